@@ -1,0 +1,3 @@
+"""Image classifiers whose labels are inputs."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,290 @@
+"""The contracts everything else meets in: labels, a model that scores (image, label) pairs, a classifier.
+
+A model scores every (image, label) pair. Fix the labels and what is left is a classifier. Every task is a
+question about the resulting matrix of scores ``[n, k]``. Shape letters: n images, k labels, d image code,
+e label code, a vector.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+
+from labelwise.errors import UnsupportedError, UsageError, listing, suggest
+
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Labels:
+    """Unique label names and what is known about each; every piece but the names is optional.
+
+    Attributes:
+        names: k unique, non-empty names.
+        vectors: attributes or word vectors ``[k, a]``.
+        texts: sentences that describe each label, k tuples.
+        order: the rank of each label where labels are ordered (ordinal), k distinct integers.
+        shares: how frequent each label is, ``[k]``, summing to one.
+    """
+
+    names: tuple[str, ...]
+    vectors: Tensor | None = None
+    texts: tuple[tuple[str, ...], ...] | None = None
+    order: tuple[int, ...] | None = None
+    shares: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        """Check that every piece belongs to the same k labels."""
+        names = self.names
+        if not names:
+            raise UsageError("No label was given; at least one name is needed.")
+        blank = [i for i, name in enumerate(names) if not isinstance(name, str) or not name.strip()]
+        if blank:
+            raise UsageError(f"Label {blank[0]} has no name (given: {names[blank[0]]!r}). Every label needs one.")
+        twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+        if twice:
+            raise UsageError(f"Label names must be unique; given more than once: {listing(twice)}.")
+        for what, piece in (
+            ("vectors", self.vectors),
+            ("texts", self.texts),
+            ("order", self.order),
+            ("shares", self.shares),
+        ):
+            if piece is not None and len(piece) != len(names):
+                raise UsageError(f"There are {len(names)} labels but {len(piece)} {what}; give one for each label.")
+        if self.vectors is not None and (self.vectors.ndim != 2 or not torch.isfinite(self.vectors).all()):
+            raise UsageError(
+                f"Label vectors must be finite numbers of shape [labels, size]; given {list(self.vectors.shape)}."
+            )
+        if self.order is not None and len(set(self.order)) != len(names):
+            raise UsageError(f"The order of labels must give each a different rank; given {self.order}.")
+        if self.shares is not None and (bool((self.shares < 0).any()) or abs(float(self.shares.sum()) - 1) > 1e-4):
+            raise UsageError(
+                f"Class shares must not be negative and must sum to 1; they sum to {float(self.shares.sum()):.4f}."
+            )
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def index(self, name: str) -> int:
+        """Return the position of a label, or raise an error that lists the known ones."""
+        try:
+            return self.names.index(name)
+        except ValueError:
+            raise UsageError(
+                f'No label "{name}".{suggest(name, self.names)} Known labels: {listing(self.names)}. Add it with "teach".'
+            ) from None
+
+    def select(self, names: Sequence[str]) -> "Labels":
+        """Return these labels only, in the order given, with all that is known about them."""
+        rows = [self.index(name) for name in names]
+        return Labels(
+            names=tuple(names),
+            vectors=None if self.vectors is None else self.vectors[rows],
+            texts=None if self.texts is None else tuple(self.texts[i] for i in rows),
+            order=None if self.order is None else tuple(self.order[i] for i in rows),
+            shares=None if self.shares is None else self.shares[rows] / self.shares[rows].sum(),
+        )
+
+    def add(self, name: str, vector: Tensor | None = None, texts: Sequence[str] = ()) -> "Labels":
+        """Return the labels with one more at the end.
+
+        What stays known for every label is kept: a piece that the new label lacks is dropped, and an order or
+        shares are dropped because a new label has no place in them.
+        """
+        if name in self.names:
+            raise UsageError(f'There is already a label "{name}". Remove it first, or choose another name.')
+        keep_vectors = self.vectors is not None and vector is not None
+        return Labels(
+            names=(*self.names, name),
+            vectors=torch.cat([self.vectors, vector[None]]) if keep_vectors else None,  # type: ignore[list-item, index]
+            texts=(*self.texts, tuple(texts)) if self.texts is not None and texts else None,
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Spec:
+    """All that a method needs to build its model: the shape of one image and the labels to train on.
+
+    ``shape`` is ``(channels, height, width)``, or ``(size,)`` for precomputed features.
+    """
+
+    shape: tuple[int, ...]
+    labels: Labels
+
+
+class LabelModel(nn.Module, ABC):
+    """Scores (image, label) pairs. Larger is better, always; a score never depends on the other labels.
+
+    Images reach a model as floats in [0, 1], ``[n, c, h, w]`` (or features ``[n, a]``); a model normalises
+    inside, so that pixel bounds mean the same for every method.
+
+    Attributes:
+        spec: the image shape and the labels the model was built for.
+        reads: which pieces of ``Labels`` beyond the names ``encode_labels`` needs.
+        exclusive: True where scores of one image compete (softmax): only their differences carry meaning.
+        fitted_together: True where codes depend on all labels at once, so a label cannot be added on its own.
+    """
+
+    reads: ClassVar[tuple[str, ...]] = ()
+    exclusive: ClassVar[bool] = False
+    fitted_together: ClassVar[bool] = False
+
+    def __init__(self, spec: Spec) -> None:
+        super().__init__()
+        self.spec = spec
+
+    @abstractmethod
+    def encode_images(self, images: Tensor) -> Tensor:
+        """Return image codes ``[n, d]`` of images in [0, 1]."""
+
+    @abstractmethod
+    def encode_labels(self, labels: Labels) -> Tensor:
+        """Return label codes ``[k, e]``."""
+
+    @abstractmethod
+    def score(self, image_codes: Tensor, label_codes: Tensor) -> Tensor:
+        """Return the score of every pair ``[n, k]`` from image codes ``[n, d]`` and label codes ``[k, e]``."""
+
+    def encode_examples(self, images: Tensor, groups: Tensor) -> Tensor:  # noqa: ARG002
+        """Return label codes ``[g, e]`` from example images; ``groups [n]`` says which label each belongs to."""
+        raise UnsupportedError(f"{type(self).__name__} cannot learn a label from example images.")
+
+    def feature_maps(self, images: Tensor) -> Tensor:  # noqa: ARG002
+        """Return the spatial features ``[n, c, h, w]`` that ``pool_maps`` turns into image codes."""
+        raise UnsupportedError(f"{type(self).__name__} has no feature maps, so there is no heat map to draw.")
+
+    def pool_maps(self, maps: Tensor) -> Tensor:  # noqa: ARG002
+        """Return image codes ``[n, d]`` from feature maps."""
+        raise UnsupportedError(f"{type(self).__name__} has no feature maps, so there is no heat map to draw.")
+
+    def bind(self, labels: Labels) -> "Classifier":
+        """Return the classifier of these labels, not yet calibrated."""
+        for piece in self.reads:
+            if getattr(labels, piece) is None:
+                raise UsageError(f'{type(self).__name__} reads the "{piece}" of labels, and these labels have none.')
+        self.eval()
+        with torch.no_grad():
+            codes = self.encode_labels(labels).float()
+        ones = torch.ones(len(labels), device=codes.device)
+        return Classifier(model=self, labels=labels, codes=codes, scale=ones, offset=ones * 0)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model lives."""
+        return next((t.device for t in (*self.parameters(), *self.buffers())), torch.device("cpu"))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Classifier:
+    """A model bound to labels, and the calibration that makes its scores mean something. Never changes.
+
+    ``scores = score * scale + offset`` per label, so that ``sigmoid(scores)`` is the probability of a yes.
+    ``softmax(scores / temperature)`` is the probability of each label, given that one of them is right.
+
+    Attributes:
+        codes: label codes ``[k, e]``; adding a label is adding a row.
+        scale: ``[k]``.
+        offset: ``[k]``.
+        temperature: divides scores when labels are compared with each other.
+        unknown: an image whose ``confidence`` lies below this is none of the labels; None is not chosen yet.
+        summary: how it came about (training, calibration figures), plain JSON values.
+    """
+
+    model: LabelModel
+    labels: Labels
+    codes: Tensor
+    scale: Tensor
+    offset: Tensor
+    temperature: float = 1.0
+    unknown: float | None = None
+    summary: Mapping[str, Any] = field(default_factory=dict)
+
+    def encode(self, images: Tensor, batch: int = 256) -> Tensor:
+        """Return image codes ``[n, d]``, computed a batch at a time without gradients."""
+        with torch.no_grad():
+            parts = [self.model.encode_images(as_float(x.to(self.model.device))) for x in torch.split(images, batch)]
+        return torch.cat(parts) if parts else torch.empty(0, 0, device=self.model.device)
+
+    def scores_of_codes(self, image_codes: Tensor) -> Tensor:
+        """Return calibrated scores ``[n, k]`` of image codes ``[n, d]``."""
+        return self.model.score(image_codes, self.codes) * self.scale + self.offset
+
+    def scores(self, images: Tensor, batch: int = 256) -> Tensor:
+        """Return calibrated scores ``[n, k]`` of images, without gradients."""
+        check_shape(images, self.model.spec.shape)
+        if not len(images):
+            return torch.empty(0, len(self.labels), device=self.model.device)
+        with torch.no_grad():
+            return self.scores_of_codes(self.encode(images, batch).float())
+
+    def probabilities(self, scores: Tensor) -> Tensor:
+        """Return ``[n, k]``: how probable each label is, given that exactly one of them is right."""
+        return (scores / self.temperature).softmax(-1)
+
+    def answers(self, scores: Tensor) -> Tensor:
+        """Return ``[n, k]``: how probable a yes to "is it this label?" is, each label on its own."""
+        return self.probabilities(scores) if self.model.exclusive else scores.sigmoid()
+
+    def confidence(self, scores: Tensor) -> Tensor:
+        """Return ``[n]``: the largest probability of a yes; low where no label fits."""
+        return self.answers(scores).amax(-1)
+
+    def select(self, names: Sequence[str]) -> Self:
+        """Return the classifier of these labels only, in this order; their scores stay the same."""
+        rows = [self.labels.index(name) for name in names]
+        return self._with_rows(self.labels.select(names), self.codes[rows], self.scale[rows], self.offset[rows])
+
+    def remove(self, name: str) -> Self:
+        """Return the classifier without one label; the other scores stay the same."""
+        self.labels.index(name)
+        if len(self.labels) == 1:
+            raise UsageError(f'"{name}" is the only label; a classifier needs at least one.')
+        return self.select([other for other in self.labels.names if other != name])
+
+    def add(self, labels: Labels, code: Tensor) -> Self:
+        """Return the classifier with one more label.
+
+        Args:
+            labels: the present labels and the new one at the end, as ``Labels.add`` returns them.
+            code: its code ``[e]``. The new label gets the mean scale and offset of the others.
+        """
+        if self.model.fitted_together:
+            raise UnsupportedError(
+                f"{type(self.model).__name__} is fitted to all labels together; train it again to add one."
+            )
+        if labels.names[:-1] != self.labels.names:
+            raise UsageError("A label is added at the end; the other labels must stay as they are.")
+        return self._with_rows(
+            labels,
+            torch.cat([self.codes, code[None].to(self.codes)]),
+            torch.cat([self.scale, self.scale.mean()[None]]),
+            torch.cat([self.offset, self.offset.mean()[None]]),
+        )
+
+    def _with_rows(self, labels: Labels, codes: Tensor, scale: Tensor, offset: Tensor) -> Self:
+        return replace(self, labels=labels, codes=codes, scale=scale, offset=offset)
+
+    def to(self, device: str | torch.device) -> Self:
+        """Return the classifier on another device (the model itself is moved)."""
+        moved = {name: getattr(self, name).to(device) for name in ("codes", "scale", "offset")}
+        return replace(self, model=self.model.to(device), **moved)
+
+
+def as_float(images: Tensor) -> Tensor:
+    """Return images as floats; bytes become [0, 1]."""
+    return images.float().div_(255) if images.dtype == torch.uint8 else images.float()
+
+
+def check_shape(images: Tensor, shape: tuple[int, ...]) -> None:
+    """Raise an error unless ``images`` is ``[n, *shape]`` and finite."""
+    if tuple(images.shape[1:]) != shape:
+        raise UsageError(
+            f"This model takes images of shape {list(shape)}; given {list(images.shape[1:])} (after the first axis)."
+        )
+    if images.is_floating_point() and not torch.isfinite(images).all():
+        bad = (~torch.isfinite(images.flatten(1))).any(1).nonzero()[0].item()
+        raise UsageError(f"Image {bad} holds a value that is not a finite number (NaN or infinity).")

@@ -1,0 +1,132 @@
+"""What a source returns: images and targets per split, the labels, and what could not be read."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from labelwise.core import Labels, Spec
+from labelwise.errors import DataError, listing
+
+SPLITS = ("train", "val", "test")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Split:
+    """Images with their targets; row i of every piece belongs to the same picture.
+
+    Attributes:
+        images: bytes ``[n, c, h, w]`` (uint8), or precomputed features ``[n, a]`` (float32).
+        targets: positions in the data set's labels ``[n]`` (int64); -1 where there is no label.
+        files: where each image came from, n names, or empty.
+        texts: sentences that describe each image, n tuples, or empty.
+    """
+
+    images: Tensor
+    targets: Tensor
+    files: tuple[str, ...] = ()
+    texts: tuple[tuple[str, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check that all pieces have the same length and that values are usable."""
+        n = len(self.images)
+        if self.images.ndim not in (2, 4):
+            raise DataError(
+                f"Images must be [n, channels, height, width], or [n, size] for features; given {list(self.images.shape)}."
+            )
+        if self.images.ndim == 4 and self.images.dtype != torch.uint8:
+            raise DataError(f"Images must be bytes (uint8) from 0 to 255; given {self.images.dtype}.")
+        for what, piece in (("targets", self.targets), ("files", self.files), ("texts", self.texts)):
+            if len(piece) != n and (what == "targets" or len(piece)):
+                raise DataError(f"There are {n} images but {len(piece)} {what}; give one for each image.")
+        if self.images.is_floating_point() and not torch.isfinite(self.images).all():
+            bad = int((~torch.isfinite(self.images)).any(1).nonzero()[0])
+            raise DataError(f"Row {bad} of the features holds a value that is not a finite number (NaN or infinity).")
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one image."""
+        return tuple(self.images.shape[1:])
+
+    def select(self, rows: Sequence[int] | Tensor) -> "Split":
+        """Return these rows only, in this order."""
+        index = torch.as_tensor(rows, dtype=torch.int64)
+        order = index.tolist()
+        at = index.to(self.images.device)
+        return Split(
+            images=self.images[at],
+            targets=self.targets[at],
+            files=tuple(self.files[i] for i in order) if self.files else (),
+            texts=tuple(self.texts[i] for i in order) if self.texts else (),
+        )
+
+    def to(self, device: str | torch.device) -> "Split":
+        """Return the split with its images and targets on a device."""
+        return Split(images=self.images.to(device), targets=self.targets.to(device), files=self.files, texts=self.texts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Skipped:
+    """A file that could not be read, and why, in words."""
+
+    file: str
+    reason: str
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Dataset:
+    """Labels and splits under a name. Only evaluation reaches for ``test``; methods receive ``TrainData``."""
+
+    name: str
+    labels: Labels
+    splits: Mapping[str, Split]
+    skipped: tuple[Skipped, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        """Check the splits' names, shapes and targets."""
+        wrong = [name for name in self.splits if name not in SPLITS]
+        if wrong or not self.splits:
+            raise DataError(f"Splits are called train, val and test; given: {listing(wrong) or 'none'}.")
+        shapes = {split.shape for split in self.splits.values() if len(split)}
+        if len(shapes) > 1:
+            raise DataError(f"All splits must hold images of one shape; given {sorted(shapes)}.")
+        for name, split in self.splits.items():
+            if len(split) and not -1 <= int(split.targets.min()) <= int(split.targets.max()) < len(self.labels):
+                raise DataError(f"Targets of split {name} must lie in -1..{len(self.labels) - 1} (-1: no label).")
+
+    def split(self, name: str) -> Split:
+        """Return one split, or raise an error that lists those there are."""
+        if name not in self.splits:
+            raise DataError(f'"{self.name}" has no {name} split. It has: {listing(self.splits)}.')
+        return self.splits[name]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one image."""
+        return next(iter(self.splits.values())).shape
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TrainData:
+    """All that training may see: images to train on, images to validate on, and the labels' descriptions.
+
+    Test images cannot be reached from here. ``unseen`` holds what is known about labels without any image.
+    """
+
+    train: Split
+    val: Split
+    labels: Labels
+    unseen: Labels | None = None
+
+    @property
+    def spec(self) -> Spec:
+        """What a method builds its model from."""
+        return Spec(shape=self.train.shape, labels=self.labels)
+
+    def to(self, device: str | torch.device) -> "TrainData":
+        """Return the same with the images on a device."""
+        return TrainData(train=self.train.to(device), val=self.val.to(device), labels=self.labels, unseen=self.unseen)

@@ -1,0 +1,41 @@
+"""The errors a user can meet. Each says what is wrong, what was given and what to do."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class LabelwiseError(Exception):
+    """Root of every error this library raises on purpose; its text is written for the user."""
+
+
+class DataError(LabelwiseError):
+    """The data cannot be read or does not fit what is asked of it."""
+
+
+class UsageError(LabelwiseError):
+    """The request itself is wrong: an unknown name, an unknown setting, a value out of range."""
+
+
+class StoreError(LabelwiseError):
+    """A saved classifier or checkpoint is missing, damaged, or from another version."""
+
+
+class UnsupportedError(LabelwiseError):
+    """This model cannot answer this question; the text says why."""
+
+
+class Interrupted(LabelwiseError):  # noqa: N818 - an interruption is not a fault
+    """Training was stopped by a signal after a checkpoint was written."""
+
+
+def suggest(given: str, known: Iterable[str]) -> str:
+    """Return ' Did you mean "x"?' for the nearest known name, or an empty string."""
+    near = get_close_matches(given, list(known), n=1, cutoff=0.5)
+    return f' Did you mean "{near[0]}"?' if near else ""
+
+
+def listing(names: Iterable[str], most: int = 12) -> str:
+    """Return the names joined by commas, cut after ``most`` with a count of the rest."""
+    every = list(names)
+    rest = f" and {len(every) - most} more" if len(every) > most else ""
+    return ", ".join(every[:most]) + rest
