@@ -1,3 +1,75 @@
-"""Image classifiers whose labels are inputs."""
+"""Image classifiers whose labels are inputs.
+
+A model scores every (image, label) pair. Fix the labels and what is left is a classifier. Every task is a question
+about the resulting matrix of scores.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from labelwise import data, methods
+    from labelwise.core import Classifier, LabelModel, Labels, Spec
+    from labelwise.fitting import fit
+    from labelwise.store import load, save
+    from labelwise.tasks.ask import ask
+    from labelwise.tasks.calibrate import calibrate
+    from labelwise.tasks.classify import classify
+    from labelwise.tasks.explain import explain
+    from labelwise.tasks.outliers import outliers
+    from labelwise.tasks.teach import forget, teach
+    from labelwise.training import Run
+
+# Where each public name lives. Nothing is imported before it is used: torch alone takes a second.
+_PLACES = {
+    "Classifier": "core",
+    "LabelModel": "core",
+    "Labels": "core",
+    "Run": "training",
+    "Spec": "core",
+    "ask": "tasks.ask",
+    "calibrate": "tasks.calibrate",
+    "classify": "tasks.classify",
+    "explain": "tasks.explain",
+    "fit": "fitting",
+    "forget": "tasks.teach",
+    "load": "store",
+    "outliers": "tasks.outliers",
+    "save": "store",
+    "teach": "tasks.teach",
+}
+
+__all__ = [
+    "Classifier",
+    "LabelModel",
+    "Labels",
+    "Run",
+    "Spec",
+    "ask",
+    "calibrate",
+    "classify",
+    "data",
+    "explain",
+    "fit",
+    "forget",
+    "load",
+    "methods",
+    "outliers",
+    "save",
+    "teach",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Return a public name, importing where it lives on first use."""
+    if name in ("data", "methods"):
+        return import_module(f"labelwise.{name}")
+    if name not in _PLACES:
+        raise AttributeError(f"module labelwise has no attribute {name!r}")
+    return getattr(import_module(f"labelwise.{_PLACES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

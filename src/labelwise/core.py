@@ -6,8 +6,10 @@ e label code, a vector.
 """
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import torch
@@ -44,7 +46,7 @@ class Labels:
         blank = [i for i, name in enumerate(names) if not isinstance(name, str) or not name.strip()]
         if blank:
             raise UsageError(f"Label {blank[0]} has no name (given: {names[blank[0]]!r}). Every label needs one.")
-        twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+        twice = [name for name, count in Counter(names).items() if count > 1]
         if twice:
             raise UsageError(f"Label names must be unique; given more than once: {listing(twice)}.")
         for what, piece in (
@@ -71,12 +73,15 @@ class Labels:
 
     def index(self, name: str) -> int:
         """Return the position of a label, or raise an error that lists the known ones."""
-        try:
-            return self.names.index(name)
-        except ValueError:
+        if name not in self._positions:
             raise UsageError(
                 f'No label "{name}".{suggest(name, self.names)} Known labels: {listing(self.names)}. Add it with "teach".'
-            ) from None
+            )
+        return self._positions[name]
+
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        return {name: position for position, name in enumerate(self.names)}
 
     def select(self, names: Sequence[str]) -> "Labels":
         """Return these labels only, in the order given, with all that is known about them."""
@@ -191,6 +196,7 @@ class Classifier:
         offset: ``[k]``.
         temperature: divides scores when labels are compared with each other.
         unknown: an image whose ``confidence`` lies below this is none of the labels; None is not chosen yet.
+        method: the settings whose ``build(model.spec)`` makes this model anew, so that it can be saved.
         summary: how it came about (training, calibration figures), plain JSON values.
     """
 
@@ -201,6 +207,7 @@ class Classifier:
     offset: Tensor
     temperature: float = 1.0
     unknown: float | None = None
+    method: object | None = None
     summary: Mapping[str, Any] = field(default_factory=dict)
 
     def encode(self, images: Tensor, batch: int = 256) -> Tensor:
@@ -231,7 +238,7 @@ class Classifier:
 
     def confidence(self, scores: Tensor) -> Tensor:
         """Return ``[n]``: the largest probability of a yes; low where no label fits."""
-        return self.answers(scores).amax(-1)
+        return self.answers(scores.double()).amax(-1)
 
     def select(self, names: Sequence[str]) -> Self:
         """Return the classifier of these labels only, in this order; their scores stay the same."""

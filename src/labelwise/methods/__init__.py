@@ -1,0 +1,20 @@
+"""The methods: one file each, and their names."""
+
+from labelwise.errors import UsageError, listing, suggest
+from labelwise.methods.indicator import Indicator
+from labelwise.methods.linear import Encoder, ImageMethod
+from labelwise.methods.multilabel import Multilabel
+from labelwise.methods.softmax import Softmax
+from labelwise.training import Method
+
+METHODS: dict[str, type[Method]] = {"indicator": Indicator, "softmax": Softmax, "multilabel": Multilabel}
+
+
+def method_class(name: str) -> type[Method]:
+    """Return the method of this name, or raise an error that lists them."""
+    if name not in METHODS:
+        raise UsageError(f'No method "{name}".{suggest(name, METHODS)} Methods: {listing(METHODS)}.')
+    return METHODS[name]
+
+
+__all__ = ["METHODS", "Encoder", "ImageMethod", "Indicator", "Method", "Multilabel", "Softmax", "method_class"]

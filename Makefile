@@ -1,0 +1,35 @@
+# Two commands from nothing: `make demo` and `make test`. Each makes .venv, installs and runs.
+PYTHON ?= python3
+BIN := .venv/bin
+export OMP_WAIT_POLICY ?= passive
+
+.PHONY: demo test lint format bench clean
+
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] <= (3, 13) else "labelwise needs Python 3.11 to 3.13; set PYTHON=...")'
+	$(PYTHON) -m venv .venv
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch .venv/ready
+
+demo: .venv/ready
+	$(BIN)/labelwise demo --out demo
+
+test: .venv/ready
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+
+lint: .venv/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: .venv/ready
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: .venv/ready
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet --editable '.[bench]'
+	$(BIN)/python benchmarks/indicator_negatives.py
+	$(BIN)/python benchmarks/augment.py
+
+clean:
+	rm -rf .venv demo .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,36 @@
+"""The command line: one small function per verb. Nothing heavy is imported before a verb runs."""
+
+import sys
+
+import typer
+
+from labelwise.cli.output import fail
+from labelwise.cli.picture_verbs import ask, classify, explain, outliers
+from labelwise.cli.train_verbs import calibrate, demo, evaluate, fit, forget, teach
+from labelwise.errors import LabelwiseError, UsageError
+
+app = typer.Typer(
+    name="labelwise",
+    help="Image classifiers whose labels are inputs: train on what you know, then ask anything of a new picture.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for verb in (fit, classify, ask, teach, forget, outliers, explain, evaluate, calibrate, demo):
+    app.command()(verb)
+
+
+def main() -> None:
+    """Run the command line; exit with 0, 1 (the task failed) or 2 (wrong use)."""
+    try:
+        app()
+    except UsageError as error:
+        sys.exit(fail(error, 2))
+    except LabelwiseError as error:
+        sys.exit(fail(error, 1))
+    except KeyboardInterrupt:
+        sys.exit(fail(LabelwiseError("Stopped."), 1))
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(1)

@@ -1,0 +1,211 @@
+"""Verbs that make or change a classifier, or measure it: fit, teach, forget, evaluate, calibrate, demo."""
+
+import shutil
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from labelwise.cli.output import note, out, percent, plain_table, print_json
+from labelwise.cli.picture_verbs import AsJson, Device, Model, Strict, open_model, read
+from labelwise.errors import UsageError
+
+if TYPE_CHECKING:
+    from labelwise.core import Classifier
+    from labelwise.data import Dataset
+    from labelwise.training import Method
+
+DATA_HELP = "A folder of pictures, a .csv table, an .npz pack, or the name of an embedded set (finches, digits)."
+Data = Annotated[str, typer.Argument(help=DATA_HELP, show_default=False)]
+Out = Annotated[Path, typer.Option("--out", help="The folder to write the classifier to.", show_default=False)]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a classifier that is already there.")]
+Name = Annotated[str, typer.Argument(help="The label.", show_default=False)]
+
+
+def fit(  # noqa: PLR0913 - the options of the verb
+    data: Data,
+    out_folder: Out,
+    method: Annotated[str, typer.Option(help="indicator, softmax or multilabel.")] = "indicator",
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting of the method as key=value; --set help lists them.")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="How often to go through the images.")] = None,
+    size: Annotated[int | None, typer.Option(min=8, help="Side in pixels that pictures are brought to.")] = None,
+    seed: int = 0,
+    device: Device = "auto",
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was interrupted.")] = False,
+    overwrite: Overwrite = False,
+    strict: Strict = False,
+    json: AsJson = False,
+) -> None:
+    """Train on what you know, calibrate, and save a classifier."""
+    chosen = _method(method, set_ or [], epochs)
+    if chosen is None:
+        return
+    from labelwise.data import load
+    from labelwise.distributed import is_main_process
+    from labelwise.fitting import fit as run
+    from labelwise.store import check_free, save
+    from labelwise.training import Run
+
+    check_free(out_folder, overwrite)
+    folder = out_folder.with_name(out_folder.name + ".run")
+    dataset = load(data, size=size, seed=seed, strict=strict)
+    if is_main_process():
+        _describe(dataset, chosen)
+    settings = Run(seed=seed, device=device, folder=folder, resume=resume, progress=not json)
+    classifier = run(dataset, chosen, settings)
+    if not is_main_process():
+        return
+    save(classifier, out_folder, overwrite=overwrite, log=folder / "log.jsonl")
+    shutil.rmtree(folder)
+    _tell(classifier, out_folder, json)
+
+
+def _method(name: str, words: list[str], epochs: int | None) -> "Method | None":
+    """Return the method with its settings, or None after listing them."""
+    from labelwise.methods import method_class
+    from labelwise.settings import describe, override
+
+    method = method_class(name)()
+    if "help" in words:
+        table = plain_table("setting", "default")
+        for key, value in describe(method):
+            table.add_row(key, value)
+        out().print(table)
+        return None
+    wrong = [word for word in words if "=" not in word]
+    if wrong:
+        raise UsageError(f'Settings are given as key=value; given "{wrong[0]}".')
+    pairs = dict(word.split("=", 1) for word in words)
+    if epochs is not None:
+        pairs["epochs"] = str(epochs)
+    return override(method, pairs)
+
+
+def _describe(data: "Dataset", method: "Method") -> None:
+    counts = ", ".join(f"{len(split)} {name}" for name, split in data.splits.items())
+    note(f"{data.name}: {len(data.labels)} labels, images {counts}, shape {list(data.shape)}; method {method.name}")
+    for one in data.skipped[:10]:
+        note(f"Skipped {one.file}: {one.reason}")
+    if len(data.skipped) > 10:
+        note(f"Skipped {len(data.skipped)} in all; the log lists them.")
+
+
+def _tell(classifier: "Classifier", folder: Path, json: bool) -> None:
+    if json:
+        print_json({"model": str(folder), "labels": list(classifier.labels.names), **classifier.summary})
+        return
+    about, calibration = classifier.summary["training"], classifier.summary["calibration"]
+    out().print(
+        f"[bold]{folder}[/]: {len(classifier.labels)} labels, trained in {about['seconds']:.0f} s on {about['device']}"
+    )
+    out().print(
+        f"validation: accuracy {percent(about['validation_accuracy'])}, calibration error "
+        f"{percent(calibration['ece_before'])} before, {percent(calibration['ece_after'])} after"
+    )
+
+
+def teach(
+    model: Model,
+    name: Name,
+    out_folder: Out,
+    examples: Annotated[list[Path], typer.Option(help="Pictures of it, or folders of pictures.", show_default=False)],
+    more: Annotated[list[Path] | None, typer.Argument(help="More examples.", show_default=False)] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Add a label from a few example pictures, without training."""
+    from labelwise.store import check_free, save
+    from labelwise.tasks.teach import teach as run
+
+    check_free(out_folder, overwrite)
+    classifier = open_model(model, "cpu")
+    images, files, _ = read(classifier, [*examples, *(more or [])], strict=False)
+    taught = run(classifier, name, examples=images)
+    save(taught, out_folder, overwrite=overwrite)
+    out().print(f'[bold]{out_folder}[/]: "{name}" learnt from {len(files)} pictures; {len(taught.labels)} labels')
+
+
+def forget(model: Model, name: Name, out_folder: Out, overwrite: Overwrite = False) -> None:
+    """Remove a label."""
+    from labelwise.store import check_free, save
+    from labelwise.tasks.teach import forget as run
+
+    check_free(out_folder, overwrite)
+    left = run(open_model(model, "cpu"), name)
+    save(left, out_folder, overwrite=overwrite)
+    out().print(f'[bold]{out_folder}[/]: "{name}" forgotten; {len(left.labels)} labels')
+
+
+def evaluate(
+    model: Model,
+    data: Data,
+    split: Annotated[str, typer.Option(help="Which split to measure on.")] = "test",
+    unknown: Annotated[str | None, typer.Option(help="Data of none of the labels, for unknown detection.")] = None,
+    json: AsJson = False,
+    device: Device = "auto",
+) -> None:
+    """Measure a classifier on test images."""
+    from labelwise.data import load
+    from labelwise.data.pictures import as_batch
+    from labelwise.evaluate.closed import evaluate_closed
+    from labelwise.evaluate.outliers import evaluate_outliers
+
+    classifier = open_model(model, device)
+    shape = classifier.model.spec.shape
+    dataset = load(data, size=shape[1] if len(shape) == 3 else None)
+    chosen = dataset.split(split)
+    chosen = replace(chosen, images=as_batch(chosen.images, shape))
+    figures: dict[str, Any] = asdict(evaluate_closed(classifier, chosen, dataset.labels))
+    if unknown is not None:
+        strange = load(unknown, size=shape[1] if len(shape) == 3 else None)
+        images = as_batch(strange.splits.get("test", next(iter(strange.splits.values()))).images, shape)
+        figures |= {f"unknown_{k}": v for k, v in asdict(evaluate_outliers(classifier, chosen.images, images)).items()}
+    if json:
+        print_json({"model": str(model), "data": data, "split": split, **figures})
+        return
+    table = plain_table(f"{data}, {split}", ">")
+    for key, value in figures.items():
+        table.add_row(key.replace("_", " "), str(value) if isinstance(value, int) else percent(value))
+    out().print(table)
+
+
+def calibrate(
+    model: Model,
+    data: Data,
+    out_folder: Out,
+    keep: Annotated[float, typer.Option(help="Share of known images the unknown threshold lets pass.")] = 0.95,
+    split: Annotated[str, typer.Option(help="Which split to calibrate on; never the one you test on.")] = "val",
+    overwrite: Overwrite = False,
+) -> None:
+    """Fit probabilities and the unknown threshold anew, on held-out images of your own."""
+    from labelwise.data import load
+    from labelwise.data.pictures import as_batch
+    from labelwise.evaluate.closed import align_targets
+    from labelwise.store import check_free, save
+    from labelwise.tasks.calibrate import calibrate as run
+
+    check_free(out_folder, overwrite)
+    classifier = open_model(model, "cpu")
+    shape = classifier.model.spec.shape
+    dataset = load(data, size=shape[1] if len(shape) == 3 else None)
+    chosen = dataset.split(split)
+    targets = align_targets(classifier, chosen, dataset.labels)
+    done = run(classifier, as_batch(chosen.images, shape), targets, keep=keep)
+    save(done, out_folder, overwrite=overwrite)
+    figures = done.summary["calibration"]
+    out().print(
+        f"[bold]{out_folder}[/]: calibration error {percent(figures['ece_before'])} before, "
+        f"{percent(figures['ece_after'])} after, on {figures['images']} images"
+    )
+
+
+def demo(
+    out_folder: Annotated[Path, typer.Option("--out", help="Where to write classifiers and pictures.")] = Path("demo"),
+    epochs: Annotated[int | None, typer.Option(min=1, help="Fewer epochs for a quicker look.")] = None,
+) -> None:
+    """A tour on embedded data: train, compare, teach a new species, ask, explain."""
+    from labelwise.demo import run
+
+    run(out_folder, epochs)

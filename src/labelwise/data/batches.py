@@ -1,0 +1,96 @@
+"""Batches of a split in a shuffled, repeatable order, augmented on the device."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from labelwise.core import as_float
+from labelwise.data.dataset import Split
+from labelwise.data.draws import Draws
+from labelwise.errors import UsageError
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Batch:
+    """The rows of one training step that this process works on.
+
+    Attributes:
+        images: floats in [0, 1] ``[n, c, h, w]``, or features ``[n, a]``.
+        targets: ``[n]``.
+        rows: where they stand in the split, ``[n]``.
+        draws: random numbers for these rows.
+    """
+
+    images: Tensor
+    targets: Tensor
+    rows: Tensor
+    draws: Draws
+
+
+@dataclass(frozen=True)
+class Share:
+    """Which part of each batch a process takes: part ``rank`` of ``world`` nearly equal ones."""
+
+    rank: int = 0
+    world: int = 1
+
+    def rows(self, total: int) -> slice:
+        """Return this process's rows of a batch of ``total``."""
+        return slice(self.rank * total // self.world, (self.rank + 1) * total // self.world)
+
+
+class Batches(Protocol):
+    """What a stage trains on: ``len`` steps an epoch, each epoch the same for the same seed."""
+
+    def __len__(self) -> int: ...
+
+    def epoch(self, seed: int, start: int, share: Share) -> Iterator[Batch]:
+        """Yield the batches of one epoch from step ``start`` on."""
+        ...
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ShuffledBatches:
+    """Every image once an epoch in random order; an incomplete last batch is left out.
+
+    Attributes:
+        split: images that already lie on the device.
+        size: rows of a batch over all processes.
+        augment: turns stored images into floats in [0, 1]; None only converts them.
+    """
+
+    split: Split
+    size: int
+    augment: Callable[[Tensor, Draws], Tensor] | None = None
+
+    def __post_init__(self) -> None:
+        """Check the size."""
+        if self.size < 1:
+            raise UsageError(f"A batch needs at least one image; given {self.size}.")
+
+    def __len__(self) -> int:
+        return max(1, len(self.split) // self.size) if len(self.split) else 0
+
+    def epoch(self, seed: int, start: int, share: Share) -> Iterator[Batch]:
+        """Yield the batches of one epoch from step ``start`` on."""
+        device = self.split.images.device
+        order = torch.randperm(len(self.split), generator=torch.Generator().manual_seed(mix(seed)))
+        for step in range(start, len(self)):
+            rows = order[step * self.size : (step + 1) * self.size]
+            part = share.rows(len(rows))
+            here = rows[part].to(device, non_blocking=True)
+            generator = torch.Generator(device).manual_seed(mix(seed, step))
+            draws = Draws(generator, part, len(rows))
+            images = self.split.images[here]
+            images = self.augment(images, draws) if self.augment else as_float(images)
+            yield Batch(images=images, targets=self.split.targets[here], rows=here, draws=draws)
+
+
+def mix(*numbers: int) -> int:
+    """Return one seed in [0, 2**63) made of several whole numbers."""
+    digest = blake2b(repr(numbers).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1

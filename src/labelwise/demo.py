@@ -1,0 +1,134 @@
+"""The tour: two methods on drawn birds, a new species taught from five pictures, a question, and pictures of it all."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from labelwise.core import Classifier
+from labelwise.data import Dataset, Split, digits, finches
+from labelwise.data.pictures import as_batch
+from labelwise.demo_pictures import draw_answers, draw_finches, draw_reliability, draw_taught
+from labelwise.evaluate.closed import ClosedResult, evaluate_closed
+from labelwise.evaluate.outliers import evaluate_outliers
+from labelwise.fitting import fit
+from labelwise.methods import ImageMethod, Indicator, Softmax
+from labelwise.store import save
+from labelwise.tasks.ask import ask
+from labelwise.tasks.classify import classify
+from labelwise.tasks.teach import teach
+from labelwise.training import Run
+
+EXAMPLES = 5
+HELD_OUT = 5  # which species plays the one discovered later
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method's figures in the table."""
+
+    name: str
+    classifier: Classifier
+    result: ClosedResult
+    strange: float
+    held_out: float
+    seconds: float
+
+
+def run(out: Path, epochs: int | None = None) -> None:
+    """Train, compare, teach, ask and draw; everything is written below ``out``."""
+    console = Console()
+    out.mkdir(parents=True, exist_ok=True)
+    console.rule("[bold]1. The data")
+    whole = finches()
+    name = whole.labels.names[HELD_OUT]
+    known, new = without(whole, name)
+    console.print(
+        f"{len(whole.labels)} species of drawn finches, {whole.shape[1]} x {whole.shape[2]} pixels. "
+        f"The [bold]{name}[/] is kept back: no model sees it in training."
+    )
+    draw_finches(whole, out / "finches.png")
+    console.rule("[bold]2. Training an ordinary classifier and an indicator network")
+    methods: list[ImageMethod] = [Softmax(), Indicator()]
+    rows = [_row(replace(m, epochs=epochs) if epochs else m, known, new) for m in methods]
+    _print_table(console, rows)
+    best = rows[-1].classifier
+    console.rule(f"[bold]3. Teaching the {name} from {EXAMPLES} pictures, without training")
+    taught = teach(best, name, examples=new["train"].images[:EXAMPLES])
+    _print_taught(console, best, taught, whole, name)
+    console.rule("[bold]4. Asking")
+    _print_answers(console, taught, whole, name)
+    save(taught, out / "finches.lw", overwrite=True)
+    draw_answers(taught, whole, name, out / "why.png")
+    draw_reliability([(row.name, row.classifier) for row in rows], known, out / "reliability.png")
+    draw_taught(taught, new["test"].images[:16], name, out / "taught.png")
+    console.rule("[bold]Done")
+    console.print(
+        f"Pictures and the classifier are in [bold]{out}[/]: finches.png, why.png, reliability.png, taught.png."
+    )
+    console.print(f"Try: labelwise evaluate {out / 'finches.lw'} finches --unknown digits")
+
+
+def without(data: Dataset, name: str) -> tuple[Dataset, dict[str, Split]]:
+    """Return the data without one label, and the images of that label by split."""
+    place = data.labels.index(name)
+    others = {k: s.select((s.targets != place).nonzero()[:, 0]) for k, s in data.splits.items()}
+    apart = {k: s.select((s.targets == place).nonzero()[:, 0]) for k, s in data.splits.items()}
+    return replace(data, splits=others), apart
+
+
+def _row(method: ImageMethod, known: Dataset, new: dict[str, Split]) -> Row:
+    classifier = fit(known, method, Run(progress=True))
+    test = known.split("test")
+    strange = as_batch(digits().split("test").images, classifier.model.spec.shape)
+    return Row(
+        name=method.name,
+        classifier=classifier,
+        result=evaluate_closed(classifier, test, known.labels),
+        strange=evaluate_outliers(classifier, test.images, strange).auroc,
+        held_out=evaluate_outliers(classifier, test.images, new["test"].images).auroc,
+        seconds=classifier.summary["training"]["seconds"],
+    )
+
+
+def _print_table(console: Console, rows: list[Row]) -> None:
+    from rich.table import Table
+
+    table = Table("method", header_style="bold")
+    for head in ("accuracy", "calibration error", "unknown: digits", "unknown: new species", "seconds"):
+        table.add_column(head, justify="right")
+    for row in rows:
+        figures = (row.result.accuracy, row.result.ece, row.strange, row.held_out)
+        table.add_row(row.name, *(f"{100 * figure:.1f} %" for figure in figures), f"{row.seconds:.0f}")
+    console.print(table)
+    console.print(
+        "Measured on test images. The unknown columns are AUROC: 50 % is guessing, 100 % tells all apart.", style="dim"
+    )
+
+
+def _print_taught(console: Console, before: Classifier, after: Classifier, data: Dataset, name: str) -> None:
+    test = data.split("test")
+    new = test.targets == data.labels.index(name)
+    old_scores, scores = before.scores(test.images), after.scores(test.images)
+    truth = torch.tensor([after.labels.index(data.labels.names[t]) for t in test.targets.tolist()])
+    hit = scores.argmax(1) == truth
+    old = (old_scores.argmax(1) == truth)[~new].double().mean()
+    change = float((scores[:, :-1] - old_scores).abs().max())
+    console.print(
+        f"{name}: {100 * hit[new].double().mean():.1f} % of its test pictures are now named right (before: none)."
+    )
+    console.print(f"The other species: {100 * old:.1f} % before, {100 * hit[~new].double().mean():.1f} % after.")
+    console.print(f"Largest change of a score of another species: {change:.1e}.")
+
+
+def _print_answers(console: Console, classifier: Classifier, data: Dataset, name: str) -> None:
+    test = data.split("test")
+    row = int((test.targets == data.labels.index(name)).nonzero()[0])
+    image = test.images[row : row + 1]
+    found = classify(classifier, image, top=3)[0]
+    console.print(f"A picture of a {name}. What is it? [bold]{found.label}[/] ({100 * found.probability:.0f} %)")
+    for label in (name, next(x for x, _ in found.top if x != name)):
+        answer = ask(classifier, image, label)[0]
+        said = "[green]yes[/]" if answer.yes else "[red]no[/]"
+        console.print(f"Is it a {label}? {said} ({100 * answer.probability:.1f} % yes)")

@@ -1,0 +1,70 @@
+"""The closed protocol: test images of known labels. Accuracy, calibration and how often "unknown" is said."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from labelwise.core import Classifier, Labels
+from labelwise.data.dataset import Split
+from labelwise.errors import DataError, listing
+from labelwise.metrics import accuracy, per_class_accuracy
+from labelwise.tasks.calibrate import calibration_errors
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClosedResult:
+    """Figures on test images of known labels.
+
+    Attributes:
+        images: how many were tested.
+        accuracy: share of images whose best label is the true one, whatever the unknown threshold.
+        class_accuracy: the same averaged over labels.
+        ece: expected calibration error of the best label's probability.
+        answer_ece: expected calibration error of yes/no answers over all pairs.
+        kept: share of images not called unknown.
+        kept_accuracy: accuracy among those.
+    """
+
+    images: int
+    accuracy: float
+    class_accuracy: float
+    ece: float
+    answer_ece: float
+    kept: float
+    kept_accuracy: float
+
+
+def evaluate_closed(classifier: Classifier, split: Split, labels: Labels) -> ClosedResult:
+    """Return the closed-protocol figures of a classifier on a test split whose targets point into ``labels``."""
+    targets = align_targets(classifier, split, labels)
+    rows = (targets >= 0).nonzero()[:, 0]
+    if not len(rows):
+        raise DataError("There is no labelled test image to evaluate on.")
+    targets = targets[rows].to(classifier.codes.device)
+    scores = classifier.scores(split.images[rows])
+    chosen = scores.argmax(1)
+    known = classifier.confidence(scores) >= (classifier.unknown if classifier.unknown is not None else -1.0)
+    right = chosen == targets
+    return ClosedResult(
+        images=len(rows),
+        accuracy=accuracy(chosen, targets),
+        class_accuracy=per_class_accuracy(chosen, targets),
+        **calibration_errors(classifier, scores, targets),
+        kept=float(known.double().mean()),
+        kept_accuracy=float(right[known].double().mean()) if bool(known.any()) else 0.0,
+    )
+
+
+def align_targets(classifier: Classifier, split: Split, labels: Labels) -> Tensor:
+    """Return the split's targets as positions among the classifier's labels, -1 where an image has no label."""
+    used = [labels.names[i] for i in sorted(set(split.targets.tolist())) if i >= 0]
+    foreign = [name for name in used if name not in classifier.labels.names]
+    if foreign:
+        raise DataError(
+            f"The classifier does not know these labels of the data: {listing(foreign)}. Teach them, or leave their images out."
+        )
+    places = torch.full((len(labels) + 1,), -1)
+    for name in used:
+        places[labels.index(name)] = classifier.labels.index(name)
+    return places[split.targets.cpu()]

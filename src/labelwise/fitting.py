@@ -1,0 +1,72 @@
+"""Fit: from data and a method to a calibrated classifier."""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from labelwise.core import Classifier
+from labelwise.data.dataset import Dataset, Split, TrainData
+from labelwise.data.splits import split_off
+from labelwise.errors import DataError
+from labelwise.tasks.calibrate import calibrate
+from labelwise.training import Method, Run, train
+
+VALIDATION_SHARE = 0.1
+
+
+def fit(data: Dataset, method: Method, run: Run | None = None) -> Classifier:
+    """Return a classifier trained on the train split and calibrated on the validation split.
+
+    The test split is never read. Without a validation split a tenth of the training images is set aside for it.
+
+    Args:
+        data: labels and splits.
+        method: what to train, with its settings.
+        run: seed, device, folder for checkpoints; the default keeps nothing on disk.
+    """
+    run = run or Run()
+    seen = training_data(data, run.seed)
+    skipped = tuple({"skipped": one.file, "reason": one.reason} for one in data.skipped)
+    model, summary = train(method, seen, replace(run, notes=skipped))
+    bound = replace(model.bind(seen.labels), method=method)
+    right = bound.scores(seen.val.images).argmax(1).cpu() == seen.val.targets
+    about = {"data": data.name, "images": len(seen.train), "skipped": len(skipped), **summary}
+    about |= {"validation_images": len(seen.val), "validation_accuracy": float(right.double().mean())}
+    return calibrate(replace(bound, summary={"training": about}), seen.val.images, seen.val.targets)
+
+
+def training_data(data: Dataset, seed: int = 0) -> TrainData:
+    """Return what training may see: labelled train and validation images, and descriptions of labels without any.
+
+    Labels that no training image has are unseen: their descriptions stay, their validation images do not.
+    """
+    present = sorted(set(data.split("train").targets.tolist()))
+    names = [data.labels.names[i] for i in present if i >= 0]
+    if len(names) < 2:
+        raise DataError(
+            f'Training needs images of at least two labels; the train split of "{data.name}" has {len(names)}. '
+            "Add a folder of other pictures, for example one of things that are not your label."
+        )
+    unseen = [name for name in data.labels.names if name not in set(names)]
+    labels = data.labels.select(names) if unseen else data.labels
+    places = torch.full((len(data.labels) + 1,), -1)
+    places[[data.labels.index(name) for name in names]] = torch.arange(len(names))
+    whole = _labelled(data.split("train"), places)
+    held = _labelled(data.splits["val"], places) if "val" in data.splits else whole.select([])
+    if not len(held):
+        kept, rows = split_off(whole.targets, VALIDATION_SHARE, seed)
+        whole, held = whole.select(kept), whole.select(rows)
+    if len(held) < 2:
+        raise DataError(
+            f"{len(whole) + len(held)} labelled images are too few to set some aside for validation. "
+            "Add images, or a val split."
+        )
+    rest = data.labels.select(unseen) if unseen else None
+    return TrainData(train=whole, val=held, labels=labels, unseen=rest)
+
+
+def _labelled(split: Split, places: Tensor) -> Split:
+    """Return the images whose label has a place, with their targets moved to it."""
+    moved = replace(split, targets=places[split.targets.cpu()])
+    return moved.select((moved.targets >= 0).nonzero()[:, 0])

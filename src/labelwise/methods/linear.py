@@ -1,0 +1,177 @@
+"""What methods with a linear score share: the model's image side, learning from examples, training settings."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from labelwise.core import LabelModel, Labels, Spec, as_float
+from labelwise.data.augment import Augment
+from labelwise.data.batches import Batch, ShuffledBatches
+from labelwise.data.dataset import Split, TrainData
+from labelwise.errors import UsageError
+from labelwise.nn.encoder import ImageEncoder
+from labelwise.ops.linear import code_moments, linear_scores, solve_label_code
+from labelwise.optimization import Optimizer, Schedule
+from labelwise.training import Method, Stage
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoder:
+    """Which image encoder: a backbone, its base width, and the size d of its code (None: as the backbone gives)."""
+
+    backbone: str = "auto"
+    width: int | None = None
+    code_size: int | None = None
+
+
+class LinearModel(LabelModel):
+    """A model whose score is linear in the image code: label codes are ``[k, d + 1]``, weights and then a bias.
+
+    Attributes:
+        moment: second moment of training codes, see ``ops.linear.code_moments``.
+        within: covariance of training codes inside a class.
+        levels: mean score of right and of wrong pairs in training.
+    """
+
+    moment: Tensor
+    within: Tensor
+    levels: Tensor
+
+    def __init__(self, spec: Spec, encoder: Encoder) -> None:
+        super().__init__(spec)
+        self.encoder = ImageEncoder.build(encoder.backbone, spec.shape, encoder.width, encoder.code_size)
+        d = self.encoder.code_size
+        self.register_buffer("moment", torch.zeros(d + 1, d + 1))
+        self.register_buffer("within", torch.zeros(d, d))
+        self.register_buffer("levels", torch.zeros(2))
+
+    def encode_images(self, images: Tensor) -> Tensor:
+        """Return image codes ``[n, d]``."""
+        return self.encoder(images)  # type: ignore[no-any-return]
+
+    def score(self, image_codes: Tensor, label_codes: Tensor) -> Tensor:
+        """Return the score of every pair ``[n, k]``: one matrix product."""
+        return linear_scores(image_codes, label_codes)
+
+    def feature_maps(self, images: Tensor) -> Tensor:
+        """Return the last feature maps ``[n, c, h, w]``."""
+        return self.encoder.maps(images)
+
+    def pool_maps(self, maps: Tensor) -> Tensor:
+        """Return image codes ``[n, d]`` from feature maps."""
+        return self.encoder.pool(maps)
+
+    def trained_rows(self, labels: Labels) -> Tensor | slice:
+        """Return where these labels stand among those the model was trained on."""
+        if labels is self.spec.labels:
+            return slice(None)
+        return torch.tensor([self.spec.labels.index(name) for name in labels.names], device=self.device)
+
+    @torch.no_grad()
+    def fit_statistics(self, split: Split) -> None:
+        """Keep what ``encode_examples`` needs of the training images."""
+        self.eval()
+        codes = torch.cat([self.encode_images(as_float(x)) for x in torch.split(split.images, 256)]).float()
+        k = len(self.spec.labels)
+        moment, within = code_moments(codes, split.targets, k)
+        scores = self.score(codes, self.encode_labels(self.spec.labels))
+        right = scores.gather(1, split.targets[:, None])
+        wrong = (scores.sum() - right.sum()) / (len(codes) * max(1, k - 1))
+        self.moment.copy_(moment)
+        self.within.copy_(within)
+        self.levels.copy_(torch.stack([right.mean(), wrong]))
+
+    def encode_examples(self, images: Tensor, groups: Tensor) -> Tensor:
+        """Return label codes ``[g, d + 1]`` solved in closed form from example images and training statistics."""
+        codes = self.encode_images(images).float()
+        levels = (float(self.levels[0]), float(self.levels[1]))
+        if levels[0] <= levels[1]:
+            raise UsageError("This model was not trained yet, so it cannot learn a label from examples.")
+        solved = [
+            solve_label_code(codes[groups == group], self.moment, self.within, levels)
+            for group in range(int(groups.max()) + 1)
+        ]
+        return torch.stack(solved)
+
+
+class HeadModel(LinearModel):
+    """An ordinary classifier seen label by label: the code of a label is its row of the last layer."""
+
+    def __init__(self, spec: Spec, encoder: Encoder) -> None:
+        super().__init__(spec, encoder)
+        self.head = nn.Linear(self.encoder.code_size, len(spec.labels))
+
+    def encode_labels(self, labels: Labels) -> Tensor:
+        """Return the rows of the last layer that belong to these labels ``[k, d + 1]``."""
+        rows = self.trained_rows(labels)
+        return torch.cat([self.head.weight[rows], self.head.bias[rows, None]], 1)
+
+
+class SoftmaxModel(HeadModel):
+    """A head whose scores compete with each other."""
+
+    exclusive = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageMethod(Method):
+    """Settings shared by the methods that train an image encoder with labelled images.
+
+    Attributes:
+        epochs: of each stage.
+        batch: images of a step, over all processes.
+        augment: None chooses by the images: a crop with padding of an eighth of the side, and for colour
+            pictures a mirror image half of the time.
+        clip: the largest gradient norm; it guards against the rare step that would undo training. None is no limit.
+    """
+
+    encoder: Encoder = field(default_factory=Encoder)
+    epochs: int = 30
+    batch: int = 64
+    optimizer: Optimizer = field(default_factory=Optimizer)
+    schedule: Schedule = field(default_factory=Schedule)
+    augment: Augment | None = None
+    clip: float | None = 5.0
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        for name in ("epochs", "batch"):
+            if getattr(self, name) < 1:
+                raise UsageError(f'Setting "{name}" must be at least 1; given {getattr(self, name)}.')
+
+    def batches(self, data: TrainData) -> ShuffledBatches:
+        """Return the training images in batches, augmented."""
+        augment = self.augment or automatic_augment(data.train.shape)
+        return ShuffledBatches(split=data.train, size=self.batch, augment=augment)
+
+    def train_whole(
+        self, model: LinearModel, data: TrainData, loss: Callable[[Batch], Mapping[str, Tensor]]
+    ) -> Iterator[Stage]:
+        """Yield the one stage of an ordinary run, then keep the statistics that adding a label needs."""
+        model.encoder.fit_normalisation(data.train.images)
+        yield self.stage(self.name, model, data, loss)
+        model.fit_statistics(data.train)
+
+    def stage(
+        self, name: str, model: nn.Module, data: TrainData, loss: Callable[[Batch], Mapping[str, Tensor]]
+    ) -> Stage:
+        """Return a stage that trains the whole model with these settings."""
+        return Stage(
+            name=name,
+            loss=loss,
+            parameters=tuple(model.parameters()),
+            batches=self.batches(data),
+            epochs=self.epochs,
+            optimizer=self.optimizer,
+            schedule=self.schedule,
+            clip=self.clip,
+        )
+
+
+def automatic_augment(shape: tuple[int, ...]) -> Augment:
+    """Return a mild augmentation for images of this shape."""
+    if len(shape) == 1:
+        return Augment()
+    return Augment(padding=min(shape[1:]) // 8, flip=shape[0] == 3)

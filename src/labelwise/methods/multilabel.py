@@ -1,0 +1,36 @@
+"""Independent yes/no outputs (B-ML): a linear layer and one binary cross-entropy per label."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
+
+from labelwise.core import LabelModel, Spec
+from labelwise.data.batches import Batch
+from labelwise.data.dataset import TrainData
+from labelwise.methods.linear import HeadModel, ImageMethod, LinearModel
+from labelwise.training import Stage
+
+
+@dataclass(frozen=True, kw_only=True)
+class Multilabel(ImageMethod):
+    """One binary cross-entropy per label, summed; the baseline called B-ML in the indicator paper."""
+
+    name: ClassVar[str] = "multilabel"
+
+    def build(self, spec: Spec) -> HeadModel:
+        """Return the untrained model."""
+        return HeadModel(spec, self.encoder)
+
+    def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
+        """Yield the one stage."""
+        assert isinstance(model, LinearModel)
+
+        def loss(batch: Batch) -> dict[str, Tensor]:
+            scores = model.score(model.encode_images(batch.images), model.encode_labels(data.labels)).float()
+            truth = one_hot(batch.targets, scores.shape[1]).to(scores)
+            return {"answers": binary_cross_entropy_with_logits(scores, truth, reduction="sum") / len(scores)}
+
+        return self.train_whole(model, data, loss)

@@ -1,0 +1,299 @@
+"""Image backbones: networks that turn images into codes and know no task.
+
+Residual and VGG networks name their parameters as torchvision does, so public weights of these networks fit.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from labelwise.errors import StoreError, UnsupportedError, UsageError, listing, suggest
+
+SMALL = 64  # images up to this side keep their resolution in the stem
+HEADS = ("fc.", "classifier.")  # entries of a classification head in a file of weights
+PICKLED = (".pt", ".pth", ".pkl", ".pickle", ".bin", ".ckpt", ".tar")
+
+
+class Backbone(nn.Module, ABC):
+    """Turns normalised images ``[n, c, h, w]`` into codes ``[n, d]``.
+
+    Attributes:
+        width_out: d, the size of a code.
+    """
+
+    def __init__(self, width_out: int) -> None:
+        super().__init__()
+        self.width_out = width_out
+
+    @abstractmethod
+    def maps(self, x: Tensor) -> Tensor:
+        """Return the last convolutional feature maps ``[n, d, h, w]``."""
+
+    def pool(self, maps: Tensor) -> Tensor:
+        """Return codes ``[n, d]``: the mean of each map."""
+        return maps.mean((2, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return codes ``[n, d]``."""
+        return self.pool(self.maps(x))
+
+
+def convolution(channels: int, out: int, kernel: int, stride: int = 1) -> nn.Conv2d:
+    """Return a convolution without bias that keeps the map's side at stride 1."""
+    return nn.Conv2d(channels, out, kernel, stride, kernel // 2, bias=False)
+
+
+def initialise(module: nn.Module) -> None:
+    """Draw convolutions from a normal distribution scaled by their fan-out (Kaiming); biases become zero."""
+    for part in module.modules():
+        if isinstance(part, nn.Conv2d):
+            nn.init.kaiming_normal_(part.weight, mode="fan_out", nonlinearity="relu")
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)
+
+
+class BasicBlock(nn.Module):
+    """Two 3x3 convolutions and a shortcut, ``[n, channels, h, w] -> [n, planes, h / stride, w / stride]``."""
+
+    expansion: Final = 1
+
+    def __init__(self, channels: int, planes: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = convolution(channels, planes, 3, stride)
+        self.bn1 = nn.BatchNorm2d(planes)
+        self.conv2 = convolution(planes, planes, 3)
+        self.bn2 = nn.BatchNorm2d(planes)
+        self.downsample = shortcut(channels, planes, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the block's maps."""
+        y = F.relu(self.bn1(self.conv1(x)), inplace=True)
+        return F.relu(self.bn2(self.conv2(y)) + self.downsample(x), inplace=True)
+
+
+class Bottleneck(nn.Module):
+    """1x1, 3x3 and 1x1 convolutions and a shortcut, ``[n, channels, h, w] -> [n, 4 * planes, h / stride, w / stride]``."""
+
+    expansion: Final = 4
+
+    def __init__(self, channels: int, planes: int, stride: int) -> None:
+        super().__init__()
+        out = planes * self.expansion
+        self.conv1 = convolution(channels, planes, 1)
+        self.bn1 = nn.BatchNorm2d(planes)
+        self.conv2 = convolution(planes, planes, 3, stride)
+        self.bn2 = nn.BatchNorm2d(planes)
+        self.conv3 = convolution(planes, out, 1)
+        self.bn3 = nn.BatchNorm2d(out)
+        self.downsample = shortcut(channels, out, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the block's maps."""
+        y = F.relu(self.bn1(self.conv1(x)), inplace=True)
+        y = F.relu(self.bn2(self.conv2(y)), inplace=True)
+        return F.relu(self.bn3(self.conv3(y)) + self.downsample(x), inplace=True)
+
+
+Block = BasicBlock | Bottleneck
+
+
+def shortcut(channels: int, out: int, stride: int) -> nn.Sequential:
+    """Return the path around a block: nothing where shapes agree, else a 1x1 convolution."""
+    if channels == out and stride == 1:
+        return nn.Sequential()
+    return nn.Sequential(convolution(channels, out, 1, stride), nn.BatchNorm2d(out))
+
+
+def blocks(block: type[Block], depth: int, channels: int, out: int, stride: int) -> nn.Sequential:
+    """Return one stage of a residual network; its first block changes the shape."""
+    planes = out // block.expansion
+    return nn.Sequential(block(channels, planes, stride), *(block(out, planes, 1) for _ in range(depth - 1)))
+
+
+class ResNet(Backbone):
+    """A residual network; d is 8 (basic blocks) or 32 (bottlenecks) times its width.
+
+    Args:
+        block: BasicBlock or Bottleneck.
+        depths: how many blocks each of the four stages has.
+        shape: of one image, ``(c, h, w)``. Images up to 64 pixels get a 3x3 stem that keeps their resolution; larger
+            ones the usual 7x7 stem of stride 2 and max pooling.
+        width: channels of the stem; 64 is the published network.
+        quiet_start: start every block as its shortcut alone (zero scale in its last batch norm).
+    """
+
+    def __init__(
+        self,
+        block: type[Block],
+        depths: tuple[int, int, int, int],
+        shape: tuple[int, ...],
+        width: int = 64,
+        quiet_start: bool = False,
+    ) -> None:
+        super().__init__(8 * width * block.expansion)
+        small = max(shape[1:]) <= SMALL
+        self.conv1 = convolution(shape[0], width, 3) if small else convolution(shape[0], width, 7, stride=2)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.maxpool = nn.Identity() if small else nn.MaxPool2d(3, stride=2, padding=1)
+        out = [width * 2**stage * block.expansion for stage in range(4)]
+        self.layer1 = blocks(block, depths[0], width, out[0], 1)
+        self.layer2 = blocks(block, depths[1], out[0], out[1], 2)
+        self.layer3 = blocks(block, depths[2], out[1], out[2], 2)
+        self.layer4 = blocks(block, depths[3], out[2], out[3], 2)
+        initialise(self)
+        if quiet_start:
+            for part in self.modules():
+                if isinstance(part, Block):
+                    nn.init.zeros_((part.bn2 if isinstance(part, BasicBlock) else part.bn3).weight)
+
+    def maps(self, x: Tensor) -> Tensor:
+        """Return the maps of the last stage ``[n, d, h, w]``."""
+        x = self.maxpool(F.relu(self.bn1(self.conv1(x)), inplace=True))
+        return self.layer4(self.layer3(self.layer2(self.layer1(x))))  # type: ignore[no-any-return]
+
+
+class VGG(Backbone):
+    """VGG-11 with batch norm, without its fully connected layers; d is 8 times its width (64 as published).
+
+    Of its five max pools those that would leave no map are left out: images below 32 pixels get fewer.
+    """
+
+    def __init__(self, shape: tuple[int, ...], width: int = 64) -> None:
+        super().__init__(8 * width)
+        layers: list[nn.Module] = []
+        channels, side = shape[0], min(shape[1:])
+        for multiples in ((1,), (2,), (4, 4), (8, 8), (8, 8)):
+            for multiple in multiples:
+                out = multiple * width
+                layers += [nn.Conv2d(channels, out, 3, padding=1), nn.BatchNorm2d(out), nn.ReLU(inplace=True)]
+                channels = out
+            layers.append(nn.MaxPool2d(2) if side >= 2 else nn.Identity())  # numbering stays the published one
+            side //= 2
+        self.features = nn.Sequential(*layers)
+        initialise(self)
+
+    def maps(self, x: Tensor) -> Tensor:
+        """Return the maps of the last block ``[n, d, h, w]``."""
+        return self.features(x)  # type: ignore[no-any-return]
+
+
+class ConvNet(Backbone):
+    """A small network for a CPU: four 3x3 convolutions with batch norm; d is 4 times its width.
+
+    The first three halve the map as long as at least 4 pixels a side are left.
+    """
+
+    def __init__(self, shape: tuple[int, ...], width: int = 32) -> None:
+        super().__init__(4 * width)
+        layers: list[nn.Module] = []
+        channels, side = shape[0], min(shape[1:])
+        for place, out in enumerate((width, 2 * width, 4 * width, 4 * width)):
+            halve = place < 3 and side >= 8
+            layers += [convolution(channels, out, 3, 2 if halve else 1), nn.BatchNorm2d(out), nn.ReLU(inplace=True)]
+            channels, side = out, (side + 1) // 2 if halve else side
+        self.features = nn.Sequential(*layers)
+        initialise(self)
+
+    def maps(self, x: Tensor) -> Tensor:
+        """Return the maps of the last convolution ``[n, d, h, w]``."""
+        return self.features(x)  # type: ignore[no-any-return]
+
+
+class Identity(Backbone):
+    """Passes precomputed features ``[n, a]`` on as they are."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__(shape[0])
+
+    def maps(self, x: Tensor) -> Tensor:  # noqa: ARG002
+        """Raise an error: features have no maps."""
+        raise UnsupportedError("Precomputed features have no feature maps; give images to see where a label is found.")
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the features ``[n, a]``."""
+        return x
+
+
+BACKBONES: Final[Mapping[str, Callable[..., Backbone]]] = {
+    "convnet": ConvNet,
+    "resnet18": partial(ResNet, BasicBlock, (2, 2, 2, 2)),
+    "resnet50": partial(ResNet, Bottleneck, (3, 4, 6, 3)),
+    "vgg11_bn": VGG,
+    "identity": Identity,
+}
+
+
+def build_backbone(name: str, shape: tuple[int, ...], width: int | None = None) -> Backbone:
+    """Return a new backbone for images of one shape.
+
+    Args:
+        name: one of ``BACKBONES``, or "auto": "identity" for features, "convnet" for images.
+        shape: ``(c, h, w)``, or ``(a,)`` for precomputed features.
+        width: channels of the first convolution; by default 32 for "convnet" and 64, as published, for the others.
+    """
+    features = len(shape) == 1
+    if len(shape) not in (1, 3) or min(shape) < 1:
+        raise UsageError(f"An image is (channels, height, width), features are (size,), all at least 1; given {shape}.")
+    if name == "auto":
+        name = "identity" if features else "convnet"
+    if name not in BACKBONES:
+        raise UsageError(
+            f'No backbone "{name}".{suggest(name, BACKBONES)} Known backbones: {listing(["auto", *BACKBONES])}.'
+        )
+    if features != (name == "identity"):
+        needed = '"identity"' if features else listing(f'"{known}"' for known in BACKBONES if known != "identity")
+        given = "precomputed features" if features else "images"
+        raise UsageError(f'The data are {given} of shape {shape}, and "{name}" does not take these. Use {needed}.')
+    if width is None:
+        return BACKBONES[name](shape=shape)
+    if features:
+        raise UsageError(f'The backbone "identity" has no width; given {width}. Leave it out.')
+    if width < 1:
+        raise UsageError(f"The width of a backbone must be at least 1; given {width}.")
+    return BACKBONES[name](shape=shape, width=width)
+
+
+def load_weights(backbone: Backbone, path: str | Path) -> None:
+    """Load weights from a safetensors file with torchvision's names; nothing changes unless all of them fit.
+
+    Entries of a classification head (``fc.``, ``classifier.``) are passed over.
+    """
+    found = {name: value for name, value in read_weights(Path(path)).items() if not name.startswith(HEADS)}
+    own = backbone.state_dict()
+    missing = [name for name in own if name not in found and not name.endswith("num_batches_tracked")]
+    unexpected = [name for name in found if name not in own]
+    misshaped = [name for name in own if name in found and found[name].shape != own[name].shape]
+    shapes = [f"{name} {list(found[name].shape)} instead of {list(own[name].shape)}" for name in misshaped]
+    pairs = (("missing", missing), ("unexpected", unexpected), ("of another shape", shapes))
+    faults = [f"{len(names)} {what}: {listing(names)}." for what, names in pairs if names]
+    if "conv1.weight" in misshaped and found["conv1.weight"].shape[2:] != own["conv1.weight"].shape[2:]:
+        theirs, ours = (weights["conv1.weight"].shape[-1] for weights in (found, own))
+        faults.append(
+            f"The stem differs: {theirs}x{theirs} in the file, {ours}x{ours} here. "
+            f"Images of up to {SMALL} pixels get a 3x3 stem, larger ones 7x7; resize the images to match the file."
+        )
+    if faults:
+        raise StoreError(f'The weights in "{path}" do not fit this {type(backbone).__name__}. {" ".join(faults)}')
+    backbone.load_state_dict({**own, **found})
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a safetensors file by name; pickled files are refused, never opened."""
+    if path.suffix.lower() in PICKLED:
+        raise StoreError(
+            f'"{path}" is a pickled file, which can run code when it is opened. Convert it once, where you trust it: '
+            f"safetensors.torch.save_file(torch.load({path.name!r}, weights_only=True), {path.stem + '.safetensors'!r})."
+        )
+    if not path.is_file():
+        raise StoreError(f'There is no file of weights at "{path}". Give the path of a .safetensors file.')
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise StoreError(f'"{path}" cannot be read as safetensors ({error}). Save the weights again.') from error

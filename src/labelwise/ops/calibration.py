@@ -1,0 +1,66 @@
+"""Maps from raw scores to probabilities, fitted on held-out scores."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, one_hot
+
+
+def fit_platt(scores: Tensor, targets: Tensor) -> tuple[float, float]:
+    """Return (scale, offset) such that sigmoid(scores * scale + offset) is the probability of a yes.
+
+    One scale and one offset for all labels, fitted by maximum likelihood to all pairs of image and label; the scale
+    is positive, so the order of labels stays. Targets are smoothed as Platt did, which keeps the scale finite where
+    held-out images are separated without error.
+
+    Args:
+        scores: held-out scores ``[n, k]``.
+        targets: true labels ``[n]``.
+    """
+    x = scores.double().detach()
+    truth = one_hot(targets, x.shape[1]).double()
+    yes, no = truth.sum(), (1 - truth).sum()
+    soft = torch.where(truth > 0, (yes + 1) / (yes + 2), 1 / (no + 2))
+    spread = float(x.std()) if x.numel() > 1 else 1.0
+    x = x / max(spread, 1e-12)
+
+    def loss(p: Tensor) -> Tensor:
+        return binary_cross_entropy_with_logits(x * p[0].exp() + p[1], soft)
+
+    log_scale, offset = _minimise(loss, [0.0, 0.0])
+    return float(torch.tensor(log_scale).exp()) / max(spread, 1e-12), offset
+
+
+def fit_temperature(scores: Tensor, targets: Tensor) -> float:
+    """Return T such that softmax(scores / T) is the probability of each label, by maximum likelihood.
+
+    The true label's target is smoothed by one pseudo-count, which keeps T above zero where held-out images are
+    classified without error.
+    """
+    x = scores.double().detach()
+    n, k = x.shape
+    if k < 2:
+        return 1.0
+    smoothing = min(0.5, k / (k - 1) / (n + 2))
+
+    def loss(p: Tensor) -> Tensor:
+        return cross_entropy(x * p[0].exp(), targets, label_smoothing=smoothing)
+
+    (log_inverse,) = _minimise(loss, [0.0])
+    return float(torch.tensor(-log_inverse).exp())
+
+
+def _minimise(loss: Callable[[Tensor], Tensor], start: list[float]) -> list[float]:
+    with torch.enable_grad():
+        point = torch.tensor(start, dtype=torch.float64, requires_grad=True)
+        solver = torch.optim.LBFGS([point], max_iter=200, tolerance_grad=1e-10, line_search_fn="strong_wolfe")
+
+        def closure() -> Tensor:
+            solver.zero_grad()
+            value = loss(point) + 1e-9 * point.square().sum()
+            value.backward()  # type: ignore[no-untyped-call]
+            return value
+
+        solver.step(closure)  # type: ignore[no-untyped-call]
+    return [float(v) for v in point.detach()]

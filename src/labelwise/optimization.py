@@ -1,0 +1,78 @@
+"""Settings of an optimiser and of its learning rate over time; plain values, so that a recipe can state them."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import nn
+
+from labelwise.errors import UsageError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimizer:
+    """Which optimiser, and its settings; ``lr`` is the largest rate the schedule reaches."""
+
+    name: Literal["sgd", "adam", "adamw"] = "sgd"
+    lr: float = 0.1
+    momentum: float = 0.9
+    nesterov: bool = True
+    weight_decay: float = 5e-4
+
+    def build(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        """Return the torch optimiser of these parameters, fused where they lie on a GPU."""
+        chosen = list(parameters)
+        fused = bool(chosen) and all(p.is_cuda for p in chosen)
+        if self.name == "sgd":
+            nesterov = self.nesterov and self.momentum > 0
+            return torch.optim.SGD(
+                chosen, self.lr, self.momentum, weight_decay=self.weight_decay, nesterov=nesterov, fused=fused
+            )
+        if self.name == "adam":
+            return torch.optim.Adam(chosen, self.lr, weight_decay=self.weight_decay, fused=fused)
+        if self.name == "adamw":
+            return torch.optim.AdamW(chosen, self.lr, weight_decay=self.weight_decay, fused=fused)
+        raise UsageError(f'Unknown optimiser "{self.name}". Choose sgd, adam or adamw.')
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """How the learning rate changes: a pure function of the step, so a resumed run needs no state of it.
+
+    Attributes:
+        name: ``constant``, ``step`` (times ``factor`` at each epoch of ``drops``), ``cosine`` (to zero),
+            or ``onecycle`` (up over the first ``warmup`` share of the run, down to almost zero after it).
+    """
+
+    name: Literal["constant", "step", "cosine", "onecycle"] = "onecycle"
+    drops: tuple[int, ...] = ()
+    factor: float = 0.2
+    warmup: float = 0.3
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        if self.name not in ("constant", "step", "cosine", "onecycle"):
+            raise UsageError(f'Unknown schedule "{self.name}". Choose constant, step, cosine or onecycle.')
+        if not 0 <= self.warmup < 1:
+            raise UsageError(f"The warm-up is a share of the run from 0 to below 1; given {self.warmup}.")
+
+    def share(self, step: int, steps_per_epoch: int, epochs: int) -> float:
+        """Return the share of the full learning rate to use at a step of the run."""
+        total = steps_per_epoch * epochs
+        if self.name == "step":
+            return self.factor ** sum(step >= drop * steps_per_epoch for drop in self.drops)
+        if self.name == "cosine":
+            return _between(1.0, 0.0, step / total)
+        if self.name == "onecycle":
+            peak = self.warmup * total - 1
+            if step < peak:
+                return _between(1 / 25, 1.0, step / peak)
+            return _between(1.0, 1 / 25e4, min(1.0, (step - peak) / max(1e-9, total - 1 - peak)))
+        return 1.0
+
+
+def _between(start: float, end: float, share: float) -> float:
+    """Return the value a share of the way along half a cosine wave."""
+    return end + (start - end) * (1 + math.cos(math.pi * share)) / 2

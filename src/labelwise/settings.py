@@ -1,0 +1,132 @@
+"""Settings as plain values and back: frozen dataclasses, JSON, and ``key=value`` words from the shell.
+
+Strict on purpose: an unknown key or a value of the wrong kind is an error that names the nearest valid key.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from labelwise.errors import UsageError, listing, suggest
+
+T = TypeVar("T")
+
+
+def to_plain(value: Any) -> Any:
+    """Return settings as values that JSON can hold."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: to_plain(getattr(value, f.name)) for f in fields(value) if f.init}
+    return [to_plain(v) for v in value] if isinstance(value, tuple | list) else value
+
+
+def from_plain(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
+    """Return the settings of class ``kind`` with these values; keys that are not given keep their default."""
+    hints = get_type_hints(kind)
+    known = [f.name for f in fields(kind) if f.init]  # type: ignore[arg-type]
+    for key in values:
+        if key not in known:
+            raise UsageError(
+                f'No setting "{where}{key}".{suggest(key, known)} Settings: {listing((where + k for k in known), 40)}.'
+            )
+    return kind(**{key: _convert(value, hints[key], f"{where}{key}") for key, value in values.items()})
+
+
+def override(settings: T, pairs: Mapping[str, str]) -> T:
+    """Return the settings with values given as text under dotted keys, such as ``optimizer.lr`` = ``0.05``."""
+    for key, text in pairs.items():
+        settings = _override_one(settings, key.split("."), text, key)
+    return settings
+
+
+def describe(settings: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield each dotted key and its value as text."""
+    for f in fields(settings):
+        value = getattr(settings, f.name)
+        if is_dataclass(value):
+            yield from describe(value, f"{prefix}{f.name}.")
+        else:
+            yield f"{prefix}{f.name}", json.dumps(to_plain(value))
+
+
+def _override_one(settings: Any, path: list[str], text: str, key: str) -> Any:
+    known = [f.name for f in fields(settings) if f.init]
+    name = path[0]
+    if name not in known:
+        every = [k for k, _ in describe(settings)]
+        raise UsageError(f'No setting "{key}".{suggest(key, [*every, *known])} Settings: {listing(every, 40)}.')
+    kind = get_type_hints(type(settings))[name]
+    if len(path) == 1:
+        return replace(settings, **{name: _convert(_parse(text), kind, key)})
+    inner = getattr(settings, name)
+    inner = inner if inner is not None else _inner_dataclass(kind, key)()
+    if not is_dataclass(inner):
+        raise UsageError(f'Setting "{name}" has no parts; given "{key}".')
+    return replace(settings, **{name: _override_one(inner, path[1:], text, key)})
+
+
+def _inner_dataclass(kind: Any, key: str) -> Any:
+    for option in _options(kind):
+        if is_dataclass(option):
+            return option
+    raise UsageError(f'"{key}" has too many parts.')
+
+
+def _parse(text: str) -> Any:
+    """Return what a word from the shell says: JSON where it is JSON, a comma list, or the word itself."""
+    lowered = text.strip().lower()
+    if lowered in ("none", "null", "true", "false"):
+        return {"none": None, "null": None, "true": True, "false": False}[lowered]
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return [_parse(part) for part in text.split(",")] if "," in text else text
+
+
+def _options(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+
+
+def _convert(value: Any, kind: Any, key: str) -> Any:
+    for option in _options(kind):
+        found, result = _try(value, option, key)
+        if found:
+            return result
+    raise UsageError(f'Setting "{key}" must be {_words(kind)}; given {json.dumps(value, default=str)}.')
+
+
+def _try(value: Any, kind: Any, key: str) -> tuple[bool, Any]:
+    origin, args = get_origin(kind), get_args(kind)
+    if kind is NoneType:
+        return value is None, None
+    if origin is Literal:
+        return value in args, value
+    if origin is tuple:
+        items = value if isinstance(value, list | tuple) else [value]
+        kinds = [args[0]] * len(items) if args[-1] is Ellipsis else list(args)
+        if len(items) != len(kinds) or value is None:
+            return False, None
+        return True, tuple(_convert(v, k, key) for v, k in zip(items, kinds, strict=True))
+    if is_dataclass(kind) and isinstance(kind, type):
+        if isinstance(value, kind):
+            return True, value
+        return (True, from_plain(kind, value, f"{key}.")) if isinstance(value, Mapping) else (False, None)
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool), value
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool), value
+    return isinstance(value, kind), value
+
+
+def _words(kind: Any) -> str:
+    names = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "none"}
+    parts = []
+    for option in _options(kind):
+        if get_origin(option) is Literal:
+            parts.append("one of " + listing(str(a) for a in get_args(option)))
+        elif get_origin(option) is tuple:
+            parts.append("a list of " + str(getattr(get_args(option)[0], "__name__", "values")) + " values")
+        else:
+            parts.append(names.get(option, f"settings of {getattr(option, '__name__', option)}"))
+    return " or ".join(parts)

@@ -1,0 +1,77 @@
+"""Explain: which parts of a picture speak for the asked label? Grad-CAM of that label's score."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+from labelwise.core import Classifier, as_float
+from labelwise.data.pictures import Pictures, as_batch
+from labelwise.errors import UsageError
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """A heat map for one label.
+
+    Attributes:
+        label: the label that was asked about.
+        probability: of a yes to it.
+        heat: ``[h, w]`` in [0, 1]; large where the picture speaks for the label.
+        picture: what the model saw, bytes ``[h, w, 3]``.
+    """
+
+    label: str
+    probability: float
+    heat: NDArray[np.float32]
+    picture: NDArray[np.uint8]
+
+    def overlay(self, side: int = 384) -> Image.Image:
+        """Return the picture with the heat map laid over it, its longer side ``side`` pixels."""
+        from matplotlib import colormaps
+
+        height, width = self.heat.shape
+        size = (round(side * width / max(height, width)), round(side * height / max(height, width)))
+        picture = Image.fromarray(self.picture).resize(size, Image.Resampling.BICUBIC)
+        heat = Image.fromarray((self.heat * 255).astype(np.uint8)).resize(size, Image.Resampling.BICUBIC)
+        level = np.asarray(heat, np.float32)[..., None] / 255
+        colour = colormaps["inferno"](level[..., 0])[..., :3] * 255
+        mixed = np.asarray(picture, np.float32) * (1 - 0.65 * level) + colour * 0.65 * level
+        return Image.fromarray(mixed.clip(0, 255).astype(np.uint8))
+
+
+def explain(classifier: Classifier, picture: Pictures, label: str | None = None) -> Explanation:
+    """Return the heat map of one picture for a label; None asks about the label that fits best."""
+    images = as_batch(picture, classifier.model.spec.shape)
+    if len(images) != 1:
+        raise UsageError(f"Explain takes one picture at a time; given {len(images)}.")
+    scores = classifier.scores(images)
+    column = int(scores.argmax(1)) if label is None else classifier.labels.index(label)
+    heat = heat_maps(classifier, images, torch.tensor([column]))[0]
+    shown = images[0].expand(3, -1, -1).permute(1, 2, 0)
+    name, probability = classifier.labels.names[column], float(classifier.answers(scores)[0, column])
+    return Explanation(name, probability, heat.cpu().numpy(), shown.contiguous().cpu().numpy())
+
+
+def heat_maps(classifier: Classifier, images: Tensor, columns: Tensor) -> Tensor:
+    """Return Grad-CAM ``[n, h, w]`` in [0, 1] of the score of label ``columns[i]`` for image i, at the images' size.
+
+    The gradient of the asked score with respect to the last feature maps, averaged over space, weighs the maps; what
+    is positive in their sum speaks for the label.
+    """
+    model = classifier.model
+    pixels = as_float(images.to(model.device))
+    with torch.enable_grad():
+        maps = model.feature_maps(pixels).detach().requires_grad_()
+        scores = model.score(model.pool_maps(maps).float(), classifier.codes)
+        asked = scores.gather(1, columns.to(scores.device)[:, None])
+        (gradient,) = torch.autograd.grad(asked.sum(), maps)
+    weights = gradient.mean((2, 3), keepdim=True)
+    heat = (weights * maps.detach()).sum(1, keepdim=True).relu()
+    heat = interpolate(heat, size=pixels.shape[2:], mode="bilinear", align_corners=False)[:, 0]
+    low, high = heat.amin((1, 2), keepdim=True), heat.amax((1, 2), keepdim=True)
+    return (heat - low) / (high - low).clamp_min(1e-12)

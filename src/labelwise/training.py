@@ -1,0 +1,305 @@
+"""The one loop: a method yields stages, and every stage of every method is trained here."""
+
+import json
+import signal
+import threading
+import time
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from labelwise.checkpoint import Progress, RunFolder, load_optimizer, optimizer_tensors, state_tensors, under
+from labelwise.core import LabelModel, Spec
+from labelwise.data.batches import Batch, Batches, Share, mix
+from labelwise.data.dataset import TrainData
+from labelwise.distributed import any_process, average_gradients, choose_device, process_group, shared_batch_norm
+from labelwise.errors import Interrupted, LabelwiseError, UsageError
+from labelwise.optimization import Optimizer, Schedule
+from labelwise.progress import Bar, no_bar, progress_bar
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Stage:
+    """One stretch of gradient descent.
+
+    Attributes:
+        name: what the progress bar and the log call it.
+        loss: returns the terms of the loss of a batch, each the mean over its rows; their sum is minimised.
+        parameters: what is trained.
+        batches: what it is trained on.
+        epochs: how often to go through the batches.
+        clip: the largest gradient norm, or None.
+        validate: a figure of merit on validation data, larger is better; the best epoch's weights are kept.
+        patience: stop after this many epochs without a better figure.
+    """
+
+    name: str
+    loss: Callable[[Batch], Mapping[str, Tensor]]
+    parameters: Sequence[nn.Parameter]
+    batches: Batches
+    epochs: int
+    optimizer: Optimizer = field(default_factory=Optimizer)
+    schedule: Schedule = field(default_factory=Schedule)
+    clip: float | None = None
+    validate: Callable[[], float] | None = None
+    patience: int | None = None
+
+
+class Method(ABC):
+    """Hyper-parameters of one way to train; subclasses are frozen keyword-only dataclasses.
+
+    Attributes:
+        name: what users call it.
+    """
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def build(self, spec: Spec) -> LabelModel:
+        """Return the untrained model for images of this shape and these labels."""
+
+    @abstractmethod
+    def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
+        """Yield what to train, one stage after another; work between two yields is plain code."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """Where and how to train; nothing here changes what is learnt, except the seed.
+
+    Attributes:
+        seed: of weights, order, augmentation and sampling.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        folder: where ``log.jsonl`` and checkpoints go; None keeps nothing and cannot be resumed.
+        resume: continue the run in ``folder``.
+        checkpoint_seconds: how often a checkpoint is written.
+        progress: show a progress bar on standard error.
+        notes: entries for the head of the log.
+    """
+
+    seed: int = 0
+    device: str = "auto"
+    folder: Path | None = None
+    resume: bool = False
+    checkpoint_seconds: float = 60.0
+    progress: bool = False
+    notes: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass
+class _Session:
+    """What the functions below share during one run."""
+
+    run: Run
+    model: LabelModel
+    device: torch.device
+    share: Share
+    folder: RunFolder | None
+    stopped: threading.Event
+    now: Progress
+
+    @property
+    def main(self) -> bool:
+        return self.share.rank == 0
+
+
+def train(method: Method, data: TrainData, run: Run) -> tuple[LabelModel, dict[str, Any]]:
+    """Return the trained model and a summary of the run (seconds, device, seed)."""
+    device = choose_device(run.device)
+    devices = [device] if device.type == "cuda" else []
+    with ExitStack() as stack:
+        stack.enter_context(torch.random.fork_rng(devices))
+        share = stack.enter_context(process_group(device))
+        torch.manual_seed(run.seed)
+        data = data.to(device)
+        model = method.build(data.spec).to(device)
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        folder = RunFolder(run.folder, _identity(method, data, run)) if run.folder else None
+        now = folder.start(run.resume, run.notes) if folder else Progress()
+        stopped = stack.enter_context(_signals(folder is not None))
+        stack.enter_context(shared_batch_norm(model, share))
+        session = _Session(run, model, device, share, folder, stopped, now)
+        begun = time.monotonic() - now.seconds
+        for number, stage in enumerate(method.stages(model, data)):
+            if number < session.now.stage and folder:
+                folder.read_stage(number, model)
+                continue
+            _train_stage(session, stage, number, begun)
+        session.now.seconds = time.monotonic() - begun
+    model.eval()
+    summary = {"seconds": round(session.now.seconds, 2), "device": device.type}
+    return model, {**summary, "processes": share.world, "seed": run.seed, "torch": torch.__version__}
+
+
+def _train_stage(session: _Session, stage: Stage, number: int, begun: float) -> None:
+    parameters = [p for p in stage.parameters if p.requires_grad]
+    if not parameters or not len(stage.batches):
+        raise UsageError(f'Stage "{stage.name}" has nothing to train: no parameter or no image.')
+    optimizer = stage.optimizer.build(parameters)
+    best: dict[str, Tensor] = {}
+    if session.now.stage == number and (session.now.epoch or session.now.step):
+        best = _restore(session, optimizer)
+    else:
+        session.now = Progress(stage=number)
+    steps, now = len(stage.batches), session.now
+    bar_of = progress_bar if session.run.progress and session.main else no_bar
+    with bar_of(stage.name, stage.epochs, steps, now.epoch * steps + now.step) as bar:
+        while now.epoch < stage.epochs and not _out_of_patience(stage, now):
+            _train_epoch(session, stage, (optimizer, parameters, best), begun, bar)
+            best = _end_epoch(session, stage, best, begun)
+    if best:
+        session.model.load_state_dict(best)
+    session.now = Progress(stage=number + 1)
+    if session.folder and session.main:
+        session.folder.write_stage(number, session.model)
+        session.now.seconds = time.monotonic() - begun
+        session.folder.write(session.now, {})
+
+
+def _train_epoch(
+    session: _Session,
+    stage: Stage,
+    state: tuple[torch.optim.Optimizer, list[nn.Parameter], dict[str, Tensor]],
+    begun: float,
+    bar: Bar,
+) -> None:
+    optimizer, parameters, best = state
+    now, run, share = session.now, session.run, session.share
+    sums = {name: torch.tensor(value, device=session.device) for name, value in now.sums.items()}
+    written = time.monotonic()
+    session.model.train()
+    seed = mix(run.seed, now.stage, now.epoch)
+    for batch in stage.batches.epoch(seed, now.step, share):
+        torch.manual_seed(mix(seed, now.step, share.rank))
+        rate = stage.schedule.share(now.epoch * len(stage.batches) + now.step, len(stage.batches), stage.epochs)
+        for group in optimizer.param_groups:
+            group["lr"] = stage.optimizer.lr * rate
+        terms = _step(session, stage, batch, optimizer, parameters)
+        for name, value in terms.items():
+            sums[name] = sums.get(name, torch.zeros((), device=session.device)) + value
+        now.step += 1
+        bar(sums, now.step, stage.optimizer.lr * rate)
+        due = time.monotonic() - written > run.checkpoint_seconds
+        if session.folder is None:
+            continue
+        stop = any_process(session.stopped.is_set(), session.device)
+        if stop or due:
+            now.sums = {name: value.item() for name, value in sums.items()}
+            _write(session, optimizer, best, begun)
+            written = time.monotonic()
+        if stop:
+            raise Interrupted(
+                f"Stopped in stage {stage.name}, epoch {now.epoch + 1} of {stage.epochs}. Nothing is lost: the checkpoint "
+                f"is in {session.folder.path}; continue with the same command and --resume."
+            )
+    now.sums = {name: value.item() for name, value in sums.items()}
+
+
+def _step(
+    session: _Session,
+    stage: Stage,
+    batch: Batch,
+    optimizer: torch.optim.Optimizer,
+    parameters: list[nn.Parameter],
+) -> dict[str, Tensor]:
+    share = session.share
+    if batch.images.ndim == 4:
+        batch = Batch(
+            images=batch.images.contiguous(memory_format=torch.channels_last),
+            targets=batch.targets,
+            rows=batch.rows,
+            draws=batch.draws,
+        )
+    with torch.autocast(session.device.type, torch.bfloat16, enabled=session.device.type == "cuda"):
+        terms = stage.loss(batch)
+    loss = torch.stack([term.float() for term in terms.values()]).sum()
+    if share.world > 1:
+        loss = loss * (len(batch.targets) * share.world / batch.draws.total)
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()  # type: ignore[no-untyped-call]
+    if share.world > 1:
+        average_gradients(parameters)
+    if stage.clip is not None:
+        nn.utils.clip_grad_norm_(parameters, stage.clip)
+    optimizer.step()
+    return {name: term.detach() for name, term in terms.items()}
+
+
+def _end_epoch(session: _Session, stage: Stage, best: dict[str, Tensor], begun: float) -> dict[str, Tensor]:
+    now = session.now
+    means = {name: value / now.step for name, value in now.sums.items()}
+    total = sum(means.values())
+    if not total < float("inf"):
+        raise LabelwiseError(
+            f"The loss of stage {stage.name} is {total} in epoch {now.epoch + 1}: training diverged. "
+            "Lower the learning rate (--set lr=...), or check the data for extreme values."
+        )
+    merit = None
+    if stage.validate is not None:
+        session.model.eval()
+        with torch.no_grad():
+            merit = stage.validate()
+        if now.best is None or merit > now.best:
+            now.best, now.best_epoch = merit, now.epoch
+            best = {name: tensor.clone() for name, tensor in session.model.state_dict().items()}
+    if session.folder and session.main:
+        entry = {"stage": stage.name, "stage_number": now.stage, "epoch": now.epoch, "loss": total, "terms": means}
+        session.folder.append_log({**entry, "validation": merit, "seconds": round(time.monotonic() - begun, 3)})
+    now.epoch, now.step, now.sums = now.epoch + 1, 0, {}
+    return best
+
+
+def _out_of_patience(stage: Stage, now: Progress) -> bool:
+    return stage.patience is not None and now.best is not None and now.epoch - 1 - now.best_epoch >= stage.patience
+
+
+def _write(session: _Session, optimizer: torch.optim.Optimizer, best: dict[str, Tensor], begun: float) -> None:
+    if session.folder is None or not session.main:
+        return
+    session.now.seconds = time.monotonic() - begun
+    kept = {f"best/{name}": tensor for name, tensor in best.items()}
+    tensors = {**state_tensors("model", session.model), **optimizer_tensors(optimizer), **kept}
+    session.folder.write(session.now, tensors)
+
+
+def _restore(session: _Session, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    if session.folder is None:
+        raise AssertionError("only a run with a folder can be resumed")
+    tensors = session.folder.read()
+    session.model.load_state_dict(under("model", tensors))
+    load_optimizer(optimizer, tensors)
+    return {name: tensor.to(session.device) for name, tensor in under("best", tensors).items()}
+
+
+def _identity(method: Method, data: TrainData, run: Run) -> dict[str, Any]:
+    """Return what must be the same for a run to be continued."""
+    content = zlib.crc32(
+        data.train.images.cpu().numpy().tobytes(), zlib.crc32(data.train.targets.cpu().numpy().tobytes())
+    )
+    settings: dict[str, Any] = json.loads(json.dumps(asdict(method)))  # type: ignore[call-overload]
+    about = {"method": method.name, "seed": run.seed, "images": len(data.train), "data": content}
+    return {**about, "labels": list(data.labels.names), **{f"set {key}": value for key, value in settings.items()}}
+
+
+@contextmanager
+def _signals(active: bool) -> Iterator[threading.Event]:
+    """Yield an event that SIGINT and SIGTERM set while open; signals only reach the main thread."""
+    event = threading.Event()
+    if not active or threading.current_thread() is not threading.main_thread():
+        yield event
+        return
+    before = {kind: signal.getsignal(kind) for kind in (signal.SIGINT, signal.SIGTERM)}
+    for kind in before:
+        signal.signal(kind, lambda *_: event.set())
+    try:
+        yield event
+    finally:
+        for kind, handler in before.items():
+            signal.signal(kind, handler)

@@ -1,0 +1,50 @@
+import os
+
+# One thread per worker: tests run in parallel, and two OpenMP pools on the same cores slow each other down.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("COLUMNS", "200")
+
+import pytest
+import torch
+
+from labelwise.core import Labels
+from labelwise.data.augment import Augment
+from labelwise.data.dataset import Dataset, Split
+from labelwise.methods import METHODS, Encoder, ImageMethod, Method
+from labelwise.optimization import Optimizer
+
+torch.set_num_threads(1)
+
+
+def blobs(labels: int = 4, per_label: int = 60, side: int = 8, seed: int = 0) -> Dataset:
+    """Easy pictures: each label is a bright square of its own colour, on noise."""
+    made = torch.Generator().manual_seed(seed)
+    targets = torch.arange(labels).repeat(per_label)
+    images = torch.randint(0, 90, (len(targets), 3, side, side), generator=made, dtype=torch.uint8)
+    for row, target in enumerate(targets.tolist()):
+        top, left = divmod(row % 9, 3)
+        channels = [[0], [1], [2], [0, 1], [1, 2], [0, 2]][target]
+        images[row, channels, top * 2 : top * 2 + 3, left * 2 : left * 2 + 3] += 150
+    names = tuple(f"blob {i}" for i in range(labels))
+    third = len(targets) // 3
+    parts = {"train": slice(0, third), "val": slice(third, 2 * third), "test": slice(2 * third, None)}
+    splits = {name: Split(images=images[rows], targets=targets[rows]) for name, rows in parts.items()}
+    return Dataset(name="blobs", labels=Labels(names=names), splits=splits)
+
+
+def quick(name: str, epochs: int = 30) -> Method:
+    """A method with settings for a second of training."""
+    kind = METHODS[name]
+    assert issubclass(kind, ImageMethod)
+    return kind(
+        epochs=epochs,
+        batch=20,
+        encoder=Encoder(backbone="convnet", width=8),
+        optimizer=Optimizer(lr=0.05),
+        augment=Augment(),
+    )
+
+
+@pytest.fixture(scope="session")
+def blob_data() -> Dataset:
+    return blobs()

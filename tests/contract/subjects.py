@@ -1,0 +1,37 @@
+"""What the contract checks run on: every registered method, trained for a moment on easy pictures."""
+
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from labelwise.checks import Subject
+from labelwise.core import Classifier, LabelModel, as_float
+from labelwise.fitting import fit, training_data
+from labelwise.store import load, save
+from labelwise.training import Run
+from tests.conftest import blobs, quick
+
+
+def roundtrip(classifier: Classifier) -> Classifier:
+    with tempfile.TemporaryDirectory() as folder:
+        save(classifier, Path(folder) / "model.lw")
+        return load(Path(folder) / "model.lw")
+
+
+def subject_of(name: str) -> Subject:
+    data, method = blobs(), quick(name)
+
+    def build() -> LabelModel:
+        return method.build(training_data(data).spec)
+
+    return Subject(
+        train=lambda: fit(data, method, Run(seed=4, device="cpu")),
+        build=build,
+        roundtrip=roundtrip,
+        images=as_float(data.split("test").images[:12]),
+    )
+
+
+@cache
+def trained(name: str) -> Classifier:
+    return subject_of(name).train()

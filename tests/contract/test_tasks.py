@@ -1,0 +1,104 @@
+"""Every task works with every method."""
+
+import numpy as np
+import pytest
+import torch
+
+import labelwise as lw
+from labelwise.core import UNKNOWN
+from labelwise.errors import UsageError
+from labelwise.evaluate.closed import evaluate_closed
+from labelwise.evaluate.outliers import evaluate_outliers
+from labelwise.methods import METHODS
+from tests.conftest import blobs
+from tests.contract.subjects import trained
+
+every_method = pytest.mark.parametrize("method", METHODS)
+
+
+@every_method
+def test_classify(method: str) -> None:
+    classifier, test = trained(method), blobs().split("test")
+    found = lw.classify(classifier, test.images, top=2)
+    right = [p.top[0][0] == f"blob {t}" for p, t in zip(found, test.targets.tolist(), strict=True)]
+    assert np.mean(right) > 0.9
+    assert all(len(p.top) == 2 and p.top[0][1] >= p.top[1][1] for p in found)
+    assert all(p.label in (p.top[0][0], UNKNOWN) for p in found)
+
+
+@every_method
+def test_ask(method: str) -> None:
+    classifier, test = trained(method), blobs().split("test")
+    for i in range(4):
+        answers = lw.ask(classifier, test.images, f"blob {i}")
+        assert np.mean([a.yes == (t == i) for a, t in zip(answers, test.targets.tolist(), strict=True)]) > 0.9
+    with pytest.raises(UsageError, match=r'No label "okapi".*Known labels: blob 0.*teach'):
+        lw.ask(classifier, test.images[:1], "okapi")
+
+
+@every_method
+def test_teach_and_forget(method: str) -> None:
+    data = blobs()
+    part = data.split("train").select((data.split("train").targets < 3).nonzero()[:, 0])
+    known = lw.data.Dataset(name="three", labels=data.labels, splits={"train": part})
+    from tests.conftest import quick
+
+    classifier = lw.fit(known, quick(method), lw.Run(device="cpu"))
+    assert classifier.labels.names == ("blob 0", "blob 1", "blob 2")
+    new = data.split("train").images[data.split("train").targets == 3][:5]
+    taught = lw.teach(classifier, "blob 3", examples=new)
+    test = data.split("test")
+    torch.testing.assert_close(taught.scores(test.images)[:, :3], classifier.scores(test.images), atol=1e-5, rtol=1e-6)
+    found = [p.top[0][0] for p in lw.classify(taught, test.images)]
+    assert np.mean([name == f"blob {t}" for name, t in zip(found, test.targets.tolist(), strict=True)]) > 0.85
+    assert lw.forget(taught, "blob 3").labels.names == classifier.labels.names
+    with pytest.raises(UsageError, match='already a label "blob 3"'):
+        lw.teach(taught, "blob 3", examples=new)
+
+
+@every_method
+def test_outliers(method: str) -> None:
+    classifier, test = trained(method), blobs().split("test")
+    strange = torch.full((20, 3, 8, 8), 255, dtype=torch.uint8)
+    strange[:, :, ::2] = 0
+    scores = lw.outliers(classifier, test.images)
+    assert all(0 <= one.score <= 1 for one in scores)
+    result = evaluate_outliers(classifier, test.images, strange)
+    assert 0 <= result.auroc <= 1
+    assert 0 <= result.fpr95 <= 1
+    inside = evaluate_outliers(classifier, test.images, test.images)
+    assert inside.auroc == pytest.approx(0.5)
+
+
+@every_method
+def test_explain(method: str) -> None:
+    classifier, test = trained(method), blobs().split("test")
+    found = lw.explain(classifier, test.images[:1])
+    assert found.label == "blob 0"
+    assert float(found.heat.max()) == 1.0
+    assert found.heat.shape == (8, 8)
+    assert float(found.heat.min()) >= 0
+    assert float(found.heat.max()) <= 1
+    assert found.overlay(64).size == (64, 64)
+    other = lw.explain(classifier, test.images[:1], "blob 1")
+    assert not np.array_equal(found.heat, other.heat), "the heat map does not follow the asked label"
+
+
+@every_method
+def test_evaluate(method: str) -> None:
+    data = blobs()
+    result = evaluate_closed(trained(method), data.split("test"), data.labels)
+    assert result.images == len(data.split("test"))
+    assert result.accuracy > 0.9
+    assert 0 <= result.ece <= 1
+    assert result.kept > 0.7
+
+
+@every_method
+def test_calibrate_replaces_calibration(method: str) -> None:
+    classifier, val = trained(method), blobs().split("val")
+    again = lw.calibrate(classifier, val.images, val.targets, keep=0.5)
+    assert again.unknown is not None
+    assert classifier.unknown is not None
+    assert again.unknown >= classifier.unknown
+    assert again.temperature == pytest.approx(classifier.temperature)

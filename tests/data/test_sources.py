@@ -1,0 +1,434 @@
+import unicodedata
+import zipfile
+from collections.abc import Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from labelwise.data.dataset import Dataset
+from labelwise.data.sources import arrays, folder, pack, table
+from labelwise.data.splits import Shares
+from labelwise.errors import DataError, LabelwiseError, UsageError
+
+SPLITS = ("train", "val", "test")
+
+
+def png(value: int, side: int = 5) -> bytes:
+    stream = BytesIO()
+    Image.new("L", (side + 1, side), value).save(stream, "PNG")
+    return stream.getvalue()
+
+
+def write(root: Path, counts: Mapping[str, int], start: int = 0) -> Path:
+    """Pictures in class folders; the first of class i has the value 40 * i, the second one more, and so on."""
+    for i, (name, count) in enumerate(counts.items()):
+        (root / name).mkdir(parents=True)
+        for j in range(count):
+            (root / name / f"{start + j}.png").write_bytes(png(40 * i + j))
+    return root
+
+
+def sizes(data: Dataset) -> dict[str, int]:
+    return {name: len(split) for name, split in data.splits.items()}
+
+
+def check_values(data: Dataset, order: list[str]) -> None:
+    """Every picture of class i in ``order`` has a value in 40 * i .. 40 * i + 39."""
+    for split in data.splits.values():
+        for image, target in zip(split.images, split.targets, strict=True):
+            assert order[int(image[0, 0, 0]) // 40] == data.labels.names[int(target)]
+
+
+# Arrays
+
+
+def test_arrays_are_divided_with_all_classes_in_all_splits() -> None:
+    images = np.repeat(np.arange(60, dtype=np.uint8), 12).reshape(60, 2, 2, 3)
+    data = arrays(images, np.arange(60) % 3, seed=1)
+    assert sizes(data) == {"train": 42, "val": 6, "test": 12}
+    assert data.shape == (3, 2, 2)
+    assert data.labels.names == ("0", "1", "2")
+    seen = [int(value) for split in data.splits.values() for value in split.images[:, 0, 0, 0]]
+    assert sorted(seen) == list(range(60))
+    for split in data.splits.values():
+        assert (split.images[:, 0, 0, 0] % 3).tolist() == split.targets.tolist()
+    again = arrays(images, np.arange(60) % 3, seed=1)
+    assert all(torch.equal(data.split(s).images, again.split(s).images) for s in SPLITS)
+
+
+@pytest.mark.parametrize(
+    ("images", "shape"),
+    [
+        (np.zeros((9, 4, 5, 3), np.uint8), (3, 4, 5)),
+        (torch.zeros(9, 3, 4, 5, dtype=torch.uint8), (3, 4, 5)),
+        (np.zeros((9, 4, 5), np.uint8), (1, 4, 5)),
+        (np.zeros((9, 4, 3), np.uint8), (1, 4, 3)),
+        (np.ones((9, 4, 5, 1), np.float32), (1, 4, 5)),
+        (np.zeros((9, 7)), (7,)),
+        (torch.zeros(9, 7, dtype=torch.float16), (7,)),
+    ],
+)
+def test_arrays_of_every_layout(images: Any, shape: tuple[int, ...]) -> None:
+    data = arrays(images, ["owl", "okapi", "été"] * 3, shares=Shares(train=0.5, val=0.0, test=0.5))
+    assert data.shape == shape
+    assert data.labels.names == ("okapi", "owl", "été")
+    assert list(data.splits) == ["train", "test"]
+    assert data.split("train").images.dtype == (torch.uint8 if len(shape) == 3 else torch.float32)
+
+
+def test_names_give_the_order_of_labels() -> None:
+    data = arrays(np.zeros((6, 2)), ["b", "a"] * 3, names=["b", "c", "a"])
+    assert data.labels.names == ("b", "c", "a")
+    assert sorted(data.split("train").targets.tolist()) == [0, 2]
+    assert arrays(np.zeros((4, 2)), torch.tensor([0, 1, 0, 1]), names=("b", "a")).labels.names == ("b", "a")
+
+
+def test_ready_splits_are_kept_and_val_is_taken_from_train() -> None:
+    x, y = np.random.default_rng(0).random((40, 2)), np.arange(40) % 2
+    data = arrays({"train": x[:30], "test": x[30:]}, {"test": y[30:], "train": y[:30]})
+    assert sizes(data) == {"train": 28, "val": 2, "test": 10}
+    assert torch.equal(data.split("test").images, torch.from_numpy(x[30:]).float())
+    assert data.split("test").targets.tolist() == y[30:].tolist()
+
+
+X, Y = np.zeros((4, 8, 8, 3), np.uint8), [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("images", "targets", "names", "message"),
+    [
+        (X, [0, 1, 1], None, "There are 4 images but 3 targets; give one for each image"),
+        (X, [0, 0, 0, 0], None, r'"arrays" has pictures of one label only \(0\). At least two are needed'),
+        (X, [0, 1, 2, 3], ["a", "b"], "at most 1, as there are 2 names; given 0 to 3"),
+        (X, [-1, 0, 1, 1], None, "must be at least 0; given -1 to 1"),
+        (X, [0.0, 0.5, 1.0, 1.0], None, r"whole numbers or names, one for each image; given float64 \[4\]"),
+        (X, [[0, 0], [1, 1]], None, r"given int64 \[2, 2\]"),
+        (X, ["a", "b", "bb", "a"], ["a", "b"], 'Label "bb" is not among the names. Did you mean "b"'),
+        (X, ["a", "b", "a", "b"], ["a", "b", "a"], "Label names must be unique; given more than once: a"),
+        (X[0, 0, 0], Y, None, r"given \[3\]"),
+        (np.zeros((4, 8, 8, 4), np.uint8), Y, None, r"1 channel .* given 4. Leave out transparency"),
+        (np.full((4, 2), np.nan), Y, None, r"Row 0 of the features .* \(NaN or infinity\)"),
+        (np.zeros((4, 64), np.uint8), Y, None, r"Features must be floats \[n, size\]; given uint8 \[4, 64\]. Pictures"),
+        ({"train": X}, Y, None, "Give images and targets for the same splits"),
+        ({"train": X}, {"test": Y}, None, "Give images and targets for the same splits"),
+        ({"tran": X}, {"tran": Y}, None, 'unknown split "tran". Did you mean "train"'),
+        ({"test": X}, {"test": Y}, None, "has no train split, only test"),
+        ({"train": X}, {"train": [0]}, None, "There are 4 images but 1 targets in train"),
+        ({"train": X, "test": X[:, :4]}, {"train": Y, "test": Y}, None, "images of one shape"),
+        (
+            {"train": X, "test": X},
+            {"train": Y, "test": [0, 0, 1, 2]},
+            None,
+            "labels in test that train does not have: 2",
+        ),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(images: Any, targets: Any, names: Any, message: str) -> None:
+    with pytest.raises(LabelwiseError, match=message):
+        arrays(images, targets, names=names)
+
+
+# Folders
+
+
+def test_class_folders_become_labels(tmp_path: Path) -> None:
+    root = write(tmp_path / "birds", {"Barn_Owl": 10, "owl": 10, "été 鳥": 10, "Owl": 3})
+    (root / "__MACOSX").mkdir()
+    (root / "owl" / "more").mkdir()
+    (root / "owl" / "more" / "x.png").write_bytes(png(60))
+    (root / "sheet.png").write_bytes(png(0))
+    data = folder(root, size=4)
+    assert data.name == "birds"
+    assert data.labels.names == ("Barn_Owl", "Owl", "owl", "été 鳥")
+    assert data.shape == (3, 4, 4)
+    assert sizes(data) == {"train": 23, "val": 4, "test": 7}
+    check_values(data, ["Barn_Owl", "owl", "été 鳥", "Owl"])
+    assert data.split("train").files[0].endswith("png")
+    assert [(Path(each.file).name, each.reason) for each in data.skipped] == [
+        ("sheet.png", "it lies outside the class folders")
+    ]
+    with pytest.raises(DataError, match=r"lie outside the class folders: .*sheet.png"):
+        folder(root, strict=True)
+
+
+@pytest.mark.parametrize("word", ["val", "valid", "Validation"])
+def test_split_folders_are_kept(tmp_path: Path, word: str) -> None:
+    for name, count in {"train": 5, word: 2, "test": 3}.items():
+        write(tmp_path / name, {"a": count, "b": count})
+    data = folder(tmp_path, size=4)
+    assert sizes(data) == {"train": 10, "val": 4, "test": 6}
+    for name, split in data.splits.items():
+        assert all(Path(file).parts[-3] == (word if name == "val" else name) for file in split.files)
+    check_values(data, ["a", "b"])
+
+
+def test_val_is_taken_from_train_where_there_is_none(tmp_path: Path) -> None:
+    write(tmp_path / "train", {"a": 20, "b": 10, "c": 1})
+    write(tmp_path / "test", {"a": 3, "b": 3})
+    data = folder(tmp_path, size=4)
+    assert sizes(data) == {"train": 28, "val": 3, "test": 6}
+    assert sorted(data.split("val").targets.tolist()) == [0, 0, 1]
+
+
+def test_a_railway_train_is_a_label(tmp_path: Path) -> None:
+    assert folder(write(tmp_path, {"bus": 4, "train": 4}), size=4).labels.names == ("bus", "train")
+
+
+def test_unreadable_pictures_and_empty_classes_are_listed(tmp_path: Path) -> None:
+    write(tmp_path, {"a": 4, "b": 4, "empty": 0, "ruined": 1})
+    (tmp_path / "ruined" / "0.png").write_bytes(b"no picture")
+    (tmp_path / "a" / "cut.png").write_bytes(png(1, side=64)[:-30])
+    data = folder(tmp_path, size=4)
+    assert data.labels.names == ("a", "b")
+    found = {Path(each.file).relative_to(tmp_path).as_posix(): each.reason for each in data.skipped}
+    assert list(found) == ["a/cut.png", "ruined/0.png", "empty", "ruined"]
+    assert "damaged or cut off" in found["a/cut.png"]
+    assert found["empty"] == found["ruined"] == "no readable picture"
+    with pytest.raises(DataError, match=r"2 of 10 pictures cannot be read.*a/cut.png: it is damaged"):
+        folder(tmp_path, strict=True)
+
+
+def test_an_empty_class_is_an_error_where_too_few_remain(tmp_path: Path) -> None:
+    write(tmp_path, {"a": 4, "okapi": 0})
+    message = r"no readable picture of: okapi. Add some or remove the label; at least two labels .* \(there are: a\)"
+    with pytest.raises(DataError, match=message):
+        folder(tmp_path)
+    write(tmp_path, {"c": 4})
+    assert folder(tmp_path).labels.names == ("a", "c")
+    with pytest.raises(DataError, match="no readable picture of: okapi"):
+        folder(tmp_path, strict=True)
+
+
+def test_folders_that_cannot_be_used_are_refused_in_words(tmp_path: Path) -> None:
+    def refused(message: str, at: Path) -> None:
+        with pytest.raises(DataError, match=message):
+            folder(at)
+
+    refused(r'Cannot list the folder ".*gone": No such file', tmp_path / "gone")
+    (tmp_path / "x.csv").touch()
+    refused(r'x.csv" is a file, not a folder. Read it with data.table', tmp_path / "x.csv")
+    (tmp_path / "void").mkdir()
+    refused('void" is empty. Make one folder in it for each label', tmp_path / "void")
+    write(tmp_path, {"flat": 3})
+    refused(
+        r'flat" holds 3 pictures but no class folders. .*\("flat/owl/0.png"\), or list them in a CSV', tmp_path / "flat"
+    )
+    refused(r"one label only \(owl\). At least two are needed", write(tmp_path / "one", {"owl": 3}))
+    refused("has no picture in its class folders: a, b", write(tmp_path / "none", {"a": 0, "b": 0}))
+    write(tmp_path / "more" / "train", {"a": 2, "b": 2})
+    write(tmp_path / "more" / "test", {"a": 2, "okapi": 2})
+    refused("labels in test that train does not have: okapi. Add training pictures", tmp_path / "more")
+    (tmp_path / "more" / "notes").mkdir()
+    refused(r"holds splits \(test, train\) and other folders \(notes\)", tmp_path / "more")
+    write(tmp_path / "two" / "val", {"a": 2})
+    write(tmp_path / "two" / "valid", {"a": 2})
+    refused("are the same split. Keep one of them", tmp_path / "two")
+    write(tmp_path / "late" / "test", {"a": 2, "b": 2})
+    refused("has no train split, only test", tmp_path / "late")
+
+
+def test_names_that_look_the_same_are_refused(tmp_path: Path) -> None:
+    write(tmp_path, {unicodedata.normalize(form, "hibou été"): 2 for form in ("NFC", "NFD")})
+    if len(list(tmp_path.iterdir())) == 1:
+        pytest.skip("this file system holds them to be one name")
+    with pytest.raises(DataError, match=r"have the same name, .* in different Unicode spellings. Rename one"):
+        folder(tmp_path)
+
+
+# Tables
+
+
+def listed(root: Path, text: str, encoding: str = "utf-8") -> Path:
+    write(root / "pictures", {"a": 6, "b": 6})
+    (root / "birds.csv").write_bytes(text.encode(encoding))
+    return root / "birds.csv"
+
+
+def rows(separator: str = ",", end: str = "\n", splits: tuple[str, ...] = ()) -> str:
+    lines = [separator.join(("Path", " label", "note", *(["split"] if splits else [])))]
+    for name, label in (("a", "barn owl"), ("b", "été; 鳥")):
+        for i in range(6):
+            fields = [f"pictures/{name}/{i}.png", f'"{label}"', '"x\ny"']
+            lines.append(separator.join([*fields, splits[i % len(splits)]] if splits else fields))
+    return end.join(lines) + end
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_tables_of_every_spelling(tmp_path: Path, separator: str, end: str, encoding: str) -> None:
+    data = table(listed(tmp_path, rows(separator, end), encoding), size=4)
+    assert data.name == "birds"
+    assert data.labels.names == ("barn owl", "été; 鳥")
+    assert sizes(data) == {"train": 8, "val": 2, "test": 2}
+    check_values(data, ["barn owl", "été; 鳥"])
+
+
+def test_splits_of_a_table_are_kept(tmp_path: Path) -> None:
+    data = table(listed(tmp_path, rows(splits=("train", "Validation", "test"))), size=4)
+    assert sizes(data) == {"train": 4, "val": 4, "test": 4}
+    assert sorted(Path(file).name for file in data.split("val").files) == ["1.png", "1.png", "4.png", "4.png"]
+    assert sizes(table(listed(tmp_path / "blank", rows(splits=("", ""))), size=4)) == {"train": 8, "val": 2, "test": 2}
+
+
+def test_missing_files_of_a_table_are_listed(tmp_path: Path) -> None:
+    repeated = "pictures/gone.png,barn owl,\npictures/nowhere.png,okapi,\npictures/a/0.png,barn owl,\n"
+    file = listed(tmp_path, rows() + repeated)
+    data = table(file, size=4)
+    assert sum(sizes(data).values()) == 12
+    assert [Path(each.file).name for each in data.skipped] == ["gone.png", "nowhere.png", 'label "okapi"']
+    assert data.skipped[0].reason == "there is no such file. Check the path."
+    with pytest.raises(DataError, match=r"2 of 14 pictures cannot be read. .*gone.png: there is no such file"):
+        table(file, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", r'birds.csv" is empty. Its first row must name the columns: path, label'),
+        ("path,label\n\n", r"has no rows below its header"),
+        ("path,labels\na,b\n", r'has no column "label". Did you mean "labels"\? Its columns: path, labels'),
+        ("file,label\na,b\n", r'has no column "path". Its columns: file, label'),
+        ("path,label,label\na,b,c\n", r'has more than one column "label"'),
+        ("path,label\na.png,owl\nb.png, \n", r'Row 3 of ".*birds.csv": the column "label" is empty. Fill it'),
+        ("path,label\n\n,owl\n", r'Row 3 of .*: the column "path" is empty'),
+        ("path,label\na.png\n", r'Row 2 of .*: the column "label" is empty'),
+        ("path,label\na.png,owl,barn\n", r"Row 2 of .* has 3 fields, the header 2. Put fields that hold a separator"),
+        (
+            "path,label,split\na.png,owl,tset\n",
+            r'Row 2 of .*, column "split": unknown split "tset". Did you mean "test"',
+        ),
+        ("path,label,split\na.png,owl,test\nb.png,owl,\n", r'Row 3 of .*, column "split": unknown split ""'),
+        (
+            "path,label\na.png,owl\na.png,okapi\n",
+            r'Rows 2 and 3 .* same picture, "a.png", .* labels: "owl" and "okapi"',
+        ),
+        ("path,label,split\na.png,owl,train\na.png,owl,test\n", r'different splits: "train" and "test". Keep one'),
+        ('path,label\n"a.png,owl\n', r"is not well-formed: line 2: unexpected end of data"),
+        ("path,label\npictures/a/0.png,owl\n", r'"birds" has pictures of one label only \(owl\)'),
+        ("path,label\nx.png,owl\ny.png,okapi\n", r"2 of 2 pictures cannot be read"),
+    ],
+)
+def test_tables_that_are_wrong_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        table(listed(tmp_path, text))
+
+
+def test_tables_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r'is not UTF-8 text. Save it as "CSV UTF-8"'):
+        table(listed(tmp_path, "path,label\nété.png,owl\n", "latin-1"))
+    with pytest.raises(DataError, match=r'Cannot read the table ".*gone.csv": No such file'):
+        table(tmp_path / "gone.csv")
+
+
+# Packs
+
+
+def packed(root: Path, **held: Any) -> Path:
+    np.savez_compressed(root / "birds.npz", **held)
+    return root / "birds.npz"
+
+
+LABELS = np.arange(12) % 2
+FILES = [png(40 * (i % 2) + i) for i in range(12)]
+ENCODED: dict[str, Any] = {
+    "data": np.frombuffer(b"".join(FILES), np.uint8),
+    "offsets": np.cumsum([0, *map(len, FILES)]),
+    "labels": LABELS.astype(np.uint8),
+    "classes": np.array(["owl", "été"]),
+}
+
+
+def test_packs_of_arrays(tmp_path: Path) -> None:
+    images = np.repeat(LABELS * 40, 20).reshape(12, 4, 5).astype(np.uint8)
+    data = pack(packed(tmp_path, images=images, labels=LABELS, classes=["owl", "été"], split=[0] * 8 + [1] * 4))
+    assert data.labels.names == ("owl", "été")
+    assert sizes(data) == {"train": 6, "val": 2, "test": 4}
+    assert data.shape == (1, 4, 5)
+    check_values(data, ["owl", "été"])
+    assert pack(packed(tmp_path, images=images, labels=LABELS), size=3).shape == (1, 3, 3)
+    data = pack(packed(tmp_path, features=np.random.default_rng(0).random((12, 6)), labels=LABELS))
+    assert data.shape == (6,)
+    assert data.labels.names == ("0", "1")
+    assert sizes(data) == {"train": 8, "val": 2, "test": 2}
+
+
+@pytest.mark.parametrize("numbers", [True, False])
+def test_packs_of_encoded_pictures(tmp_path: Path, numbers: bool) -> None:
+    split = np.array([0] * 6 + [1] * 2 + [2] * 4)
+    data = pack(packed(tmp_path, **ENCODED, split=split if numbers else np.array(SPLITS)[split]))
+    assert sizes(data) == {"train": 6, "val": 2, "test": 4}
+    assert data.shape == (3, 5, 5)
+    check_values(data, ["owl", "été"])
+    assert data.split("test").images[:, 0, 0, 0].tolist() == [8, 49, 10, 51]
+    assert pack(packed(tmp_path, **ENCODED), size=7).shape == (3, 7, 7)
+
+
+def test_damaged_pictures_of_a_pack_are_listed(tmp_path: Path) -> None:
+    data = ENCODED["data"].copy()
+    data[ENCODED["offsets"][3] : ENCODED["offsets"][4]] = 0
+    found = pack(packed(tmp_path, **(ENCODED | {"data": data, "split": np.array([0] * 8 + [1] * 4)})))
+    assert [each.file for each in found.skipped] == ["picture 3"]
+    assert sizes(found) == {"train": 5, "val": 2, "test": 4}
+    check_values(found, ["owl", "été"])
+
+
+@pytest.mark.parametrize(
+    ("held", "message"),
+    [
+        ({"images": X}, 'it lacks labels; it needs "labels" and one of "images", .* It holds: images'),
+        ({"labels": LABELS, "x": X}, "it has no pictures; .* It holds: labels, x"),
+        ({"labels": LABELS, "data": ENCODED["data"]}, "it lacks offsets"),
+        ({"labels": Y, "images": X, "features": np.zeros((4, 2))}, "it has images, features"),
+        ({"labels": LABELS, "images": X}, "There are 4 images but 12 targets"),
+        ({"labels": Y, "images": X[..., [0, 0]]}, r"1, 3 or 4 channels, .* given \[4, 8, 8, 2\]"),
+        ({"labels": Y, "images": X, "classes": ["a"]}, "at most 0, as there are 1 names"),
+        ({"labels": Y, "images": X, "classes": ["a", "a"]}, "must be unique; given more than once: a"),
+        ({"labels": Y, "images": X, "split": [0, 1]}, "4 images but 2 targets and their splits"),
+        (
+            {"labels": Y, "images": X, "split": [0, 1, 2, 7]},
+            r'"split" must be 0 train and 1 test, .* given \[0, 1, 2, 7\]',
+        ),
+        (
+            {"labels": Y, "images": X, "split": ["train", "train", "train", "tst"]},
+            'Row 3 of "split": unknown split "tst"',
+        ),
+        ({"labels": Y, "features": np.full((4, 2), np.inf)}, r"Row 0 of the features .* \(NaN or infinity\)"),
+        (ENCODED | {"offsets": ENCODED["offsets"][:-1]}, r'"offsets" 13 whole numbers, .* given uint8 .* int64 \[12\]'),
+        (ENCODED | {"offsets": ENCODED["offsets"][::-1]}, '"offsets" must rise from 0 to at most'),
+        (ENCODED | {"data": ENCODED["data"][:50]}, '"offsets" must rise from 0 to at most 50'),
+        (ENCODED | {"data": ENCODED["data"] * 0}, "none of its pictures can be read"),
+        (
+            {"labels": np.array([{}, 1, 2, 3], object), "images": X},
+            "holds Python objects, which are not read. Save plain",
+        ),
+    ],
+)
+def test_packs_that_are_wrong_are_refused(tmp_path: Path, held: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        pack(packed(tmp_path, **held))
+
+
+def test_packs_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r'Cannot read ".*gone.npz": No such file'):
+        pack(tmp_path / "gone.npz")
+    good = packed(
+        tmp_path, images=np.random.default_rng(0).integers(0, 256, (4, 8, 8), np.uint8), labels=Y
+    ).read_bytes()
+    bad = tmp_path / "bad.npz"
+    for content in (b"", b"text", good[: len(good) // 2]):
+        bad.write_bytes(content)
+        with pytest.raises(DataError, match=r'bad.npz" is not an .npz file, or it is damaged'):
+            pack(bad)
+    with zipfile.ZipFile(tmp_path / "birds.npz") as archive:
+        at = archive.getinfo("images.npy").header_offset + 100
+    bad.write_bytes(good[:at] + bytes(255 - byte for byte in good[at : at + 40]) + good[at + 40 :])
+    with pytest.raises(DataError, match=r'bad.npz" is damaged \('):
+        pack(bad)
+    with pytest.raises(UsageError, match="asked for -1x-1"):
+        folder(write(tmp_path / "some", {"a": 2, "b": 2}), size=-1)

@@ -1,0 +1,265 @@
+"""Every metric against scikit-learn or a slow, obvious count."""
+
+import math
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from sklearn import metrics as reference
+from sklearn.calibration import calibration_curve
+
+from labelwise import metrics
+from labelwise.errors import UsageError
+
+Pairs = list[tuple[int, int]]
+pairs = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=40)
+tied = st.lists(st.integers(-3, 3).map(lambda i: i / 4), min_size=1, max_size=25)  # few values, many ties
+
+
+def columns(rows: Pairs) -> tuple[list[int], list[int]]:
+    return [row[0] for row in rows], [row[1] for row in rows]
+
+
+@given(pairs)
+def test_accuracies_and_confusion(rows: Pairs) -> None:
+    predicted, targets = columns(rows)
+    assert metrics.accuracy(predicted, targets) == pytest.approx(reference.accuracy_score(targets, predicted))
+    table = reference.confusion_matrix(targets, predicted, labels=range(5))
+    assert metrics.confusion_matrix(predicted, targets, 5).tolist() == table.tolist()
+    vector = metrics.class_accuracies(predicted, targets, 5)
+    for c in range(5):
+        own = [p == c for p, t in rows if t == c]
+        assert vector[c].item() == pytest.approx(np.mean(own) if own else math.nan, nan_ok=True)
+    present = reference.recall_score(targets, predicted, labels=sorted(set(targets)), average="macro", zero_division=0)
+    assert metrics.per_class_accuracy(predicted, targets) == pytest.approx(present)
+
+
+def test_balanced_accuracy_on_uneven_classes() -> None:
+    targets, predicted = [0] * 8 + [1] * 2, [0] * 8 + [0, 1]
+    assert metrics.per_class_accuracy(predicted, targets) == 0.75
+    assert reference.balanced_accuracy_score(targets, predicted) == 0.75
+
+
+def test_unknown_is_a_wrong_prediction() -> None:
+    assert metrics.accuracy([-1, 3], [0, 3]) == 0.5
+    assert metrics.per_class_accuracy([-1, 3, 3], [0, 3, 3]) == 0.5
+    with pytest.raises(UsageError, match="at least 0"):
+        metrics.confusion_matrix([-1, 3], [0, 3])
+
+
+def test_confusion_size() -> None:
+    assert metrics.confusion_matrix([2, 0], [0, 0]).tolist() == [[1, 0, 1], [0, 0, 0], [0, 0, 0]]
+    with pytest.raises(UsageError, match="There are 2 classes but a position of 2"):
+        metrics.confusion_matrix([2, 0], [0, 0], classes=2)
+
+
+@given(st.floats(0, 1), st.floats(0, 1))
+def test_harmonic_mean(unseen: float, seen: float) -> None:
+    assume(unseen == 0 or unseen > 1e-9)
+    assume(seen == 0 or seen > 1e-9)
+    slow = 0.0 if unseen == 0 or seen == 0 else 1 / (0.5 / unseen + 0.5 / seen)
+    assert metrics.harmonic_mean(unseen, seen) == pytest.approx(slow)
+
+
+@given(tied, tied)
+def test_auroc_with_ties(positive: list[float], negative: list[float]) -> None:
+    truth = [1] * len(positive) + [0] * len(negative)
+    assert metrics.auroc(positive, negative) == pytest.approx(reference.roc_auc_score(truth, positive + negative))
+
+
+def test_auroc_of_many_scores_in_low_precision() -> None:
+    generator = torch.Generator().manual_seed(0)
+    positive = (torch.randn(20000, generator=generator) + 0.3).bfloat16()
+    negative = torch.randn(30000, generator=generator).bfloat16()
+    truth = np.r_[np.ones(20000), np.zeros(30000)]
+    expected = reference.roc_auc_score(truth, torch.cat([positive, negative]).float().numpy())
+    assert metrics.auroc(positive, negative) == pytest.approx(expected, abs=1e-12)
+
+
+@given(tied, tied, st.sampled_from([0.1, 0.5, 0.8, 0.95, 1.0]))
+def test_fpr_at_tpr(positive: list[float], negative: list[float], tpr: float) -> None:
+    reached = [t for t in positive if np.mean([p >= t for p in positive]) >= tpr - 1e-12]
+    slow = np.mean([q >= max(reached) for q in negative])
+    assert metrics.fpr_at_tpr(positive, negative, tpr) == pytest.approx(slow)
+
+
+def test_fpr_needs_no_more_positives_than_asked() -> None:
+    positive = list(range(1, 21))  # 19 of 20 must be accepted: the threshold is 2
+    assert metrics.fpr_at_tpr(positive, [1, 1.5, 2, 9]) == 0.5
+
+
+def slow_rates(positive: list[float], negative: list[float], threshold: float) -> tuple[float, float]:
+    refused = sum(p < threshold for p in positive) / len(positive)
+    accepted = sum(q >= threshold for q in negative) / len(negative)
+    return refused, accepted
+
+
+@given(tied, tied)
+def test_equal_error_rate(positive: list[float], negative: list[float]) -> None:
+    eer, threshold = metrics.equal_error_rate(positive, negative)
+    curve = [slow_rates(positive, negative, t) for t in (*sorted({*positive, *negative}), math.inf)]
+    line = np.concatenate([np.linspace(a, b, 201) for a, b in pairwise(curve)])  # walk through all thresholds
+    nearest = line[np.abs(line[:, 0] - line[:, 1]).argmin()]
+    assert eer == pytest.approx(nearest.mean(), abs=0.006)
+    refused, accepted = slow_rates(positive, negative, threshold)
+    assert abs(refused - accepted) == pytest.approx(min(abs(a - b) for a, b in curve))
+
+
+@given(tied, tied)
+def test_equal_error_rate_lies_on_the_roc_curve(positive: list[float], negative: list[float]) -> None:
+    truth = [1] * len(positive) + [0] * len(negative)
+    fpr, tpr, _ = reference.roc_curve(truth, positive + negative, drop_intermediate=False)
+    eer = metrics.equal_error_rate(positive, negative).rate
+    swapped = metrics.equal_error_rate([-q for q in negative], [-p for p in positive]).rate
+    assert swapped == pytest.approx(eer)
+    point = np.array([eer, 1 - eer])
+    corners = np.stack([fpr, tpr], 1)
+    length = [
+        np.linalg.norm(a - point) + np.linalg.norm(point - b) - np.linalg.norm(a - b) for a, b in pairwise(corners)
+    ]
+    assert min(length) < 1e-9  # the point is between two corners
+
+
+def test_equal_error_of_separate_scores_is_zero_and_its_threshold_in_between() -> None:
+    assert metrics.equal_error_rate([0.8, 0.9], [0.1, 0.2]) == metrics.EqualError(rate=0.0, threshold=0.5)
+    assert metrics.equal_error_rate([1, 1], [1, 1]).rate == 0.5
+
+
+@given(st.lists(st.lists(st.booleans(), min_size=4, max_size=4), min_size=1, max_size=10), st.integers(1, 4))
+def test_recall_at_k(rows: list[list[bool]], k: int) -> None:
+    slow = np.mean([any(row[:k]) for row in rows])
+    assert metrics.recall_at_k(np.array(rows), k) == pytest.approx(slow)
+
+
+points = st.tuples(st.integers(-2, 2), st.integers(-2, 2), st.integers(0, 2))
+
+
+@given(st.lists(points, min_size=2, max_size=20))
+def test_retrieval_recall(rows: list[tuple[int, int, int]]) -> None:
+    assume(len({row[2] for row in rows}) < len(rows))
+    codes, targets = np.array([row[:2] for row in rows]), [row[2] for row in rows]
+    hits: dict[int, list[bool]] = {1: [], 2: [], 5: []}
+    for i, (x, y, target) in enumerate(rows):
+        others = [((x - u) ** 2 + (y - v) ** 2, t == target) for j, (u, v, t) in enumerate(rows) if j != i]
+        ranked = [right for _, right in sorted(others)]  # at equal distance False comes first
+        if any(ranked):
+            for k, found in hits.items():
+                found.append(any(ranked[:k]))
+    expected = {k: pytest.approx(np.mean(found)) for k, found in hits.items()}
+    assert metrics.retrieval_recall(codes, targets, (1, 2, 5)) == expected
+
+
+def test_retrieval_recall_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = torch.Generator().manual_seed(0)
+    codes, targets = torch.randn(50, 3, generator=generator), torch.arange(50) % 5
+    whole = metrics.retrieval_recall(codes, targets, (1, 4))
+    monkeypatch.setattr(metrics, "CHUNK", 350)
+    assert metrics.retrieval_recall(codes, targets, (1, 4)) == whole
+    assert 0 < whole[1] < whole[4] < 1
+
+
+def test_codes_that_are_all_alike_retrieve_nothing() -> None:
+    assert metrics.retrieval_recall(torch.ones(6, 3), [0, 0, 0, 1, 1, 1], (1, 3, 4)) == {1: 0, 3: 0, 4: 1}
+
+
+answers = st.lists(st.tuples(st.integers(0, 60).map(lambda i: i / 60), st.booleans()), min_size=1, max_size=60)
+
+
+@given(answers, st.integers(1, 15))
+def test_calibration(rows: list[tuple[float, bool]], bins: int) -> None:
+    table = metrics.reliability([c for c, _ in rows], [r for _, r in rows], bins)
+    error = 0.0
+    for b in range(bins):
+        inside = [(c, r) for c, r in rows if sum(j / bins < c for j in range(1, bins)) == b]
+        assert table.count[b] == len(inside)
+        confidence, accuracy = np.mean(inside, axis=0) if inside else (math.nan, math.nan)
+        assert table.confidence[b].item() == pytest.approx(confidence, nan_ok=True)
+        assert table.accuracy[b].item() == pytest.approx(accuracy, nan_ok=True)
+        error += abs(confidence - accuracy) * len(inside) / len(rows) if inside else 0
+    ours = metrics.expected_calibration_error([c for c, _ in rows], [r for _, r in rows], bins)
+    assert ours == pytest.approx(error, abs=1e-12)
+
+
+def test_reliability_agrees_with_scikit_learn() -> None:
+    generator = np.random.default_rng(0)
+    confidence = generator.random(500)
+    correct = generator.random(500) < confidence**2
+    table = metrics.reliability(confidence, correct, bins=10)
+    accuracy, mean = calibration_curve(correct, confidence, n_bins=10)
+    np.testing.assert_allclose(table.accuracy, accuracy)
+    np.testing.assert_allclose(table.confidence, mean)
+
+
+def test_brier() -> None:
+    generator = np.random.default_rng(0)
+    targets = generator.integers(0, 4, 30)
+    many = generator.dirichlet(np.ones(4), 30)
+    slow = np.mean([sum((p - (c == t)) ** 2 for c, p in enumerate(row)) for row, t in zip(many, targets, strict=True)])
+    assert metrics.brier(many, targets) == pytest.approx(slow)
+    yes = targets > 1
+    assert metrics.brier(many[:, 0], yes) == pytest.approx(reference.brier_score_loss(yes, many[:, 0]))
+
+
+@given(pairs)
+def test_ordered_classes(rows: Pairs) -> None:
+    predicted, targets = columns(rows)
+    assert metrics.mean_absolute_error_in_classes(predicted, targets) == pytest.approx(
+        np.mean([abs(p - t) for p, t in rows])
+    )
+    assert metrics.within_one(predicted, targets) == pytest.approx(np.mean([abs(p - t) < 2 for p, t in rows]))
+    if len({*predicted, *targets}) == 1:
+        with pytest.raises(UsageError, match="not defined"):
+            metrics.quadratic_kappa(predicted, targets)
+    else:
+        expected = reference.cohen_kappa_score(predicted, targets, labels=range(5), weights="quadratic")
+        assert metrics.quadratic_kappa(predicted, targets) == pytest.approx(expected, abs=1e-12)
+
+
+def test_tensors_arrays_and_lists_give_the_same() -> None:
+    predicted, targets = [0, 1, 2, 2], [0, 1, 1, 2]
+    forms: list[Callable[[list[int]], metrics.Values]] = [list, np.array, torch.tensor, lambda x: np.array(x)[::-1]]
+    assert [metrics.accuracy(form(predicted), form(targets)) for form in forms] == [0.75] * 4
+    assert metrics.auroc(torch.tensor([0.5, 2], requires_grad=True), np.array([1, 2], dtype=np.float32)) == 0.375
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: metrics.accuracy([], []), "No prediction was given"),
+        (lambda: metrics.accuracy([1, 2], [1]), "2 predictions but 1 targets"),
+        (lambda: metrics.accuracy([0.5], [1]), "whole number"),
+        (lambda: metrics.accuracy([math.nan], [1]), "row 0 is not a number"),
+        (lambda: metrics.accuracy(torch.zeros(2, 2), [1, 1]), "one row"),
+        (lambda: metrics.accuracy([1], [-1]), "target must be a whole number, at least 0"),
+        (lambda: metrics.harmonic_mean(math.nan, 0.5), "given nan and 0.5"),
+        (lambda: metrics.auroc([], [1.0]), "No positive score"),
+        (lambda: metrics.auroc([1.0], []), "No negative score"),
+        (lambda: metrics.auroc([1.0], [0.0, math.nan]), "negative score in row 1 is not a number"),
+        (lambda: metrics.auroc(np.zeros((2, 2)), [1.0]), "one row"),
+        (lambda: metrics.fpr_at_tpr([1.0], [1.0], tpr=0), "given 0"),
+        (lambda: metrics.fpr_at_tpr([], [1.0]), "No positive score"),
+        (lambda: metrics.equal_error_rate([1.0], [math.inf]), "infinite"),
+        (lambda: metrics.equal_error_rate([1.0], []), "No negative score"),
+        (lambda: metrics.recall_at_k(np.ones((2, 3)), 4), "at least 4"),
+        (lambda: metrics.recall_at_k(np.ones((0, 3)), 1), "No relevance"),
+        (lambda: metrics.retrieval_recall(np.ones((3, 2)), [0, 1, 2]), "No two images"),
+        (lambda: metrics.retrieval_recall(np.ones((3, 2)), [0, 1]), "2 targets"),
+        (lambda: metrics.retrieval_recall(np.array([[1.0], [math.inf]]), [1, 1]), "infinite"),
+        (lambda: metrics.expected_calibration_error([], []), "No probability"),
+        (lambda: metrics.expected_calibration_error([1.5], [1]), r"Probabilities must lie in \[0, 1\]"),
+        (lambda: metrics.expected_calibration_error([0.5], [2]), "yes or no"),
+        (lambda: metrics.expected_calibration_error([0.5, 0.5], [1]), "one confidence"),
+        (lambda: metrics.brier(np.array([[0.5, 0.5]]), [2]), "targets below k"),
+        (lambda: metrics.brier([0.5, math.nan], [0, 1]), "row 1 is not a number"),
+        (lambda: metrics.quadratic_kappa([], []), "No prediction"),
+        (lambda: metrics.within_one([-1], [0]), "prediction must be a whole number, at least 0"),
+        (lambda: metrics.class_accuracies([0], [5], classes=3), "3 classes but a position of 5"),
+    ],
+)
+def test_clear_errors(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        call()

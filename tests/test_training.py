@@ -1,0 +1,271 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.optim import lr_scheduler
+
+from labelwise.checkpoint import Progress, RunFolder, read_tensors, write_atomically, write_tensors
+from labelwise.core import LabelModel, Spec
+from labelwise.data.batches import Batch, Share, ShuffledBatches
+from labelwise.data.dataset import Dataset, TrainData
+from labelwise.distributed import choose_device
+from labelwise.errors import LabelwiseError, StoreError, UsageError
+from labelwise.fitting import fit, training_data
+from labelwise.methods import Softmax
+from labelwise.optimization import Optimizer, Schedule
+from labelwise.store import load
+from labelwise.training import Run, Stage, train
+from tests.conftest import blobs, quick
+
+ROOT = Path(__file__).parent.parent
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+
+
+def script(*words: str) -> list[str]:
+    return [sys.executable, "-m", "tests.training_script", *words]
+
+
+def weights(path: Path) -> dict[str, Tensor]:
+    return read_tensors(path / "weights.safetensors")[0]
+
+
+def wait_for_log(path: Path, lines: int, process: "subprocess.Popen[bytes]") -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        if path.exists() and path.read_text().count("\n") >= lines:
+            return
+        time.sleep(0.01)
+    raise AssertionError("the run ended or hung before it could be interrupted")
+
+
+@pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_killed_run_resumes_to_the_same_weights(tmp_path: Path, kind: signal.Signals) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    epochs = "160"
+    subprocess.run(script(str(whole), "indicator", epochs), cwd=ROOT, env=ENVIRONMENT, check=True)
+    process = subprocess.Popen(script(str(broken), "indicator", epochs), cwd=ROOT, env=ENVIRONMENT)
+    wait_for_log(tmp_path / "broken.run" / "log.jsonl", 40, process)
+    process.send_signal(kind)
+    code = process.wait(30)
+    assert code == (-signal.SIGKILL if kind == signal.SIGKILL else 7)
+    assert not broken.exists()
+    again = subprocess.run(script(str(broken), "indicator", epochs, "resume"), cwd=ROOT, env=ENVIRONMENT, check=True)
+    assert again.returncode == 0
+    first, second = weights(whole), weights(broken)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    log = [json.loads(line) for line in (tmp_path / "broken.run" / "log.jsonl").read_text().splitlines()]
+    assert [entry["epoch"] for entry in log] == list(range(int(epochs)))
+    straight = [json.loads(line) for line in (tmp_path / "whole.run" / "log.jsonl").read_text().splitlines()]
+    assert [entry["loss"] for entry in log] == pytest.approx([entry["loss"] for entry in straight])
+
+
+def test_two_processes_train_like_one(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    subprocess.run(script(str(one), "indicator", "4"), cwd=ROOT, env=ENVIRONMENT, check=True)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    subprocess.run(
+        [*torchrun, "-m", "tests.training_script", str(two), "indicator", "4"], cwd=ROOT, env=ENVIRONMENT, check=True
+    )
+    first, second = weights(one), weights(two)
+    for name, tensor in first.items():
+        torch.testing.assert_close(second[name], tensor, rtol=2e-3, atol=2e-4, msg=name)
+    assert load(two).summary["training"]["processes"] == 2
+
+
+@pytest.mark.parametrize(
+    ("schedule", "reference"),
+    [
+        (
+            Schedule(name="step", drops=(2, 4), factor=0.2),
+            lambda o: lr_scheduler.MultiStepLR(o, [2 * 5, 4 * 5], gamma=0.2),
+        ),
+        (Schedule(name="cosine"), lambda o: lr_scheduler.CosineAnnealingLR(o, 30)),
+        (
+            Schedule(name="onecycle", warmup=0.3),
+            lambda o: lr_scheduler.OneCycleLR(o, 1.0, total_steps=30, pct_start=0.3, cycle_momentum=False),
+        ),
+        (Schedule(name="constant"), lambda o: lr_scheduler.ConstantLR(o, 1.0)),
+    ],
+)
+def test_schedules_equal_torch(schedule: Schedule, reference: object) -> None:
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
+    theirs = reference(optimizer)  # type: ignore[operator]
+    for step in range(30):
+        assert schedule.share(step, 5, 6) == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-5, abs=1e-9)
+        optimizer.step()
+        theirs.step()
+
+
+def test_unknown_schedule_and_optimiser() -> None:
+    with pytest.raises(UsageError, match='Unknown schedule "linear"'):
+        Schedule(name="linear")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match='Unknown optimiser "lion"'):
+        Optimizer(name="lion").build([nn.Parameter(torch.zeros(1))])  # type: ignore[arg-type]
+
+
+def test_unknown_device() -> None:
+    with pytest.raises(UsageError, match="auto, cpu or cuda"):
+        choose_device("tpu")
+
+
+def test_batches_are_the_same_in_parts() -> None:
+    split = blobs().split("train")
+    batches = ShuffledBatches(split=split, size=10)
+    whole = list(batches.epoch(7, 0, Share()))
+    parts = [list(batches.epoch(7, 0, Share(rank, 3))) for rank in range(3)]
+    for step, batch in enumerate(whole):
+        assert torch.equal(batch.rows, torch.cat([part[step].rows for part in parts]))
+        draws = [part[step].draws.uniform(2) for part in parts]
+        assert torch.equal(batch.draws.uniform(2), torch.cat(draws))
+    late = list(batches.epoch(7, 2, Share()))
+    assert torch.equal(late[0].rows, whole[2].rows)
+    rows = torch.cat([batch.rows for batch in whole])
+    assert len(set(rows.tolist())) == len(rows) == len(batches) * 10
+    assert not torch.equal(rows, torch.cat([b.rows for b in batches.epoch(8, 0, Share())]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithValidation(Softmax):
+    """Softmax that reports given figures of merit, one per epoch."""
+
+    name: ClassVar[str] = "softmax"
+    merits: tuple[float, ...] = ()
+    patience: int | None = None
+
+    def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
+        merits = iter(self.merits)
+        for stage in super().stages(model, data):
+            yield replace(stage, validate=lambda: next(merits), patience=self.patience)
+
+
+def test_best_epoch_is_kept_and_patience_stops(blob_data: Dataset, tmp_path: Path) -> None:
+    data = training_data(blob_data)
+    plain = WithValidation(epochs=8, batch=16, merits=(1.0, 3.0, 2.0, 2.5, 2.0, 1.0, 1.0, 1.0), patience=3)
+    stopped, _ = train(plain, data, Run(device="cpu", folder=tmp_path / "run"))
+    log = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    assert [entry["validation"] for entry in log] == [1.0, 3.0, 2.0, 2.5, 2.0]
+    captured: list[dict[str, Tensor]] = []
+
+    @dataclass(frozen=True, kw_only=True)
+    class Capture(WithValidation):
+        def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
+            def keep() -> float:
+                captured.append({k: v.clone() for k, v in model.state_dict().items()})
+                return 0.0
+
+            for stage in super().stages(model, data):
+                yield replace(stage, validate=keep, patience=None)
+
+    train(Capture(epochs=8, batch=16), data, Run(device="cpu"))
+    trained = {k: v for k, v in stopped.state_dict().items() if k not in ("moment", "within", "levels")}
+    assert all(torch.equal(tensor, captured[1][name]) for name, tensor in trained.items())
+
+
+def test_divergence_is_an_error(blob_data: Dataset) -> None:
+    wild = replace(quick("softmax"), optimizer=Optimizer(lr=1e12))  # type: ignore[type-var]
+    with pytest.raises(LabelwiseError, match=r"training diverged\. Lower the learning rate"):
+        fit(blob_data, wild, Run(device="cpu"))
+
+
+def test_gradient_clipping_is_applied(blob_data: Dataset) -> None:
+    frozen = replace(quick("softmax", 1), clip=1e-12, optimizer=Optimizer(lr=0.1, weight_decay=0))  # type: ignore[type-var]
+    model, _ = train(frozen, training_data(blob_data), Run(device="cpu", seed=2))
+    torch.manual_seed(2)
+    start = frozen.build(Spec(shape=blob_data.shape, labels=blob_data.labels))
+    torch.testing.assert_close(dict(model.named_parameters()), dict(start.named_parameters()), atol=1e-9, rtol=0)
+
+
+def test_training_leaves_the_global_generator_alone(blob_data: Dataset) -> None:
+    torch.manual_seed(11)
+    expected = torch.rand(3)
+    torch.manual_seed(11)
+    fit(blob_data, quick("softmax", 1), Run(device="cpu"))
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_unfinished_run_is_not_overwritten(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run", {"seed": 1})
+    folder.start(resume=False)
+    folder.write(Progress(epoch=1), {"model/x": torch.ones(2)})
+    with pytest.raises(UsageError, match=r"unfinished run.*--resume"):
+        folder.start(resume=False)
+    with pytest.raises(UsageError, match="seed: was 1, now 2"):
+        RunFolder(tmp_path / "run", {"seed": 2}).start(resume=True)
+    assert folder.start(resume=True).epoch == 1
+
+
+def test_damaged_checkpoint_is_reported(tmp_path: Path) -> None:
+    write_tensors(tmp_path / "a.safetensors", {"x": torch.ones(100)}, {"k": 1})
+    assert read_tensors(tmp_path / "a.safetensors")[1] == {"k": 1}
+    content = (tmp_path / "a.safetensors").read_bytes()
+    (tmp_path / "a.safetensors").write_bytes(content[: len(content) // 2])
+    with pytest.raises(StoreError, match=r"Cannot read a.safetensors.*damaged"):
+        read_tensors(tmp_path / "a.safetensors")
+
+
+def test_write_atomically_keeps_the_old_file_on_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    write_atomically(path, b"old")
+
+    def broken(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "fsync", broken)
+    with pytest.raises(OSError, match="disk full"):
+        write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoStages(Softmax):
+    """Two stages with work between them that depends on the weights."""
+
+    def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
+        (stage,) = (s for s in super().stages(model, data))
+        yield replace(stage, name="first")
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.mul_(0.9)
+        yield replace(stage, name="second")
+
+
+class StopError(Exception):
+    pass
+
+
+def test_resume_passes_through_finished_stages(blob_data: Dataset, tmp_path: Path) -> None:
+    data, method = training_data(blob_data), TwoStages(epochs=3, batch=16)
+    whole, _ = train(method, data, Run(device="cpu", folder=tmp_path / "a"))
+
+    @dataclass(frozen=True, kw_only=True)
+    class Breaks(TwoStages):
+        def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
+            for stage in super().stages(model, data):
+                calls = 0
+
+                def loss(batch: Batch, stage: Stage = stage) -> object:
+                    nonlocal calls
+                    calls += 1
+                    if stage.name == "second" and calls > 3:
+                        raise StopError
+                    return stage.loss(batch)
+
+                yield replace(stage, loss=loss)  # type: ignore[arg-type]
+
+    run = Run(device="cpu", folder=tmp_path / "b", checkpoint_seconds=0)
+    with pytest.raises(StopError):
+        train(Breaks(epochs=3, batch=16), data, run)
+    resumed, _ = train(method, data, replace(run, resume=True))
+    first, second = whole.state_dict(), resumed.state_dict()
+    assert all(torch.equal(first[name], second[name]) for name in first)
