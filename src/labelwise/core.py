@@ -196,6 +196,7 @@ class Classifier:
         offset: ``[k]``.
         temperature: divides scores when labels are compared with each other.
         unknown: an image whose ``confidence`` lies below this is none of the labels; None is not chosen yet.
+        seen: fingerprints of the images it was trained and calibrated on, so that evaluation can tell a leak.
         method: the settings whose ``build(model.spec)`` makes this model anew, so that it can be saved.
         summary: how it came about (training, calibration figures), plain JSON values.
     """
@@ -207,6 +208,7 @@ class Classifier:
     offset: Tensor
     temperature: float = 1.0
     unknown: float | None = None
+    seen: Tensor | None = None
     method: object | None = None
     summary: Mapping[str, Any] = field(default_factory=dict)
 

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from labelwise.core import Classifier
 from labelwise.data.dataset import Dataset, Split, TrainData
+from labelwise.data.fingerprints import fingerprints
 from labelwise.data.splits import split_off
 from labelwise.errors import DataError
 from labelwise.tasks.calibrate import calibrate
@@ -29,7 +30,8 @@ def fit(data: Dataset, method: Method, run: Run | None = None) -> Classifier:
     seen = training_data(data, run.seed)
     skipped = tuple({"skipped": one.file, "reason": one.reason} for one in data.skipped)
     model, summary = train(method, seen, replace(run, notes=skipped))
-    bound = replace(model.bind(seen.labels), method=method)
+    made_from = torch.cat([fingerprints(seen.train.images), fingerprints(seen.val.images)])
+    bound = replace(model.bind(seen.labels), method=method, seen=made_from)
     right = bound.scores(seen.val.images).argmax(1).cpu() == seen.val.targets
     about = {"data": data.name, "images": len(seen.train), "skipped": len(skipped), **summary}
     about |= {"validation_images": len(seen.val), "validation_accuracy": float(right.double().mean())}

@@ -70,6 +70,7 @@ def load(path: str | Path, *, device: str | torch.device = "cpu") -> Classifier:
         trained = _labels(about["trained_labels"], under("trained_labels", tensors))
         model = method.build(Spec(shape=tuple(about["shape"]), labels=trained))
         model.load_state_dict(under("model", tensors))
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         classifier = Classifier(
             model=model.eval(),
             labels=_labels(about["labels"], under("labels", tensors)),
@@ -78,6 +79,7 @@ def load(path: str | Path, *, device: str | torch.device = "cpu") -> Classifier:
             offset=tensors["offset"],
             temperature=about["temperature"],
             unknown=about["unknown"],
+            seen=tensors.get("seen"),
             method=method,
             summary=about["summary"],
         )
@@ -92,6 +94,8 @@ def load(path: str | Path, *, device: str | torch.device = "cpu") -> Classifier:
 def _write(classifier: Classifier, folder: Path) -> None:
     tensors = {"codes": classifier.codes, "scale": classifier.scale, "offset": classifier.offset}
     tensors |= state_tensors("model", classifier.model)
+    if classifier.seen is not None:
+        tensors["seen"] = classifier.seen
     for prefix, labels in (("labels", classifier.labels), ("trained_labels", classifier.model.spec.labels)):
         known = {"vectors": labels.vectors, "shares": labels.shares}
         tensors |= {f"{prefix}/{what}": t for what, t in known.items() if t is not None}

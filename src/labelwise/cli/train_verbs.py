@@ -51,7 +51,7 @@ def fit(  # noqa: PLR0913 - the options of the verb
 
     check_free(out_folder, overwrite)
     folder = out_folder.with_name(out_folder.name + ".run")
-    dataset = load(data, size=size, seed=seed, strict=strict)
+    dataset = load(data, size=size, strict=strict)
     if is_main_process():
         _describe(dataset, chosen)
     settings = Run(seed=seed, device=device, folder=folder, resume=resume, progress=not json)
@@ -162,6 +162,11 @@ def evaluate(
         strange = load(unknown, size=shape[1] if len(shape) == 3 else None)
         images = as_batch(strange.splits.get("test", next(iter(strange.splits.values()))).images, shape)
         figures |= {f"unknown_{k}": v for k, v in asdict(evaluate_outliers(classifier, chosen.images, images)).items()}
+    if figures["leaked"]:
+        note(
+            f"Warning: {percent(figures['leaked'])} of these images were used to train or calibrate this classifier, so the "
+            "figures are too good. Give test images a folder or a split of their own."
+        )
     if json:
         print_json({"model": str(model), "data": data, "split": split, **figures})
         return

@@ -5,7 +5,9 @@ from labelwise.data.catalogue import EMBEDDED, load
 from labelwise.data.dataset import Dataset, Skipped, Split, TrainData
 from labelwise.data.digits import digits
 from labelwise.data.finches import finches
-from labelwise.data.sources import arrays, folder, pack, table
+from labelwise.data.packs import pack
+from labelwise.data.sources import arrays, folder
+from labelwise.data.tables import table
 
 __all__ = [
     "EMBEDDED",

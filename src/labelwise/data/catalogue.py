@@ -6,7 +6,9 @@ from pathlib import Path
 from labelwise.data.dataset import Dataset
 from labelwise.data.digits import digits
 from labelwise.data.finches import finches
-from labelwise.data.sources import folder, pack, table
+from labelwise.data.packs import pack
+from labelwise.data.sources import folder
+from labelwise.data.tables import table
 from labelwise.errors import DataError, listing, suggest
 
 EMBEDDED: dict[str, Callable[[], Dataset]] = {"digits": digits, "finches": finches}

@@ -1,45 +1,29 @@
-"""Pictures as bytes ``[c, h, w]``: files of every common kind decoded, and what a user holds turned into a batch."""
+"""Pictures as bytes ``[n, c, h, w]``: files listed and read, and what a user holds turned into a batch."""
 
-import io
 import os
-import stat
-import threading
-import warnings
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from PIL import ExifTags, Image, UnidentifiedImageError
+from PIL import Image
 from rich.console import Console
 from rich.progress import track
 from torch import Tensor
 
 from labelwise.data.dataset import Skipped
+from labelwise.data.decoding import MAX_PIXELS, QUIET, Frame, UnreadableError, decode, fitted, reason
+from labelwise.data.decoding import File as File
 from labelwise.errors import DataError, UsageError
 
 Array = npt.NDArray[np.generic]
-File = str | Path | bytes
 Picture = File | Image.Image | Array | Tensor
 Pictures = Picture | Iterable[Picture]
 
-MAX_PIXELS = 100_000_000
 _SUFFIXES = ".jpg", ".jpeg", ".jfif", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff"
 IMAGE_SUFFIXES = frozenset((*_SUFFIXES, ".ppm", ".pgm", ".pbm", ".pnm", ".avif", ".jp2", ".ico"))
-# Only formats that Pillow decodes itself: a file called .jpg must not be able to start another program.
-_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000", "ICO")
-_TURNS = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
 
 
 def read_picture(path: File, size: int, *, channels: int = 3, max_pixels: int = MAX_PIXELS) -> Tensor:
@@ -55,11 +39,11 @@ def read_picture(path: File, size: int, *, channels: int = 3, max_pixels: int = 
         channels: 3 for colour, 1 for grey.
         max_pixels: larger pictures are refused before they are decoded.
     """
-    frame = _Frame(size, size, channels, max_pixels)
+    frame = Frame(size, size, channels, max_pixels)
     try:
-        with _QUIET:
-            return torch.from_numpy(_decode(path, frame))
-    except _UnreadableError as fault:
+        with QUIET:
+            return torch.from_numpy(decode(path, frame))
+    except UnreadableError as fault:
         raise DataError(f"Cannot read {_name(path)}: {fault}") from None
 
 
@@ -82,20 +66,20 @@ def read_files(
     paths: Sequence[File], shape: tuple[int, ...], *, strict: bool = False, progress: bool = True
 ) -> tuple[Tensor, list[int], tuple[Skipped, ...]]:
     """Return the same as ``read_pictures``, for any image shape ``(c, h, w)``: pictures cover it, their centre is kept."""
-    frame = _Frame(shape[1], shape[2], shape[0])
+    frame = Frame(shape[1], shape[2], shape[0])
     images = torch.empty((len(paths), frame.channels, frame.height, frame.width), dtype=torch.uint8)
     pixels = images.numpy()
 
     def read(i: int) -> str | None:
         try:
-            pixels[i] = _decode(paths[i], frame)
-        except _UnreadableError as fault:
+            pixels[i] = decode(paths[i], frame)
+        except UnreadableError as fault:
             return str(fault)
         return None
 
     console = Console(stderr=True)
     hide = not progress or not console.is_terminal or len(paths) < 500
-    with _QUIET, ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+    with QUIET, ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         try:
             found = pool.map(read, range(len(paths)))
             shown = track(found, "Reading pictures", len(paths), console=console, transient=True, disable=hide)
@@ -145,157 +129,6 @@ def is_picture(name: str) -> bool:
     return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
 
 
-class _UnreadableError(Exception):
-    """Why a picture cannot be read and what to do, in words for the user."""
-
-
-@dataclass(frozen=True)
-class _Frame:
-    """What a picture is made to fit."""
-
-    height: int
-    width: int
-    channels: int
-    max_pixels: int = MAX_PIXELS
-
-    def __post_init__(self) -> None:
-        if self.channels not in (1, 3):
-            raise UsageError(f"Pictures have 1 channel (grey) or 3 (colour); asked for {self.channels}.")
-        if min(self.height, self.width) < 1:
-            raise UsageError(f"Pictures must be at least 1 pixel wide and high; asked for {self.height}x{self.width}.")
-
-
-class _Quiet:
-    """Pillow's warnings are off while anyone is inside; counted, since all threads share one list of filters."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._inside = 0
-        self._filters = warnings.catch_warnings()
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if not self._inside:
-                self._filters = warnings.catch_warnings()
-                self._filters.__enter__()
-                warnings.filterwarnings("ignore", module=r"PIL\.")
-            self._inside += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._inside -= 1
-            if not self._inside:
-                self._filters.__exit__(None, None, None)
-
-
-_QUIET = _Quiet()
-
-
-def _name(path: File) -> str:
-    return "the picture given as bytes" if isinstance(path, bytes) else f'"{path}"'
-
-
-def _decode(path: File, frame: _Frame) -> npt.NDArray[np.uint8]:
-    """Return the bytes ``[c, h, w]`` of a picture file, or raise ``_UnreadableError`` and nothing else."""
-    try:
-        if not isinstance(path, bytes) and not stat.S_ISREG(mode := os.stat(path).st_mode):
-            what = (
-                "it is a folder. Give the pictures in it" if stat.S_ISDIR(mode) else "it is not a file. Give a picture"
-            )
-            raise _UnreadableError(f"{what}.")
-        Image.init()
-        formats = [name for name in _FORMATS if name in Image.OPEN]
-        with io.BytesIO(path) if isinstance(path, bytes) else open(path, "rb") as stream:
-            if not stream.read(1):
-                raise _UnreadableError("it is empty (0 bytes). Replace it or remove it.")
-            with Image.open(stream, formats=formats) as image:
-                wide, high = image.size
-                if wide * high > frame.max_pixels:
-                    raise _UnreadableError(_too_large(f"{wide}x{high} = {wide * high}", frame))
-                drafted = image.draft("L" if frame.channels == 1 else None, (max(frame.height, frame.width),) * 2)
-                return _fitted(image, frame, drafted[1][2:] if drafted else None)
-    except Exception as error:
-        raise _UnreadableError(_reason(error, frame)) from None
-
-
-def _reason(error: Exception, frame: _Frame) -> str:
-    """Return what is wrong with a picture and what to do about it."""
-    match error:
-        case _UnreadableError():
-            return str(error)
-        case FileNotFoundError():
-            return "there is no such file. Check the path."
-        case PermissionError():
-            return "permission to read it is denied. Change its rights."
-        case UnidentifiedImageError():
-            return "it is not a picture of a known format, or its beginning is damaged. Replace it or remove it."
-        case Image.DecompressionBombError():  # "Image size (n pixels) exceeds ..."
-            return _too_large("".join(filter(str.isdigit, str(error).partition("pixels")[0])), frame)
-        case OSError() if error.errno:
-            return f"it cannot be opened ({error.strerror}). Check the path."
-        case MemoryError():
-            return "there is not enough memory to decode it. Make it smaller."
-    return f"it is damaged or cut off ({error}). Replace it or remove it."
-
-
-def _too_large(pixels: str, frame: _Frame) -> str:
-    limit = min(frame.max_pixels, 2 * (Image.MAX_IMAGE_PIXELS or frame.max_pixels))
-    return f"it has too many pixels ({pixels}; the limit is {limit}). Make it smaller."
-
-
-def _fitted(image: Image.Image, frame: _Frame, extent: tuple[float, float] | None = None) -> npt.NDArray[np.uint8]:
-    """Return a picture of any mode as bytes ``[c, h, w]``: resized to cover the frame, its centre kept.
-
-    ``extent`` is the true width and height of a picture that was decoded at a fraction of its size.
-    """
-    if min(image.size) < 1:
-        raise _UnreadableError(f"it has no pixels ({image.width}x{image.height}). Replace it or remove it.")
-    image.load()
-    try:
-        turn = _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
-    except Exception:  # a damaged EXIF block says nothing about the pixels
-        turn = None
-    lying = turn is not None and turn.name in ("TRANSPOSE", "TRANSVERSE", "ROTATE_90", "ROTATE_270")
-    width, height = (frame.height, frame.width) if lying else (frame.width, frame.height)
-    full = extent or image.size
-    scale = min(full[0] / width, full[1] / height)
-    left = round((full[0] / scale - width) / 2) * scale
-    top = round((full[1] / scale - height) / 2) * scale
-    box = (left, top, min(left + width * scale, full[0]), min(top + height * scale, full[1]))
-    small = _resized(image, (width, height), box)
-    turned = small if turn is None else small.transpose(turn)
-    pixels = np.asarray(turned.convert("L" if frame.channels == 1 else "RGB"), dtype=np.uint8)
-    return np.array(pixels[None] if frame.channels == 1 else pixels.transpose(2, 0, 1), order="C")
-
-
-def _resized(image: Image.Image, size: tuple[int, int], box: tuple[float, float, float, float]) -> Image.Image:
-    """Return the part of a picture inside the box, resized, as 8-bit grey or colour."""
-    triangle = Image.Resampling.BILINEAR  # antialiased in Pillow
-    if image.mode[0] in "IF":
-        deep = image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PNG")
-        wide = image if image.mode in ("I", "F") else image.convert("I")
-        low, high = (0.0, 65535.0) if deep else _range(wide)
-        values = (np.asarray(wide.resize(size, triangle, box), np.float64) - low) * (255 / (high - low))
-        if not np.isfinite(values).all():
-            raise _UnreadableError(
-                "it holds values that are not finite numbers (NaN or infinity). Replace or remove it."
-            )
-        return Image.fromarray(np.rint(values).clip(0, 255).astype(np.uint8))
-    if image.has_transparency_data:
-        part = (image if image.mode == "RGBA" else image.convert("RGBA")).resize(size, triangle, box)
-        return Image.alpha_composite(Image.new("RGBA", size, "white"), part).convert("RGB")
-    plain = image if image.mode in ("L", "RGB") else image.convert("L" if image.mode == "1" else "RGB")
-    return plain.resize(size, triangle, box)
-
-
-def _range(image: Image.Image) -> tuple[float, float]:
-    """Return the values of a 32-bit picture that become 0 and 255."""
-    low, high = (float(value) for value in image.getextrema())  # type: ignore[arg-type]
-    if low < 0 or high > 255:
-        return low, max(high, low + 1)
-    return 0.0, 1.0 if image.mode == "F" and high <= 1 else 255.0
-
-
 def as_batch(pictures: Pictures, shape: tuple[int, ...]) -> Tensor:
     """Return pictures as a model takes them: bytes ``[n, c, h, w]``, or features ``[n, a]`` (float32).
 
@@ -310,13 +143,13 @@ def as_batch(pictures: Pictures, shape: tuple[int, ...]) -> Tensor:
         return _features(pictures, shape[0])
     if isinstance(pictures, np.ndarray | Tensor):
         return _fit_arrays(channels_first(pictures, shape), shape)
-    frame = _Frame(shape[1], shape[2], shape[0])
+    frame = Frame(shape[1], shape[2], shape[0])
     if isinstance(pictures, Image.Image):
         try:
-            with _QUIET:
-                return torch.from_numpy(_fitted(pictures, frame))[None]
+            with QUIET:
+                return torch.from_numpy(fitted(pictures, frame))[None]
         except Exception as error:
-            raise DataError(f"Cannot use this picture (mode {pictures.mode}): {_reason(error, frame)}") from None
+            raise DataError(f"Cannot use this picture (mode {pictures.mode}): {reason(error, frame)}") from None
     if isinstance(pictures, str | Path | bytes):
         pictures = [pictures]
     elif not isinstance(pictures, Iterable):
@@ -389,10 +222,10 @@ def _fit_arrays(images: Tensor, shape: tuple[int, ...]) -> Tensor:
         return images
     if shape[0] not in (1, 3) or images.shape[1] not in (1, 3, 4):
         raise UsageError(f"This model takes images of shape {list(shape)}; given {list(images.shape[1:])}.")
-    frame = _Frame(shape[1], shape[2], shape[0])
+    frame = Frame(shape[1], shape[2], shape[0])
     rows = images.movedim(1, 3).cpu().numpy()
     pictures = (Image.fromarray(row[:, :, 0] if row.shape[2] == 1 else row) for row in rows)
-    return torch.from_numpy(np.stack([_fitted(picture, frame) for picture in pictures]))
+    return torch.from_numpy(np.stack([fitted(picture, frame) for picture in pictures]))
 
 
 def _item(i: int, picture: Picture, shape: tuple[int, ...]) -> Tensor:
@@ -417,3 +250,7 @@ def _features(given: object, size: int) -> Tensor:
         bad = int((~torch.isfinite(rows)).any(1).nonzero()[0])
         raise UsageError(f"Row {bad} of the features holds a value that is not a finite number (NaN or infinity).")
     return rows
+
+
+def _name(path: File) -> str:
+    return "the picture given as bytes" if isinstance(path, bytes) else f'"{path}"'

@@ -1,23 +1,16 @@
-"""Where data comes from: arrays, a folder of pictures, a table of files, one packed file. Each gives a ``Dataset``.
+"""Where data comes from: arrays, a folder of pictures, and how a ``Dataset`` is put together, whatever the source.
 
 Splits that come with the data are kept. Without any, each class is divided into train, val and test; with train but
 no val, a tenth of each class of train becomes val. A class with a single picture keeps it in train.
 """
 
-import csv
-import io
 import unicodedata
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
 from labelwise.core import Labels
@@ -30,11 +23,10 @@ Targets = Sequence[int] | Sequence[str] | Array | Tensor
 
 _SPLITS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 _VAL_SHARE = 0.1
-_KEYS = ("images", "features", "data", "offsets", "labels", "classes", "split")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _Rows:
+class Rows:
     """Pictures with their targets, and the split of each where the data say so."""
 
     images: Tensor
@@ -46,7 +38,7 @@ class _Rows:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Listed:
+class Listed:
     """A picture file that a folder or a table names."""
 
     path: Path
@@ -73,21 +65,21 @@ def arrays(
         seed: of the division into splits.
     """
     if not isinstance(images, Mapping) and not isinstance(targets, Mapping):
-        found, known = _targets(_labels(targets), names)
-        return _dataset("arrays", _Rows(images=_images(images), targets=found, names=known), seed, shares)
+        found, known = as_targets(as_labels(targets), names)
+        return as_dataset("arrays", Rows(images=as_images(images), targets=found, names=known), seed, shares)
     if not (isinstance(images, Mapping) and isinstance(targets, Mapping) and set(images) == set(targets) and images):
         raise UsageError("Give images and targets for the same splits, or neither of them by split.")
-    parts = {name: (_images(part), _labels(targets[name])) for name, part in images.items()}
+    parts = {name: (as_images(part), as_labels(targets[name])) for name, part in images.items()}
     if len({part.shape[1:] for part, _ in parts.values()}) > 1:
         raise DataError(
             f"All splits must hold images of one shape; given {[list(x.shape) for x, _ in parts.values()]}."
         )
     for name, (part, labels) in parts.items():
-        _same_length(len(part), len(labels), f" in {name}")
-    found, known = _targets(np.concatenate([labels for _, labels in parts.values()]), names)
-    splits = [_split_name(name, "Images: ") for name, (part, _) in parts.items() for _ in range(len(part))]
-    rows = _Rows(images=torch.cat([part for part, _ in parts.values()]), targets=found, names=known, splits=splits)
-    return _dataset("arrays", rows, seed)
+        same_length(len(part), len(labels), f" in {name}")
+    found, known = as_targets(np.concatenate([labels for _, labels in parts.values()]), names)
+    splits = [split_name(name, "Images: ") for name, (part, _) in parts.items() for _ in range(len(part))]
+    rows = Rows(images=torch.cat([part for part, _ in parts.values()]), targets=found, names=known, splits=splits)
+    return as_dataset("arrays", rows, seed)
 
 
 def folder(path: str | Path, *, size: int = 64, seed: int = 0, strict: bool = False) -> Dataset:
@@ -106,82 +98,24 @@ def folder(path: str | Path, *, size: int = 64, seed: int = 0, strict: bool = Fa
     if root.is_file():
         verb = {".csv": " Read it with data.table.", ".npz": " Read it with data.pack."}.get(root.suffix.lower(), "")
         raise DataError(f'"{root}" is a file, not a folder.{verb}')
-    listed: list[_Listed] = []
+    listed: list[Listed] = []
     homes: dict[str, str] = {}
     loose: list[str] = []
     for split, place in (_split_folders(root) or {"": root}).items():
         for label, home in _class_folders(place).items():
             homes.setdefault(label, str(home))
-            listed += [_Listed(path=file, label=label, split=split) for file in list_pictures(home)]
+            listed += [Listed(path=file, label=label, split=split) for file in list_pictures(home)]
         loose += [str(file) for file in sorted(place.iterdir()) if file.is_file() and is_picture(file.name)]
     if strict and loose:
         raise DataError(f"Pictures lie outside the class folders: {listing(loose)}. Move or remove them.")
-    data = _from_files(root.resolve().name, listed, homes, size=size, seed=seed, strict=strict)
+    data = from_files(root.resolve().name, listed, homes, size=size, seed=seed, strict=strict)
     outside = [Skipped(file=file, reason="it lies outside the class folders") for file in loose]
     return replace(data, skipped=(*data.skipped, *outside))
 
 
-def table(path: str | Path, *, size: int = 64, seed: int = 0, strict: bool = False) -> Dataset:
-    """Return the pictures that a CSV file lists in its columns ``path`` and ``label``, and ``split`` if there is one.
-
-    Fields are separated by commas, semicolons or tabs; the text is UTF-8. Relative paths start at the folder of the
-    file. A split is train, val (valid, validation) or test. Rows are counted as a spreadsheet does: the header is 1.
-
-    Args:
-        path: the CSV file.
-        size: the side of the square that each picture is made to fit.
-        seed: of the division into splits.
-        strict: raise an error where a picture cannot be read; else it is left out and listed in ``skipped``.
-    """
-    file = Path(path)
-    rows = _csv_rows(file)
-    divided = any(row.get("split") for _, row in rows)
-    listed: dict[Path, tuple[int, _Listed]] = {}
-    for number, row in rows:
-        for column in ("path", "label"):
-            if not row[column]:
-                raise DataError(f'Row {number} of "{file}": the column "{column}" is empty. Fill it or remove the row.')
-        where = f'Row {number} of "{file}", column "split": '
-        split = _split_name(row["split"], where) if divided else ""
-        each = _Listed(path=file.parent / row["path"], label=unicodedata.normalize("NFC", row["label"]), split=split)
-        first, other = listed.setdefault(each.path, (number, each))
-        if other != each:
-            what = "label" if other.label != each.label else "split"
-            raise DataError(
-                f'Rows {first} and {number} of "{file}" name the same picture, "{row["path"]}", with different {what}s: '
-                f'"{getattr(other, what)}" and "{getattr(each, what)}". Keep one of them.'
-            )
-    if not listed:
-        raise DataError(f'"{file}" has no rows below its header. Add one for each picture.')
-    homes = {each.label: f'label "{each.label}"' for _, each in listed.values()}
-    return _from_files(file.stem, [each for _, each in listed.values()], homes, size=size, seed=seed, strict=strict)
-
-
-def pack(path: str | Path, *, size: int | None = None, seed: int = 0) -> Dataset:
-    """Return the data of one ``.npz`` file, which is read without pickle.
-
-    It holds ``labels [n]``, names or positions in ``classes [k]``, and one of: ``images``, bytes ``[n, h, w, c]``,
-    ``[n, c, h, w]`` or ``[n, h, w]``; ``features [n, a]``, floats; or encoded pictures, the bytes of all files one after
-    another in ``data`` and where they begin and end in ``offsets [n + 1]``. ``split [n]`` is optional: names, or
-    0 train and 1 test, or 0 train, 1 val and 2 test.
-
-    Args:
-        path: the file.
-        size: the side of the square that each picture is made to fit; as they are (encoded ones: as the short side of the
-            first) without.
-        seed: of the division into splits.
-    """
-    file = Path(path)
-    held = _npz(file)
-    try:
-        return _dataset(file.stem, _packed(held, size), seed)
-    except UsageError as error:
-        raise DataError(f'"{file}": {error}') from None
-
-
-def _dataset(name: str, rows: _Rows, seed: int, shares: Shares | None = None) -> Dataset:
+def as_dataset(name: str, rows: Rows, seed: int, shares: Shares | None = None) -> Dataset:
     """Return the data set of these rows, divided into splits as the top of this file says."""
-    _same_length(len(rows.images), len(rows.targets))
+    same_length(len(rows.images), len(rows.targets))
     if len(set(rows.targets.tolist())) < 2:
         raise DataError(
             f'"{name}" has pictures of one label only ({rows.names[int(rows.targets[0])]}). At least two are needed.'
@@ -212,8 +146,8 @@ def _dataset(name: str, rows: _Rows, seed: int, shares: Shares | None = None) ->
     return Dataset(name=name, labels=Labels(names=rows.names), splits=splits, skipped=rows.skipped)
 
 
-def _from_files(
-    name: str, listed: Sequence[_Listed], homes: Mapping[str, str], *, size: int, seed: int, strict: bool
+def from_files(
+    name: str, listed: Sequence[Listed], homes: Mapping[str, str], *, size: int, seed: int, strict: bool
 ) -> Dataset:
     """Return the data set of picture files; ``homes`` says for each label where its pictures should be."""
     if not listed:
@@ -227,7 +161,7 @@ def _from_files(
             f"with pictures are needed (there are: {listing(names)})."
         )
     position = {label: i for i, label in enumerate(names)}
-    rows = _Rows(
+    rows = Rows(
         images=images,
         targets=torch.tensor([position[listed[i].label] for i in kept]),
         names=names,
@@ -235,7 +169,73 @@ def _from_files(
         files=tuple(str(listed[i].path) for i in kept),
         skipped=(*skipped, *(Skipped(file=homes[label], reason="no readable picture") for label in lost)),
     )
-    return _dataset(name, rows, seed)
+    return as_dataset(name, rows, seed)
+
+
+def split_name(given: str, where: str) -> str:
+    """Return train, val or test for any spelling of a split; ``where`` begins the error for what is none."""
+    name = _SPLITS.get(given.strip().casefold())
+    if name is None:
+        raise DataError(f'{where}unknown split "{given}".{suggest(given, _SPLITS)} Splits are train, val and test.')
+    return name
+
+
+def same_length(images: int, targets: int, where: str = "") -> None:
+    """Raise an error unless there is one target for each image; ``where`` ends it."""
+    if images != targets:
+        raise DataError(f"There are {images} images but {targets} targets{where}; give one for each image.")
+
+
+def as_images(given: Array | Tensor) -> Tensor:
+    """Return bytes ``[n, c, h, w]`` of pictures, or float32 ``[n, a]`` of features."""
+    if given.ndim == 2:
+        if not (given.is_floating_point() if isinstance(given, Tensor) else given.dtype.kind == "f"):
+            raise UsageError(
+                f"Features must be floats [n, size]; given {given.dtype} {list(given.shape)}. Pictures need their height "
+                "and width: [n, height, width]."
+            )
+        return as_batch(given, (given.shape[1],))
+    shape = (1, *given.shape[1:]) if given.ndim == 3 else ()
+    images = channels_first(given, shape)
+    if images.shape[1] not in (1, 3):
+        raise UsageError(
+            f"Pictures have 1 channel (grey) or 3 (colour); given {images.shape[1]}. Leave out transparency."
+        )
+    return images
+
+
+def as_labels(given: Targets) -> Array:
+    """Return labels ``[n]`` as whole numbers or as text."""
+    values: Array = given.cpu().numpy() if isinstance(given, Tensor) else np.asarray(given)
+    if values.dtype.kind == "O" and all(isinstance(value, str) for value in values.flat):
+        values = values.astype(np.str_)
+    if values.ndim != 1 or not len(values) or values.dtype.kind not in "iuU":
+        raise UsageError(
+            f"Labels must be whole numbers or names, one for each image; given {values.dtype} {list(values.shape)}."
+        )
+    return values
+
+
+def as_targets(values: Array, names: Sequence[str] | None) -> tuple[Tensor, tuple[str, ...]]:
+    """Return positions ``[n]`` in the names of the labels, and these names."""
+    if values.dtype.kind == "U":
+        texts = [unicodedata.normalize("NFC", text) for text in values.tolist()]
+        known = tuple(sorted(set(texts))) if names is None else tuple(unicodedata.normalize("NFC", n) for n in names)
+        position = {name: i for i, name in enumerate(known)}
+        strange = next((text for text in texts if text not in position), None)
+        if strange is not None:
+            raise UsageError(
+                f'Label "{strange}" is not among the names.{suggest(strange, known)} Names: {listing(known)}.'
+            )
+        return torch.tensor([position[text] for text in texts]), known
+    low, high = int(values.min()), int(values.max())
+    if low < 0 or (names is not None and high >= len(names)):
+        most = "" if names is None else f" and at most {len(names) - 1}, as there are {len(names)} names"
+        raise UsageError(f"Labels as numbers must be at least 0{most}; given {low} to {high}.")
+    if names is not None:
+        return torch.from_numpy(values.astype(np.int64)), tuple(str(name) for name in names)
+    found, where = np.unique(values, return_inverse=True)
+    return torch.from_numpy(where.astype(np.int64)), tuple(str(value) for value in found.tolist())
 
 
 def _subfolders(place: Path) -> list[Path]:
@@ -283,177 +283,3 @@ def _class_folders(place: Path) -> dict[str, Path]:
             f'folder of that name ("{place.name}/owl/{pictures[0].name}"), or list them in a CSV file for data.table.'
         )
     raise DataError(f'"{place}" is empty. Make one folder in it for each label, with its pictures.')
-
-
-def _csv_rows(file: Path) -> list[tuple[int, dict[str, str]]]:
-    """Return the number and the fields ``path``, ``label`` and perhaps ``split`` of each row of a table."""
-    try:
-        text = file.read_bytes().decode("utf-8-sig")
-        separator = max(",;\t", key=text.partition("\n")[0].count)
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-        rows = [(number, fields) for number, fields in enumerate(reader, 1) if any(field.strip() for field in fields)]
-    except OSError as error:
-        raise DataError(f'Cannot read the table "{file}": {error.strerror}. Check the path and its rights.') from None
-    except UnicodeDecodeError:
-        raise DataError(f'The table "{file}" is not UTF-8 text. Save it as "CSV UTF-8".') from None
-    except csv.Error as error:
-        raise DataError(f'The table "{file}" is not well-formed: line {reader.line_num}: {error}.') from None
-    if not rows:
-        raise DataError(f'The table "{file}" is empty. Its first row must name the columns: path, label.')
-    columns = [field.strip().casefold() for field in rows[0][1]]
-    for column in ("path", "label", "split"):
-        if columns.count(column) != 1 and (column != "split" or column in columns):
-            what = "more than one column" if column in columns else "no column"
-            near = suggest(column, columns) if column not in columns else ""
-            raise DataError(f'The table "{file}" has {what} "{column}".{near} Its columns: {listing(columns)}.')
-    return [(number, _csv_row(fields, columns, f'Row {number} of "{file}"')) for number, fields in rows[1:]]
-
-
-def _csv_row(fields: list[str], columns: list[str], where: str) -> dict[str, str]:
-    """Return the fields of one row under the names of their columns; those at the end may be left out."""
-    if any(field.strip() for field in fields[len(columns) :]):
-        raise DataError(
-            f"{where} has {len(fields)} fields, the header {len(columns)}. Put fields that hold a separator into quotes."
-        )
-    return dict(zip(columns, [field.strip() for field in fields] + [""] * len(columns), strict=False))
-
-
-def _npz(file: Path) -> dict[str, Array]:
-    """Return what an ``.npz`` file holds, each array decompressed once; those of no use here stay empty."""
-    try:
-        with file.open("rb") as stream:
-            if not zipfile.is_zipfile(stream):
-                raise DataError(f'"{file}" is not an .npz file, or it is damaged. Write it with numpy.savez.')
-            stream.seek(0)
-            with np.load(stream, allow_pickle=False) as held:
-                return {key: held[key] if key in _KEYS else np.empty(0) for key in held.files}
-    except OSError as error:
-        raise DataError(f'Cannot read "{file}": {error.strerror or error}. Check the path and its rights.') from None
-    except (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        if "pickle" in str(error):
-            raise DataError(f'"{file}" holds Python objects, which are not read. Save plain arrays.') from None
-        raise DataError(f'"{file}" is damaged ({error}). Write it again.') from None
-
-
-def _packed(held: Mapping[str, Array], size: int | None) -> _Rows:
-    """Return the rows of a packed file."""
-    kinds = [kind for kind in ("images", "features", "data") if kind in held]
-    missing = [key for key in ("labels", *(("offsets",) if "data" in kinds else ())) if key not in held]
-    if len(kinds) != 1 or missing:
-        wrong = f"lacks {listing(missing)}" if missing else f"has {listing(kinds) or 'no pictures'}"
-        raise UsageError(
-            f'it {wrong}; it needs "labels" and one of "images", "features", or "data" with "offsets". '
-            f"It holds: {listing(held) or 'nothing'}."
-        )
-    labels = _labels(held["labels"])
-    targets, names = _targets(labels, _labels(held["classes"]).tolist() if "classes" in held else None)
-    splits = _packed_splits(_labels(held["split"])) if "split" in held else []
-    if splits:
-        _same_length(len(labels), len(splits), " and their splits")
-    if "data" in held:
-        files = _encoded(held["data"], held["offsets"], len(labels))
-        images, kept, skipped = read_pictures(files, size or _side(files))
-        splits = [splits[i] for i in kept] if splits else []
-        return _Rows(images=images, targets=targets[kept], names=names, splits=splits, skipped=skipped)
-    images = _images(held[kinds[0]])
-    if size and images.ndim == 4:
-        images = as_batch(images, (images.shape[1], size, size))
-    return _Rows(images=images, targets=targets, names=names, splits=splits)
-
-
-def _encoded(data: Array, offsets: Array, n: int) -> list[bytes]:
-    """Return the content of each of n files that lie one after another in ``data``."""
-    if data.dtype != np.uint8 or data.ndim != 1 or offsets.dtype.kind not in "iu" or offsets.shape != (n + 1,):
-        raise UsageError(
-            f'"data" must be bytes (uint8) in one row and "offsets" {n + 1} whole numbers, one more than labels; given '
-            f"{data.dtype} {list(data.shape)} and {offsets.dtype} {list(offsets.shape)}."
-        )
-    ends = offsets.tolist()
-    if ends != sorted(ends) or ends[0] < 0 or ends[-1] > len(data):
-        raise UsageError(f'"offsets" must rise from 0 to at most {len(data)}, the size of "data".')
-    return [data[start:end].tobytes() for start, end in pairwise(ends)]
-
-
-def _side(files: Sequence[bytes]) -> int:
-    """Return the short side of the first picture that can be opened."""
-    for file in files:
-        with suppress(Exception), Image.open(io.BytesIO(file)) as picture:
-            return min(picture.size)
-    raise UsageError("none of its pictures can be read.")
-
-
-def _packed_splits(given: Array) -> list[str]:
-    """Return the split of each row from names or numbers."""
-    values = given.tolist()
-    if given.dtype.kind == "U":
-        return [_split_name(value, f'Row {i} of "split": ') for i, value in enumerate(values)]
-    order = ("train", "val", "test") if 2 in values else ("train", "test")
-    if not set(values) <= set(range(len(order))):
-        raise UsageError(
-            f'"split" must be 0 train and 1 test, or 0 train, 1 val, 2 test; given {sorted(set(values))[:9]}.'
-        )
-    return [order[value] for value in values]
-
-
-def _split_name(given: str, where: str) -> str:
-    name = _SPLITS.get(given.strip().casefold())
-    if name is None:
-        raise DataError(f'{where}unknown split "{given}".{suggest(given, _SPLITS)} Splits are train, val and test.')
-    return name
-
-
-def _same_length(images: int, targets: int, where: str = "") -> None:
-    if images != targets:
-        raise DataError(f"There are {images} images but {targets} targets{where}; give one for each image.")
-
-
-def _images(given: Array | Tensor) -> Tensor:
-    """Return bytes ``[n, c, h, w]`` of pictures, or float32 ``[n, a]`` of features."""
-    if given.ndim == 2:
-        if not (given.is_floating_point() if isinstance(given, Tensor) else given.dtype.kind == "f"):
-            raise UsageError(
-                f"Features must be floats [n, size]; given {given.dtype} {list(given.shape)}. Pictures need their height "
-                "and width: [n, height, width]."
-            )
-        return as_batch(given, (given.shape[1],))
-    shape = (1, *given.shape[1:]) if given.ndim == 3 else ()
-    images = channels_first(given, shape)
-    if images.shape[1] not in (1, 3):
-        raise UsageError(
-            f"Pictures have 1 channel (grey) or 3 (colour); given {images.shape[1]}. Leave out transparency."
-        )
-    return images
-
-
-def _labels(given: Targets) -> Array:
-    """Return labels ``[n]`` as whole numbers or as text."""
-    values: Array = given.cpu().numpy() if isinstance(given, Tensor) else np.asarray(given)
-    if values.dtype.kind == "O" and all(isinstance(value, str) for value in values.flat):
-        values = values.astype(np.str_)
-    if values.ndim != 1 or not len(values) or values.dtype.kind not in "iuU":
-        raise UsageError(
-            f"Labels must be whole numbers or names, one for each image; given {values.dtype} {list(values.shape)}."
-        )
-    return values
-
-
-def _targets(values: Array, names: Sequence[str] | None) -> tuple[Tensor, tuple[str, ...]]:
-    """Return positions ``[n]`` in the names of the labels, and these names."""
-    if values.dtype.kind == "U":
-        texts = [unicodedata.normalize("NFC", text) for text in values.tolist()]
-        known = tuple(sorted(set(texts))) if names is None else tuple(unicodedata.normalize("NFC", n) for n in names)
-        position = {name: i for i, name in enumerate(known)}
-        strange = next((text for text in texts if text not in position), None)
-        if strange is not None:
-            raise UsageError(
-                f'Label "{strange}" is not among the names.{suggest(strange, known)} Names: {listing(known)}.'
-            )
-        return torch.tensor([position[text] for text in texts]), known
-    low, high = int(values.min()), int(values.max())
-    if low < 0 or (names is not None and high >= len(names)):
-        most = "" if names is None else f" and at most {len(names) - 1}, as there are {len(names)} names"
-        raise UsageError(f"Labels as numbers must be at least 0{most}; given {low} to {high}.")
-    if names is not None:
-        return torch.from_numpy(values.astype(np.int64)), tuple(str(name) for name in names)
-    found, where = np.unique(values, return_inverse=True)
-    return torch.from_numpy(where.astype(np.int64)), tuple(str(value) for value in found.tolist())

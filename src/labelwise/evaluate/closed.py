@@ -7,6 +7,7 @@ from torch import Tensor
 
 from labelwise.core import Classifier, Labels
 from labelwise.data.dataset import Split
+from labelwise.data.fingerprints import fingerprints
 from labelwise.errors import DataError, listing
 from labelwise.metrics import accuracy, per_class_accuracy
 from labelwise.tasks.calibrate import calibration_errors
@@ -24,6 +25,7 @@ class ClosedResult:
         answer_ece: expected calibration error of yes/no answers over all pairs.
         kept: share of images not called unknown.
         kept_accuracy: accuracy among those.
+        leaked: share of the images that the classifier was trained or calibrated on; anything but 0 flatters it.
     """
 
     images: int
@@ -33,6 +35,7 @@ class ClosedResult:
     answer_ece: float
     kept: float
     kept_accuracy: float
+    leaked: float
 
 
 def evaluate_closed(classifier: Classifier, split: Split, labels: Labels) -> ClosedResult:
@@ -53,7 +56,15 @@ def evaluate_closed(classifier: Classifier, split: Split, labels: Labels) -> Clo
         **calibration_errors(classifier, scores, targets),
         kept=float(known.double().mean()),
         kept_accuracy=float(right[known].double().mean()) if bool(known.any()) else 0.0,
+        leaked=leaked_share(classifier, split.images[rows]),
     )
+
+
+def leaked_share(classifier: Classifier, images: Tensor) -> float:
+    """Return the share of the images that the classifier was made from, by their bytes."""
+    if classifier.seen is None or not len(images):
+        return 0.0
+    return float(torch.isin(fingerprints(images), classifier.seen.cpu()).double().mean())
 
 
 def align_targets(classifier: Classifier, split: Split, labels: Labels) -> Tensor:

@@ -82,7 +82,8 @@ class Indicator(ImageMethod):
     """Indicator network.
 
     Attributes:
-        negatives: N, wrong labels per image and step, drawn without replacement; at least k - 1 means all of them.
+        negatives: N, wrong labels per image and step, drawn without replacement. None, or k - 1 and more, is all of
+            them, which costs no more here: each image is encoded once whatever N.
         sampling: ``uniform``, or ``hard``: in proportion to exp(score / temperature).
         temperature: of hard sampling.
         activation: between the two layers of the label encoder.
@@ -92,7 +93,7 @@ class Indicator(ImageMethod):
 
     name: ClassVar[str] = "indicator"
 
-    negatives: int = 9
+    negatives: int | None = None
     sampling: Literal["uniform", "hard"] = "uniform"
     temperature: float = 1.0
     activation: Activation = "none"
@@ -102,7 +103,7 @@ class Indicator(ImageMethod):
     def __post_init__(self) -> None:
         """Check the numbers."""
         super().__post_init__()
-        if min((self.negatives, *self.curriculum)) < 1:
+        if any(n is not None and n < 1 for n in (*self.curriculum, self.negatives)):
             raise UsageError(f"An image needs at least one negative; given {(*self.curriculum, self.negatives)}.")
         if self.temperature <= 0:
             raise UsageError(f"The temperature must be above 0; given {self.temperature}.")
@@ -115,7 +116,8 @@ class Indicator(ImageMethod):
         """Yield one stage for each number of negatives, then keep the statistics that adding a label needs."""
         assert isinstance(model, IndicatorModel)
         model.encoder.fit_normalisation(data.train.images)
-        for position, negatives in enumerate((*self.curriculum, self.negatives)):
+        last = len(data.labels) - 1 if self.negatives is None else self.negatives
+        for position, negatives in enumerate((*self.curriculum, last)):
             stage = self.stage(f"indicator N={negatives}", model, data, self.loss(model, negatives))
             yield self._later(stage) if position else stage
         model.fit_statistics(data.train)

@@ -1,0 +1,178 @@
+"""One picture file decoded to bytes ``[c, h, w]``: formats, EXIF, modes, limits, and in words why it cannot be read."""
+
+import io
+import os
+import stat
+import threading
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from PIL import ExifTags, Image, UnidentifiedImageError
+
+from labelwise.errors import UsageError
+
+File = str | Path | bytes
+
+MAX_PIXELS = 100_000_000
+# Only formats that Pillow decodes itself: a file called .jpg must not be able to start another program.
+_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000", "ICO")
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+class UnreadableError(Exception):
+    """Why a picture cannot be read and what to do, in words for the user."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What a picture is made to fit."""
+
+    height: int
+    width: int
+    channels: int
+    max_pixels: int = MAX_PIXELS
+
+    def __post_init__(self) -> None:
+        if self.channels not in (1, 3):
+            raise UsageError(f"Pictures have 1 channel (grey) or 3 (colour); asked for {self.channels}.")
+        if min(self.height, self.width) < 1:
+            raise UsageError(f"Pictures must be at least 1 pixel wide and high; asked for {self.height}x{self.width}.")
+
+
+class _Quiet:
+    """Pillow's warnings are off while anyone is inside; counted, since all threads share one list of filters."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._filters = warnings.catch_warnings()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._filters = warnings.catch_warnings()
+                self._filters.__enter__()
+                warnings.filterwarnings("ignore", module=r"PIL\.")
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._filters.__exit__(None, None, None)
+
+
+# The one object of this module that changes: filters belong to the process, so all threads must share one count.
+QUIET = _Quiet()
+
+
+def decode(path: File, frame: Frame) -> npt.NDArray[np.uint8]:
+    """Return the bytes ``[c, h, w]`` of a picture file, or raise ``UnreadableError`` and nothing else."""
+    try:
+        if not isinstance(path, bytes) and not stat.S_ISREG(mode := os.stat(path).st_mode):
+            what = (
+                "it is a folder. Give the pictures in it" if stat.S_ISDIR(mode) else "it is not a file. Give a picture"
+            )
+            raise UnreadableError(f"{what}.")
+        Image.init()
+        formats = [name for name in _FORMATS if name in Image.OPEN]
+        with io.BytesIO(path) if isinstance(path, bytes) else open(path, "rb") as stream:
+            if not stream.read(1):
+                raise UnreadableError("it is empty (0 bytes). Replace it or remove it.")
+            with Image.open(stream, formats=formats) as image:
+                wide, high = image.size
+                if wide * high > frame.max_pixels:
+                    raise UnreadableError(_too_large(f"{wide}x{high} = {wide * high}", frame))
+                drafted = image.draft("L" if frame.channels == 1 else None, (max(frame.height, frame.width),) * 2)
+                return fitted(image, frame, drafted[1][2:] if drafted else None)
+    except Exception as error:
+        raise UnreadableError(reason(error, frame)) from None
+
+
+def reason(error: Exception, frame: Frame) -> str:
+    """Return what is wrong with a picture and what to do about it."""
+    match error:
+        case UnreadableError():
+            return str(error)
+        case FileNotFoundError():
+            return "there is no such file. Check the path."
+        case PermissionError():
+            return "permission to read it is denied. Change its rights."
+        case UnidentifiedImageError():
+            return "it is not a picture of a known format, or its beginning is damaged. Replace it or remove it."
+        case Image.DecompressionBombError():  # "Image size (n pixels) exceeds ..."
+            return _too_large("".join(filter(str.isdigit, str(error).partition("pixels")[0])), frame)
+        case OSError() if error.errno:
+            return f"it cannot be opened ({error.strerror}). Check the path."
+        case MemoryError():
+            return "there is not enough memory to decode it. Make it smaller."
+    return f"it is damaged or cut off ({error}). Replace it or remove it."
+
+
+def _too_large(pixels: str, frame: Frame) -> str:
+    limit = min(frame.max_pixels, 2 * (Image.MAX_IMAGE_PIXELS or frame.max_pixels))
+    return f"it has too many pixels ({pixels}; the limit is {limit}). Make it smaller."
+
+
+def fitted(image: Image.Image, frame: Frame, extent: tuple[float, float] | None = None) -> npt.NDArray[np.uint8]:
+    """Return a picture of any mode as bytes ``[c, h, w]``: resized to cover the frame, its centre kept.
+
+    ``extent`` is the true width and height of a picture that was decoded at a fraction of its size.
+    """
+    if min(image.size) < 1:
+        raise UnreadableError(f"it has no pixels ({image.width}x{image.height}). Replace it or remove it.")
+    image.load()
+    try:
+        turn = _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
+    except Exception:  # a damaged EXIF block says nothing about the pixels
+        turn = None
+    lying = turn is not None and turn.name in ("TRANSPOSE", "TRANSVERSE", "ROTATE_90", "ROTATE_270")
+    width, height = (frame.height, frame.width) if lying else (frame.width, frame.height)
+    full = extent or image.size
+    scale = min(full[0] / width, full[1] / height)
+    left = round((full[0] / scale - width) / 2) * scale
+    top = round((full[1] / scale - height) / 2) * scale
+    box = (left, top, min(left + width * scale, full[0]), min(top + height * scale, full[1]))
+    small = _resized(image, (width, height), box)
+    turned = small if turn is None else small.transpose(turn)
+    pixels = np.asarray(turned.convert("L" if frame.channels == 1 else "RGB"), dtype=np.uint8)
+    return np.array(pixels[None] if frame.channels == 1 else pixels.transpose(2, 0, 1), order="C")
+
+
+def _resized(image: Image.Image, size: tuple[int, int], box: tuple[float, float, float, float]) -> Image.Image:
+    """Return the part of a picture inside the box, resized, as 8-bit grey or colour."""
+    triangle = Image.Resampling.BILINEAR  # antialiased in Pillow
+    if image.mode[0] in "IF":
+        deep = image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PNG")
+        wide = image if image.mode in ("I", "F") else image.convert("I")
+        low, high = (0.0, 65535.0) if deep else _range(wide)
+        values = (np.asarray(wide.resize(size, triangle, box), np.float64) - low) * (255 / (high - low))
+        if not np.isfinite(values).all():
+            raise UnreadableError(
+                "it holds values that are not finite numbers (NaN or infinity). Replace or remove it."
+            )
+        return Image.fromarray(np.rint(values).clip(0, 255).astype(np.uint8))
+    if image.has_transparency_data:
+        part = (image if image.mode == "RGBA" else image.convert("RGBA")).resize(size, triangle, box)
+        return Image.alpha_composite(Image.new("RGBA", size, "white"), part).convert("RGB")
+    plain = image if image.mode in ("L", "RGB") else image.convert("L" if image.mode == "1" else "RGB")
+    return plain.resize(size, triangle, box)
+
+
+def _range(image: Image.Image) -> tuple[float, float]:
+    """Return the values of a 32-bit picture that become 0 and 255."""
+    low, high = (float(value) for value in image.getextrema())  # type: ignore[arg-type]
+    if low < 0 or high > 255:
+        return low, max(high, low + 1)
+    return 0.0, 1.0 if image.mode == "F" and high <= 1 else 255.0

@@ -1,0 +1,86 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+import labelwise as lw
+from labelwise.data.dataset import Dataset
+from labelwise.errors import DataError
+from labelwise.evaluate.closed import evaluate_closed
+from labelwise.fitting import training_data
+from tests.conftest import blobs, quick
+from tests.contract.subjects import trained
+
+
+def test_test_images_cannot_be_reached(blob_data: Dataset) -> None:
+    """Training on a data set whose test split is noise gives the same weights."""
+    noise = replace(blob_data.split("test"), images=torch.randint(0, 256, (80, 3, 8, 8), dtype=torch.uint8))
+    other = replace(blob_data, splits={**blob_data.splits, "test": noise})
+    runs = [lw.fit(data, quick("indicator", 2), lw.Run(device="cpu")) for data in (blob_data, other)]
+    first, second = (run.model.state_dict() for run in runs)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert not hasattr(training_data(blob_data), "test")
+
+
+def test_validation_is_set_aside_when_missing(blob_data: Dataset) -> None:
+    alone = replace(blob_data, splits={"train": blob_data.split("train")})
+    data = training_data(alone)
+    assert len(data.train) + len(data.val) == len(blob_data.split("train"))
+    assert torch.bincount(data.val.targets).tolist() == [2, 2, 2, 2]
+
+
+def test_labels_without_images_are_unseen(blob_data: Dataset) -> None:
+    train, val = blob_data.split("train"), blob_data.split("val")
+    some = train.select((train.targets != 1).nonzero()[:, 0])
+    data = training_data(replace(blob_data, splits={"train": some, "val": val}))
+    assert data.labels.names == ("blob 0", "blob 2", "blob 3")
+    assert data.unseen is not None
+    assert data.unseen.names == ("blob 1",)
+    assert len(data.val) == 60
+    assert torch.equal(data.train.targets.bincount(), torch.tensor([20, 20, 20]))
+    assert torch.equal(data.train.images[data.train.targets == 1], train.images[train.targets == 2])
+
+
+def test_unlabelled_images_are_left_out(blob_data: Dataset) -> None:
+    train = blob_data.split("train")
+    some = replace(train, targets=torch.where(torch.arange(80) < 10, -1, train.targets))
+    assert len(training_data(replace(blob_data, splits={**blob_data.splits, "train": some})).train) == 70
+
+
+def test_one_label_is_refused(blob_data: Dataset) -> None:
+    train = blob_data.split("train")
+    one = train.select((train.targets == 0).nonzero()[:, 0])
+    with pytest.raises(DataError, match="at least two labels; the train split of \"blobs\" has 1"):
+        training_data(replace(blob_data, splits={"train": one}))
+
+
+def test_evaluation_tells_a_leak(blob_data: Dataset) -> None:
+    classifier = trained("softmax")
+    assert evaluate_closed(classifier, blob_data.split("test"), blob_data.labels).leaked == 0
+    assert evaluate_closed(classifier, blob_data.split("train"), blob_data.labels).leaked == 1
+    assert evaluate_closed(classifier, blob_data.split("val"), blob_data.labels).leaked == 1
+
+
+def test_evaluation_goes_by_names(blob_data: Dataset) -> None:
+    """Data that lists its labels in another order gives the same accuracy."""
+    test = blob_data.split("test")
+    turned = lw.Labels(names=blob_data.labels.names[::-1])
+    swapped = replace(test, targets=3 - test.targets)
+    classifier = trained("indicator")
+    assert evaluate_closed(classifier, swapped, turned) == evaluate_closed(classifier, test, blob_data.labels)
+    with pytest.raises(DataError, match="does not know these labels of the data: cat"):
+        evaluate_closed(classifier, test, lw.Labels(names=("blob 0", "blob 1", "cat", "blob 3")))
+
+
+def test_calibration_lowers_the_error_on_test_images() -> None:
+    hard = blobs(seed=3)
+    noisy = {
+        name: replace(s, targets=torch.where(torch.rand(len(s), generator=torch.Generator().manual_seed(1)) < 0.3, 0, s.targets))
+        for name, s in hard.splits.items()
+    }
+    data = replace(hard, splits=noisy)
+    classifier = lw.fit(data, quick("multilabel"), lw.Run(device="cpu"))
+    raw = classifier.model.bind(classifier.labels)
+    after, before = (evaluate_closed(c, data.split("test"), data.labels) for c in (classifier, raw))
+    assert after.accuracy == before.accuracy
+    assert after.ece < before.ece
