@@ -50,7 +50,7 @@ def test_unlabelled_images_are_left_out(blob_data: Dataset) -> None:
 def test_one_label_is_refused(blob_data: Dataset) -> None:
     train = blob_data.split("train")
     one = train.select((train.targets == 0).nonzero()[:, 0])
-    with pytest.raises(DataError, match="at least two labels; the train split of \"blobs\" has 1"):
+    with pytest.raises(DataError, match='at least two labels; the train split of "blobs" has 1'):
         training_data(replace(blob_data, splits={"train": one}))
 
 
@@ -75,7 +75,9 @@ def test_evaluation_goes_by_names(blob_data: Dataset) -> None:
 def test_calibration_lowers_the_error_on_test_images() -> None:
     hard = blobs(seed=3)
     noisy = {
-        name: replace(s, targets=torch.where(torch.rand(len(s), generator=torch.Generator().manual_seed(1)) < 0.3, 0, s.targets))
+        name: replace(
+            s, targets=torch.where(torch.rand(len(s), generator=torch.Generator().manual_seed(1)) < 0.3, 0, s.targets)
+        )
         for name, s in hard.splits.items()
     }
     data = replace(hard, splits=noisy)

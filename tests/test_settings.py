@@ -53,7 +53,13 @@ def test_words_from_the_shell() -> None:
     words = {"count": "3", "flag": "true", "name": "robin", "steps": "75,150", "pair": "0.5,1", "inner.rate": "2"}
     changed = override(Outer(), {**words, "inner.kind": "b", "extra.rate": "1e-3"})
     assert changed == Outer(
-        count=3, flag=True, name="robin", steps=(75, 150), pair=(0.5, 1), inner=Inner(rate=2, kind="b"), extra=Inner(rate=1e-3)
+        count=3,
+        flag=True,
+        name="robin",
+        steps=(75, 150),
+        pair=(0.5, 1),
+        inner=Inner(rate=2, kind="b"),
+        extra=Inner(rate=1e-3),
     )
     assert override(changed, {"pair": "none", "steps": "9"}).steps == (9,)
 
@@ -64,7 +70,7 @@ def test_words_from_the_shell() -> None:
         ({"negativs": "3"}, 'No setting "negativs". Did you mean "negatives"?'),
         ({"optimizer.lrr": "3"}, 'No setting "optimizer.lrr"'),
         ({"negatives": "many"}, 'Setting "negatives" must be a whole number or none; given "many"'),
-        ({"negatives": "1.5"}, 'must be a whole number or none; given 1.5'),
+        ({"negatives": "1.5"}, "must be a whole number or none; given 1.5"),
         ({"sampling": "easy"}, 'must be one of uniform, hard; given "easy"'),
         ({"epochs.x": "1"}, 'Setting "epochs" has no parts'),
         ({"optimizer.nesterov": "1"}, "must be true or false; given 1"),

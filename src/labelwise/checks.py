@@ -120,7 +120,7 @@ def check_saved(subject: Subject, classifier: Classifier) -> None:
     """A classifier that was saved and loaded gives the same answers."""
     loaded = subject.roundtrip(classifier)
     assert loaded.labels.names == classifier.labels.names, "saving changed the labels"
-    kept = (loaded.unknown, loaded.temperature) == (classifier.unknown, classifier.temperature)
+    kept = (loaded.outlier, loaded.temperature) == (classifier.outlier, classifier.temperature)
     assert kept, "saving lost the calibration"
     _same(loaded.scores(subject.images), classifier.scores(subject.images), "saving and loading changed scores", 1e-6)
 

@@ -30,6 +30,7 @@ class Labels:
         texts: sentences that describe each label, k tuples.
         order: the rank of each label where labels are ordered (ordinal), k distinct integers.
         shares: how frequent each label is, ``[k]``, summing to one.
+        similarity: how alike two labels are, ``[k, k]``, larger is more alike.
     """
 
     names: tuple[str, ...]
@@ -37,6 +38,7 @@ class Labels:
     texts: tuple[tuple[str, ...], ...] | None = None
     order: tuple[int, ...] | None = None
     shares: Tensor | None = None
+    similarity: Tensor | None = None
 
     def __post_init__(self) -> None:
         """Check that every piece belongs to the same k labels."""
@@ -54,12 +56,20 @@ class Labels:
             ("texts", self.texts),
             ("order", self.order),
             ("shares", self.shares),
+            ("similarity", self.similarity),
         ):
             if piece is not None and len(piece) != len(names):
                 raise UsageError(f"There are {len(names)} labels but {len(piece)} {what}; give one for each label.")
         if self.vectors is not None and (self.vectors.ndim != 2 or not torch.isfinite(self.vectors).all()):
             raise UsageError(
                 f"Label vectors must be finite numbers of shape [labels, size]; given {list(self.vectors.shape)}."
+            )
+        square = (len(names), len(names))
+        if self.similarity is not None and (
+            self.similarity.shape != square or not torch.isfinite(self.similarity).all()
+        ):
+            raise UsageError(
+                f"Label similarity must be finite numbers {list(square)}; given {list(self.similarity.shape)}."
             )
         if self.order is not None and len(set(self.order)) != len(names):
             raise UsageError(f"The order of labels must give each a different rank; given {self.order}.")
@@ -92,6 +102,7 @@ class Labels:
             texts=None if self.texts is None else tuple(self.texts[i] for i in rows),
             order=None if self.order is None else tuple(self.order[i] for i in rows),
             shares=None if self.shares is None else self.shares[rows] / self.shares[rows].sum(),
+            similarity=None if self.similarity is None else self.similarity[rows][:, rows],
         )
 
     def add(self, name: str, vector: Tensor | None = None, texts: Sequence[str] = ()) -> "Labels":
@@ -183,6 +194,24 @@ class LabelModel(nn.Module, ABC):
         return next((t.device for t in (*self.parameters(), *self.buffers())), torch.device("cpu"))
 
 
+@dataclass(frozen=True, kw_only=True)
+class OutlierRule:
+    """When an image is none of the labels, fitted on held-out images of known labels.
+
+    Two signs are looked at: how little confidence the best label gets, and how unfamiliar the image's code is. Each is
+    put on the scale of known images, and the stronger one is the outlier score. See ``tasks.outliers``.
+
+    Attributes:
+        centre: the mean of both signs over known images.
+        spread: their standard deviation.
+        limit: an outlier score above this means "unknown".
+    """
+
+    centre: tuple[float, float]
+    spread: tuple[float, float]
+    limit: float
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Classifier:
     """A model bound to labels, and the calibration that makes its scores mean something. Never changes.
@@ -195,7 +224,8 @@ class Classifier:
         scale: ``[k]``.
         offset: ``[k]``.
         temperature: divides scores when labels are compared with each other.
-        unknown: an image whose ``confidence`` lies below this is none of the labels; None is not chosen yet.
+        memory: codes of training images, of unit length ``[m, d]``; what is far from all of them is unfamiliar.
+        outlier: when an image is none of the labels; None is not chosen yet.
         seen: fingerprints of the images it was trained and calibrated on, so that evaluation can tell a leak.
         method: the settings whose ``build(model.spec)`` makes this model anew, so that it can be saved.
         summary: how it came about (training, calibration figures), plain JSON values.
@@ -207,7 +237,8 @@ class Classifier:
     scale: Tensor
     offset: Tensor
     temperature: float = 1.0
-    unknown: float | None = None
+    memory: Tensor | None = None
+    outlier: OutlierRule | None = None
     seen: Tensor | None = None
     method: object | None = None
     summary: Mapping[str, Any] = field(default_factory=dict)
@@ -279,7 +310,8 @@ class Classifier:
 
     def to(self, device: str | torch.device) -> Self:
         """Return the classifier on another device (the model itself is moved)."""
-        moved = {name: getattr(self, name).to(device) for name in ("codes", "scale", "offset")}
+        tensors = {name: getattr(self, name) for name in ("codes", "scale", "offset", "memory")}
+        moved = {name: tensor.to(device) for name, tensor in tensors.items() if tensor is not None}
         return replace(self, model=self.model.to(device), **moved)
 
 

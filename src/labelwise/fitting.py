@@ -11,6 +11,7 @@ from labelwise.data.fingerprints import fingerprints
 from labelwise.data.splits import split_off
 from labelwise.errors import DataError
 from labelwise.tasks.calibrate import calibrate
+from labelwise.tasks.outliers import remember
 from labelwise.training import Method, Run, train
 
 VALIDATION_SHARE = 0.1
@@ -33,6 +34,7 @@ def fit(data: Dataset, method: Method, run: Run | None = None) -> Classifier:
     made_from = torch.cat([fingerprints(seen.train.images), fingerprints(seen.val.images)])
     bound = replace(model.bind(seen.labels), method=method, seen=made_from)
     right = bound.scores(seen.val.images).argmax(1).cpu() == seen.val.targets
+    bound = remember(bound, seen.train.images)
     about = {"data": data.name, "images": len(seen.train), "skipped": len(skipped), **summary}
     about |= {"validation_images": len(seen.val), "validation_accuracy": float(right.double().mean())}
     return calibrate(replace(bound, summary={"training": about}), seen.val.images, seen.val.targets)

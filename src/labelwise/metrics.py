@@ -66,8 +66,7 @@ def confusion_matrix(predicted: Values, targets: Values, classes: int | None = N
 
 def auroc(positive: Values, negative: Values) -> float:
     """Return the probability that a positive scores above a negative ``[p], [q]``; a tie counts one half."""
-    up, down = _scores(positive, "positive"), _scores(negative, "negative")
-    down = down.sort().values
+    up, down = _scores(positive, "positive").contiguous(), _scores(negative, "negative").sort().values
     twice = torch.searchsorted(down, up).sum() + torch.searchsorted(down, up, right=True).sum()
     return int(twice) / (2 * len(up) * len(down))
 

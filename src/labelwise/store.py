@@ -12,7 +12,7 @@ import torch
 
 from labelwise import __version__
 from labelwise.checkpoint import read_tensors, state_tensors, under, write_atomically, write_tensors
-from labelwise.core import Classifier, Labels, Spec
+from labelwise.core import Classifier, Labels, OutlierRule, Spec
 from labelwise.errors import StoreError, UsageError
 from labelwise.methods import METHODS
 from labelwise.settings import from_plain, to_plain
@@ -78,7 +78,8 @@ def load(path: str | Path, *, device: str | torch.device = "cpu") -> Classifier:
             scale=tensors["scale"],
             offset=tensors["offset"],
             temperature=about["temperature"],
-            unknown=about["unknown"],
+            memory=tensors.get("memory"),
+            outlier=None if about["outlier"] is None else from_plain(OutlierRule, about["outlier"]),
             seen=tensors.get("seen"),
             method=method,
             summary=about["summary"],
@@ -94,10 +95,9 @@ def load(path: str | Path, *, device: str | torch.device = "cpu") -> Classifier:
 def _write(classifier: Classifier, folder: Path) -> None:
     tensors = {"codes": classifier.codes, "scale": classifier.scale, "offset": classifier.offset}
     tensors |= state_tensors("model", classifier.model)
-    if classifier.seen is not None:
-        tensors["seen"] = classifier.seen
+    tensors |= {name: t for name, t in (("seen", classifier.seen), ("memory", classifier.memory)) if t is not None}
     for prefix, labels in (("labels", classifier.labels), ("trained_labels", classifier.model.spec.labels)):
-        known = {"vectors": labels.vectors, "shares": labels.shares}
+        known = {"vectors": labels.vectors, "shares": labels.shares, "similarity": labels.similarity}
         tensors |= {f"{prefix}/{what}": t for what, t in known.items() if t is not None}
     write_tensors(folder / WEIGHTS, tensors, {"format": FORMAT})
     method = classifier.method
@@ -108,7 +108,7 @@ def _write(classifier: Classifier, folder: Path) -> None:
         "labels": _label_words(classifier.labels),
         "trained_labels": _label_words(classifier.model.spec.labels),
         "temperature": classifier.temperature,
-        "unknown": classifier.unknown,
+        "outlier": None if classifier.outlier is None else to_plain(classifier.outlier),
         "summary": dict(classifier.summary),
         "versions": {"labelwise": __version__, **_versions("torch", "numpy", "pillow")},
         "weights_sha256": _digest(folder / WEIGHTS),
@@ -171,6 +171,7 @@ def _labels(words: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Labels:
         texts=None if words["texts"] is None else tuple(tuple(t) for t in words["texts"]),
         order=None if words["order"] is None else tuple(words["order"]),
         shares=tensors.get("shares"),
+        similarity=tensors.get("similarity"),
     )
 
 

@@ -84,12 +84,13 @@ def test_published_code_sizes_and_maps(name: str, expected: int) -> None:
 
 @pytest.mark.parametrize("name", IMAGE_BACKBONES)
 @pytest.mark.parametrize("shape", [(1, 8, 8), (3, 32, 48), (4, 65, 70), (2, 3, 5)])
-def test_forward_is_the_mean_of_maps(name: str, shape: tuple[int, ...]) -> None:
+def test_forward_pools_every_map(name: str, shape: tuple[int, ...]) -> None:
     backbone = build_backbone(name, shape, width=4).eval()
     x = torch.rand(2, *shape)
     maps = backbone.maps(x)
     assert maps.shape[:2] == (2, backbone.width_out)
-    slow = torch.stack([torch.stack([channel.sum() / channel.numel() for channel in image]) for image in maps])
+    pool = Tensor.max if name == "convnet" else Tensor.mean
+    slow = torch.stack([torch.stack([pool(channel) for channel in image]) for image in maps])
     torch.testing.assert_close(backbone(x), slow)
 
 
@@ -104,7 +105,7 @@ def test_every_parameter_learns(name: str) -> None:
     assert stem.abs().sum() > 0
 
 
-@pytest.mark.parametrize(("name", "times"), [("convnet", 4), ("resnet18", 8), ("resnet50", 32), ("vgg11_bn", 8)])
+@pytest.mark.parametrize(("name", "times"), [("convnet", 8), ("resnet18", 8), ("resnet50", 32), ("vgg11_bn", 8)])
 def test_code_size_follows_width(name: str, times: int) -> None:
     assert build_backbone(name, (3, 32, 32), width=4).width_out == times * 4
 

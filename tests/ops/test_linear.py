@@ -1,14 +1,22 @@
+import pytest
 import torch
-from sklearn.linear_model import Ridge
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from torch import Tensor
 
-from labelwise.ops.linear import code_moments, linear_scores, solve_label_code, with_one
+from labelwise.ops.linear import code_statistics, linear_scores, solve_label_code
 
 
-def clusters(k: int = 3, per: int = 40, d: int = 5, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+def clusters(k: int, per: int, d: int = 5, seed: int = 0, spread: float = 2.0) -> tuple[Tensor, Tensor]:
     made = torch.Generator().manual_seed(seed)
-    means = torch.randn(k, d, generator=made) * 3
+    means = torch.randn(k, d, generator=made) * spread
     targets = torch.arange(k).repeat_interleave(per)
     return means[targets] + torch.randn(k * per, d, generator=made), targets
+
+
+def discriminant(codes: Tensor, targets: Tensor) -> Tensor:
+    """Label codes of scikit-learn's linear discriminant analysis."""
+    fitted = LinearDiscriminantAnalysis(solver="lsqr", priors=[1 / 4] * 4).fit(codes.numpy(), targets.numpy())
+    return torch.cat([torch.as_tensor(fitted.coef_), torch.as_tensor(fitted.intercept_)[:, None]], 1).float()
 
 
 def test_linear_scores_is_weights_and_bias() -> None:
@@ -17,52 +25,50 @@ def test_linear_scores_is_weights_and_bias() -> None:
     torch.testing.assert_close(linear_scores(codes, labels), expected)
 
 
-def test_moments_equal_a_loop_over_classes() -> None:
-    codes, targets = clusters(k=3)
-    keep = torch.ones(len(codes), dtype=torch.bool)
-    keep[:30] = False  # unequal classes weigh the same
-    codes, targets = codes[keep], targets[keep]
-    moment, within = code_moments(codes, targets, 3)
+def test_statistics_equal_a_loop_over_labels() -> None:
+    codes, targets = clusters(k=3, per=40)
+    codes, targets = codes[30:], targets[30:]  # unequal labels weigh the same
+    found = code_statistics(codes, targets, 3)
     parts = [codes[targets == c].double() for c in range(3)]
-    expected = sum(with_one(p).T @ with_one(p) / len(p) for p in parts) / 3
-    inside = sum((p - p.mean(0)).T @ (p - p.mean(0)) / len(p) for p in parts) / 3
-    torch.testing.assert_close(moment, torch.as_tensor(expected))
-    torch.testing.assert_close(within, torch.as_tensor(inside))
+    torch.testing.assert_close(found.means, torch.stack([part.mean(0) for part in parts]))
+    covariances = torch.stack([torch.cov(part.T, correction=0) for part in parts])
+    torch.testing.assert_close(found.within, covariances.mean(0))
+    assert found.counts.tolist() == [10, 40, 40]
 
 
-def test_absent_class_does_not_matter() -> None:
-    codes, targets = clusters(k=3)
-    few, wide = code_moments(codes, targets, 3), code_moments(codes, targets, 9)
-    torch.testing.assert_close(few[0], wide[0])
-    torch.testing.assert_close(few[1], wide[1])
+def test_absent_label_does_not_matter() -> None:
+    codes, targets = clusters(k=3, per=40)
+    few, wide = code_statistics(codes, targets, 3), code_statistics(codes, targets, 9)
+    torch.testing.assert_close(few.within, wide.within)
+    trained = torch.randn(3, 6)
+    padded = torch.cat([trained, torch.full((6, 6), 100.0)])
+    torch.testing.assert_close(solve_label_code(codes[:5], wide, padded), solve_label_code(codes[:5], few, trained))
 
 
-def test_solution_is_ridge_regression_on_both_sides() -> None:
-    """With the spread of the examples themselves, the direction is that of weighted ridge regression."""
-    codes, targets = clusters(k=3, per=50)
-    new = torch.randn(400, 5, generator=torch.Generator().manual_seed(4)) + torch.tensor([4.0, -4, 0, 0, 2])
-    moment, _ = code_moments(codes, targets, 3)
-    spread = torch.cov(new.T.double(), correction=0)
-    code = solve_label_code(new, moment, spread, (5.0, -5.0), ridge=0.05)
-    x = torch.cat([codes, new]).double()
-    y = torch.cat([-5 * torch.ones(len(codes)), 5 * torch.ones(len(new))]).double()
-    weight = torch.cat([torch.full((len(codes),), 1 / len(codes)), torch.full((len(new),), 1 / len(new))]).double()
-    penalty = 0.05 * float(spread.diagonal().mean())
-    reference = torch.as_tensor(Ridge(alpha=penalty).fit(x, y, sample_weight=weight).coef_)
-    cosine = torch.nn.functional.cosine_similarity(code[:-1].double(), reference, dim=0)
-    assert float(cosine) > 0.999999
+def test_with_many_examples_it_is_discriminant_analysis() -> None:
+    """Where trained codes are those of LDA, a label taught from many examples gets the code LDA would give it."""
+    codes, targets = clusters(k=4, per=4000)
+    every = discriminant(codes, targets)
+    known = code_statistics(codes[targets < 3], targets[targets < 3], 3)
+    code = solve_label_code(codes[targets == 3], known, every[:3], ridge=1e-6)
+    scores = linear_scores(codes, torch.cat([every[:3], code[None]]))
+    agree = scores.argmax(1) == linear_scores(codes, every).argmax(1)
+    assert float(agree.double().mean()) > 0.99
 
 
-def test_levels_are_met_and_classes_told_apart() -> None:
-    codes, targets = clusters(k=3)
-    moment, within = code_moments(codes, targets, 3)
-    centre = torch.tensor([5.0, 5, -5, 5, 0])
-    new = centre + torch.randn(60, 5, generator=torch.Generator().manual_seed(9))
-    code = solve_label_code(new[:5], moment, within, (4.0, -6.0))
-    scores = linear_scores(torch.cat([new[5:], codes]), code[None])[:, 0]
-    assert (
-        float(linear_scores(new[:5].mean(0, keepdim=True), code[None])) == 4.0
-        or abs(float(linear_scores(new[:5].mean(0, keepdim=True), code[None])) - 4.0) < 1e-3
-    )
-    assert abs(float(scores[55:].mean()) + 6.0) < 1e-2
-    assert float((scores[:55, None] > scores[None, 55:]).float().mean()) > 0.99
+@pytest.mark.parametrize("examples", [1, 5])
+def test_few_examples_are_enough_and_do_not_take_over(examples: int) -> None:
+    d, hits, kept = 40, [], []
+    for seed in range(8):
+        codes, targets = clusters(k=4, per=400, d=d, seed=seed, spread=1.2)
+        train = torch.arange(len(codes)) % 2 == 0
+        old, new = train & (targets < 3), targets == 3
+        known = code_statistics(codes[old], targets[old], 3)
+        every = discriminant(codes[train], targets[train])[:3]
+        code = solve_label_code(codes[new & train][:examples], known, every)
+        both = torch.cat([every, code[None]])
+        right = linear_scores(codes[~train], both).argmax(1) == targets[~train]
+        hits.append(right[targets[~train] == 3].double().mean())
+        kept.append(right[targets[~train] < 3].double().mean())
+    assert float(torch.stack(hits).mean()) > 0.85
+    assert float(torch.stack(kept).mean()) > 0.85

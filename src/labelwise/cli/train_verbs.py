@@ -180,11 +180,11 @@ def calibrate(
     model: Model,
     data: Data,
     out_folder: Out,
-    keep: Annotated[float, typer.Option(help="Share of known images the unknown threshold lets pass.")] = 0.95,
+    keep: Annotated[float, typer.Option(help="Share of known images that must not be called unknown.")] = 0.95,
     split: Annotated[str, typer.Option(help="Which split to calibrate on; never the one you test on.")] = "val",
     overwrite: Overwrite = False,
 ) -> None:
-    """Fit probabilities and the unknown threshold anew, on held-out images of your own."""
+    """Fit probabilities and the outlier rule anew, on held-out images of your own."""
     from labelwise.data import load
     from labelwise.data.pictures import as_batch
     from labelwise.evaluate.closed import align_targets

@@ -1,7 +1,7 @@
 """What a source returns: images and targets per split, the labels, and what could not be read."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -10,6 +10,7 @@ from labelwise.core import Labels, Spec
 from labelwise.errors import DataError, listing
 
 SPLITS = ("train", "val", "test")
+PER_IMAGE = ("files", "texts", "domains", "groups")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -21,12 +22,16 @@ class Split:
         targets: positions in the data set's labels ``[n]`` (int64); -1 where there is no label.
         files: where each image came from, n names, or empty.
         texts: sentences that describe each image, n tuples, or empty.
+        domains: where or how each image was taken (a camera, a style), n names, or empty.
+        groups: what each image belongs to (an animal, a day): a group never lies on both sides of a split; or empty.
     """
 
     images: Tensor
     targets: Tensor
     files: tuple[str, ...] = ()
     texts: tuple[tuple[str, ...], ...] = ()
+    domains: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check that all pieces have the same length and that values are usable."""
@@ -37,7 +42,8 @@ class Split:
             )
         if self.images.ndim == 4 and self.images.dtype != torch.uint8:
             raise DataError(f"Images must be bytes (uint8) from 0 to 255; given {self.images.dtype}.")
-        for what, piece in (("targets", self.targets), ("files", self.files), ("texts", self.texts)):
+        for what in ("targets", *PER_IMAGE):
+            piece = getattr(self, what)
             if len(piece) != n and (what == "targets" or len(piece)):
                 raise DataError(f"There are {n} images but {len(piece)} {what}; give one for each image.")
         if self.images.is_floating_point() and not torch.isfinite(self.images).all():
@@ -57,16 +63,12 @@ class Split:
         index = torch.as_tensor(rows, dtype=torch.int64)
         order = index.tolist()
         at = index.to(self.images.device)
-        return Split(
-            images=self.images[at],
-            targets=self.targets[at],
-            files=tuple(self.files[i] for i in order) if self.files else (),
-            texts=tuple(self.texts[i] for i in order) if self.texts else (),
-        )
+        kept = {what: tuple(getattr(self, what)[i] for i in order) for what in PER_IMAGE if getattr(self, what)}
+        return Split(images=self.images[at], targets=self.targets[at], **kept)
 
     def to(self, device: str | torch.device) -> "Split":
         """Return the split with its images and targets on a device."""
-        return Split(images=self.images.to(device), targets=self.targets.to(device), files=self.files, texts=self.texts)
+        return replace(self, images=self.images.to(device), targets=self.targets.to(device))
 
 
 @dataclass(frozen=True, kw_only=True)

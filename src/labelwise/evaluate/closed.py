@@ -5,12 +5,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from labelwise.core import Classifier, Labels
+from labelwise.core import Classifier, Labels, check_shape
 from labelwise.data.dataset import Split
 from labelwise.data.fingerprints import fingerprints
 from labelwise.errors import DataError, listing
 from labelwise.metrics import accuracy, per_class_accuracy
 from labelwise.tasks.calibrate import calibration_errors
+from labelwise.tasks.outliers import flag_outliers, outlier_scores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +46,11 @@ def evaluate_closed(classifier: Classifier, split: Split, labels: Labels) -> Clo
     if not len(rows):
         raise DataError("There is no labelled test image to evaluate on.")
     targets = targets[rows].to(classifier.codes.device)
-    scores = classifier.scores(split.images[rows])
+    check_shape(split.images, classifier.model.spec.shape)
+    codes = classifier.encode(split.images[rows])
+    scores = classifier.scores_of_codes(codes)
     chosen = scores.argmax(1)
-    known = classifier.confidence(scores) >= (classifier.unknown if classifier.unknown is not None else -1.0)
+    known = ~flag_outliers(classifier, outlier_scores(classifier, codes))
     right = chosen == targets
     return ClosedResult(
         images=len(rows),

@@ -12,7 +12,7 @@ from labelwise.data.batches import Batch, ShuffledBatches
 from labelwise.data.dataset import Split, TrainData
 from labelwise.errors import UsageError
 from labelwise.nn.encoder import ImageEncoder
-from labelwise.ops.linear import code_moments, linear_scores, solve_label_code
+from labelwise.ops.linear import CodeStatistics, code_statistics, linear_scores, solve_label_code
 from labelwise.optimization import Optimizer, Schedule
 from labelwise.training import Method, Stage
 
@@ -30,22 +30,22 @@ class LinearModel(LabelModel):
     """A model whose score is linear in the image code: label codes are ``[k, d + 1]``, weights and then a bias.
 
     Attributes:
-        moment: second moment of training codes, see ``ops.linear.code_moments``.
-        within: covariance of training codes inside a class.
-        levels: mean score of right and of wrong pairs in training.
+        means: mean training code of each label, see ``ops.linear.CodeStatistics``.
+        counts: training images of each label.
+        within: covariance of training codes inside a label.
     """
 
-    moment: Tensor
+    means: Tensor
+    counts: Tensor
     within: Tensor
-    levels: Tensor
 
     def __init__(self, spec: Spec, encoder: Encoder) -> None:
         super().__init__(spec)
         self.encoder = ImageEncoder.build(encoder.backbone, spec.shape, encoder.width, encoder.code_size)
-        d = self.encoder.code_size
-        self.register_buffer("moment", torch.zeros(d + 1, d + 1))
+        k, d = len(spec.labels), self.encoder.code_size
+        self.register_buffer("means", torch.zeros(k, d))
+        self.register_buffer("counts", torch.zeros(k))
         self.register_buffer("within", torch.zeros(d, d))
-        self.register_buffer("levels", torch.zeros(2))
 
     def encode_images(self, images: Tensor) -> Tensor:
         """Return image codes ``[n, d]``."""
@@ -74,25 +74,19 @@ class LinearModel(LabelModel):
         """Keep what ``encode_examples`` needs of the training images."""
         self.eval()
         codes = torch.cat([self.encode_images(as_float(x)) for x in torch.split(split.images, 256)]).float()
-        k = len(self.spec.labels)
-        moment, within = code_moments(codes, split.targets, k)
-        scores = self.score(codes, self.encode_labels(self.spec.labels))
-        right = scores.gather(1, split.targets[:, None])
-        wrong = (scores.sum() - right.sum()) / (len(codes) * max(1, k - 1))
-        self.moment.copy_(moment)
-        self.within.copy_(within)
-        self.levels.copy_(torch.stack([right.mean(), wrong]))
+        found = code_statistics(codes, split.targets, len(self.spec.labels))
+        self.means.copy_(found.means)
+        self.counts.copy_(found.counts)
+        self.within.copy_(found.within)
 
     def encode_examples(self, images: Tensor, groups: Tensor) -> Tensor:
         """Return label codes ``[g, d + 1]`` solved in closed form from example images and training statistics."""
-        codes = self.encode_images(images).float()
-        levels = (float(self.levels[0]), float(self.levels[1]))
-        if levels[0] <= levels[1]:
+        if not self.counts.any():
             raise UsageError("This model was not trained yet, so it cannot learn a label from examples.")
-        solved = [
-            solve_label_code(codes[groups == group], self.moment, self.within, levels)
-            for group in range(int(groups.max()) + 1)
-        ]
+        codes = self.encode_images(images).float()
+        known = CodeStatistics(self.means, self.counts, self.within)
+        trained = self.encode_labels(self.spec.labels)
+        solved = [solve_label_code(codes[groups == group], known, trained) for group in range(int(groups.max()) + 1)]
         return torch.stack(solved)
 
 

@@ -1,5 +1,7 @@
 """Scores and label codes of models whose score is linear in the image code."""
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -9,62 +11,68 @@ def linear_scores(image_codes: Tensor, label_codes: Tensor) -> Tensor:
     return torch.addmm(label_codes[:, -1], image_codes, label_codes[:, :-1].T)
 
 
-def with_one(codes: Tensor) -> Tensor:
-    """Return codes ``[n, d + 1]`` with a last column of ones, the factor of the bias."""
-    return torch.cat([codes, codes.new_ones(len(codes), 1)], 1)
+@dataclass(frozen=True, eq=False)
+class CodeStatistics:
+    """What is kept of training codes, so that a label can be added later.
 
-
-def code_moments(codes: Tensor, targets: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return what is needed of training codes to add a label later, in double precision.
-
-    Args:
-        codes: image codes ``[n, d]``.
-        targets: their labels ``[n]`` in 0..k-1.
-        k: how many labels.
-
-    Returns:
-        The second moment ``[d + 1, d + 1]`` of codes with a one appended, every class weighing the same, and the
-        mean covariance ``[d, d]`` inside a class.
+    Attributes:
+        means: mean code of each label ``[k, d]``.
+        counts: images of each label ``[k]``.
+        within: covariance of codes around the mean of their label, every label weighing the same ``[d, d]``.
     """
+
+    means: Tensor
+    counts: Tensor
+    within: Tensor
+
+
+def code_statistics(codes: Tensor, targets: Tensor, k: int) -> CodeStatistics:
+    """Return the statistics of image codes ``[n, d]`` with labels ``[n]`` in 0..k-1, in double precision."""
     x = codes.double()
     counts = torch.bincount(targets, minlength=k).double()
-    weight = (1 / (counts.clamp_min(1) * (counts > 0).sum()))[targets]
-    full = with_one(x)
-    moment = (full * weight[:, None]).T @ full
     means = x.new_zeros(k, x.shape[1]).index_add_(0, targets, x) / counts.clamp_min(1)[:, None]
     inside = x - means[targets]
-    return moment, (inside * weight[:, None]).T @ inside
+    weight = (1 / (counts.clamp_min(1) * (counts > 0).sum()))[targets]
+    return CodeStatistics(means, counts, (inside * weight[:, None]).T @ inside)
 
 
-def solve_label_code(
-    examples: Tensor, moment: Tensor, within: Tensor, levels: tuple[float, float], *, ridge: float = 0.05
-) -> Tensor:
-    """Return the code ``[d + 1]`` of a new label that best separates its examples from the training codes.
+def solve_label_code(examples: Tensor, known: CodeStatistics, codes: Tensor, *, ridge: float = 1.0) -> Tensor:
+    """Return the code ``[d + 1]`` of a new label from its examples, in closed form.
 
-    The closed form of a weighted least squares problem: the score should be ``yes`` on the new label's images and
-    ``no`` on the training images. The new label's images are taken to lie around the mean of the examples with the
-    spread that trained labels have (``within``), because a handful of examples shows too little of it. Both sides
-    weigh the same. The result is then stretched so that the mean example scores ``yes`` and the mean training
-    image ``no``, which puts it on the scale of the trained labels.
+    The new label scores like the trained label its examples resemble most, plus what tells the two apart: the
+    difference of their Gaussian log-likelihoods with a shared covariance, which is linear in the image code. The mean
+    of m examples is off by a random amount that makes every image look too far away; the expected excess is added
+    back, without which a label taught from few examples would hardly ever win.
 
     Args:
         examples: image codes of the new label ``[m, d]``.
-        moment: second moment of training codes with a one appended ``[d + 1, d + 1]``.
-        within: covariance inside a class ``[d, d]``.
-        levels: the mean score of right pairs (yes) and of wrong pairs (no) in training.
-        ridge: the penalty on the weights, relative to the mean variance of the codes.
+        known: statistics of training codes.
+        codes: codes of the trained labels ``[k, d + 1]``.
+        ridge: added to the covariance, relative to its mean variance.
     """
-    yes, no = levels
-    x = examples.double()
-    mean = with_one(x.mean(0)[None])[0]
-    around = torch.outer(mean, mean)
-    around[:-1, :-1] += within.double()
-    system = moment.double() + around
-    penalty = ridge * within.double().diagonal().mean().clamp_min(1e-8)
-    system[:-1, :-1] += torch.eye(len(mean) - 1, dtype=system.dtype, device=system.device) * penalty
-    code: Tensor = torch.linalg.solve(system, yes * mean + no * moment.double()[-1])
-    high, low = code @ mean, code @ moment.double()[-1]
-    stretch = (yes - no) / (high - low).clamp_min(1e-6)
-    code = code * stretch
-    code[-1] += yes - high * stretch
+    here = (known.counts > 0).nonzero()[:, 0]
+    means, counts, trained = known.means[here].double(), known.counts[here].double(), codes[here].double()
+    within = known.within.double()
+    penalty = ridge * within.diagonal().mean().clamp_min(1e-12)
+    precision = torch.linalg.inv(within + penalty * torch.eye(len(within), dtype=within.dtype, device=within.device))
+    excess = 0.5 * (precision * within).sum()
+    likelihoods = _likelihoods(means, precision, excess / counts)
+    mean = examples.double().mean(0, keepdim=True)
+    new = _likelihoods(mean, precision, excess / len(examples))[0]
+    nearest = int(linear_scores(mean, trained).argmax())
+    code = trained[nearest] + _scale(means, trained, likelihoods) * (new - likelihoods[nearest])
     return code.to(examples.dtype)
+
+
+def _likelihoods(means: Tensor, precision: Tensor, excess: Tensor) -> Tensor:
+    """Return the log-likelihood of a code under each mean as a label code ``[k, d + 1]``, up to a common term."""
+    weights = means @ precision
+    bias = -0.5 * (weights * means).sum(1) + excess
+    return torch.cat([weights, bias[:, None]], 1)
+
+
+def _scale(means: Tensor, codes: Tensor, likelihoods: Tensor) -> Tensor:
+    """Return how much trained scores change for a change of one in the log-likelihoods, by least squares."""
+    scores, logs = (linear_scores(means, table) for table in (codes, likelihoods))
+    scores, logs = (table - table.mean(1, keepdim=True) for table in (scores, logs))
+    return (scores * logs).sum() / (logs * logs).sum().clamp_min(1e-12)

@@ -10,16 +10,17 @@ from labelwise.core import Classifier
 from labelwise.errors import DataError, UsageError
 from labelwise.metrics import expected_calibration_error
 from labelwise.ops.calibration import fit_platt, fit_temperature
+from labelwise.tasks.outliers import fit_outlier_rule
 
 
 def calibrate(classifier: Classifier, images: Tensor, targets: Tensor, *, keep: float = 0.95) -> Classifier:
-    """Return the classifier with scale, offset, temperature and unknown threshold fitted on held-out images.
+    """Return the classifier with scale, offset, temperature and outlier rule fitted on held-out images.
 
     Args:
         classifier: any classifier; an earlier calibration is replaced.
         images: held-out images that training never saw ``[n, c, h, w]``.
         targets: their labels ``[n]``.
-        keep: the share of these images that the unknown threshold must let pass as known.
+        keep: the share of these images that the outlier rule must let pass as known.
     """
     if not 0 < keep < 1:
         raise UsageError(f"The share of images to keep as known lies between 0 and 1; given {keep}.")
@@ -28,15 +29,16 @@ def calibrate(classifier: Classifier, images: Tensor, targets: Tensor, *, keep: 
     if len(targets) < 2:
         raise DataError(f"Calibration needs at least two labelled held-out images; given {len(targets)}.")
     ones = torch.ones_like(classifier.scale)
-    raw = replace(classifier, scale=ones, offset=ones * 0, temperature=1.0, unknown=None)
-    scores = raw.scores(images)
+    raw = replace(classifier, scale=ones, offset=ones * 0, temperature=1.0, outlier=None)
+    codes = raw.encode(images)
+    scores = raw.scores_of_codes(codes)
     scale, offset = (1.0, 0.0) if raw.model.exclusive else fit_platt(scores, targets)
     scaled = scores * scale + offset
     fitted = replace(raw, scale=ones * scale, offset=ones * offset, temperature=fit_temperature(scaled, targets))
-    threshold = float(torch.quantile(fitted.confidence(scaled), 1 - keep))
+    rule = fit_outlier_rule(fitted, codes, keep)
     figures = {"images": len(targets), "keep": keep, **calibration_errors(raw, scores, targets, "_before")}
     figures |= calibration_errors(fitted, scaled, targets, "_after")
-    return replace(fitted, unknown=threshold, summary={**classifier.summary, "calibration": figures})
+    return replace(fitted, outlier=rule, summary={**classifier.summary, "calibration": figures})
 
 
 def calibration_errors(classifier: Classifier, scores: Tensor, targets: Tensor, suffix: str = "") -> dict[str, float]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from labelwise.core import UNKNOWN, Classifier
 from labelwise.data.pictures import Pictures, as_batch
+from labelwise.tasks.outliers import outlier_scores
 
 
 @dataclass(frozen=True)
@@ -14,12 +15,14 @@ class Prediction:
         label: the best label, or ``unknown`` where no label fits well enough.
         probability: of the best label, given that one of the labels is right.
         confidence: the probability of a yes to the best label; low where none fits.
+        outlier: the outlier score; larger is stranger.
         top: the best labels and their probabilities, best first.
     """
 
     label: str
     probability: float
     confidence: float
+    outlier: float
     top: tuple[tuple[str, float], ...]
 
     @property
@@ -36,13 +39,16 @@ def classify(classifier: Classifier, pictures: Pictures, *, top: int = 5) -> lis
         pictures: paths, PIL images, arrays or tensors; one or many.
         top: how many labels to list.
     """
-    scores = classifier.scores(as_batch(pictures, classifier.model.spec.shape))
+    codes = classifier.encode(as_batch(pictures, classifier.model.spec.shape))
+    scores = classifier.scores_of_codes(codes)
+    strange = outlier_scores(classifier, codes)
     probabilities, order = classifier.probabilities(scores).topk(min(max(1, top), len(classifier.labels)))
     confidence = classifier.confidence(scores).tolist()
     names = classifier.labels.names
     found = []
-    for sure, row, columns in zip(confidence, probabilities.tolist(), order.tolist(), strict=True):
-        known = classifier.unknown is None or sure >= classifier.unknown
+    rows = zip(confidence, strange.tolist(), probabilities.tolist(), order.tolist(), strict=True)
+    for sure, odd, row, columns in rows:
+        known = classifier.outlier is None or odd <= classifier.outlier.limit
         best = tuple((names[column], value) for column, value in zip(columns, row, strict=True))
-        found.append(Prediction(best[0][0] if known else UNKNOWN, best[0][1], sure, best))
+        found.append(Prediction(best[0][0] if known else UNKNOWN, best[0][1], sure, odd, best))
     return found
