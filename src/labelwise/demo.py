@@ -21,7 +21,7 @@ from labelwise.tasks.teach import teach
 from labelwise.training import Run
 
 EXAMPLES = 5
-HELD_OUT = 5  # which species plays the one discovered later
+HELD_OUT = "blushing tit"  # the species that is discovered later
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def run(out: Path, epochs: int | None = None) -> None:
     out.mkdir(parents=True, exist_ok=True)
     console.rule("[bold]1. The data")
     whole = finches()
-    name = whole.labels.names[HELD_OUT]
+    name = HELD_OUT
     known, new = without(whole, name)
     console.print(
         f"{len(whole.labels)} species of drawn finches, {whole.shape[1]} x {whole.shape[2]} pixels. "
@@ -127,8 +127,8 @@ def _print_answers(console: Console, classifier: Classifier, data: Dataset, name
     row = int((test.targets == data.labels.index(name)).nonzero()[0])
     image = test.images[row : row + 1]
     found = classify(classifier, image, top=3)[0]
-    console.print(f"A picture of a {name}. What is it? [bold]{found.label}[/] ({100 * found.probability:.0f} %)")
+    console.print(f"A test picture of the {name}. What is it? [bold]{found.label}[/] ({100 * found.probability:.0f} %)")
     for label in (name, next(x for x, _ in found.top if x != name)):
         answer = ask(classifier, image, label)[0]
         said = "[green]yes[/]" if answer.yes else "[red]no[/]"
-        console.print(f"Is it a {label}? {said} ({100 * answer.probability:.1f} % yes)")
+        console.print(f"Is it the {label}? {said} ({100 * answer.probability:.1f} % yes)")

@@ -69,9 +69,17 @@ def draw_reliability(models: Sequence[tuple[str, Classifier]], data: Dataset, pa
             best, chosen = who.probabilities(who.scores(test.images)).max(1)
             bins = reliability(best, chosen.cpu() == targets, 10)
             full = bins.count > 0
-            place.plot(bins.confidence[full], bins.accuracy[full], "o-", color=colour, label=words, markersize=4)
+            place.plot(bins.confidence[full], bins.accuracy[full], "-", color=colour, linewidth=1, alpha=0.6)
+            sizes = 8 + 300 * bins.count[full] / bins.count.sum()
+            place.scatter(bins.confidence[full], bins.accuracy[full], sizes, color=colour, label=words, alpha=0.8)
         place.plot([0, 1], [0, 1], color="#999999", linewidth=1, linestyle="--")
-        place.set(title=name, xlabel="probability", ylabel="share right", xlim=(0, 1.02), ylim=(0, 1.02))
+        place.set(
+            title=f"{name} (larger dot: more pictures)",
+            xlabel="probability",
+            ylabel="share right",
+            xlim=(0, 1.02),
+            ylim=(0, 1.02),
+        )
         place.legend(frameon=False, fontsize=8)
     figure.savefig(path, dpi=120)
 

@@ -165,7 +165,7 @@ def test_features_become_rows_of_floats() -> None:
         (Image.new("L", (2, 2)), r"numbers \[n, 2\]; given Image"),
         ([], r"given \[1, 0\]"),
     ],
-    ids=str,
+    ids=["shape", "nan", "path", "picture", "empty"],
 )
 def test_what_is_no_feature_is_refused(given: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message):

@@ -94,7 +94,7 @@ def ask(
         print_json({"model": str(model), "file": str(image), **asdict(answer)})
         return
     said = "[bold green]yes[/]" if answer.yes else "[bold red]no[/]"
-    out().print(f"Is it a {label}? {said} (probability of a yes: {percent(answer.probability)})")
+    out().print(f"Is it {label}? {said} (probability of a yes: {percent(answer.probability)})")
 
 
 def outliers(
