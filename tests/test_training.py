@@ -16,7 +16,7 @@ from torch.optim import lr_scheduler
 
 from labelwise.checkpoint import Progress, RunFolder, read_tensors, write_atomically, write_tensors
 from labelwise.core import LabelModel, Spec
-from labelwise.data.batches import Batch, Share, ShuffledBatches
+from labelwise.data.batches import Batch, Share, ShuffledBatches, ahead
 from labelwise.data.dataset import Dataset, TrainData
 from labelwise.distributed import choose_device
 from labelwise.errors import LabelwiseError, StoreError, UsageError
@@ -132,6 +132,31 @@ def test_batches_are_the_same_in_parts() -> None:
     rows = torch.cat([batch.rows for batch in whole])
     assert len(set(rows.tolist())) == len(rows) == len(batches) * 10
     assert not torch.equal(rows, torch.cat([b.rows for b in batches.epoch(8, 0, Share())]))
+
+
+def test_ahead_keeps_order_passes_errors_and_stops() -> None:
+    items = [torch.tensor(i) for i in range(50)]
+    assert [int(item) for item in ahead(iter(items))] == list(range(50))
+
+    def fails() -> Iterator[Tensor]:
+        yield items[0]
+        raise StopError
+
+    got = ahead(fails())
+    assert int(next(got)) == 0
+    with pytest.raises(StopError):
+        next(got)
+    made = []
+
+    def counted() -> Iterator[Tensor]:
+        for item in items:
+            made.append(item)
+            yield item
+
+    few = ahead(counted(), depth=2)
+    next(few)
+    few.close()  # type: ignore[attr-defined]
+    assert len(made) <= 6
 
 
 @dataclass(frozen=True, kw_only=True)

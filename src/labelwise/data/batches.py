@@ -1,8 +1,10 @@
 """Batches of a split in a shuffled, repeatable order, augmented on the device."""
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
+from queue import Queue
 from typing import Protocol
 
 import torch
@@ -58,7 +60,7 @@ class ShuffledBatches:
     """Every image once an epoch in random order; an incomplete last batch is left out.
 
     Attributes:
-        split: images that already lie on the device.
+        split: its targets lie on the device to train on; its images do, too, if they fit there.
         size: rows of a batch over all processes.
         augment: turns stored images into floats in [0, 1]; None only converts them.
     """
@@ -77,17 +79,51 @@ class ShuffledBatches:
 
     def epoch(self, seed: int, start: int, share: Share) -> Iterator[Batch]:
         """Yield the batches of one epoch from step ``start`` on."""
-        device = self.split.images.device
+        device = self.split.targets.device
         order = torch.randperm(len(self.split), generator=torch.Generator().manual_seed(mix(seed)))
-        for step in range(start, len(self)):
-            rows = order[step * self.size : (step + 1) * self.size]
-            part = share.rows(len(rows))
-            here = rows[part].to(device, non_blocking=True)
-            generator = torch.Generator(device).manual_seed(mix(seed, step))
-            draws = Draws(generator, part, len(rows))
-            images = self.split.images[here]
+        whole = [order[step * self.size : (step + 1) * self.size] for step in range(start, len(self))]
+        parts = [share.rows(len(rows)) for rows in whole]
+        mine = [rows[part] for rows, part in zip(whole, parts, strict=True)]
+        for step, (here, images) in enumerate(zip(mine, self._images(mine), strict=True)):
+            generator = torch.Generator(device).manual_seed(mix(seed, start + step))
+            draws = Draws(generator, parts[step], len(whole[step]))
+            rows, images = here.to(device, non_blocking=True), images.to(device, non_blocking=True)
             images = self.augment(images, draws) if self.augment else as_float(images)
-            yield Batch(images=images, targets=self.split.targets[here], rows=here, draws=draws)
+            yield Batch(images=images, targets=self.split.targets[rows], rows=rows, draws=draws)
+
+    def _images(self, rows: list[Tensor]) -> Iterator[Tensor]:
+        """Yield the stored images at each list of rows; from the host they are fetched ahead."""
+        images, targets = self.split.images, self.split.targets
+        if images.device == targets.device:
+            return (images[here.to(images.device, non_blocking=True)] for here in rows)
+        return ahead(images[here].pin_memory() for here in rows)
+
+
+def ahead(items: Iterator[Tensor], depth: int = 3) -> Iterator[Tensor]:
+    """Yield the same items, made by another thread up to ``depth`` in advance."""
+    ready: Queue[Tensor | BaseException | None] = Queue(depth)
+    closed = threading.Event()
+
+    def work() -> None:
+        try:
+            for item in items:
+                ready.put(item)
+                if closed.is_set():
+                    return
+            ready.put(None)
+        except BaseException as error:
+            ready.put(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        while (item := ready.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        closed.set()
+        while not ready.empty():
+            ready.get()
 
 
 def mix(*numbers: int) -> int:

@@ -61,14 +61,20 @@ class Split:
     def select(self, rows: Sequence[int] | Tensor) -> "Split":
         """Return these rows only, in this order."""
         index = torch.as_tensor(rows, dtype=torch.int64)
+        if torch.equal(index.cpu(), torch.arange(len(self))):
+            return self
         order = index.tolist()
         at = index.to(self.images.device)
         kept = {what: tuple(getattr(self, what)[i] for i in order) for what in PER_IMAGE if getattr(self, what)}
         return Split(images=self.images[at], targets=self.targets[at], **kept)
 
     def to(self, device: str | torch.device) -> "Split":
-        """Return the split with its images and targets on a device."""
-        return replace(self, images=self.images.to(device), targets=self.targets.to(device))
+        """Return the split with its targets on a device, and its images too unless they would fill half of it."""
+        chosen = torch.device(device)
+        room = torch.cuda.mem_get_info(chosen)[0] // 2 if chosen.type == "cuda" else None
+        small = room is None or self.images.nbytes <= room
+        images = self.images.to(chosen) if small else self.images
+        return replace(self, images=images, targets=self.targets.to(chosen))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,8 @@
 """Where data comes from: arrays, a folder of pictures, and how a ``Dataset`` is put together, whatever the source.
 
 Splits that come with the data are kept. Without any, each class is divided into train, val and test; with train but
-no val, a tenth of each class of train becomes val. A class with a single picture keeps it in train.
+no val, a tenth of each class of train becomes val. A class with a single picture keeps it in train. Where pictures have
+groups, a group is divided as one picture would be.
 """
 
 import unicodedata
@@ -14,36 +15,49 @@ import torch
 from torch import Tensor
 
 from labelwise.core import Labels
-from labelwise.data.dataset import SPLITS, Dataset, Skipped, Split
+from labelwise.data.dataset import PER_IMAGE, SPLITS, Dataset, Skipped, Split
+from labelwise.data.divide import check_groups, divide, hold_out, reorder_rows
 from labelwise.data.pictures import Array, as_batch, channels_first, is_hidden, is_picture, list_pictures, read_pictures
-from labelwise.data.splits import Shares, split_off, stratified
+from labelwise.data.splits import Shares
 from labelwise.errors import DataError, UsageError, listing, suggest
 
 Targets = Sequence[int] | Sequence[str] | Array | Tensor
 
 _SPLITS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 _VAL_SHARE = 0.1
+UNLABELLED = "unlabelled"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Rows:
-    """Pictures with their targets, and the split of each where the data say so."""
+    """Pictures with their targets, and the split of each where the data say so.
+
+    Without any label ``names`` is empty and all targets are -1. ``owned`` says that nobody else holds the images, so
+    that they may be put in another order in place.
+    """
 
     images: Tensor
     targets: Tensor
     names: tuple[str, ...]
     splits: Sequence[str] = ()
     files: tuple[str, ...] = ()
+    texts: tuple[tuple[str, ...], ...] = ()
+    domains: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
     skipped: tuple[Skipped, ...] = ()
+    owned: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Listed:
-    """A picture file that a folder or a table names."""
+    """A picture file that a folder or a table names, and what is said about it; None where nothing is."""
 
     path: Path
-    label: str
+    label: str | None
     split: str
+    texts: tuple[str, ...] | None = None
+    domain: str | None = None
+    group: str | None = None
 
 
 def arrays(
@@ -116,23 +130,11 @@ def folder(path: str | Path, *, size: int = 64, seed: int = 0, strict: bool = Fa
 def as_dataset(name: str, rows: Rows, seed: int, shares: Shares | None = None) -> Dataset:
     """Return the data set of these rows, divided into splits as the top of this file says."""
     same_length(len(rows.images), len(rows.targets))
-    if len(set(rows.targets.tolist())) < 2:
+    if rows.names and len(set(rows.targets.tolist())) < 2:
         raise DataError(
             f'"{name}" has pictures of one label only ({rows.names[int(rows.targets[0])]}). At least two are needed.'
         )
-    if rows.splits:
-        parts = {
-            split: torch.tensor([i for i, s in enumerate(rows.splits) if s == split]) for split in set(rows.splits)
-        }
-        if "train" not in parts:
-            raise DataError(
-                f'"{name}" has no train split, only {listing(sorted(parts))}. Name what to train on "train".'
-            )
-        if "val" not in parts:
-            kept, held = split_off(rows.targets[parts["train"]], _VAL_SHARE, seed)
-            parts |= {"train": parts["train"][kept], "val": parts["train"][held]}
-    else:
-        parts = stratified(rows.targets, shares or Shares(), seed)
+    parts = _parts(name, rows, seed, shares or Shares())
     seen = set(rows.targets[parts["train"]].tolist())
     for split in parts:
         strange = sorted(set(rows.targets[parts[split]].tolist()) - seen)
@@ -141,9 +143,34 @@ def as_dataset(name: str, rows: Rows, seed: int, shares: Shares | None = None) -
                 f'"{name}" has labels in {split} that train does not have: {listing(rows.names[i] for i in strange)}. '
                 f"Add training pictures of them, or take them out of {split}."
             )
-    whole = Split(images=rows.images, targets=rows.targets, files=rows.files)
-    splits = {split: whole.select(parts[split]) for split in SPLITS if split in parts}
-    return Dataset(name=name, labels=Labels(names=rows.names), splits=splits, skipped=rows.skipped)
+    whole = Split(images=rows.images, targets=rows.targets, **{what: getattr(rows, what) for what in PER_IMAGE})
+    splits = _placed(whole, parts) if rows.owned else {split: whole.select(parts[split]) for split in parts}
+    return Dataset(name=name, labels=Labels(names=rows.names or (UNLABELLED,)), splits=splits, skipped=rows.skipped)
+
+
+def _parts(name: str, rows: Rows, seed: int, shares: Shares) -> dict[str, Tensor]:
+    """Return the rows of each split there is, in the order of ``SPLITS``."""
+    if not rows.splits:
+        return divide(rows.targets, rows.groups, shares, seed)
+    check_groups(rows.groups, rows.splits, name)
+    parts = {split: torch.tensor([i for i, s in enumerate(rows.splits) if s == split]) for split in set(rows.splits)}
+    if "train" not in parts:
+        raise DataError(f'"{name}" has no train split, only {listing(sorted(parts))}. Name what to train on "train".')
+    if "val" not in parts:
+        train = parts["train"]
+        groups = [rows.groups[i] for i in train.tolist()] if rows.groups else []
+        kept, held = hold_out(rows.targets[train], groups, _VAL_SHARE, seed)
+        parts |= {"train": train[kept], "val": train[held]}
+    return {split: parts[split] for split in SPLITS if split in parts}
+
+
+def _placed(whole: Split, parts: Mapping[str, Tensor]) -> dict[str, Split]:
+    """Return the splits as views of the images, which are put in their order in place: large data are held once."""
+    order = torch.cat(list(parts.values()))
+    reorder_rows(whole.images, order)
+    images = dict(zip(parts, whole.images.split([len(part) for part in parts.values()]), strict=True))
+    about = replace(whole, images=torch.empty(len(order), 1))
+    return {split: replace(about.select(part), images=images[split]) for split, part in parts.items()}
 
 
 def from_files(
@@ -153,20 +180,25 @@ def from_files(
     if not listed:
         raise DataError(f'"{name}" has no picture in its class folders: {listing(homes)}. Put some in at least two.')
     images, kept, skipped = read_pictures([each.path for each in listed], size, strict=strict)
-    names = tuple(sorted({listed[i].label for i in kept}))
+    names = tuple(sorted({label for i in kept if (label := listed[i].label) is not None}))
     lost = sorted(set(homes) - set(names))
     if lost and (strict or len(names) < 2):
         raise DataError(
             f'"{name}" has no readable picture of: {listing(lost)}. Add some or remove the label; at least two labels '
             f"with pictures are needed (there are: {listing(names)})."
         )
-    position = {label: i for i, label in enumerate(names)}
+    position: dict[str | None, int] = {label: i for i, label in enumerate(names)}
+    here = [listed[i] for i in kept]
     rows = Rows(
         images=images,
-        targets=torch.tensor([position[listed[i].label] for i in kept]),
+        targets=torch.tensor([position.get(each.label, -1) for each in here]),
         names=names,
-        splits=[listed[i].split for i in kept] if listed[0].split else (),
-        files=tuple(str(listed[i].path) for i in kept),
+        splits=[each.split for each in here] if listed[0].split else (),
+        files=tuple(str(each.path) for each in here),
+        texts=tuple(each.texts for each in here if each.texts is not None),
+        domains=tuple(each.domain for each in here if each.domain is not None),
+        groups=tuple(each.group for each in here if each.group is not None),
+        owned=True,
         skipped=(*skipped, *(Skipped(file=homes[label], reason="no readable picture") for label in lost)),
     )
     return as_dataset(name, rows, seed)

@@ -1,13 +1,18 @@
-"""Splits that keep the share of every class."""
+"""Splits of every kind: which rows go where. The same seed gives the same rows.
+
+``split_files.resplit`` divides a data set by them.
+"""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from labelwise.errors import UsageError
+from labelwise.data.dataset import SPLITS
+from labelwise.errors import DataError, UsageError, listing, suggest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,19 +69,161 @@ def split_off(targets: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]
     return kept, held
 
 
+def folds(targets: Tensor, k: int, seed: int) -> list[dict[str, Tensor]]:
+    """Return k divisions into train and test rows, sorted; every row is in test once.
+
+    Tests differ by at most one image in size, and by at most one image of any class. A class with fewer than k
+    images is absent from some tests, and one with a single image is once absent from train.
+
+    Args:
+        targets: the class of each row ``[n]``; any whole numbers.
+        k: how many folds, from 2 to n.
+        seed: the same seed gives the same folds.
+    """
+    if not 2 <= k <= len(targets):
+        raise UsageError(f"The number of folds must lie between 2 and the number of images, {len(targets)}; given {k}.")
+    dealt = torch.cat(_shuffled_classes(targets, seed))
+    place = torch.empty_like(dealt)
+    place[dealt] = torch.arange(len(dealt)) % k
+    return [{"train": _rows(place != fold), "test": _rows(place == fold)} for fold in range(k)]
+
+
+def leave_one_domain_out(domains: Sequence[str], held: str) -> dict[str, Tensor]:
+    """Return train rows, of all domains but one, and test rows, of that one.
+
+    Args:
+        domains: the domain of each row, n names.
+        held: the domain to test on.
+    """
+    known = sorted(set(domains))
+    if held not in known:
+        raise UsageError(f'No domain "{held}".{suggest(held, known)} Domains: {listing(known) or "none"}.')
+    if len(known) < 2:
+        raise DataError(f'All images are of the domain "{held}", so nothing is left to train on.')
+    inside = torch.tensor([domain == held for domain in domains])
+    return {"train": _rows(~inside), "test": _rows(inside)}
+
+
+def grouped(groups: Sequence[str], targets: Tensor, shares: Shares, seed: int) -> dict[str, Tensor]:
+    """Return the rows of each split that has a positive share, sorted: no group is in two, and together they are all.
+
+    Groups are placed one by one, large ones first, each where the images of every class come nearest to their shares
+    (the least chi-squared distance), and then moved until no single move helps. No split is left empty.
+
+    Args:
+        groups: what each row belongs to, n names; a row with a blank name is a group of its own.
+        targets: the class of each row ``[n]``; any whole numbers.
+        shares: how much each split gets.
+        seed: the same seed gives the same split.
+    """
+    if len(groups) != len(targets):
+        raise UsageError(f"There are {len(targets)} images but {len(groups)} groups; give one for each image.")
+    names = [name for name in SPLITS if getattr(shares, name) > 0]
+    keys = {key: i for i, key in enumerate(dict.fromkeys(name or i for i, name in enumerate(groups)))}
+    if len(keys) < len(names):
+        raise DataError(f"There are {len(keys)} groups for {len(names)} splits ({listing(names)}); each needs one.")
+    member = np.array([keys[name or i] for i, name in enumerate(groups)])
+    home = _place_groups(_group_counts(member, targets), np.array([getattr(shares, name) for name in names]), seed)
+    return {name: _rows(torch.from_numpy(home[member] == i)) for i, name in enumerate(names)}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ZeroShot:
+    """Rows and classes of a zero-shot split; see ``zero_shot``.
+
+    Attributes:
+        seen: names of the classes trained on.
+        held: names of the classes that play the unseen ones while settings are chosen.
+        unseen: names of the classes that only the test has.
+        train: rows of seen classes to train on.
+        val_seen: rows of seen classes to choose settings on.
+        val_unseen: all rows of held classes.
+        test_seen: rows of seen classes to test on.
+        test_unseen: all rows of unseen classes.
+    """
+
+    seen: tuple[str, ...]
+    held: tuple[str, ...]
+    unseen: tuple[str, ...]
+    train: Tensor
+    val_seen: Tensor
+    val_unseen: Tensor
+    test_seen: Tensor
+    test_unseen: Tensor
+
+    @property
+    def splits(self) -> dict[str, Tensor]:
+        """The rows of train, val and test, as ``resplit`` takes them."""
+        val, test = torch.cat([self.val_seen, self.val_unseen]), torch.cat([self.test_seen, self.test_unseen])
+        return {"train": self.train, "val": val.sort().values, "test": test.sort().values}
+
+
+def zero_shot(
+    targets: Tensor,
+    names: Sequence[str],
+    held: float | Sequence[str] = 0.2,
+    unseen: float | Sequence[str] = 0.2,
+    share: float = 0.2,
+    seed: int = 0,
+) -> ZeroShot:
+    """Return a split by classes: those to train on, those held out to choose settings on, and the unseen ones.
+
+    Of every seen class ``share`` is for the test, and the same share of the rest for validation, so 64 % are left to
+    train on. All images of held classes are in ``val_unseen`` and all of unseen ones in ``test_unseen``; rows
+    without a label (-1) are in none.
+
+    Args:
+        targets: positions in ``names`` ``[n]``; -1 where there is no label.
+        names: the names of the labels; those without any image take no part.
+        held: the classes held out, by name, or how much of all classes.
+        unseen: the unseen classes, by name, or how much of all classes (at least one).
+        share: how much of the images of seen classes the test gets.
+        seed: the same seed gives the same split.
+    """
+    if not 0 < share < 1:
+        raise UsageError(f"The share of images to test on must lie between 0 and 1; given {share}.")
+    present = [names[i] for i in torch.unique(targets).tolist() if i >= 0]
+    order = [present[i] for i in torch.randperm(len(present), generator=torch.Generator().manual_seed(seed)).tolist()]
+    last = _choose(unseen, order, len(present), "unseen")
+    middle = _choose(held, [name for name in order if name not in last], len(present), "held")
+    first = set(present) - last - middle
+    if not last or len(first) < 2:
+        raise DataError(
+            f"Of {len(present)} classes with images, {len(first)} are left to train on, {len(middle)} are held and "
+            f"{len(last)} unseen. At least two to train on and one unseen are needed."
+        )
+    rows = _rows_of(first, targets, names)
+    parts = _divide(targets.cpu()[rows], [(1 - share) ** 2, share, share * (1 - share)], seed)
+    train, test_seen, val_seen = (rows[part] for part in parts)
+    return ZeroShot(
+        seen=tuple(name for name in present if name in first),
+        held=tuple(name for name in present if name in middle),
+        unseen=tuple(name for name in present if name in last),
+        train=train,
+        val_seen=val_seen,
+        val_unseen=_rows_of(middle, targets, names),
+        test_seen=test_seen,
+        test_unseen=_rows_of(last, targets, names),
+    )
+
+
 def _divide(targets: Tensor, shares: Sequence[float], seed: int) -> list[Tensor]:
     """Return the rows of each part, sorted; earlier parts come first where a class is too small for all."""
+    parts: list[list[Tensor]] = [[] for _ in shares]
+    for rows in _shuffled_classes(targets, seed):
+        for part, piece in zip(parts, torch.split(rows, _counts(len(rows), shares)), strict=True):
+            part.append(piece)
+    return [torch.cat(part).sort().values if part else torch.empty(0, dtype=torch.int64) for part in parts]
+
+
+def _shuffled_classes(targets: Tensor, seed: int) -> list[Tensor]:
+    """Return the rows of each class, shuffled."""
     if targets.ndim != 1 or targets.is_floating_point():
         raise UsageError(f"Targets must be whole numbers [n]; given {list(targets.shape)} of {targets.dtype}.")
     generator = torch.Generator().manual_seed(seed)
     by_class = torch.argsort(targets.cpu(), stable=True)
     sizes = torch.unique(targets.cpu(), return_counts=True)[1].tolist()
-    parts: list[list[Tensor]] = [[] for _ in shares]
-    for rows in torch.split(by_class, sizes):
-        shuffled = rows[torch.randperm(len(rows), generator=generator)]
-        for part, piece in zip(parts, torch.split(shuffled, _counts(len(rows), shares)), strict=True):
-            part.append(piece)
-    return [torch.cat(part).sort().values if part else torch.empty(0, dtype=torch.int64) for part in parts]
+    return [rows[torch.randperm(len(rows), generator=generator)] for rows in torch.split(by_class, sizes)]
 
 
 def _counts(size: int, shares: Sequence[float]) -> list[int]:
@@ -92,3 +239,60 @@ def _counts(size: int, shares: Sequence[float]) -> list[int]:
         counts[counts.index(max(counts))] -= 1
         counts[counts.index(0)] += 1
     return counts
+
+
+def _rows(mask: Tensor) -> Tensor:
+    """Return where a mask ``[n]`` is true."""
+    return mask.cpu().nonzero()[:, 0]
+
+
+def _rows_of(classes: set[str], targets: Tensor, names: Sequence[str]) -> Tensor:
+    """Return the rows of some classes, sorted."""
+    positions = torch.tensor([i for i, name in enumerate(names) if name in classes], dtype=torch.int64)
+    return _rows(torch.isin(targets.cpu(), positions))
+
+
+def _choose(wanted: float | Sequence[str], free: Sequence[str], classes: int, what: str) -> set[str]:
+    """Return the classes wanted, by name or as a share of all classes; ``free`` says which may be taken, in which order."""
+    if isinstance(wanted, (int, float)):
+        if not 0 <= wanted < 1:
+            raise UsageError(f"The share of {what} classes must be at least 0 and below 1; given {wanted}.")
+        return set(free[: max(1, round(wanted * classes)) if wanted else 0])
+    names = [wanted] if isinstance(wanted, str) else list(wanted)
+    for name in names:
+        if name not in free:
+            raise UsageError(
+                f'Class "{name}" cannot be {what}: it has no images or was chosen already.{suggest(name, free)} '
+                f"Free classes: {listing(free)}."
+            )
+    return set(names)
+
+
+def _group_counts(member: np.ndarray, targets: Tensor) -> np.ndarray:
+    """Return how many images of each class each group has ``[g, k]``."""
+    classes, found = np.unique(targets.cpu().numpy(), return_inverse=True)
+    size = (int(member.max()) + 1, len(classes))
+    return np.bincount(member * size[1] + found, minlength=size[0] * size[1]).reshape(size)
+
+
+def _place_groups(counts: np.ndarray, shares: np.ndarray, seed: int) -> np.ndarray:
+    """Return the split of each group ``[g]``, from images by group and class ``[g, k]`` and the share of each split ``[s]``."""
+    wanted = shares[:, None] * counts.sum(0)
+    have = np.zeros_like(wanted)
+    home = np.full(len(counts), -1)
+    order = np.random.default_rng(seed).permutation(len(counts))
+    order = order[np.argsort(-counts[order].sum(1), kind="stable")]
+    for _ in range(20):  # the distance falls with every move, so this ends; most data need three rounds
+        before = home.copy()
+        for group in order:
+            added = counts[group]
+            if home[group] >= 0:
+                have[home[group]] -= added
+            home[group] = ((2 * (have - wanted) + added) * added / wanted).sum(1).argmin()
+            have[home[group]] += added
+        if (home == before).all():
+            break
+    for empty in np.flatnonzero(np.bincount(home, minlength=len(shares)) == 0):
+        richest = np.flatnonzero(home == np.bincount(home, minlength=len(shares)).argmax())
+        home[richest[counts[richest].sum(1).argmin()]] = empty
+    return home

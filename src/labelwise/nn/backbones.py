@@ -6,19 +6,17 @@ Residual and VGG networks name their parameters as torchvision does, so public w
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Final
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from labelwise.errors import StoreError, UnsupportedError, UsageError, listing, suggest
+from labelwise.errors import UnsupportedError, UsageError, listing, suggest
+from labelwise.nn.weights import IMAGENET, Normalisation, load_weights
+
+__all__ = ["BACKBONES", "Backbone", "build_backbone", "load_weights"]
 
 SMALL = 64  # images up to this side keep their resolution in the stem
-HEADS = ("fc.", "classifier.")  # entries of a classification head in a file of weights
-PICKLED = (".pt", ".pth", ".pkl", ".pickle", ".bin", ".ckpt", ".tar")
 
 
 class Backbone(nn.Module, ABC):
@@ -26,7 +24,14 @@ class Backbone(nn.Module, ABC):
 
     Attributes:
         width_out: d, the size of a code.
+        published: how images must be normalised for its public weights; None where there are none.
+        comes_trained: whether it has public weights of its own, which ``load_published`` loads.
+        size: the side of the images that these were trained on; None takes images as they are.
     """
+
+    published: Normalisation | None = None
+    comes_trained: bool = False
+    size: int | None = None
 
     def __init__(self, width_out: int) -> None:
         super().__init__()
@@ -43,6 +48,10 @@ class Backbone(nn.Module, ABC):
     def forward(self, x: Tensor) -> Tensor:
         """Return codes ``[n, d]``."""
         return self.pool(self.maps(x))
+
+    def load_published(self) -> None:
+        """Load the public weights."""
+        raise UnsupportedError(f"{type(self).__name__} has no public weights of its own.")
 
 
 def convolution(channels: int, out: int, kernel: int, stride: int = 1) -> nn.Conv2d:
@@ -129,6 +138,8 @@ class ResNet(Backbone):
         quiet_start: start every block as its shortcut alone (zero scale in its last batch norm).
     """
 
+    published = IMAGENET
+
     def __init__(
         self,
         block: type[Block],
@@ -164,6 +175,8 @@ class VGG(Backbone):
 
     Of its five max pools those that would leave no map are left out: images below 32 pixels get fewer.
     """
+
+    published = IMAGENET
 
     def __init__(self, shape: tuple[int, ...], width: int = 64) -> None:
         super().__init__(8 * width)
@@ -228,20 +241,31 @@ class Identity(Backbone):
         return x
 
 
+def efficientnet_lite0(shape: tuple[int, ...], width: int = 32) -> Backbone:
+    """Return EfficientNet-lite0, whose width is fixed; grey images are given to all of its three channels."""
+    from labelwise.nn.efficientnet import EfficientNetLite0
+
+    if shape[0] not in (1, 3) or width != 32:
+        raise UsageError(f'"efficientnet_lite0" takes grey or colour images and no width; given {shape}, width {width}.')
+    return EfficientNetLite0()
+
+
 BACKBONES: Final[Mapping[str, Callable[..., Backbone]]] = {
     "convnet": ConvNet,
     "resnet18": partial(ResNet, BasicBlock, (2, 2, 2, 2)),
     "resnet50": partial(ResNet, Bottleneck, (3, 4, 6, 3)),
     "vgg11_bn": VGG,
+    "efficientnet_lite0": efficientnet_lite0,
     "identity": Identity,
 }
 
 
 def build_backbone(name: str, shape: tuple[int, ...], width: int | None = None) -> Backbone:
-    """Return a new backbone for images of one shape.
+    """Return a new backbone for images of one shape, without public weights.
 
     Args:
-        name: one of ``BACKBONES``, or "auto": "identity" for features, "convnet" for images.
+        name: one of ``BACKBONES``; or "auto": "identity" for features, "convnet" for images; or a network of another
+            library, such as "timm:NAME" (see ``nn.adapters``).
         shape: ``(c, h, w)``, or ``(a,)`` for precomputed features.
         width: channels of the first convolution; by default 32 for "convnet" and 64, as published, for the others.
     """
@@ -250,6 +274,11 @@ def build_backbone(name: str, shape: tuple[int, ...], width: int | None = None) 
         raise UsageError(f"An image is (channels, height, width), features are (size,), all at least 1; given {shape}.")
     if name == "auto":
         name = "identity" if features else "convnet"
+    library, _, model = name.partition(":")
+    if model and not features:
+        from labelwise.nn.adapters import build_adapter
+
+        return build_adapter(library, model, shape, width)
     if name not in BACKBONES:
         raise UsageError(
             f'No backbone "{name}".{suggest(name, BACKBONES)} Known backbones: {listing(["auto", *BACKBONES])}.'
@@ -265,42 +294,3 @@ def build_backbone(name: str, shape: tuple[int, ...], width: int | None = None) 
     if width < 1:
         raise UsageError(f"The width of a backbone must be at least 1; given {width}.")
     return BACKBONES[name](shape=shape, width=width)
-
-
-def load_weights(backbone: Backbone, path: str | Path) -> None:
-    """Load weights from a safetensors file with torchvision's names; nothing changes unless all of them fit.
-
-    Entries of a classification head (``fc.``, ``classifier.``) are passed over.
-    """
-    found = {name: value for name, value in read_weights(Path(path)).items() if not name.startswith(HEADS)}
-    own = backbone.state_dict()
-    missing = [name for name in own if name not in found and not name.endswith("num_batches_tracked")]
-    unexpected = [name for name in found if name not in own]
-    misshaped = [name for name in own if name in found and found[name].shape != own[name].shape]
-    shapes = [f"{name} {list(found[name].shape)} instead of {list(own[name].shape)}" for name in misshaped]
-    pairs = (("missing", missing), ("unexpected", unexpected), ("of another shape", shapes))
-    faults = [f"{len(names)} {what}: {listing(names)}." for what, names in pairs if names]
-    if "conv1.weight" in misshaped and found["conv1.weight"].shape[2:] != own["conv1.weight"].shape[2:]:
-        theirs, ours = (weights["conv1.weight"].shape[-1] for weights in (found, own))
-        faults.append(
-            f"The stem differs: {theirs}x{theirs} in the file, {ours}x{ours} here. "
-            f"Images of up to {SMALL} pixels get a 3x3 stem, larger ones 7x7; resize the images to match the file."
-        )
-    if faults:
-        raise StoreError(f'The weights in "{path}" do not fit this {type(backbone).__name__}. {" ".join(faults)}')
-    backbone.load_state_dict({**own, **found})
-
-
-def read_weights(path: Path) -> dict[str, Tensor]:
-    """Return the tensors of a safetensors file by name; pickled files are refused, never opened."""
-    if path.suffix.lower() in PICKLED:
-        raise StoreError(
-            f'"{path}" is a pickled file, which can run code when it is opened. Convert it once, where you trust it: '
-            f"safetensors.torch.save_file(torch.load({path.name!r}, weights_only=True), {path.stem + '.safetensors'!r})."
-        )
-    if not path.is_file():
-        raise StoreError(f'There is no file of weights at "{path}". Give the path of a .safetensors file.')
-    try:
-        return load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise StoreError(f'"{path}" cannot be read as safetensors ({error}). Save the weights again.') from error

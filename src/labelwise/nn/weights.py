@@ -1,0 +1,54 @@
+"""Weights of backbones from local files: safetensors, never a pickle."""
+
+from pathlib import Path
+from typing import Final
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from labelwise.errors import StoreError, listing
+
+Normalisation = tuple[tuple[float, ...], tuple[float, ...]]  # mean and standard deviation of each channel
+IMAGENET: Final[Normalisation] = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # what torchvision's weights expect
+HEADS = ("fc.", "classifier.")  # entries of a classification head in a file of weights
+PICKLED = (".pt", ".pth", ".pkl", ".pickle", ".bin", ".ckpt", ".tar")
+
+
+def load_weights(backbone: nn.Module, path: str | Path) -> None:
+    """Load weights from a safetensors file with torchvision's names; nothing changes unless all of them fit.
+
+    Entries of a classification head (``fc.``, ``classifier.``) are passed over.
+    """
+    found = {name: value for name, value in read_weights(Path(path)).items() if not name.startswith(HEADS)}
+    own = backbone.state_dict()
+    missing = [name for name in own if name not in found and not name.endswith("num_batches_tracked")]
+    unexpected = [name for name in found if name not in own]
+    misshaped = [name for name in own if name in found and found[name].shape != own[name].shape]
+    shapes = [f"{name} {list(found[name].shape)} instead of {list(own[name].shape)}" for name in misshaped]
+    pairs = (("missing", missing), ("unexpected", unexpected), ("of another shape", shapes))
+    faults = [f"{len(names)} {what}: {listing(names)}." for what, names in pairs if names]
+    if "conv1.weight" in misshaped and found["conv1.weight"].shape[2:] != own["conv1.weight"].shape[2:]:
+        theirs, ours = (weights["conv1.weight"].shape[-1] for weights in (found, own))
+        faults.append(
+            f"The stem differs: {theirs}x{theirs} in the file, {ours}x{ours} here. "
+            "Small images get a 3x3 stem, larger ones 7x7; set encoder.size to the side that the weights were made for."
+        )
+    if faults:
+        raise StoreError(f'The weights in "{path}" do not fit this {type(backbone).__name__}. {" ".join(faults)}')
+    backbone.load_state_dict({**own, **found})
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a safetensors file by name; pickled files are refused, never opened."""
+    if path.suffix.lower() in PICKLED:
+        raise StoreError(
+            f'"{path}" is a pickled file, which can run code when it is opened. Convert it once, where you trust it: '
+            f"safetensors.torch.save_file(torch.load({path.name!r}, weights_only=True), {path.stem + '.safetensors'!r})."
+        )
+    if not path.is_file():
+        raise StoreError(f'There is no file of weights at "{path}". Give the path of a .safetensors file.')
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise StoreError(f'"{path}" cannot be read as safetensors ({error}). Save the weights again.') from error
