@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from hashlib import blake2b
 from itertools import repeat
 from math import prod
-from multiprocessing import get_context
+from multiprocessing import get_all_start_methods, get_context
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +25,7 @@ from labelwise.data.dataset import Skipped
 from labelwise.data.decoding import QUIET, Frame, UnreadableError, decode
 from labelwise.errors import DataError
 
-CHUNK = 256  # pictures that a worker decodes in one go
+CHUNK = 64  # pictures that a worker decodes in one go
 MEMORY_SHARE = 0.4  # of this machine's memory: larger sets go to disk
 
 
@@ -97,7 +97,10 @@ def _decode_all(paths: Sequence[Path], shape: tuple[int, int, int], pixels: Path
     starts = range(0, len(paths), CHUNK)
     parts = [list(paths[start : start + CHUNK]) for start in starts]
     console = Console(stderr=True)
-    with ProcessPoolExecutor(min(workers, len(parts)), mp_context=get_context("spawn")) as pool:
+    # A forked worker starts at once, a spawned one imports torch first; but what CUDA holds must not be forked.
+    forkable = "fork" in get_all_start_methods() and not torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    how = get_context("fork" if forkable else "spawn")
+    with ProcessPoolExecutor(min(workers, len(parts)), mp_context=how) as pool:
         found = pool.map(_decode_part, parts, starts, repeat(shape), repeat(pixels))
         shown = track(found, "Decoding pictures", len(parts), console=console, disable=not console.is_terminal)
         return [fault for part in shown for fault in part]
