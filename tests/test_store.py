@@ -138,5 +138,8 @@ def test_damage_gives_a_clear_error(saved: Path, change: str, message: str) -> N
 
 
 def test_loading_never_unpickles(saved: Path) -> None:
-    code = f"import pickle, torch; pickle.Unpickler = pickle.load = pickle.loads = torch.load = None; import labelwise; labelwise.load({str(saved)!r})"
+    code = (
+        "import pickle, torch, labelwise.store; pickle.Unpickler = pickle.load = pickle.loads = torch.load = None; "
+        f"labelwise.store.load({str(saved)!r})"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)

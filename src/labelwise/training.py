@@ -57,9 +57,11 @@ class Method(ABC):
 
     Attributes:
         name: what users call it.
+        needs: the pieces of data it trains on, as ``data.inspect`` names them: ``targets``, ``vectors``, ``texts`` ...
     """
 
     name: ClassVar[str]
+    needs: ClassVar[tuple[str, ...]] = ("targets",)
 
     @abstractmethod
     def build(self, spec: Spec) -> LabelModel:

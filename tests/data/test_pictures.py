@@ -71,7 +71,6 @@ FIRST = torch.from_numpy(PIXELS).permute(2, 0, 1)
         [Image.fromarray(PIXELS)],
         iter([encoded(Image.fromarray(PIXELS))]),
     ],
-    ids=str,
 )
 def test_whatever_holds_the_same_pixels_is_the_same_batch(given: Any) -> None:
     found = as_batch(given, (3, 8, 8))
@@ -128,7 +127,6 @@ def test_shape_decides_what_could_be_read_in_two_ways() -> None:
         (7, "A picture is a path, a PIL image, an array or a tensor; given int: 7"),
         ([PIXELS, None], "Picture 1: A picture is a path, .* given NoneType"),
     ],
-    ids=str,
 )
 def test_what_is_no_picture_is_refused(given: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message):

@@ -4,8 +4,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from labelwise.data.splits import Shares, split_off, stratified
-from labelwise.errors import UsageError
+from labelwise.data.splits import (
+    Shares,
+    folds,
+    grouped,
+    leave_one_domain_out,
+    split_off,
+    stratified,
+    zero_shot,
+)
+from labelwise.errors import DataError, UsageError
 
 TARGETS = st.lists(st.integers(-1, 5), max_size=120).map(lambda rows: torch.tensor(rows, dtype=torch.int64))
 SHARES = st.sampled_from(
@@ -93,3 +101,179 @@ def test_share_to_hold_out_must_lie_between_zero_and_one(share: float) -> None:
 def test_targets_must_be_whole_numbers_in_a_row(targets: Tensor) -> None:
     with pytest.raises(UsageError, match=r"Targets must be whole numbers \[n\]; given"):
         stratified(targets, Shares(), 0)
+
+
+# Folds
+
+
+@given(st.lists(st.integers(-1, 4), min_size=5, max_size=80).map(torch.tensor), st.integers(2, 5), st.integers(0, 99))
+@settings(max_examples=100, deadline=None)
+def test_folds_test_every_row_once_and_share_out_every_class(targets: Tensor, k: int, seed: int) -> None:
+    made = folds(targets, k, seed)
+    assert len(made) == k
+    assert sorted(i for fold in made for i in fold["test"].tolist()) == list(range(len(targets)))
+    for fold, again in zip(made, folds(targets, k, seed), strict=True):
+        assert sorted(fold["train"].tolist() + fold["test"].tolist()) == list(range(len(targets)))
+        assert fold["test"].tolist() == sorted(fold["test"].tolist()) == again["test"].tolist()
+    for target in (*set(targets.tolist()), None):
+        found = [len(f["test"]) if target is None else count(targets, f["test"], target) for f in made]
+        assert max(found) - min(found) <= 1
+
+
+@pytest.mark.parametrize("k", [0, 1, 7])
+def test_the_number_of_folds_has_bounds(k: int) -> None:
+    with pytest.raises(UsageError, match=f"between 2 and the number of images, 6; given {k}"):
+        folds(torch.zeros(6, dtype=torch.int64), k, 0)
+
+
+def test_another_seed_gives_other_folds() -> None:
+    targets = torch.zeros(50, dtype=torch.int64)
+    assert folds(targets, 5, 0)[0]["test"].tolist() != folds(targets, 5, 1)[0]["test"].tolist()
+
+
+# Domains
+
+
+def test_one_domain_is_left_out() -> None:
+    parts = leave_one_domain_out(["sketch", "photo", "art", "photo"], "photo")
+    assert {name: rows.tolist() for name, rows in parts.items()} == {"train": [0, 2], "test": [1, 3]}
+
+
+@pytest.mark.parametrize(
+    ("domains", "error", "message"),
+    [
+        (["photo", "art"], UsageError, 'No domain "photos". Did you mean "photo"\\? Domains: art, photo.'),
+        ([], UsageError, 'No domain "photos". Domains: none'),
+        (["photos", "photos"], DataError, "nothing is left to train on"),
+    ],
+)
+def test_a_domain_that_cannot_be_left_out(domains: list[str], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        leave_one_domain_out(domains, "photos")
+
+
+# Groups
+
+GROUPED = st.lists(st.tuples(st.sampled_from(["", *"abcdefgh"]), st.integers(-1, 3)), max_size=60)
+
+
+@given(GROUPED, SHARES, st.integers(0, 99))
+@settings(max_examples=200, deadline=None)
+def test_groups_stay_together(rows: list[tuple[str, int]], shares: Shares, seed: int) -> None:
+    groups, targets = [group for group, _ in rows], torch.tensor([target for _, target in rows], dtype=torch.int64)
+    number = len(set(groups) - {""}) + groups.count("")
+    wanted = [name for name in ("train", "val", "test") if getattr(shares, name) > 0]
+    if number < len(wanted):
+        with pytest.raises(DataError, match=f"There are {number} groups for {len(wanted)} splits"):
+            grouped(groups, targets, shares, seed)
+        return
+    parts = grouped(groups, targets, shares, seed)
+    assert list(parts) == wanted
+    assert sorted(i for part in parts.values() for i in part.tolist()) == list(range(len(rows)))
+    assert min(len(part) for part in parts.values()) > 0
+    homes = [{groups[i] for i in part.tolist()} - {""} for part in parts.values()]
+    assert sum(map(len, homes)) == len(set(groups) - {""})
+    again = grouped(groups, targets, shares, seed)
+    assert all(part.tolist() == sorted(part.tolist()) == again[name].tolist() for name, part in parts.items())
+
+
+def test_groups_of_one_class_each_still_give_every_split_its_share_of_every_class() -> None:
+    groups = [f"{target}-{group}" for target in range(4) for group in range(10) for _ in range(5)]
+    targets = torch.tensor([target for target in range(4) for _ in range(50)])
+    parts = grouped(groups, targets, Shares(), 3)
+    found = {name: [count(targets, rows, target) for target in range(4)] for name, rows in parts.items()}
+    assert found == {"train": [35] * 4, "val": [5] * 4, "test": [10] * 4}
+
+
+def test_no_single_move_of_a_group_brings_classes_nearer_to_their_shares() -> None:
+    made = torch.Generator().manual_seed(0)
+    member = torch.randint(0, 25, (300,), generator=made)
+    targets = (member + torch.randint(0, 3, (300,), generator=made)) % 5
+    shares = Shares(train=0.6, val=0.2, test=0.2)
+    groups = [f"group {i}" for i in member.tolist()]
+    parts = grouped(groups, targets, shares, 0)
+    home = torch.empty(300, dtype=torch.int64)
+    for i, name in enumerate(("train", "val", "test")):
+        home[parts[name]] = i
+
+    def distance(home: Tensor) -> float:
+        total = 0.0
+        for i, share in enumerate((0.6, 0.2, 0.2)):
+            for target in range(5):
+                wanted = share * float((targets == target).sum())
+                total += (float(((targets == target) & (home == i)).sum()) - wanted) ** 2 / wanted
+        return total
+
+    for group in range(25):
+        for split in range(3):
+            assert distance(torch.where(member == group, split, home)) >= distance(home) - 1e-9
+
+
+def test_another_seed_groups_differently_and_lengths_must_agree() -> None:
+    groups, targets = [str(i) for i in range(100)], torch.zeros(100, dtype=torch.int64)
+    assert (
+        grouped(groups, targets, Shares(), 0)["test"].tolist() != grouped(groups, targets, Shares(), 1)["test"].tolist()
+    )
+    with pytest.raises(UsageError, match="There are 100 images but 99 groups"):
+        grouped(groups[1:], targets, Shares(), 0)
+
+
+# Zero-shot
+
+NAMES = tuple("abcdefgh")
+PARTS = ("train", "val_seen", "val_unseen", "test_seen", "test_unseen")
+
+
+@given(
+    st.lists(st.integers(-1, 7), max_size=120).map(lambda rows: torch.tensor(rows, dtype=torch.int64)),
+    st.sampled_from([0.0, 0.1, 0.25, ("a",), ("a", "c")]),
+    st.sampled_from([0.1, 0.3, ("b",), ("g", "b")]),
+    st.integers(0, 99),
+)
+@settings(max_examples=100, deadline=None)
+def test_zero_shot_keeps_classes_apart(
+    targets: Tensor, held: float | tuple[str, ...], unseen: float | tuple[str, ...], seed: int
+) -> None:
+    targets = torch.cat([targets, torch.arange(7)])
+    present = {NAMES[i] for i in targets.tolist() if i >= 0}
+    made = zero_shot(targets, NAMES, held, unseen, seed=seed)
+    assert sorted([*made.seen, *made.held, *made.unseen]) == sorted(present)
+    for chosen, wanted in ((made.held, held), (made.unseen, unseen)):
+        if isinstance(wanted, tuple):
+            assert set(chosen) == set(wanted)
+        else:
+            assert len(chosen) == (max(1, round(wanted * len(present))) if wanted else 0)
+    names = {part: {NAMES[i] for i in targets[getattr(made, part)].tolist()} for part in PARTS}
+    assert names["train"] == set(made.seen)
+    assert names["val_unseen"] == set(made.held)
+    assert names["test_unseen"] == set(made.unseen)
+    assert names["val_seen"] | names["test_seen"] <= set(made.seen)
+    every = sorted(i for part in PARTS for i in getattr(made, part).tolist())
+    assert every == [i for i, target in enumerate(targets.tolist()) if target >= 0]
+    assert sorted(i for rows in made.splits.values() for i in rows.tolist()) == every
+    again = zero_shot(targets, NAMES, held, unseen, seed=seed)
+    assert all(getattr(made, part).tolist() == getattr(again, part).tolist() for part in PARTS)
+
+
+def test_zero_shot_leaves_64_percent_of_seen_classes_to_train_on() -> None:
+    made = zero_shot(torch.arange(1000) % 10, [f"class {i}" for i in range(10)], 0.3, 0.2)
+    assert [len(getattr(made, part)) for part in PARTS] == [320, 80, 300, 100, 200]
+    assert {name: len(rows) for name, rows in made.splits.items()} == {"train": 320, "val": 380, "test": 300}
+    other = zero_shot(torch.arange(1000) % 10, [f"class {i}" for i in range(10)], 0.3, 0.2, seed=1)
+    assert made.unseen != other.unseen
+
+
+@pytest.mark.parametrize(
+    ("held", "unseen", "share", "message"),
+    [
+        (0.2, ("z",), 0.2, 'Class "z" cannot be unseen: it has no images'),
+        (("a",), ("a",), 0.2, 'Class "a" cannot be unseen: it has no images or was chosen already'),
+        (0.2, 1.0, 0.2, "The share of unseen classes must be at least 0 and below 1; given 1.0"),
+        (0.2, 0.0, 0.2, "At least two to train on and one unseen are needed"),
+        (("a", "b"), ("c",), 0.2, "1 are left to train on, 2 are held and 1 unseen"),
+        (0.2, 0.2, 1.0, "The share of images to test on must lie between 0 and 1; given 1.0"),
+    ],
+)
+def test_zero_shot_refuses(held: float, unseen: float, share: float, message: str) -> None:
+    with pytest.raises((UsageError, DataError), match=message):
+        zero_shot(torch.arange(40) % 4, ["a", "b", "c", "d", "z"], held, unseen, share)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from labelwise.errors import UnsupportedError, UsageError
 from labelwise.nn import encoder as module
-from labelwise.nn.encoder import ImageEncoder
+from labelwise.nn.encoder import LENGTH, ImageEncoder
 
 
 def byte_images(n: int, *shape: int) -> Tensor:
@@ -36,7 +36,9 @@ def test_normalisation_of_features_far_from_zero() -> None:
     exact = features.numpy().astype(np.float64)
     np.testing.assert_allclose(encoder.mean, exact.mean(0), rtol=1e-6)
     np.testing.assert_allclose(encoder.std, exact.std(0), rtol=1e-6)
-    torch.testing.assert_close(encoder(features), (features - encoder.mean) / encoder.std)
+    standard = (features - encoder.mean) / encoder.std
+    torch.testing.assert_close(encoder(features), standard * LENGTH / 2)
+    assert float(encoder(features).square().sum(1).mean().sqrt()) == pytest.approx(LENGTH, rel=1e-4)
 
 
 def test_std_has_a_floor() -> None:
@@ -113,7 +115,7 @@ def test_half_precision_and_channels_last(name: str) -> None:
     x = x.to(memory_format=last)
     assert encoder.normalise(x).is_contiguous(memory_format=last)
     assert encoder.maps(x).is_contiguous(memory_format=last)
-    torch.testing.assert_close(encoder(x), expected, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(encoder(x), expected, atol=1e-3, rtol=1e-2)
     encoder.train()
     with torch.autocast("cpu", torch.bfloat16):
         codes = encoder(x)

@@ -4,6 +4,7 @@ import sys
 
 import typer
 
+from labelwise.cli.data_verbs import app as data_app
 from labelwise.cli.output import fail
 from labelwise.cli.picture_verbs import ask, classify, explain, outliers
 from labelwise.cli.train_verbs import calibrate, demo, evaluate, fit, forget, teach
@@ -19,6 +20,7 @@ app = typer.Typer(
 )
 for verb in (fit, classify, ask, teach, forget, outliers, explain, evaluate, calibrate, demo):
     app.command()(verb)
+app.add_typer(data_app)
 
 
 def main() -> None:

@@ -1,41 +1,73 @@
-"""Data by one word: the name of an embedded set, or the path of a folder, table or pack."""
+"""Data by one word: the name of an embedded set or a benchmark, or the path of what a user has."""
 
 from collections.abc import Callable
 from pathlib import Path
 
+from labelwise.data.audio import audio_folder
+from labelwise.data.benchmarks import ENTRIES, load_benchmark
 from labelwise.data.dataset import Dataset
 from labelwise.data.digits import digits
+from labelwise.data.features import features
 from labelwise.data.finches import finches
+from labelwise.data.knowledge import find_knowledge, with_knowledge
 from labelwise.data.packs import pack
+from labelwise.data.pictures import list_pictures
 from labelwise.data.sources import folder
 from labelwise.data.tables import table
+from labelwise.data.xlsa17 import read_xlsa17
 from labelwise.errors import DataError, listing, suggest
 
 EMBEDDED: dict[str, Callable[[], Dataset]] = {"digits": digits, "finches": finches}
 DEFAULT_SIZE = 64
 
 
-def load(source: str | Path, *, size: int | None = None, seed: int = 0, strict: bool = False) -> Dataset:
-    """Return the data set that a word names.
+def load(
+    source: str | Path,
+    *,
+    size: int | None = None,
+    seed: int = 0,
+    strict: bool = False,
+    root: str | Path | None = None,
+) -> Dataset:
+    """Return the data set that a word names, with what a file beside it says about the labels.
 
     Args:
-        source: an embedded set (``finches``, ``digits``), a folder of pictures, a ``.csv`` table, or an ``.npz`` pack.
-        size: the side in pixels that pictures of a folder or table are brought to; None is 64.
+        source: an embedded set (``finches``, ``digits``), a benchmark (``labelwise data list``), a folder of pictures, of
+            WAV files or of xlsa17 ``.mat`` files, a ``.csv`` or ``.parquet`` table, an ``.npz`` pack, or ``.npy`` features.
+        size: the side in pixels that pictures are brought to; None is 64, or what a benchmark says.
         seed: of the split, where the source has none of its own.
         strict: make unreadable pictures an error instead of skipping them.
+        root: where benchmarks lie; None is the variable ``LABELWISE_DATA``.
     """
     path, word = Path(source), str(source)
-    if word in EMBEDDED and not path.exists():
-        return EMBEDDED[word]()
-    if path.is_dir():
-        return folder(path, size=size or DEFAULT_SIZE, seed=seed, strict=strict)
     if not path.exists():
-        known = f"Embedded sets: {listing(EMBEDDED)}."
-        raise DataError(f'No data at "{word}": no such file or folder.{suggest(word, EMBEDDED)} {known}')
-    if path.suffix.lower() == ".csv":
+        if word in EMBEDDED:
+            return EMBEDDED[word]()
+        if word in ENTRIES:
+            return load_benchmark(word, root=root, size=size, seed=seed)
+        known = [*EMBEDDED, *ENTRIES]
+        raise DataError(
+            f'No data at "{word}": no such file or folder.{suggest(word, known)} Sets by name: {listing(known, 40)}.'
+        )
+    dataset = _read(path, size, seed, strict)
+    knowledge = find_knowledge(path if path.is_dir() else path.parent, dataset.labels.names)
+    return with_knowledge(dataset, knowledge) if knowledge else dataset
+
+
+def _read(path: Path, size: int | None, seed: int, strict: bool) -> Dataset:
+    if path.is_dir():
+        if (path / "att_splits.mat").exists():
+            return read_xlsa17(path).dataset(seed=seed)
+        if not list_pictures(path) and any(path.rglob("*.wav")):
+            return audio_folder(path, seed=seed)
+        return folder(path, size=size or DEFAULT_SIZE, seed=seed, strict=strict)
+    suffix = path.suffix.lower()
+    if suffix in (".csv", ".parquet"):
         return table(path, size=size or DEFAULT_SIZE, seed=seed, strict=strict)
-    if path.suffix.lower() == ".npz":
+    if suffix == ".npz":
         return pack(path, size=size, seed=seed)
+    if suffix == ".npy":
+        return features(path, seed=seed)
     raise DataError(
-        f'Cannot read data from "{word}". Give a folder, a .csv table, an .npz pack, or one of: {listing(EMBEDDED)}.'
+        f'Cannot read data from "{path}". Give a folder, a .csv or .parquet table, an .npz pack, or .npy features.'
     )

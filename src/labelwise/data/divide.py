@@ -1,44 +1,58 @@
-"""Which rows go to which split where groups must stay together, and rows put in order without a second copy."""
+"""Rows divided into splits: as the data say, else by shares; and put in place without a second copy of the images."""
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from labelwise.data.splits import Shares, split_off, stratified
-from labelwise.errors import DataError
+from labelwise.data.dataset import SPLITS, Split
+from labelwise.data.splits import Shares, grouped, split_off, stratified
+from labelwise.errors import DataError, listing
 
+_VAL_SHARE = 0.1
 _COLUMN_BLOCKS = 32
 
 
-def divide(targets: Tensor, groups: Sequence[str], shares: Shares, seed: int) -> dict[str, Tensor]:
-    """Return the rows of each split, see ``splits.stratified``; the rows of a group go to the same one."""
-    if not groups:
-        return stratified(targets, shares, seed)
-    units, unit_targets = _units(targets, groups)
-    return {name: _rows(units, part) for name, part in stratified(unit_targets, shares, seed).items()}
+def split_rows(
+    name: str, targets: Tensor, splits: Sequence[str], groups: Sequence[str], shares: Shares, seed: int
+) -> dict[str, Tensor]:
+    """Return the rows of each split there is, in the order of ``SPLITS``.
+
+    Args:
+        name: of the data, for errors.
+        targets: the class of each row ``[n]``.
+        splits: the split of each row as the data say, or nothing: then ``shares`` divide each class.
+        groups: what each row belongs to, never divided, or nothing.
+        shares: how much each split gets.
+        seed: of the division.
+    """
+    if not splits:
+        return _grouped(name, groups, targets, shares, seed) if groups else stratified(targets, shares, seed)
+    _check_groups(name, groups, splits)
+    parts = {split: torch.tensor([i for i, s in enumerate(splits) if s == split]) for split in set(splits)}
+    if "train" not in parts:
+        raise DataError(f'"{name}" has no train split, only {listing(sorted(parts))}. Name what to train on "train".')
+    train = parts["train"]
+    if "val" not in parts and groups:
+        some = Shares(train=1 - _VAL_SHARE, val=_VAL_SHARE, test=0)
+        found = _grouped(name, [groups[i] for i in train.tolist()], targets[train], some, seed)
+        parts |= {split: train[rows] for split, rows in found.items()}
+    elif "val" not in parts:
+        kept, held = split_off(targets[train], _VAL_SHARE, seed)
+        parts |= {"train": train[kept], "val": train[held]}
+    return {split: parts[split] for split in SPLITS if split in parts}
 
 
-def hold_out(targets: Tensor, groups: Sequence[str], share: float, seed: int) -> tuple[Tensor, Tensor]:
-    """Return the rows that stay and the rows held out, see ``splits.split_off``; groups are not torn apart."""
-    if not groups:
-        return split_off(targets, share, seed)
-    units, unit_targets = _units(targets, groups)
-    kept, held = split_off(unit_targets, share, seed)
-    return _rows(units, kept), _rows(units, held)
-
-
-def check_groups(groups: Sequence[str], splits: Sequence[str], name: str) -> None:
-    """Raise an error where a group lies in more than one split."""
-    home: dict[str, str] = {}
-    for group, split in zip(groups, splits, strict=bool(groups and splits)):
-        first = home.setdefault(group, split)
-        if first != split:
-            raise DataError(
-                f'"{name}": group "{group}" lies in {first} and in {split} (column "group"). What belongs together must '
-                "be in the same split, or test results are too good. Move its rows to one of them."
-            )
+def place_splits(whole: Split, parts: Mapping[str, Tensor]) -> dict[str, Split]:
+    """Return the splits as views of the images, which are put in their order in place: large data are held once."""
+    reorder_rows(whole.images, torch.cat(list(parts.values())))
+    images = torch.split(whole.images, [len(part) for part in parts.values()])
+    about = replace(whole, images=torch.zeros(len(whole), 1))
+    return {
+        split: replace(about.select(part), images=held)
+        for (split, part), held in zip(parts.items(), images, strict=True)
+    }
 
 
 def reorder_rows(images: Tensor, order: Tensor) -> None:
@@ -49,24 +63,24 @@ def reorder_rows(images: Tensor, order: Tensor) -> None:
     if torch.equal(order, torch.arange(len(images))):
         return
     flat = images.view(len(images), -1)
-    for block in flat.split(max(1, flat.shape[1] // _COLUMN_BLOCKS), 1):
+    for block in torch.split(flat, max(1, flat.shape[1] // _COLUMN_BLOCKS), 1):
         block.copy_(block[order])
 
 
-def _units(targets: Tensor, groups: Sequence[str]) -> tuple[Tensor, Tensor]:
-    """Return the group of each row as a number ``[n]``, and one target for each group ``[g]``.
-
-    The target of a group is the one of its labels that fewest groups have, so that a rare label reaches train.
-    """
-    position = {group: i for i, group in enumerate(dict.fromkeys(groups))}
-    units = [position[group] for group in groups]
-    held = sorted(set(zip(units, targets.tolist(), strict=True)))
-    spread = Counter(target for _, target in held)
-    rarest: dict[int, int] = {}
-    for unit, target in sorted(held, key=lambda pair: (pair[0], spread[pair[1]], pair[1])):
-        rarest.setdefault(unit, target)
-    return torch.tensor(units), torch.tensor([rarest[unit] for unit in range(len(position))])
+def _grouped(name: str, groups: Sequence[str], targets: Tensor, shares: Shares, seed: int) -> dict[str, Tensor]:
+    try:
+        return grouped(groups, targets, shares, seed)
+    except DataError as error:
+        raise DataError(f'"{name}": {error}') from None
 
 
-def _rows(units: Tensor, part: Tensor) -> Tensor:
-    return torch.isin(units, part).nonzero()[:, 0]
+def _check_groups(name: str, groups: Sequence[str], splits: Sequence[str]) -> None:
+    """Raise an error where a group lies in more than one split; a blank is no group."""
+    home: dict[str, str] = {}
+    for group, split in zip(groups, splits, strict=False):
+        first = home.setdefault(group, split)
+        if group and first != split:
+            raise DataError(
+                f'"{name}": group "{group}" lies in {first} and in {split}. What belongs together must be in the same '
+                "split, or test results are too good. Move it to one of them."
+            )

@@ -61,5 +61,5 @@ def _draw(
     for _ in range(count):
         classes = tuple(every[i] for i in torch.randperm(len(every), generator=generator)[:ways].tolist())
         drawn = [pools[c][torch.randperm(len(pools[c]), generator=generator)[: sum(sizes)]] for c in classes]
-        support, query = torch.stack(drawn).split(sizes, 1)
+        support, query = torch.split(torch.stack(drawn), list(sizes), 1)
         yield Episode(classes=classes, support=support, query=query)

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from labelwise.core import Labels
-from labelwise.data.dataset import PER_IMAGE, SPLITS, Dataset, Skipped, Split
-from labelwise.data.divide import check_groups, divide, hold_out, reorder_rows
+from labelwise.data.dataset import PER_IMAGE, Dataset, Skipped, Split
+from labelwise.data.divide import place_splits, split_rows
 from labelwise.data.pictures import Array, as_batch, channels_first, is_hidden, is_picture, list_pictures, read_pictures
 from labelwise.data.splits import Shares
 from labelwise.errors import DataError, UsageError, listing, suggest
@@ -24,7 +24,6 @@ from labelwise.errors import DataError, UsageError, listing, suggest
 Targets = Sequence[int] | Sequence[str] | Array | Tensor
 
 _SPLITS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
-_VAL_SHARE = 0.1
 UNLABELLED = "unlabelled"
 
 
@@ -115,8 +114,8 @@ def folder(path: str | Path, *, size: int = 64, seed: int = 0, strict: bool = Fa
     listed: list[Listed] = []
     homes: dict[str, str] = {}
     loose: list[str] = []
-    for split, place in (_split_folders(root) or {"": root}).items():
-        for label, home in _class_folders(place).items():
+    for split, place in (split_folders(root) or {"": root}).items():
+        for label, home in class_folders(place).items():
             homes.setdefault(label, str(home))
             listed += [Listed(path=file, label=label, split=split) for file in list_pictures(home)]
         loose += [str(file) for file in sorted(place.iterdir()) if file.is_file() and is_picture(file.name)]
@@ -134,7 +133,7 @@ def as_dataset(name: str, rows: Rows, seed: int, shares: Shares | None = None) -
         raise DataError(
             f'"{name}" has pictures of one label only ({rows.names[int(rows.targets[0])]}). At least two are needed.'
         )
-    parts = _parts(name, rows, seed, shares or Shares())
+    parts = split_rows(name, rows.targets, rows.splits, rows.groups, shares or Shares(), seed)
     seen = set(rows.targets[parts["train"]].tolist())
     for split in parts:
         strange = sorted(set(rows.targets[parts[split]].tolist()) - seen)
@@ -144,33 +143,8 @@ def as_dataset(name: str, rows: Rows, seed: int, shares: Shares | None = None) -
                 f"Add training pictures of them, or take them out of {split}."
             )
     whole = Split(images=rows.images, targets=rows.targets, **{what: getattr(rows, what) for what in PER_IMAGE})
-    splits = _placed(whole, parts) if rows.owned else {split: whole.select(parts[split]) for split in parts}
+    splits = place_splits(whole, parts) if rows.owned else {split: whole.select(parts[split]) for split in parts}
     return Dataset(name=name, labels=Labels(names=rows.names or (UNLABELLED,)), splits=splits, skipped=rows.skipped)
-
-
-def _parts(name: str, rows: Rows, seed: int, shares: Shares) -> dict[str, Tensor]:
-    """Return the rows of each split there is, in the order of ``SPLITS``."""
-    if not rows.splits:
-        return divide(rows.targets, rows.groups, shares, seed)
-    check_groups(rows.groups, rows.splits, name)
-    parts = {split: torch.tensor([i for i, s in enumerate(rows.splits) if s == split]) for split in set(rows.splits)}
-    if "train" not in parts:
-        raise DataError(f'"{name}" has no train split, only {listing(sorted(parts))}. Name what to train on "train".')
-    if "val" not in parts:
-        train = parts["train"]
-        groups = [rows.groups[i] for i in train.tolist()] if rows.groups else []
-        kept, held = hold_out(rows.targets[train], groups, _VAL_SHARE, seed)
-        parts |= {"train": train[kept], "val": train[held]}
-    return {split: parts[split] for split in SPLITS if split in parts}
-
-
-def _placed(whole: Split, parts: Mapping[str, Tensor]) -> dict[str, Split]:
-    """Return the splits as views of the images, which are put in their order in place: large data are held once."""
-    order = torch.cat(list(parts.values()))
-    reorder_rows(whole.images, order)
-    images = dict(zip(parts, whole.images.split([len(part) for part in parts.values()]), strict=True))
-    about = replace(whole, images=torch.empty(len(order), 1))
-    return {split: replace(about.select(part), images=images[split]) for split, part in parts.items()}
 
 
 def from_files(
@@ -278,7 +252,7 @@ def _subfolders(place: Path) -> list[Path]:
         raise DataError(f'Cannot list the folder "{place}": {error.strerror}. Check the path and its rights.') from None
 
 
-def _split_folders(root: Path) -> dict[str, Path]:
+def split_folders(root: Path) -> dict[str, Path]:
     """Return the folder of each split, or nothing where the sub-folders are the classes."""
     found: dict[str, Path] = {}
     other = [place for place in _subfolders(root) if place.name.casefold() not in _SPLITS]
@@ -297,7 +271,7 @@ def _split_folders(root: Path) -> dict[str, Path]:
     return {}
 
 
-def _class_folders(place: Path) -> dict[str, Path]:
+def class_folders(place: Path) -> dict[str, Path]:
     """Return the folder of each label."""
     found: dict[str, Path] = {}
     for each in _subfolders(place):
@@ -314,4 +288,4 @@ def _class_folders(place: Path) -> dict[str, Path]:
             f'"{place}" holds {len(pictures)} pictures but no class folders. Put the pictures of each label into a '
             f'folder of that name ("{place.name}/owl/{pictures[0].name}"), or list them in a CSV file for data.table.'
         )
-    raise DataError(f'"{place}" is empty. Make one folder in it for each label, with its pictures.')
+    raise DataError(f'"{place}" is empty. Make one folder in it for each label, with its files.')

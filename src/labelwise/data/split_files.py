@@ -2,9 +2,10 @@
 
 import csv
 import io
-import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path, PurePath
 
 import torch
@@ -125,10 +126,10 @@ def apply_split(dataset: Dataset, path: str | Path, *, leave_out: bool = False) 
 def _short_names(files: Sequence[str], data: str) -> list[str]:
     """Return file names from the folder that all share, with forward slashes; they must differ."""
     paths = [PurePath(file).parts for file in files]
-    shared = len(os.path.commonprefix([path[:-1] for path in paths]))
+    folders = {path[:-1] for path in paths} or {()}
+    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(min(folders), max(folders), strict=False)))
     names = [PurePath(*path[shared:]).as_posix() for path in paths]
-    seen: set[str] = set()
-    twice = sorted({name for name in names if name in seen or seen.add(name)})  # type: ignore[func-returns-value]
+    twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise DataError(f'"{data}" has files more than once, so a split cannot name them: {listing(twice)}.')
     return names

@@ -1,7 +1,4 @@
-"""Splits of every kind: which rows go where. The same seed gives the same rows.
-
-``split_files.resplit`` divides a data set by them.
-"""
+"""Splits of every kind: which rows go where, for ``split_files.resplit`` to divide data by."""
 
 import math
 from collections.abc import Sequence
@@ -13,6 +10,8 @@ from torch import Tensor
 
 from labelwise.data.dataset import SPLITS
 from labelwise.errors import DataError, UsageError, listing, suggest
+
+Classes = float | Sequence[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,8 +71,8 @@ def split_off(targets: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]
 def folds(targets: Tensor, k: int, seed: int) -> list[dict[str, Tensor]]:
     """Return k divisions into train and test rows, sorted; every row is in test once.
 
-    Tests differ by at most one image in size, and by at most one image of any class. A class with fewer than k
-    images is absent from some tests, and one with a single image is once absent from train.
+    Tests differ by at most one image in size, and by at most one image of any class. A class with a single image is
+    once absent from train.
 
     Args:
         targets: the class of each row ``[n]``; any whole numbers.
@@ -108,7 +107,7 @@ def grouped(groups: Sequence[str], targets: Tensor, shares: Shares, seed: int) -
     """Return the rows of each split that has a positive share, sorted: no group is in two, and together they are all.
 
     Groups are placed one by one, large ones first, each where the images of every class come nearest to their shares
-    (the least chi-squared distance), and then moved until no single move helps. No split is left empty.
+    (the least chi-squared distance), and then moved while a move helps. No split is left empty.
 
     Args:
         groups: what each row belongs to, n names; a row with a blank name is a group of its own.
@@ -159,12 +158,7 @@ class ZeroShot:
 
 
 def zero_shot(
-    targets: Tensor,
-    names: Sequence[str],
-    held: float | Sequence[str] = 0.2,
-    unseen: float | Sequence[str] = 0.2,
-    share: float = 0.2,
-    seed: int = 0,
+    targets: Tensor, names: Sequence[str], held: Classes = 0.2, unseen: Classes = 0.2, share: float = 0.2, seed: int = 0
 ) -> ZeroShot:
     """Return a split by classes: those to train on, those held out to choose settings on, and the unseen ones.
 
@@ -180,31 +174,22 @@ def zero_shot(
         share: how much of the images of seen classes the test gets.
         seed: the same seed gives the same split.
     """
-    if not 0 < share < 1:
-        raise UsageError(f"The share of images to test on must lie between 0 and 1; given {share}.")
     present = [names[i] for i in torch.unique(targets).tolist() if i >= 0]
     order = [present[i] for i in torch.randperm(len(present), generator=torch.Generator().manual_seed(seed)).tolist()]
-    last = _choose(unseen, order, len(present), "unseen")
+    last = _choose(unseen, [name for name in order if name not in _names(held)], len(present), "unseen")
     middle = _choose(held, [name for name in order if name not in last], len(present), "held")
-    first = set(present) - last - middle
+    first = tuple(sorted(set(present).difference(last, middle)))
     if not last or len(first) < 2:
         raise DataError(
             f"Of {len(present)} classes with images, {len(first)} are left to train on, {len(middle)} are held and "
             f"{len(last)} unseen. At least two to train on and one unseen are needed."
         )
-    rows = _rows_of(first, targets, names)
-    parts = _divide(targets.cpu()[rows], [(1 - share) ** 2, share, share * (1 - share)], seed)
-    train, test_seen, val_seen = (rows[part] for part in parts)
-    return ZeroShot(
-        seen=tuple(name for name in present if name in first),
-        held=tuple(name for name in present if name in middle),
-        unseen=tuple(name for name in present if name in last),
-        train=train,
-        val_seen=val_seen,
-        val_unseen=_rows_of(middle, targets, names),
-        test_seen=test_seen,
-        test_unseen=_rows_of(last, targets, names),
-    )
+    if not 0 < share < 1:
+        raise UsageError(f"The share of images to test on must lie between 0 and 1; given {share}.")
+    seen_rows, val_unseen, test_unseen = (_rows_of(part, targets, names) for part in (first, middle, last))
+    parts = _divide(targets.cpu()[seen_rows], [(1 - share) ** 2, share, share * (1 - share)], seed)
+    rows = dict(zip(("train", "test_seen", "val_seen"), (seen_rows[part] for part in parts), strict=True))
+    return ZeroShot(seen=first, held=middle, unseen=last, val_unseen=val_unseen, test_unseen=test_unseen, **rows)
 
 
 def _divide(targets: Tensor, shares: Sequence[float], seed: int) -> list[Tensor]:
@@ -221,9 +206,9 @@ def _shuffled_classes(targets: Tensor, seed: int) -> list[Tensor]:
     if targets.ndim != 1 or targets.is_floating_point():
         raise UsageError(f"Targets must be whole numbers [n]; given {list(targets.shape)} of {targets.dtype}.")
     generator = torch.Generator().manual_seed(seed)
-    by_class = torch.argsort(targets.cpu(), stable=True)
     sizes = torch.unique(targets.cpu(), return_counts=True)[1].tolist()
-    return [rows[torch.randperm(len(rows), generator=generator)] for rows in torch.split(by_class, sizes)]
+    classes = torch.split(torch.argsort(targets.cpu(), stable=True), sizes)
+    return [rows[torch.randperm(len(rows), generator=generator)] for rows in classes]
 
 
 def _counts(size: int, shares: Sequence[float]) -> list[int]:
@@ -246,32 +231,38 @@ def _rows(mask: Tensor) -> Tensor:
     return mask.cpu().nonzero()[:, 0]
 
 
-def _rows_of(classes: set[str], targets: Tensor, names: Sequence[str]) -> Tensor:
+def _rows_of(classes: Sequence[str], targets: Tensor, names: Sequence[str]) -> Tensor:
     """Return the rows of some classes, sorted."""
     positions = torch.tensor([i for i, name in enumerate(names) if name in classes], dtype=torch.int64)
     return _rows(torch.isin(targets.cpu(), positions))
 
 
-def _choose(wanted: float | Sequence[str], free: Sequence[str], classes: int, what: str) -> set[str]:
+def _choose(wanted: Classes, free: Sequence[str], classes: int, what: str) -> tuple[str, ...]:
     """Return the classes wanted, by name or as a share of all classes; ``free`` says which may be taken, in which order."""
     if isinstance(wanted, (int, float)):
         if not 0 <= wanted < 1:
             raise UsageError(f"The share of {what} classes must be at least 0 and below 1; given {wanted}.")
-        return set(free[: max(1, round(wanted * classes)) if wanted else 0])
-    names = [wanted] if isinstance(wanted, str) else list(wanted)
-    for name in names:
+        return tuple(sorted(free[: max(1, round(wanted * classes)) if wanted else 0]))
+    for name in _names(wanted):
         if name not in free:
             raise UsageError(
                 f'Class "{name}" cannot be {what}: it has no images or was chosen already.{suggest(name, free)} '
                 f"Free classes: {listing(free)}."
             )
-    return set(names)
+    return tuple(sorted(set(_names(wanted))))
+
+
+def _names(wanted: Classes) -> list[str]:
+    """Return the classes named, none where a share is given."""
+    if isinstance(wanted, (int, float)):
+        return []
+    return [wanted] if isinstance(wanted, str) else list(wanted)
 
 
 def _group_counts(member: np.ndarray, targets: Tensor) -> np.ndarray:
     """Return how many images of each class each group has ``[g, k]``."""
-    classes, found = np.unique(targets.cpu().numpy(), return_inverse=True)
-    size = (int(member.max()) + 1, len(classes))
+    found = torch.unique(targets.cpu(), return_inverse=True)[1].numpy()
+    size = (int(member.max()) + 1, int(found.max()) + 1)
     return np.bincount(member * size[1] + found, minlength=size[0] * size[1]).reshape(size)
 
 

@@ -1,79 +1,148 @@
-"""A data set from a table: a CSV file that lists picture files and their labels."""
+"""A data set from a table: a CSV or Parquet file that lists picture files, or features, and their labels.
 
-import csv
-import io
+Columns, in any order and spelled in small or capital letters:
+
+- ``path``: a picture file. A relative path starts at the folder of the table, and no path may leave that folder
+  (by ``..``, or as an absolute path to elsewhere) unless ``outside`` says so. Links are followed.
+- ``f0``, ``f1``, ... or ``feature_...``, where there is no ``path``: the features of one picture, finite numbers.
+- ``label``: in every row. Only a table without this column, and without columns of another meaning, is unlabelled:
+  all targets are -1, and the only label is called "unlabelled".
+- ``split``: train, val (valid, validation) or test, in every row or in none.
+- ``domain`` and ``group``: where a picture was taken and what it belongs to. A group is never divided; a blank is no group.
+- ``text``, ``text_1``, ``text_2``, ...: sentences that describe the picture; empty ones are left out.
+
+CSV files are UTF-8, with commas, semicolons or tabs between the fields. Their rows are counted as a spreadsheet does:
+the header is row 1. Rows of a Parquet file are counted from 1. Rows without any content are left out, and so are
+rows that repeat another row of the same picture.
+"""
+
+import os
 import unicodedata
+from collections.abc import Sequence
 from pathlib import Path
 
+import torch
+
+from labelwise.data.columns import Columns
+from labelwise.data.csv_files import read_csv
 from labelwise.data.dataset import Dataset
-from labelwise.data.sources import Listed, from_files, split_name
-from labelwise.errors import DataError, listing, suggest
+from labelwise.data.parquet_files import read_parquet
+from labelwise.data.sources import Listed, Rows, as_dataset, from_files, split_name
+from labelwise.errors import DataError
+
+PARQUET_SUFFIXES = frozenset((".parquet", ".pq"))
 
 
-def table(path: str | Path, *, size: int = 64, seed: int = 0, strict: bool = False) -> Dataset:
-    """Return the pictures that a CSV file lists in its columns ``path`` and ``label``, and ``split`` if there is one.
+def table(path: str | Path, *, size: int = 64, seed: int = 0, strict: bool = False, outside: bool = False) -> Dataset:
+    """Return the pictures or the features that a table lists, a CSV file or (with pyarrow) a Parquet file.
 
-    Fields are separated by commas, semicolons or tabs; the text is UTF-8. Relative paths start at the folder of the
-    file. A split is train, val (valid, validation) or test. Rows are counted as a spreadsheet does: the header is 1.
+    What the columns mean is said at the top of this file.
 
     Args:
-        path: the CSV file.
+        path: the table.
         size: the side of the square that each picture is made to fit.
         seed: of the division into splits.
         strict: raise an error where a picture cannot be read; else it is left out and listed in ``skipped``.
+        outside: allow pictures outside the table's folder.
     """
     file = Path(path)
-    rows = _csv_rows(file)
-    divided = any(row.get("split") for _, row in rows)
-    listed: dict[Path, tuple[int, Listed]] = {}
-    for number, row in rows:
-        for column in ("path", "label"):
-            if not row[column]:
-                raise DataError(f'Row {number} of "{file}": the column "{column}" is empty. Fill it or remove the row.')
-        where = f'Row {number} of "{file}", column "split": '
-        split = split_name(row["split"], where) if divided else ""
-        each = Listed(path=file.parent / row["path"], label=unicodedata.normalize("NFC", row["label"]), split=split)
-        first, other = listed.setdefault(each.path, (number, each))
-        if other != each:
-            what = "label" if other.label != each.label else "split"
-            raise DataError(
-                f'Rows {first} and {number} of "{file}" name the same picture, "{row["path"]}", with different {what}s: '
-                f'"{getattr(other, what)}" and "{getattr(each, what)}". Keep one of them.'
-            )
-    if not listed:
+    columns = read_parquet(file) if file.suffix.lower() in PARQUET_SUFFIXES else read_csv(file)
+    if not len(columns):
         raise DataError(f'"{file}" has no rows below its header. Add one for each picture.')
-    homes = {each.label: f'label "{each.label}"' for _, each in listed.values()}
-    return from_files(file.stem, [each for _, each in listed.values()], homes, size=size, seed=seed, strict=strict)
+    if columns.features is not None:
+        return as_dataset(file.stem, feature_rows(columns, torch.from_numpy(columns.features)), seed)
+    listed = _pictures(columns, file.parent, outside=outside)
+    homes = {each.label: f'label "{each.label}"' for each in listed if each.label is not None}
+    return from_files(file.stem, listed, homes, size=size, seed=seed, strict=strict)
 
 
-def _csv_rows(file: Path) -> list[tuple[int, dict[str, str]]]:
-    """Return the number and the fields ``path``, ``label`` and perhaps ``split`` of each row of a table."""
-    try:
-        text = file.read_bytes().decode("utf-8-sig")
-        separator = max(",;\t", key=text.partition("\n")[0].count)
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-        rows = [(number, fields) for number, fields in enumerate(reader, 1) if any(field.strip() for field in fields)]
-    except OSError as error:
-        raise DataError(f'Cannot read the table "{file}": {error.strerror}. Check the path and its rights.') from None
-    except UnicodeDecodeError:
-        raise DataError(f'The table "{file}" is not UTF-8 text. Save it as "CSV UTF-8".') from None
-    except csv.Error as error:
-        raise DataError(f'The table "{file}" is not well-formed: line {reader.line_num}: {error}.') from None
-    if not rows:
-        raise DataError(f'The table "{file}" is empty. Its first row must name the columns: path, label.')
-    columns = [field.strip().casefold() for field in rows[0][1]]
-    for column in ("path", "label", "split"):
-        if columns.count(column) != 1 and (column != "split" or column in columns):
-            what = "more than one column" if column in columns else "no column"
-            near = suggest(column, columns) if column not in columns else ""
-            raise DataError(f'The table "{file}" has {what} "{column}".{near} Its columns: {listing(columns)}.')
-    return [(number, _csv_row(fields, columns, f'Row {number} of "{file}"')) for number, fields in rows[1:]]
+def feature_rows(columns: Columns, features: torch.Tensor) -> Rows:
+    """Return features ``[n, a]`` with what a table says about each."""
+    labels = _labels(columns)
+    names = tuple(sorted(set(labels)))
+    position = {name: i for i, name in enumerate(names)}
+    return Rows(
+        images=features,
+        targets=torch.tensor([position[label] for label in labels]) if labels else torch.full((len(columns),), -1),
+        names=names,
+        splits=_splits(columns),
+        files=tuple(columns.cells.get("path", ())),
+        texts=_texts(columns),
+        domains=_names(columns, "domain"),
+        groups=_names(columns, "group"),
+        owned=True,
+    )
 
 
-def _csv_row(fields: list[str], columns: list[str], where: str) -> dict[str, str]:
-    """Return the fields of one row under the names of their columns; those at the end may be left out."""
-    if any(field.strip() for field in fields[len(columns) :]):
-        raise DataError(
-            f"{where} has {len(fields)} fields, the header {len(columns)}. Put fields that hold a separator into quotes."
+def _pictures(columns: Columns, here: Path, *, outside: bool) -> list[Listed]:
+    """Return each picture of a table once, or raise an error where two rows say different things about it."""
+    labels, splits, texts = _labels(columns), _splits(columns), _texts(columns)
+    domains, groups = _names(columns, "domain"), _names(columns, "group")
+    listed: dict[Path, tuple[int, Listed]] = {}
+    for row, given in enumerate(columns.cells["path"]):
+        each = Listed(
+            path=_located(given, here, columns.cell(row, "path"), outside=outside),
+            label=labels[row] if labels else None,
+            split=splits[row] if splits else "",
+            texts=texts[row] if texts else None,
+            domain=domains[row] if domains else None,
+            group=groups[row] if groups else None,
         )
-    return dict(zip(columns, [field.strip() for field in fields] + [""] * len(columns), strict=False))
+        first, other = listed.setdefault(each.path, (row, each))
+        if other != each:
+            what = next(
+                w for w in ("label", "split", "domain", "group", "texts") if getattr(other, w) != getattr(each, w)
+            )
+            raise DataError(
+                f'Rows {columns.numbers[first]} and {columns.numbers[row]} of "{columns.file}" name the same picture, '
+                f'"{given:.200}", with different {what.removesuffix("s")}s: "{getattr(other, what)}" and "{getattr(each, what)}". '
+                "Keep one of them."
+            )
+    return [each for _, each in listed.values()]
+
+
+def _located(given: str, here: Path, where: str, *, outside: bool) -> Path:
+    """Return where a picture is, or raise an error where that is outside the table's folder."""
+    if not given:
+        raise DataError(f"{where}it is empty. Fill it or remove the row.")
+    home = os.path.abspath(here)
+    full = os.path.normpath(os.path.join(home, given))
+    if not outside and full != home and not full.startswith(home.rstrip(os.sep) + os.sep):
+        raise DataError(
+            f'{where}"{given:.200}" lies outside the folder of the table. Move the table above its pictures, or read it '
+            "with data.table(..., outside=True) where you trust it."
+        )
+    return Path(os.path.normpath(here / given))
+
+
+def _labels(columns: Columns) -> list[str]:
+    """Return the label of each row, or nothing where the table has no such column."""
+    labels = [unicodedata.normalize("NFC", label) for label in columns.cells.get("label", ())]
+    for row, label in enumerate(labels):
+        if not label:
+            raise DataError(
+                f"{columns.cell(row, 'label')}it is empty. Fill it or remove the row. Only a table of pictures without any "
+                "label has no such column."
+            )
+    return labels
+
+
+def _splits(columns: Columns) -> Sequence[str]:
+    """Return the split of each row, or nothing where none has any."""
+    given = columns.cells.get("split", ())
+    if not any(given):
+        return ()
+    return [split_name(split, columns.cell(row, "split")) for row, split in enumerate(given)]
+
+
+def _names(columns: Columns, column: str) -> tuple[str, ...]:
+    """Return the domain or group of each row, or nothing where none has any."""
+    given = columns.cells.get(column, ())
+    return tuple(unicodedata.normalize("NFC", name) for name in given) if any(given) else ()
+
+
+def _texts(columns: Columns) -> tuple[tuple[str, ...], ...]:
+    """Return the sentences of each row, or nothing where none has any."""
+    found = [column for name, column in columns.cells.items() if name.startswith("text")]
+    texts = tuple(tuple(text for text in row if text) for row in zip(*found, strict=True))
+    return texts if any(texts) else ()

@@ -1,8 +1,4 @@
-"""Word vectors: how they are read from files, and the vectors of label names.
-
-A name is looked up as one phrase first ("barn_owl"), then word by word; the vector of a name is the plain mean of the
-vectors of the words that were found.
-"""
+"""Word vectors: how they are read from files, and the vectors of label names."""
 
 import gzip
 import io
@@ -26,7 +22,6 @@ from torch import Tensor
 from labelwise.data.pictures import Array
 from labelwise.errors import DataError, UsageError, listing, suggest
 
-_PACKAGED = Path(__file__).parent / "vectors" / "glove_6b_50d.npz"
 _LONGEST_LINE = 1 << 20
 _Entry = tuple[str, bytes, Sequence[bytes] | Array]
 
@@ -66,7 +61,7 @@ class WordVectors:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What was found for each name: ``found`` and ``missing`` words, one tuple for each name."""
+    """Which words of each name were found and which are missing."""
 
     names: tuple[str, ...]
     found: tuple[tuple[str, ...], ...]
@@ -82,6 +77,8 @@ def name_vectors(
     names: Sequence[str], vectors: WordVectors, *, missing: Literal["error", "zero"] = "error"
 ) -> tuple[Tensor, Report]:
     """Return the vectors of names ``[k, a]``, and which of their words were found.
+
+    A name is looked up as one phrase ("barn_owl"), else word by word: its vector is the plain mean of those found.
 
     Args:
         names: label names, in any of the usual spellings: ``barn owl``, ``barn_owl``, ``BarnOwl``, ``004.Barn_Owl``.
@@ -124,7 +121,7 @@ def find_words(name: str, known: Callable[[str], object], *, phrase: bool = True
     pieces = [[piece for piece in _INSIDE_WORDS.split(chunk) if piece] for chunk in chunks]
     if phrase:
         parts = [piece for group in pieces for piece in group]
-        joined = (joint.join(each) for each in (chunks, parts) for joint in "_- ")
+        joined = (joint.join(each) for each in (chunks, parts) for joint in "_ ")
         whole = _first((case for text in (bare, *joined) for case in _cases(text)), known)
         if whole is not None:
             return [whole], []
@@ -174,7 +171,7 @@ def read_vectors(path: str | Path, *, keep: Collection[str] | None = None) -> Wo
 @cache
 def packaged_vectors() -> WordVectors:
     """Return the GloVe vectors ``[w, 50]`` that come with the library: the words of the usual label sets."""
-    return read_vectors(_PACKAGED)
+    return read_vectors(Path(__file__).parent / "vectors" / "glove_6b_50d.npz")
 
 
 def installed_vectors(*, keep: Collection[str] | None = None) -> WordVectors:
@@ -201,9 +198,7 @@ def _stream_vectors(file: Path, binary: bool, wanted: frozenset[str] | None) -> 
         header = _HEADER.fullmatch(first)
         size = int(header[2]) if header else len(first.split()) - 1
         if size < 1 or (binary and not header):
-            raise _damaged(
-                file, "Line 1", f"a {'header' if binary else 'word and its numbers'} expected: {first[:40]!r}"
-            )
+            raise _damaged(file, "Line 1", f"not a {'header' if binary else 'word and its numbers'}: {first[:40]!r}")
         entries = _binary_entries(stream, size) if binary else _text_entries(stream, size, b"" if header else first)
         read = 0
         for where, spelling, numbers in entries:
@@ -252,8 +247,7 @@ def _damaged(file: Path, where: str, wrong: str) -> DataError:
 
 
 def _read_npz(file: Path) -> tuple[list[str], Array]:
-    """Return words and vectors ``[w, a]``."""
-    with np.load(file, allow_pickle=False) as held:
+    with file.open("rb") as stream, np.load(stream, allow_pickle=False) as held:
         lacking = [key for key in ("words", "vectors") if key not in held]
         if lacking:
             raise DataError(f'"{file}" has no array "{lacking[0]}". It must hold "words" and "vectors".')
@@ -265,7 +259,6 @@ def _read_npz(file: Path) -> tuple[list[str], Array]:
 
 
 def _read_npy(file: Path) -> tuple[list[str], Array]:
-    """Return words and vectors ``[w, a]``, which stay on the disk."""
     beside = file.with_suffix(".txt")
     if not beside.exists():
         raise DataError(f'"{file}" needs its words in "{beside}", one a line. Write that file beside it.')
@@ -296,7 +289,6 @@ def _first(words: Iterable[str], known: Callable[[str], object]) -> str | None:
 
 
 def _cases(word: str) -> tuple[str, ...]:
-    """Return a word as it stands, in lower case and with capitals, each once."""
     return tuple(dict.fromkeys((word, word.lower(), word.title())))
 
 

@@ -1,7 +1,7 @@
 """What methods with a linear score share: the model's image side, learning from examples, training settings."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
@@ -11,19 +11,14 @@ from labelwise.data.augment import Augment
 from labelwise.data.batches import Batch, ShuffledBatches
 from labelwise.data.dataset import Split, TrainData
 from labelwise.errors import UsageError
-from labelwise.nn.encoder import ImageEncoder
+from labelwise.nn.encoder import Encoder, ImageEncoder
 from labelwise.ops.linear import CodeStatistics, code_statistics, linear_scores, solve_label_code
 from labelwise.optimization import Optimizer, Schedule
 from labelwise.training import Method, Stage
 
+__all__ = ["Encoder", "HeadModel", "ImageMethod", "LinearModel", "SoftmaxModel", "automatic_augment"]
 
-@dataclass(frozen=True, kw_only=True)
-class Encoder:
-    """Which image encoder: a backbone, its base width, and the size d of its code (None: as the backbone gives)."""
-
-    backbone: str = "auto"
-    width: int | None = None
-    code_size: int | None = None
+FEWEST_STEPS, SMALLEST_BATCH = 10, 8  # steps of an epoch over features, as far as batches of this size allow
 
 
 class LinearModel(LabelModel):
@@ -41,14 +36,14 @@ class LinearModel(LabelModel):
 
     def __init__(self, spec: Spec, encoder: Encoder) -> None:
         super().__init__(spec)
-        self.encoder = ImageEncoder.build(encoder.backbone, spec.shape, encoder.width, encoder.code_size)
+        self.encoder = encoder.build(spec.shape)
         k, d = len(spec.labels), self.encoder.code_size
         self.register_buffer("means", torch.zeros(k, d))
         self.register_buffer("counts", torch.zeros(k))
         self.register_buffer("within", torch.zeros(d, d))
 
     def encode_images(self, images: Tensor) -> Tensor:
-        """Return image codes ``[n, d]``."""
+        """Return image codes ``[n, d]`` of images, or of the features that the encoder's trunk made of images."""
         return self.encoder(images)  # type: ignore[no-any-return]
 
     def score(self, image_codes: Tensor, label_codes: Tensor) -> Tensor:
@@ -73,7 +68,9 @@ class LinearModel(LabelModel):
     def fit_statistics(self, split: Split) -> None:
         """Keep what ``encode_examples`` needs of the training images."""
         self.eval()
-        codes = torch.cat([self.encode_images(as_float(x)) for x in torch.split(split.images, 256)]).float()
+        images = self.encoder.features(split.images) if self.encoder.frozen else split.images
+        parts = [self.encode_images(as_float(x.to(self.device))) for x in torch.split(images, 256)]
+        codes = torch.cat(parts).float()
         found = code_statistics(codes, split.targets, len(self.spec.labels))
         self.means.copy_(found.means)
         self.counts.copy_(found.counts)
@@ -115,9 +112,10 @@ class ImageMethod(Method):
 
     Attributes:
         epochs: of each stage.
-        batch: images of a step, over all processes.
+        batch: images of a step, over all processes; of features (precomputed, or of a frozen encoder) at most a tenth
+            of them, and at least eight, so that few images still make enough steps.
         augment: None chooses by the images: a crop with padding of an eighth of the side, and for colour
-            pictures a mirror image half of the time.
+            pictures a mirror image half of the time. A frozen encoder sees the images as they are.
         clip: the largest gradient norm; it guards against the rare step that would undo training. None is no limit.
     """
 
@@ -138,7 +136,19 @@ class ImageMethod(Method):
     def batches(self, data: TrainData) -> ShuffledBatches:
         """Return the training images in batches, augmented."""
         augment = self.augment or automatic_augment(data.train.shape)
-        return ShuffledBatches(split=data.train, size=self.batch, augment=augment)
+        few = max(SMALLEST_BATCH, len(data.train) // FEWEST_STEPS)
+        size = min(self.batch, few) if len(data.train.shape) == 1 else self.batch
+        return ShuffledBatches(split=data.train, size=size, augment=augment)
+
+    def encoded(self, encoder: ImageEncoder, data: TrainData) -> TrainData:
+        """Return the data with the features of a frozen trunk in place of training images, and fit what follows to them."""
+        if self.augment not in (None, Augment()):
+            raise UsageError(
+                "A frozen encoder sees each image once, as it is, so there is nothing to augment; leave augment out."
+            )
+        features = encoder.features(data.train.images)
+        encoder.fit_features(features)
+        return replace(data, train=replace(data.train, images=features))
 
     def train_whole(
         self, model: LinearModel, data: TrainData, loss: Callable[[Batch], Mapping[str, Tensor]]
@@ -151,11 +161,13 @@ class ImageMethod(Method):
     def stage(
         self, name: str, model: nn.Module, data: TrainData, loss: Callable[[Batch], Mapping[str, Tensor]]
     ) -> Stage:
-        """Return a stage that trains the whole model with these settings."""
+        """Return a stage that trains the whole model, or what follows a frozen trunk, with these settings."""
+        if isinstance(model, LinearModel) and model.encoder.frozen:
+            data = self.encoded(model.encoder, data)
         return Stage(
             name=name,
             loss=loss,
-            parameters=tuple(model.parameters()),
+            parameters=tuple(p for p in model.parameters() if p.requires_grad),
             batches=self.batches(data),
             epochs=self.epochs,
             optimizer=self.optimizer,

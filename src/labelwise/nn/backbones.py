@@ -246,7 +246,9 @@ def efficientnet_lite0(shape: tuple[int, ...], width: int = 32) -> Backbone:
     from labelwise.nn.efficientnet import EfficientNetLite0
 
     if shape[0] not in (1, 3) or width != 32:
-        raise UsageError(f'"efficientnet_lite0" takes grey or colour images and no width; given {shape}, width {width}.')
+        raise UsageError(
+            f'"efficientnet_lite0" takes grey or colour images and no width; given {shape}, width {width}.'
+        )
     return EfficientNetLite0()
 
 

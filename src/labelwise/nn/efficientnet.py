@@ -81,7 +81,7 @@ class InvertedBlock(nn.Module):
         """Return the block's maps ``[n, out, h / stride, w / stride]``."""
         y = x if self.expand is None else F.relu6(self.expand(x), inplace=True)
         y = self.project(F.relu6(self.depthwise(y), inplace=True))
-        return x + y if self.shortcut else y
+        return x + y if self.shortcut else y  # type: ignore[no-any-return]
 
 
 class EfficientNetLite0(Backbone):

@@ -21,7 +21,8 @@ from labelwise.nn.weights import Normalisation, load_weights
 
 CHUNK = 2**22  # numbers held in double precision at a time
 FLOOR = 1e-3  # smallest standard deviation, relative to the largest
-PIECE = {"cpu": 32, "cuda": 256}  # images that a frozen trunk takes at a time
+LENGTH = 2.5  # of a standardised code, as root mean square: the right learning rate then does not depend on its size
+PIECE = {"cpu": 8, "cuda": 256}  # images that a frozen trunk takes at a time; on a CPU few fit its caches best
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +30,7 @@ class Encoder:
     """Which image encoder.
 
     Attributes:
-        backbone: a name that ``build_backbone`` knows.
+        backbone: a name that ``build_backbone`` knows; "auto" is "efficientnet_lite0" where it is frozen.
         width: the backbone's base width; None is the published one.
         code_size: d; None is the size of the backbone's code.
         weights: a .safetensors file of the backbone's weights; None starts from the public ones where the backbone
@@ -53,15 +54,24 @@ class Encoder:
         without.
         """
         if self.size is not None and (self.size < 1 or len(shape) == 1):
-            raise UsageError(f"The encoder's size is a side of images in pixels, at least 1; given {self.size} for {shape}.")
+            raise UsageError(
+                f"The encoder's size is a side of images in pixels, at least 1; given {self.size} for {shape}."
+            )
+        frozen = self.frozen and len(shape) == 3  # features have no backbone to freeze
+        name = "efficientnet_lite0" if self.backbone == "auto" and frozen else self.backbone
         seen = shape if self.size is None else (shape[0], self.size, self.size)
-        backbone = build_backbone(self.backbone, seen, self.width)
+        backbone = build_backbone(name, seen, self.width)
+        if self.weights is not None and backbone.published and shape[0] == 1:  # grey images fill all channels
+            backbone = build_backbone(name, (len(backbone.published[0]), *seen[1:]), self.width)
         trained = backbone.comes_trained or self.weights is not None
-        if trained and backbone.published is not None and shape[0] == 1 and not backbone.comes_trained:
-            backbone = build_backbone(self.backbone, (3, *seen[1:]), self.width)
+        if frozen and not trained:
+            raise UsageError(
+                f'A frozen "{name}" would keep its random weights. Give weights, the path of a .safetensors file, or '
+                'choose "efficientnet_lite0", which brings its own.'
+            )
         fixed = backbone.published if trained else None
-        encoder = ImageEncoder(backbone, shape, self.code_size, fixed=fixed, frozen=self.frozen)
-        encoder.size = self.size or backbone.size
+        size = self.size or backbone.size
+        encoder = ImageEncoder(backbone, shape, self.code_size, fixed=fixed, frozen=frozen, size=size)
         if trained:
             encoder.load_weights(self.weights)
         return encoder
@@ -76,13 +86,13 @@ class ImageEncoder(nn.Module):
         code_size: d; a linear layer follows the backbone where its own size differs. None: the backbone's size.
         fixed: mean and std that stay as they are, because the backbone's weights were made with them; one-channel images
             are normalised into as many channels as these have. None: ``fit_normalisation`` sets them.
-        frozen: the trunk is never trained; a standardisation of its features precedes the projection.
+        frozen: the trunk is never trained; ``fit_features`` standardises what it makes, before the projection.
+        size: the side that images are brought to; None takes them as they are.
 
     Attributes:
         mean: subtracted from each channel ``[c]`` (or feature ``[a]``); 0 until ``fit_normalisation``.
         std: divides each channel ``[c]`` (or feature ``[a]``); 1 until ``fit_normalisation``.
         code_size: d.
-        size: the side that images are brought to; None takes them as they are.
     """
 
     mean: Tensor
@@ -98,12 +108,13 @@ class ImageEncoder(nn.Module):
         *,
         fixed: Normalisation | None = None,
         frozen: bool = False,
+        size: int | None = None,
     ) -> None:
         super().__init__()
         if code_size is not None and code_size < 1:
             raise UsageError(f"The code size must be at least 1; given {code_size}.")
         self.shape = shape
-        self.size: int | None = None
+        self.size = size
         self.frozen = frozen
         self.fixed = fixed is not None
         self.backbone = backbone
@@ -120,7 +131,7 @@ class ImageEncoder(nn.Module):
             self.backbone.requires_grad_(False).eval()
         self._missing: LabelwiseError | None = None
         self._encoded = WeakTensorKeyDictionary()
-        self.register_load_state_dict_post_hook(ImageEncoder._loaded)
+        self.register_load_state_dict_post_hook(ImageEncoder._loaded)  # type: ignore[no-untyped-call]
 
     @classmethod
     def build(
@@ -174,13 +185,15 @@ class ImageEncoder(nn.Module):
         """Return the backbone's features ``[n, d_backbone]`` of images in [0, 1]; a frozen one takes a few at a time."""
         if not self.frozen or x.requires_grad:
             return self.backbone(self.prepare(x))  # type: ignore[no-any-return]
-        parts = torch.split(x, PIECE.get(x.device.type, 32))
+        parts = torch.split(x, PIECE.get(x.device.type, 8))
         return torch.cat([self.backbone(self.prepare(part)) for part in parts])
 
     def finish(self, features: Tensor) -> Tensor:
-        """Return codes ``[n, d]`` from the backbone's features ``[n, d_backbone]``."""
+        """Return codes ``[n, d]`` from the backbone's features ``[n, d_backbone]``; those not trained get one length."""
         if self.frozen:
             features = (features - self.feature_mean) / self.feature_std
+        if self.frozen or len(self.shape) == 1:
+            features = features * (LENGTH * self.backbone.width_out**-0.5)
         return self.project(features)  # type: ignore[no-any-return]
 
     def forward(self, x: Tensor) -> Tensor:
@@ -205,7 +218,7 @@ class ImageEncoder(nn.Module):
         was_training = self.training
         self.eval()
         device = self.mean.device
-        parts = torch.split(images, PIECE.get(device.type, 32))
+        parts = torch.split(images, PIECE.get(device.type, 8))
         made = [self.trunk(as_float(part.to(device))).float() for part in shown(parts, "Encoding images")]
         self.train(was_training)
         found = torch.cat(made) if made else torch.empty(0, self.backbone.width_out, device=device)

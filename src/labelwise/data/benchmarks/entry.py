@@ -35,7 +35,7 @@ class Entry:
         classes: how many labels it has.
         train: training images as the papers state them; None where there is no fixed number.
         test: test images, likewise.
-        side: the side in pixels pictures are brought to unless asked otherwise; 0 where there are none.
+        side: the side in pixels that pictures are brought to, or samples per second of sound, unless asked otherwise.
         licence: the terms in a few words.
         citation: one line.
         homepage: the official page.

@@ -5,6 +5,10 @@ from dataclasses import replace
 from labelwise.data.benchmarks.entry import Entry, Remote
 
 _XLSA = Remote(url="http://datasets.d2.mpi-inf.mpg.de/xian/xlsa17.zip", file="xlsa17.zip", megabytes=879)
+_XLSA_PAGE = (
+    "https://www.mpi-inf.mpg.de/departments/computer-vision-and-machine-learning/research/zero-shot-learning/"
+    "zero-shot-learning-the-good-the-bad-and-the-ugly"
+)
 _XIAN = "Xian, Lampert, Schiele and Akata, Zero-Shot Learning: A Comprehensive Evaluation, TPAMI 2018"
 
 PACS = Entry(
@@ -16,9 +20,9 @@ PACS = Entry(
     side=64,
     licence="none stated; for research",
     citation="Li, Yang, Song and Hospedales, Deeper, Broader and Artier Domain Generalization, ICCV 2017",
-    homepage="https://sketchx.eecs.qmul.ac.uk/",
+    homepage="https://domaingeneralization.github.io/",
     files=("photo/", "art_painting/", "cartoon/", "sketch/", "with a folder for each class in each"),
-    get="Follow the link to the PACS pictures (about 190 MB) on the official page.",
+    get="Follow the link to the data on the official page.",
     packs=("pacs_64.npz",),
     folder="pacs",
     protocols=("standard", "photo", "art_painting", "cartoon", "sketch"),
@@ -104,7 +108,7 @@ UTKFACE = Entry(
     citation="Zhang, Song and Qi, Age Progression/Regression by Conditional Adversarial Autoencoder, CVPR 2017",
     homepage="https://susanqq.github.io/UTKFace/",
     files=("UTKFace/ with files such as 25_0_1_20170116174525125.jpg.chip.jpg",),
-    get="Follow the link to the aligned and cropped faces (UTKFace.tar.gz, 107 MB) on the official page.",
+    get="Follow the link to the aligned and cropped faces (UTKFace.tar.gz) on the official page.",
     folder="utkface",
     protocols=("standard", "years"),
     notes="Aligned faces, about 23,700; ordered labels: decades of age, or each year with the protocol years. No "
@@ -144,7 +148,7 @@ def _features(name: str, title: str, counts: tuple[int, int, int]) -> Entry:
         side=0,
         licence="features for research; the pictures have terms of their own",
         citation=_XIAN,
-        homepage="https://www.mpi-inf.mpg.de/zsl-benchmark",
+        homepage=_XLSA_PAGE,
         files=(where + "res101.mat", where + "att_splits.mat"),
         remotes=(_XLSA,),
         folder="xlsa17",
@@ -155,6 +159,74 @@ def _features(name: str, title: str, counts: tuple[int, int, int]) -> Entry:
 
 
 CUB = replace(
+    _features("cub", "CUB features", (200, 7_057, 1_764 + 2_967)),
+    packs=("cub_res50.npz", "gzsl_splits/CUB/att_splits.mat"),
+    protocols=("standard", "sentences"),
+    notes="ResNet features and a vector for each label: attributes, or Reed's sentence vectors (sent_splits.mat) with the "
+    "protocol sentences. Proposed splits: test holds seen and unseen labels.",
+    papers=("izf", "clarel"),
+)
+
+FLO = replace(
+    _features("flo", "Flowers-102 features", (102, 5_631, 1_403 + 1_155)),
+    remotes=(),
+    get="It is not part of xlsa17.zip; take FLO/res101.mat and FLO/att_splits.mat from the data of Xian et al., Feature "
+    "Generating Networks for Zero-Shot Learning (CVPR 2018).",
+    packs=("flo_res50.npz", "gzsl_splits/FLO/att_splits.mat"),
+    notes="ResNet features and Reed's sentence vector for each label; test holds seen and unseen labels.",
+    papers=("clarel",),
+)
+
+VOXCELEB = Entry(
+    name="voxceleb1",
+    title="VoxCeleb1",
+    what="audio",
+    classes=1_251,
+    train=148_642,
+    test=4_874,
+    side=16_000,
+    licence="CC BY 4.0 (annotations); audio for research, after registering",
+    citation="Nagrani, Chung and Zisserman, VoxCeleb: a Large-Scale Speaker Identification Dataset, Interspeech 2017",
+    homepage="https://www.robots.ox.ac.uk/~vgg/data/voxceleb/vox1.html",
+    files=("wav/id10001/<video>/00001.wav",),
+    get="Register on the official page; unpack vox1_dev_wav.zip (about 30 GB) and vox1_test_wav.zip (about 1 GB).",
+    folder="voxceleb1",
+    notes="Speech, the middle 2 seconds of each clip; labels are speakers, groups are videos. Test has the 40 speakers id10270 to id10309, train the other 1,211. The paper "
+    "trains on VoxCeleb2.",
+    papers=("prototype",),
+)
+
+AUDIOMNIST = Entry(
+    name="audiomnist",
+    title="AudioMNIST",
+    what="audio",
+    classes=60,
+    train=20_000,
+    test=10_000,
+    side=8_000,
+    licence="MIT",
+    citation="Becker, Ackermann, Lapuschkin, Müller and Samek, Interpreting Audio Classifiers, arXiv:1807.03418, 2018",
+    homepage="https://github.com/soerenab/AudioMNIST",
+    files=("data/01/0_01_0.wav",),
+    get="git clone https://github.com/soerenab/AudioMNIST",
+    packs=("audiomnist_8k_mulaw.npz",),
+    folder="audiomnist",
+    protocols=("standard", "digits"),
+    notes="Spoken digits, 1 second each. standard: labels are speakers, 1-40 train and 41-60 test. digits: labels are the digits, the "
+    "same split. The pack has 4 of 50 repetitions, at 8 kHz. Not in the papers; stands in for VoxCeleb.",
+)
+
+OTHER_ENTRIES = (
+    PACS,
+    TINY,
+    LSUN,
+    MINI,
+    UTKFACE,
+    ADIENCE,
+    _features("awa1", "Animals with Attributes 1", (50, 19_832, 4_958 + 5_685)),
+    _features("awa2", "Animals with Attributes 2", (50, 23_527, 5_882 + 7_913)),
+    _features("sun", "SUN Attributes", (717, 10_320, 2_580 + 1_440)),
+    _features("apy", "Attribute Pascal and Yahoo", (32, 5_932, 1_483 + 7_924)),
     CUB,
     FLO,
     VOXCELEB,

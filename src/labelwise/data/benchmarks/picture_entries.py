@@ -69,7 +69,12 @@ STL10 = Entry(
     licence="none stated; pictures from ImageNet, for research",
     citation="Coates, Lee and Ng, An Analysis of Single-Layer Networks in Unsupervised Feature Learning, AISTATS 2011",
     homepage="https://cs.stanford.edu/~acoates/stl10/",
-    files=("stl10_binary/train_X.bin", "stl10_binary/train_y.bin", "stl10_binary/test_X.bin", "stl10_binary/test_y.bin"),
+    files=(
+        "stl10_binary/train_X.bin",
+        "stl10_binary/train_y.bin",
+        "stl10_binary/test_X.bin",
+        "stl10_binary/test_y.bin",
+    ),
     remotes=(
         Remote(
             url="http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz",
@@ -154,7 +159,7 @@ CARS196 = Entry(
     citation="Krause, Stark, Deng and Fei-Fei, 3D Object Representations for Fine-Grained Categorization, 3dRR 2013",
     homepage="https://ai.stanford.edu/~jkrause/cars/car_dataset.html",
     files=("cars_annos.mat", "car_ims/", "or devkit/, cars_train/, cars_test/, cars_test_annos_withlabels.mat"),
-    get="The official address no longer serves the files; take car_ims.tgz (1,957 MB) and cars_annos.mat, or the "
+    get="The official address no longer serves the files; take car_ims.tgz (about 1,950 MB) and cars_annos.mat, or the "
     "devkit form, from a mirror you trust.",
     folder="cars196",
     protocols=("standard", "retrieval"),
@@ -253,6 +258,7 @@ PICTURE_ENTRIES = (
         classes=13,
         train=529,
         test=522,
+        side=128,
         packs=("bmw_from_cars_128.npz",),
         protocols=("standard",),
         notes="Photographs; a relative of BMW-10, not BMW-10 itself. No paper uses it.",

@@ -1,0 +1,125 @@
+"""What the columns of a table mean, whatever kind of file it is."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from labelwise.errors import DataError, listing, suggest
+
+Floats = npt.NDArray[np.float32]
+
+_ONE_OF_EACH = ("path", "label", "split", "domain", "group")
+_TEXT = re.compile(r"text(?:_([0-9]+))?")
+_NUMBERED = re.compile(r"(f|feature_)([0-9]{1,9})")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Columns:
+    """What a table holds, cell by cell.
+
+    Attributes:
+        file: the table, for errors.
+        numbers: where each row stands in the file, n numbers; rows without any content are left out.
+        cells: n fields, without blanks around them, for each column that means something and is no feature.
+        features: ``[n, a]`` (float32), finite; or None.
+    """
+
+    file: str
+    numbers: Sequence[int]
+    cells: Mapping[str, Sequence[str]]
+    features: Floats | None = None
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def cell(self, row: int, column: str) -> str:
+        """Return how an error begins that is about one cell."""
+        return f'Row {self.numbers[row]} of "{self.file}", column "{column}": '
+
+
+@dataclass(frozen=True, kw_only=True)
+class Header:
+    """Where the columns that mean something stand.
+
+    Attributes:
+        names: all columns, in lower case.
+        cells: the position of path, label, split, domain, group and the texts, as far as they are there.
+        features: the positions of the features in their order, where there is no path.
+    """
+
+    names: tuple[str, ...]
+    cells: Mapping[str, int]
+    features: tuple[int, ...]
+
+
+def read_header(given: Sequence[str], file: str, *, beside: bool = False) -> Header:
+    """Return where the columns of a table stand, or raise an error that names the one that is wrong or missing.
+
+    Args:
+        given: the names of all columns.
+        file: the table, for errors.
+        beside: the table goes with an array of features, so it needs neither pictures nor features of its own.
+    """
+    names = tuple(name.strip().casefold() for name in given)
+    known = [name for name in names if name in _ONE_OF_EACH or _TEXT.fullmatch(name)]
+    features = () if "path" in names or beside else _feature_places(names, file)
+    for name in known:
+        if names.count(name) > 1:
+            raise DataError(f'The table "{file}" has more than one column "{name}". Its columns: {listing(names)}.')
+    if not ("path" in names or features or beside):
+        raise DataError(
+            f'The table "{file}" has no column "path".{suggest("path", names)} Its columns: {listing(names)}. '
+            "Pictures need a path, features the columns f0, f1, and so on."
+        )
+    other = [
+        name
+        for i, name in enumerate(names)
+        if name not in known and i not in features and not _is_feature(name) and name
+    ]
+    if "label" not in names and other:
+        raise DataError(
+            f'The table "{file}" has no column "label".{suggest("label", names)} Its columns: {listing(names)}. '
+            f"Rename the one that holds the labels; where there are none, remove the others: {listing(other)}."
+        )
+    return Header(names=names, cells={name: names.index(name) for name in sorted(known, key=_rank)}, features=features)
+
+
+def _rank(name: str) -> tuple[int, str]:
+    """Return what columns are sorted by: texts by their number."""
+    found = _TEXT.fullmatch(name)
+    return (int(found[1] or 0), "text") if found else (-1, name)
+
+
+def _is_feature(name: str) -> bool:
+    return name.startswith("feature_") or _NUMBERED.fullmatch(name) is not None
+
+
+def _feature_places(names: Sequence[str], file: str) -> tuple[int, ...]:
+    """Return where the features stand: by their numbers, or, where they have names, from left to right."""
+    places = [i for i, name in enumerate(names) if _is_feature(name)]
+    found = [_NUMBERED.fullmatch(names[i]) for i in places]
+    numbered = [(int(match[2]), i) for match, i in zip(found, places, strict=True) if match]
+    if len({match[1] for match in found if match}) == 1 and len(numbered) == len(places):
+        numbers = sorted(number for number, _ in numbered)
+        first = 0 if numbers[0] == 0 else 1
+        for expected, number in enumerate(numbers, first):
+            if number != expected:
+                wrong = "twice" if number < expected else "but not all before it"
+                raise DataError(
+                    f'The table "{file}" has the feature {number} {wrong} (column "{names[dict(numbered)[number]]}"). '
+                    "Features are numbered from 0 without a gap."
+                )
+        return tuple(i for _, i in sorted(numbered))
+    called = [names[i] for i in places]
+    mixed = [name for name in called if not name.startswith("feature_")]
+    if mixed:
+        raise DataError(
+            f'The table "{file}" has features of two kinds: column "{mixed[0]}" and "feature_...". Rename one kind.'
+        )
+    if len(set(called)) < len(called):
+        twice = next(name for name in called if called.count(name) > 1)
+        raise DataError(f'The table "{file}" has more than one column "{twice}". Its columns: {listing(names)}.')
+    return tuple(places)

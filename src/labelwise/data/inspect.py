@@ -1,0 +1,272 @@
+"""The data check: what a data set holds, what is wrong with it, what can be trained on it, and a sheet to look at."""
+
+import io
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from labelwise.checkpoint import write_atomically
+from labelwise.data.dataset import SPLITS, Dataset
+from labelwise.data.leaks import LeakReport, Lookalike, check_leaks, near_duplicates
+from labelwise.errors import DataError, UnsupportedError, UsageError, listing, suggest
+
+if TYPE_CHECKING:
+    from PIL import Image, ImageFont
+
+OF_LABELS = ("vectors", "texts", "order", "shares", "similarity")
+OF_IMAGES = ("texts", "domains", "groups")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inspection:
+    """What a data set holds, in plain values: ``dataclasses.asdict`` makes JSON of it.
+
+    Attributes:
+        name: of the data set.
+        shape: of one image: channels, height and width, or the size of features.
+        counts: images of each label in each split: ``counts["owl"]["train"]``.
+        unlabelled: images without a label in each split.
+        imbalance: images of the largest label for one of the smallest that has any; None without labelled images.
+        unreadable: how many files were left out for each reason.
+        empty: labels without any image.
+        unseen: labels with images, but none in train.
+        leaks: what two splits share.
+        lookalikes: images of val and test that look like one of an earlier split.
+        pieces: what there is and what is missing: ``targets`` (train images of two labels or more), ``pictures`` (and
+            not features); what labels have: ``vectors``, ``texts``, ``order``, ``shares``, ``similarity``; what
+            images have: ``image_texts``, ``image_domains``, ``image_groups``.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    counts: dict[str, dict[str, int]]
+    unlabelled: dict[str, int]
+    imbalance: float | None
+    unreadable: dict[str, int]
+    empty: tuple[str, ...]
+    unseen: tuple[str, ...]
+    leaks: LeakReport
+    lookalikes: tuple[Lookalike, ...]
+    pieces: dict[str, bool]
+
+    @property
+    def images(self) -> dict[str, int]:
+        """How many images each split has."""
+        return {
+            split: none + sum(count[split] for count in self.counts.values()) for split, none in self.unlabelled.items()
+        }
+
+
+def inspect(dataset: Dataset) -> Inspection:
+    """Return what a data set holds and what is wrong with it; seconds for ten thousand images."""
+    splits = {name: dataset.splits[name] for name in SPLITS if name in dataset.splits}
+    names, k = dataset.labels.names, len(dataset.labels)
+    table = {split: torch.bincount(part.targets.cpu() + 1, minlength=k + 1).tolist() for split, part in splits.items()}
+    counts = {name: {split: table[split][i + 1] for split in table} for i, name in enumerate(names)}
+    totals = {name: sum(count.values()) for name, count in counts.items()}
+    trained = [name for name, count in counts.items() if count.get("train")]
+    some = [total for total in totals.values() if total]
+    pieces = {"targets": len(trained) >= 2, "pictures": len(dataset.shape) == 3}
+    pieces |= {piece: getattr(dataset.labels, piece) is not None for piece in OF_LABELS}
+    pieces |= {f"image_{piece}": any(any(getattr(part, piece)) for part in splits.values()) for piece in OF_IMAGES}
+    return Inspection(
+        name=dataset.name,
+        shape=dataset.shape,
+        counts=counts,
+        unlabelled={split: row[0] for split, row in table.items()},
+        imbalance=max(some) / min(some) if some else None,
+        unreadable=dict(Counter(each.reason for each in dataset.skipped).most_common()),
+        empty=tuple(name for name in names if not totals[name]),
+        unseen=tuple(name for name in names if totals[name] and name not in set(trained)),
+        leaks=check_leaks(dataset),
+        lookalikes=near_duplicates(dataset),
+        pieces=pieces,
+    )
+
+
+def missing_pieces(inspection: Inspection, needs: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """Return what each method lacks; nothing where it can train on the data.
+
+    Args:
+        inspection: of the data.
+        needs: the pieces each method needs, as ``Inspection.pieces`` names them; ``"texts or image_texts"`` is met by
+            either of the two.
+    """
+    known = inspection.pieces
+    for method, needed in needs.items():
+        for piece in (piece for need in needed for piece in need.split(" or ")):
+            if piece not in known:
+                raise UsageError(
+                    f'Method {method} needs "{piece}", which no data have.{suggest(piece, known)} '
+                    f"Pieces: {listing(known)}."
+                )
+    return {
+        method: tuple(need for need in needed if not any(known[piece] for piece in need.split(" or ")))
+        for method, needed in needs.items()
+    }
+
+
+def lines(inspection: Inspection, needs: Mapping[str, Sequence[str]] | None = None) -> list[str]:
+    """Return an inspection in words, a line for each thing, as the shell prints it.
+
+    Args:
+        inspection: of the data.
+        needs: the pieces each method needs; see ``missing_pieces``. None says nothing about methods.
+    """
+    by_size = sorted(inspection.counts, key=lambda name: sum(inspection.counts[name].values()))
+    sizes = [f"{name} {sum(inspection.counts[name].values())}" for name in by_size if name not in inspection.empty]
+    said = [
+        f"{inspection.name}: {len(inspection.counts)} labels, images {_counted(inspection.images)}, "
+        f"shape {' x '.join(map(str, inspection.shape))}"
+    ]
+    if inspection.imbalance == 1:
+        said.append(f"Every label has {sizes[0].rsplit(' ', 1)[1]} images.")
+    elif inspection.imbalance is not None:
+        said.append(f"Smallest labels: {listing(sizes[:5])}. Largest: {listing(sizes[:-6:-1])}.")
+        said.append(f"Imbalance: the largest label has {inspection.imbalance:.1f} times the images of the smallest.")
+    for word, there in (("Found", True), ("Missing", False)):
+        named = [piece.replace("_", " ") for piece, has in inspection.pieces.items() if has is there]
+        said.append(f"{word}: {listing(named) or 'nothing'}.")
+    said += _problems(inspection)
+    for method, lacking in missing_pieces(inspection, needs or {}).items():
+        said.append(
+            f"Method {method}: {'lacks ' + listing(lacking).replace('_', ' ') if lacking else 'can train on this'}."
+        )
+    return said
+
+
+def contact_sheet(dataset: Dataset, path: str | Path, *, images: int = 6, labels: int = 30) -> None:
+    """Write a picture (PNG) with some images of each label under its name.
+
+    Args:
+        dataset: labels and images.
+        path: where to write it.
+        images: how many of each label, spread over all it has.
+        labels: show at most so many labels, chosen evenly; the sheet says how many more there are.
+    """
+    if len(dataset.shape) != 3:
+        raise UnsupportedError(f'"{dataset.name}" holds features, not pictures, so there is nothing to look at.')
+    if images < 1 or labels < 1:
+        raise UsageError(f"A sheet shows at least one image of one label; given {images} images of {labels} labels.")
+    targets = torch.cat([dataset.splits[split].targets.cpu() for split in dataset.splits])
+    filled = [label for label in range(len(dataset.labels)) if bool((targets == label).any())]
+    if not filled:
+        raise DataError(f'"{dataset.name}" has no labelled images to show.')
+    shown = [filled[i] for i in _evenly(len(filled), labels)]
+    rows = {label: (targets == label).nonzero()[:, 0] for label in shown}
+    strips = {
+        f"{dataset.labels.names[label]} ({len(rows[label])})": _pictures(
+            dataset, rows[label][_evenly(len(rows[label]), images)].tolist()
+        )
+        for label in shown
+    }
+    more = len(filled) - len(shown)
+    title = f"{dataset.name}: {len(targets)} images, {len(filled)} labels" + (
+        f"; {more} more not shown" if more else ""
+    )
+    stream = io.BytesIO()
+    _sheet(title, strips, images).save(stream, "PNG")
+    try:
+        write_atomically(Path(path), stream.getvalue())
+    except OSError as error:
+        raise DataError(f'Cannot write "{path}": {error.strerror}. Check the folder and its rights.') from None
+
+
+def _problems(inspection: Inspection) -> list[str]:
+    """Return a line for each thing that is wrong or worth a look."""
+    leaks, unreadable = inspection.leaks, inspection.unreadable
+    said = []
+    if unreadable:
+        said.append(f"Left out: {sum(unreadable.values())} ({_counted(unreadable)}).")
+    if any(inspection.unlabelled.values()):
+        said.append(f"Without a label: {_counted(inspection.unlabelled)}.")
+    if inspection.empty:
+        said.append(f"Labels without images: {listing(inspection.empty)}.")
+    if inspection.unseen:
+        said.append(f"Labels without training images: {listing(inspection.unseen)}.")
+    if leaks.count:
+        said.append(f"Leaks: {leaks.count} in more than one split: {listing(leaks.offenders(), 5)}.")
+    if leaks.duplicates:
+        said.append(f"Duplicates: {leaks.duplicates} images equal an earlier one of their split.")
+    if leaks.conflicts:
+        shown = [" = ".join(f"{place} {place.label}".strip() for place in places) for places in leaks.conflicts]
+        said.append(f"Equal images with different labels: {len(shown)}: {listing(shown, 5)}.")
+    if inspection.lookalikes:
+        shown = [f"{each.image} like {each.twin}" for each in inspection.lookalikes]
+        said.append(f"Look alike across splits: {len(shown)}: {listing(shown, 5)}.")
+    return said or ["Nothing wrong was found."]
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return listing(f"{count} {what}" for what, count in counts.items())
+
+
+def _evenly(n: int, most: int) -> list[int]:
+    """Return at most ``most`` of the numbers below n, evenly spread."""
+    return [i * n // min(n, most) for i in range(min(n, most))]
+
+
+def _pictures(dataset: Dataset, rows: Sequence[int]) -> Tensor:
+    """Return images ``[m, c, h, w]`` by their place among all, in the order of the splits."""
+    found = []
+    for row in rows:
+        for part in dataset.splits.values():
+            if row < len(part):
+                found.append(part.images[row].cpu())
+                break
+            row -= len(part)
+    return torch.stack(found)
+
+
+def _sheet(title: str, strips: Mapping[str, Tensor], images: int) -> "Image.Image":
+    """Return the sheet: columns of strips of images, each under its caption."""
+    from PIL import Image, ImageDraw
+
+    side, gap, margin, head = 80, 4, 24, 56
+    width = images * (side + gap) - gap
+    columns = min(len(strips), max(1, round(math.sqrt(len(strips) * 1.5 * (side + 34) / width))))
+    deep = math.ceil(len(strips) / columns)
+    size = (margin + columns * (width + margin), head + deep * (side + 34) + margin // 2)
+    sheet = Image.new("RGB", size, "white")
+    draw = ImageDraw.Draw(sheet)
+    large, small = _font(20), _font(14)
+    draw.text((margin, 18), _cut(title, size[0] - 2 * margin, large), "black", large)
+    for i, (caption, pictures) in enumerate(strips.items()):
+        left, top = margin + i // deep * (width + margin), head + i % deep * (side + 34)
+        draw.text((left, top), _cut(caption, width, small), "#333333", small)
+        for j, picture in enumerate(pictures):
+            sheet.paste(_thumbnail(picture, side), (left + j * (side + gap), top + 20))
+    return sheet
+
+
+def _thumbnail(picture: Tensor, side: int) -> "Image.Image":
+    """Return an image that fills a square box as far as its form allows; few pixels stay visible as such."""
+    from PIL import Image
+
+    pixels = picture.movedim(0, 2).expand(-1, -1, 3) if picture.shape[0] == 1 else picture[:3].movedim(0, 2)
+    image = Image.fromarray(pixels.contiguous().numpy())
+    scale = side / max(image.size)
+    size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+    return image.resize(size, Image.Resampling.NEAREST if scale > 2 else Image.Resampling.LANCZOS)
+
+
+def _font(size: int) -> "ImageFont.FreeTypeFont":
+    import matplotlib
+    from PIL import ImageFont
+
+    return ImageFont.truetype(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf", size)
+
+
+def _cut(text: str, width: int, font: "ImageFont.FreeTypeFont") -> str:
+    """Return the text on one line, shortened until it fits the width."""
+    short = text = " ".join(text.split())
+    while font.getlength(short) > width:
+        text = text[:-1]
+        short = text + "…"
+    return short
