@@ -50,7 +50,21 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def model(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("models") / "blobs.lw"
-    words = ["fit", pictures, "--out", path, "--size", 8, "--epochs", 60, "--device", "cpu", *QUICK]
+    words = [
+        "fit",
+        pictures,
+        "--out",
+        path,
+        "--size",
+        8,
+        "--epochs",
+        60,
+        "--device",
+        "cpu",
+        "--encoder",
+        "none",
+        *QUICK,
+    ]
     subprocess.run([sys.executable, "-m", "labelwise", *map(str, words)], check=True)
     return path
 

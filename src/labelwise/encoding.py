@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from labelwise.core import Classifier
 from labelwise.data.dataset import Dataset, Split
-from labelwise.data.pictures import Array
+from labelwise.data.pictures import Array, as_batch
 from labelwise.distributed import choose_device
 from labelwise.errors import DataError, UsageError
 from labelwise.nn.encoder import Encoder
@@ -30,6 +31,17 @@ def encode_dataset(dataset: Dataset, encoder: Encoder, device: str = "auto") -> 
     made = replace(encoder, frozen=True).build(dataset.shape).to(choose_device(device))
     made.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     splits = {name: replace(split, images=made.features(split.images).cpu()) for name, split in dataset.splits.items()}
+    return replace(dataset, splits=splits)
+
+
+def encode_with(dataset: Dataset, classifier: Classifier) -> Dataset:
+    """Return the same data with the image codes ``[n, d]`` of a trained classifier in place of the pixels."""
+    splits = {
+        name: replace(
+            split, images=classifier.encode(as_batch(split.images, classifier.model.spec.shape)).float().cpu()
+        )
+        for name, split in dataset.splits.items()
+    }
     return replace(dataset, splits=splits)
 
 

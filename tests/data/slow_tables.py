@@ -4,6 +4,7 @@ import math
 import os
 import re
 import struct
+import unicodedata
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -88,6 +89,9 @@ def read(content: bytes, folder: Path) -> Reading:
             found.faults.append((i, None))
         cells = dict(zip(names, [*(cell.strip() for cell in record), *[""] * len(names)], strict=False))
         found.rows.append({name: cells[name] for name in (*NAMED, *found.features) if name in cells})
+        for name in ("label", "domain", "group"):
+            if name in cells:
+                found.rows[-1][name] = unicodedata.normalize("NFC", cells[name])
         found.numbers.append(i)
     if not found.rows:
         found.faults.append((None, None))

@@ -106,6 +106,7 @@ def test_code_size_must_be_positive() -> None:
 
 @pytest.mark.parametrize("name", ["convnet", "resnet18", "resnet50", "vgg11_bn"])
 def test_half_precision_and_channels_last(name: str) -> None:
+    torch.manual_seed(0)
     last = torch.channels_last
     encoder = ImageEncoder.build(name, (3, 32, 32), width=4, code_size=8).eval()
     encoder.fit_normalisation(byte_images(4, 3, 32, 32))

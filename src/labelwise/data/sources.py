@@ -17,7 +17,8 @@ from torch import Tensor
 from labelwise.core import Labels
 from labelwise.data.dataset import PER_IMAGE, Dataset, Skipped, Split
 from labelwise.data.divide import place_splits, split_rows
-from labelwise.data.pictures import Array, as_batch, channels_first, is_hidden, is_picture, list_pictures, read_pictures
+from labelwise.data.pictures import Array, as_batch, channels_first, is_hidden, is_picture, list_pictures
+from labelwise.data.reading import Listed, read_listed
 from labelwise.data.splits import Shares
 from labelwise.errors import DataError, UsageError, listing, suggest
 
@@ -45,18 +46,6 @@ class Rows:
     groups: tuple[str, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     owned: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Listed:
-    """A picture file that a folder or a table names, and what is said about it; None where nothing is."""
-
-    path: Path
-    label: str | None
-    split: str
-    texts: tuple[str, ...] | None = None
-    domain: str | None = None
-    group: str | None = None
 
 
 def arrays(
@@ -153,7 +142,7 @@ def from_files(
     """Return the data set of picture files; ``homes`` says for each label where its pictures should be."""
     if not listed:
         raise DataError(f'"{name}" has no picture in its class folders: {listing(homes)}. Put some in at least two.')
-    images, kept, skipped = read_pictures([each.path for each in listed], size, strict=strict)
+    listed, (images, kept, skipped) = read_listed(name, listed, size=size, seed=seed, strict=strict)
     names = tuple(sorted({label for i in kept if (label := listed[i].label) is not None}))
     lost = sorted(set(homes) - set(names))
     if lost and (strict or len(names) < 2):

@@ -27,7 +27,8 @@ from labelwise.data.columns import Columns
 from labelwise.data.csv_files import read_csv
 from labelwise.data.dataset import Dataset
 from labelwise.data.parquet_files import read_parquet
-from labelwise.data.sources import Listed, Rows, as_dataset, from_files, split_name
+from labelwise.data.reading import Listed
+from labelwise.data.sources import Rows, as_dataset, from_files, split_name
 from labelwise.errors import DataError
 
 PARQUET_SUFFIXES = frozenset((".parquet", ".pq"))

@@ -113,6 +113,11 @@ class EfficientNetLite0(Backbone):
         self.load_state_dict(packaged_weights())
 
 
+def is_installed() -> bool:
+    """Return whether the package with the ImageNet weights is there."""
+    return find_spec(PACKAGE) is not None
+
+
 def packaged_weights() -> dict[str, Tensor]:
     """Return the ImageNet weights of the installed package under our names; no code of the package runs."""
     found = find_spec(PACKAGE)

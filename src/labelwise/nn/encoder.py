@@ -21,7 +21,7 @@ from labelwise.nn.weights import Normalisation, load_weights
 
 CHUNK = 2**22  # numbers held in double precision at a time
 FLOOR = 1e-3  # smallest standard deviation, relative to the largest
-LENGTH = 2.5  # of a standardised code, as root mean square: the right learning rate then does not depend on its size
+LENGTH = 4.0  # of a standardised code, as root mean square: the right learning rate then does not depend on its size
 PIECE = {"cpu": 8, "cuda": 256}  # images that a frozen trunk takes at a time; on a CPU few fit its caches best
 
 
@@ -93,6 +93,7 @@ class ImageEncoder(nn.Module):
         mean: subtracted from each channel ``[c]`` (or feature ``[a]``); 0 until ``fit_normalisation``.
         std: divides each channel ``[c]`` (or feature ``[a]``); 1 until ``fit_normalisation``.
         code_size: d.
+        untrained: whether nothing before ``finish`` is trained, as with a frozen trunk or precomputed features.
     """
 
     mean: Tensor
@@ -116,6 +117,7 @@ class ImageEncoder(nn.Module):
         self.shape = shape
         self.size = size
         self.frozen = frozen
+        self.untrained = frozen or len(shape) == 1
         self.fixed = fixed is not None
         self.backbone = backbone
         self.code_size = backbone.width_out if code_size is None else code_size
@@ -192,7 +194,7 @@ class ImageEncoder(nn.Module):
         """Return codes ``[n, d]`` from the backbone's features ``[n, d_backbone]``; those not trained get one length."""
         if self.frozen:
             features = (features - self.feature_mean) / self.feature_std
-        if self.frozen or len(self.shape) == 1:
+        if self.untrained:
             features = features * (LENGTH * self.backbone.width_out**-0.5)
         return self.project(features)  # type: ignore[no-any-return]
 

@@ -1,0 +1,59 @@
+"""Pictures listed by a folder or table, read into memory, or to disk where they are too many for it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from labelwise.data.dataset import Skipped
+from labelwise.data.disk import decode_to_disk, fits_in_memory
+from labelwise.data.divide import split_rows
+from labelwise.data.pictures import read_pictures
+from labelwise.data.splits import Shares
+from labelwise.errors import DataError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """A picture file that a folder or a table names, and what is said about it; None where nothing is."""
+
+    path: Path
+    label: str | None
+    split: str
+    texts: tuple[str, ...] | None = None
+    domain: str | None = None
+    group: str | None = None
+
+
+def read_listed(
+    name: str, listed: Sequence[Listed], *, size: int, seed: int, strict: bool
+) -> tuple[Sequence[Listed], tuple[Tensor, list[int], tuple[Skipped, ...]]]:
+    """Return the list in the order it was read, and what ``read_pictures`` returns for it.
+
+    On disk the pictures of a split lie one after another, so that no split is a copy. They are therefore divided first,
+    and the list that comes back says the split of each.
+
+    Args:
+        name: of the data, for errors.
+        listed: the pictures.
+        size: the side they are brought to.
+        seed: of the division into splits.
+        strict: raise an error unless all can be read.
+    """
+    shape = (3, size, size)
+    if fits_in_memory(len(listed), shape):
+        return listed, read_pictures([each.path for each in listed], size, strict=strict)
+    names = sorted({each.label for each in listed if each.label is not None})
+    position: dict[str | None, int] = {label: i for i, label in enumerate(names)}
+    targets = torch.tensor([position.get(each.label, -1) for each in listed])
+    splits = [each.split for each in listed] if listed[0].split else []
+    groups = [each.group for each in listed if each.group is not None]
+    parts = split_rows(name, targets, splits, groups, Shares(), seed)
+    ordered = [replace(listed[i], split=split) for split, rows in parts.items() for i in rows.tolist()]
+    found = decode_to_disk([each.path for each in ordered], shape)
+    if strict and found[2]:
+        first = found[2][0]
+        raise DataError(f"{len(found[2])} of {len(ordered)} pictures cannot be read. {first.file}: {first.reason}")
+    return ordered, found
