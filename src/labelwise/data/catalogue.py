@@ -32,7 +32,7 @@ def load(
     """Return the data set that a word names, with what a file beside it says about the labels.
 
     Args:
-        source: an embedded set (``finches``, ``digits``), a benchmark (``labelwise data list``), a folder of pictures, of
+        source: an embedded set (``finches``, ``digits``), a benchmark (``pets``, ``pacs/sketch``), a folder of pictures, of
             WAV files or of xlsa17 ``.mat`` files, a ``.csv`` or ``.parquet`` table, an ``.npz`` pack, or ``.npy`` features.
         size: the side in pixels that pictures are brought to; None is 64, or what a benchmark says.
         seed: of the split, where the source has none of its own.
@@ -43,8 +43,9 @@ def load(
     if not path.exists():
         if word in EMBEDDED:
             return EMBEDDED[word]()
-        if word in ENTRIES:
-            return load_benchmark(word, root=root, size=size, seed=seed)
+        name, _, protocol = word.partition("/")
+        if name in ENTRIES:
+            return load_benchmark(name, root=root, size=size, protocol=protocol or None, seed=seed)
         known = [*EMBEDDED, *ENTRIES]
         raise DataError(
             f'No data at "{word}": no such file or folder.{suggest(word, known)} Sets by name: {listing(known, 40)}.'
