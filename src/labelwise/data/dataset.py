@@ -46,7 +46,7 @@ class Split:
             piece = getattr(self, what)
             if len(piece) != n and (what == "targets" or len(piece)):
                 raise DataError(f"There are {n} images but {len(piece)} {what}; give one for each image.")
-        if self.images.is_floating_point() and not torch.isfinite(self.images).all():
+        if self.images.is_floating_point() and n and not torch.isfinite(torch.stack(self.images.aminmax())).all():
             bad = int((~torch.isfinite(self.images)).any(1).nonzero()[0])
             raise DataError(f"Row {bad} of the features holds a value that is not a finite number (NaN or infinity).")
 

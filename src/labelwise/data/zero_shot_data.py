@@ -27,7 +27,9 @@ def build_zero_shot(
         raise DataError(f'"{features.name}" holds pictures. Encode them first.')
     known = with_knowledge(features, knowledge)
     if known.labels.vectors is None:
-        raise DataError("Zero-shot data need an attribute vector for each label: columns of numbers, one row per label.")
+        raise DataError(
+            "Zero-shot data need an attribute vector for each label: columns of numbers, one row per label."
+        )
     whole = pool(known)
     rows = zero_shot(whole.targets, known.labels.names, unseen=unseen, seed=seed)
     trainval = torch.cat([rows.train, rows.val_seen, rows.val_unseen]).sort().values
