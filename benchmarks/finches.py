@@ -59,7 +59,8 @@ def measure(method: ImageMethod, seed: int) -> dict[str, float]:
     chosen = taught.scores(new["test"].images).argmax(1)
     figures["taught species right"] = float((chosen == len(classifier.labels)).double().mean())
     figures["others after teaching"] = evaluate_closed(taught, test, known.labels).accuracy
-    return {**figures, "seconds": classifier.summary["training"]["seconds"]}
+    about = classifier.summary["training"]
+    return {**figures, "validation accuracy": about["validation_accuracy"], "seconds": about["seconds"]}
 
 
 def main() -> None:

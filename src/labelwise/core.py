@@ -177,6 +177,10 @@ class LabelModel(nn.Module, ABC):
         """Return image codes ``[n, d]`` from feature maps."""
         raise UnsupportedError(f"{type(self).__name__} has no feature maps, so there is no heat map to draw.")
 
+    def prepare(self, images: Tensor) -> Tensor:
+        """Return what ``encode_images`` takes in place of these images; a model may keep here what it computes once."""
+        return images
+
     def bind(self, labels: Labels) -> "Classifier":
         """Return the classifier of these labels, not yet calibrated."""
         for piece in self.reads:

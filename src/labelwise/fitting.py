@@ -10,7 +10,7 @@ from labelwise.data.dataset import Dataset, Split, TrainData
 from labelwise.data.fingerprints import fingerprints
 from labelwise.data.splits import split_off
 from labelwise.errors import DataError
-from labelwise.tasks.calibrate import calibrate
+from labelwise.tasks.calibrate import calibrate_codes
 from labelwise.tasks.outliers import remember
 from labelwise.training import Method, Run, train
 
@@ -33,11 +33,12 @@ def fit(data: Dataset, method: Method, run: Run | None = None) -> Classifier:
     model, summary = train(method, seen, replace(run, notes=skipped))
     made_from = torch.cat([fingerprints(seen.train.images), fingerprints(seen.val.images)])
     bound = replace(model.bind(seen.labels), method=method, seen=made_from)
-    right = bound.scores(seen.val.images).argmax(1).cpu() == seen.val.targets
-    bound = remember(bound, seen.train.images)
+    held = bound.encode(model.prepare(seen.val.images))
+    right = bound.scores_of_codes(held.float()).argmax(1).cpu() == seen.val.targets
+    bound = remember(bound, model.prepare(seen.train.images))
     about = {"data": data.name, "images": len(seen.train), "skipped": len(skipped), **summary}
     about |= {"validation_images": len(seen.val), "validation_accuracy": float(right.double().mean())}
-    return calibrate(replace(bound, summary={"training": about}), seen.val.images, seen.val.targets)
+    return calibrate_codes(replace(bound, summary={"training": about}), held, seen.val.targets)
 
 
 def training_data(data: Dataset, seed: int = 0) -> TrainData:

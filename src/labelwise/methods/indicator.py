@@ -39,8 +39,6 @@ class LabelEncoder(nn.Module):
         self.first = nn.Linear(k, max(1, d // 2))
         self.second = nn.Linear(max(1, d // 2), d)
         self.activation = activation
-        # A one-hot input has one active entry, not k: without this, labels start nearly alike where k is large.
-        nn.init.uniform_(self.first.weight, -1.0, 1.0)
 
     def forward(self, rows: Tensor | slice) -> Tensor:
         """Return psi ``[m, d]`` of the labels at these rows; a one-hot product is a look-up."""
@@ -62,6 +60,24 @@ class IndicatorModel(LinearModel):
         d = self.encoder.code_size
         self.label_encoder = LabelEncoder(len(spec.labels), d, activation)
         self.predictor = nn.Linear(d, 1)
+        self._start()
+
+    def _start(self) -> None:
+        """Set the weights to begin with, so that labels differ from each other and not from a common bias.
+
+        The paper does not say how. With torch's defaults three small factors make up a label's code, labels start nearly
+        alike, and training lingers there. Image codes that are not trained cannot adapt to a random start, so with them
+        it is smaller still.
+        """
+        nn.init.constant_(self.predictor.weight, 0.3)
+        nn.init.zeros_(self.label_encoder.first.bias)
+        nn.init.zeros_(self.label_encoder.second.bias)
+        # A one-hot input has one active entry, not k, whatever torch's default for k inputs assumes.
+        reach = 0.1 if self.encoder.untrained else 1.0
+        nn.init.uniform_(self.label_encoder.first.weight, -reach, reach)
+        if self.encoder.untrained:
+            with torch.no_grad():
+                self.label_encoder.second.weight.mul_(0.03)
 
     def encode_labels(self, labels: Labels) -> Tensor:
         """Return label codes ``[k, d + 1]``."""

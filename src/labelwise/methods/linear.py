@@ -46,6 +46,10 @@ class LinearModel(LabelModel):
         """Return image codes ``[n, d]`` of images, or of the features that the encoder's trunk made of images."""
         return self.encoder(images)  # type: ignore[no-any-return]
 
+    def prepare(self, images: Tensor) -> Tensor:
+        """Return the features of a frozen trunk, computed once while the images live, else the images."""
+        return self.encoder.features(images) if self.encoder.frozen else images
+
     def score(self, image_codes: Tensor, label_codes: Tensor) -> Tensor:
         """Return the score of every pair ``[n, k]``: one matrix product."""
         return linear_scores(image_codes, label_codes)
@@ -68,7 +72,7 @@ class LinearModel(LabelModel):
     def fit_statistics(self, split: Split) -> None:
         """Keep what ``encode_examples`` needs of the training images."""
         self.eval()
-        images = self.encoder.features(split.images) if self.encoder.frozen else split.images
+        images = self.prepare(split.images)
         parts = [self.encode_images(as_float(x.to(self.device))) for x in torch.split(images, 256)]
         codes = torch.cat(parts).float()
         found = code_statistics(codes, split.targets, len(self.spec.labels))

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from labelwise.core import Classifier
+from labelwise.core import Classifier, check_shape
 from labelwise.errors import DataError, UsageError
 from labelwise.metrics import expected_calibration_error
 from labelwise.ops.calibration import fit_platt, fit_temperature
@@ -22,16 +22,22 @@ def calibrate(classifier: Classifier, images: Tensor, targets: Tensor, *, keep: 
         targets: their labels ``[n]``.
         keep: the share of these images that the outlier rule must let pass as known.
     """
+    check_shape(images, classifier.model.spec.shape)
+    labelled = targets >= 0
+    codes = classifier.encode(images[labelled.to(images.device)])
+    return calibrate_codes(classifier, codes, targets[labelled], keep=keep)
+
+
+def calibrate_codes(classifier: Classifier, codes: Tensor, targets: Tensor, *, keep: float = 0.95) -> Classifier:
+    """Return the same as ``calibrate``, from the codes ``[n, d]`` of held-out images."""
     if not 0 < keep < 1:
         raise UsageError(f"The share of images to keep as known lies between 0 and 1; given {keep}.")
-    labelled = targets >= 0
-    images, targets = images[labelled.to(images.device)], targets[labelled].to(classifier.codes.device)
+    targets = targets.to(classifier.codes.device)
     if len(targets) < 2:
         raise DataError(f"Calibration needs at least two labelled held-out images; given {len(targets)}.")
     ones = torch.ones_like(classifier.scale)
     raw = replace(classifier, scale=ones, offset=ones * 0, temperature=1.0, outlier=None)
-    codes = raw.encode(images)
-    scores = raw.scores_of_codes(codes)
+    scores = raw.scores_of_codes(codes.float())
     scale, offset = (1.0, 0.0) if raw.model.exclusive else fit_platt(scores, targets)
     scaled = scores * scale + offset
     fitted = replace(raw, scale=ones * scale, offset=ones * offset, temperature=fit_temperature(scaled, targets))

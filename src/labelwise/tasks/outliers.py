@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from labelwise.core import Classifier, OutlierRule, check_shape
+from labelwise.core import Classifier, OutlierRule
 from labelwise.data.pictures import Pictures, as_batch
 
 MEMORY = 5_000  # training codes kept
@@ -68,8 +68,12 @@ def fit_outlier_rule(classifier: Classifier, codes: Tensor, keep: float) -> Outl
 
 
 def remember(classifier: Classifier, images: Tensor) -> Classifier:
-    """Return the classifier with the codes of these images added to its memory of familiar ones."""
-    check_shape(images, classifier.model.spec.shape)
+    """Return the classifier with the codes of these images added to its memory of familiar ones.
+
+    Args:
+        classifier: any classifier.
+        images: images ``[n, ...]``, or what ``model.prepare`` made of them.
+    """
     if len(images) > MEMORY:
         rows = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))[:MEMORY]
         images = images[rows.to(images.device)]
