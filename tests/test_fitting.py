@@ -1,4 +1,5 @@
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ from labelwise.data.dataset import Dataset
 from labelwise.errors import DataError
 from labelwise.evaluate.closed import evaluate_closed
 from labelwise.fitting import training_data
+from labelwise.methods import Softmax
 from tests.conftest import blobs, quick
 from tests.contract.subjects import trained
 
@@ -86,3 +88,15 @@ def test_calibration_lowers_the_error_on_test_images() -> None:
     after, before = (evaluate_closed(c, data.split("test"), data.labels) for c in (classifier, raw))
     assert after.accuracy == before.accuracy
     assert after.ece < before.ece
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadsSentences(Softmax):
+    """A method that needs sentences of labels."""
+
+    needs: ClassVar[tuple[str, ...]] = ("targets", "texts")
+
+
+def test_missing_knowledge_names_file_and_column(blob_data: Dataset) -> None:
+    with pytest.raises(DataError, match=r'Method softmax reads sentences.*Add a column "text" to labels.csv'):
+        lw.fit(blob_data, ReadsSentences(epochs=1), lw.Run(device="cpu"))

@@ -8,6 +8,7 @@ from torch import Tensor
 from labelwise.core import Classifier
 from labelwise.data.dataset import Dataset, Split, TrainData
 from labelwise.data.fingerprints import fingerprints
+from labelwise.data.knowledge import require
 from labelwise.data.splits import split_off
 from labelwise.errors import DataError
 from labelwise.tasks.calibrate import calibrate_codes
@@ -29,6 +30,8 @@ def fit(data: Dataset, method: Method, run: Run | None = None) -> Classifier:
     """
     run = run or Run()
     seen = training_data(data, run.seed)
+    for piece in (piece for piece in method.needs if hasattr(seen.labels, piece)):
+        require(seen.labels, piece, f"Method {method.name}")
     skipped = tuple({"skipped": one.file, "reason": one.reason} for one in data.skipped)
     model, summary = train(method, seen, replace(run, notes=skipped))
     made_from = torch.cat([fingerprints(seen.train.images), fingerprints(seen.val.images)])
