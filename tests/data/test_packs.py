@@ -7,6 +7,7 @@ import pytest
 
 from labelwise.data.dataset import SPLITS
 from labelwise.data.packs import pack
+from labelwise.data.split_files import write_split
 from labelwise.errors import DataError
 from tests.data.samples import check_values, png, sizes
 
@@ -62,6 +63,24 @@ def test_damaged_pictures_of_a_pack_are_listed(tmp_path: Path) -> None:
     check_values(found, ["owl", "été"])
 
 
+@pytest.mark.parametrize("encoded", [True, False])
+def test_files_of_a_pack_stay_with_their_pictures(tmp_path: Path, encoded: bool) -> None:
+    names = np.array([f"{'ab'[i % 2]}/é {i}.png" for i in range(12)])
+    held = ENCODED | {"data": ENCODED["data"].copy()}
+    held["data"][ENCODED["offsets"][3] : ENCODED["offsets"][4]] = 0  # picture 3 is damaged
+    if not encoded:
+        values = 40 * LABELS + np.arange(12)
+        held = {"images": np.repeat(values, 20).reshape(12, 4, 5).astype(np.uint8), "labels": LABELS}
+    data = pack(packed(tmp_path, **held, files=names))
+    for split in data.splits.values():
+        first = split.images[:, 0, 0, 0].tolist()
+        assert split.files == tuple(names[value - 40 * (value >= 40)] for value in first)
+    named = sorted(file for split in data.splits.values() for file in split.files)
+    assert named == sorted(np.delete(names, 3) if encoded else names)
+    write_split(data, tmp_path / "split.csv")
+    assert {line.split(",")[0] for line in (tmp_path / "split.csv").read_text("utf-8").splitlines()[1:]} == {*named}
+
+
 @pytest.mark.parametrize(
     ("held", "message"),
     [
@@ -74,6 +93,8 @@ def test_damaged_pictures_of_a_pack_are_listed(tmp_path: Path) -> None:
         ({"labels": Y, "images": X, "classes": ["a"]}, "at most 0, as there are 1 names"),
         ({"labels": Y, "images": X, "classes": ["a", "a"]}, "must be unique; given more than once: a"),
         ({"labels": Y, "images": X, "split": [0, 1]}, "4 images but 2 targets and their splits"),
+        ({"labels": Y, "images": X, "files": ["a", "b"]}, r'"files" must be 4 names, .* given <U1 \[2\]'),
+        ({"labels": Y, "images": X, "files": Y}, r'"files" must be 4 names, .* given int64 \[4\]'),
         (
             {"labels": Y, "images": X, "split": [0, 1, 2, 7]},
             r'"split" must be 0 train and 1 test, .* given \[0, 1, 2, 7\]',

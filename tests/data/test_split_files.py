@@ -176,7 +176,8 @@ def test_edited_files_of_every_spelling_are_read(tmp_path: Path, text: str) -> N
         ("file,label", "path,label", 'needs one column "file"; its columns: path, label, split'),
         ("label,split", "split,split", 'needs one column "split"; its columns: file, split, split'),
         ("u.png,owl,train", "u.png,owl", "Row 2 of .* has 2 fields, the header 3"),
-        ("u.png", '"u.png', "is not well-formed"),
+        ("u.png,owl,train", "\n,,\nu.png,owl", "Row 4 of .* has 2 fields, the header 3"),
+        ("u.png", '"u.png', 'The split ".*split.csv" is not well-formed'),
         (GOOD, "", 'needs one column "file"; its columns: none'),
     ],
 )
@@ -188,6 +189,14 @@ def test_faults_are_named_with_their_row(tmp_path: Path, old: str, new: str, mes
     file.write_text(GOOD.replace(old, new), encoding="utf-8")
     with pytest.raises(DataError, match=message):
         apply_split(TOYS, file)
+
+
+def test_file_names_that_are_not_utf_8_are_kept(tmp_path: Path) -> None:
+    data = made({"train": [0, 1], "test": [2]}, ("/data/\udce9.png", "/data/é.png", "/data/z.png"))
+    write_split(data, tmp_path / "split.csv")
+    assert b"\n\xe9.png,owl,train" in (tmp_path / "split.csv").read_bytes()
+    mixed = resplit(data, {"val": [2, 1, 0]})
+    assert values(apply_split(mixed, tmp_path / "split.csv")) == {"train": [1, 0], "test": [2]}
 
 
 def test_images_that_are_not_named_can_be_left_out(tmp_path: Path) -> None:

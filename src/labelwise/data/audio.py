@@ -106,7 +106,7 @@ def audio_folder(
         for label, home in class_folders(place).items()
         for file in _list_wavs(home)
     ]
-    sounds, kept, skipped = _read_sounds([file for _, _, file in found], rate, samples)
+    sounds, kept, skipped = read_sounds([file for _, _, file in found], rate, samples)
     if not kept or (strict and skipped):
         faults = " ".join(each.reason for each in skipped[:3])
         raise DataError(f'{len(skipped)} of {len(found)} sounds of "{root}" cannot be read. {faults}'.strip())
@@ -123,7 +123,7 @@ def audio_folder(
     return as_dataset(root.resolve().name, rows, seed)
 
 
-def _read_sounds(files: Sequence[Path], rate: int, samples: int) -> tuple[Tensor, list[int], tuple[Skipped, ...]]:
+def read_sounds(files: Sequence[Path], rate: int, samples: int) -> tuple[Tensor, list[int], tuple[Skipped, ...]]:
     """Return mono sounds ``[n, samples]``, which of the files they are, and those that could not be read."""
     sounds = torch.empty(len(files), samples)
     kept: list[int] = []

@@ -22,15 +22,15 @@ def read_csv(file: Path, *, beside: bool = False) -> Columns:
         file: where it is.
         beside: it goes with an array of features; see ``columns.read_header``.
     """
-    with closing(_records(file)) as records:
-        _, first = next(records, (0, None))
+    with closing(records(file)) as rows:
+        _, first = next(rows, (0, None))
         if first is None:
             raise DataError(f'The table "{file}" is empty. Its first row must name the columns: path, label.')
         header = read_header(first, str(file), beside=beside)
         features = _room(file, len(header.features))
         numbers: list[int] = []
         cells: dict[str, list[str]] = {name: [] for name in header.cells}
-        for number, fields in records:
+        for number, fields in rows:
             where = f'Row {number} of "{file}"'
             if any(field.strip() for field in fields[len(header.names) :]):
                 raise DataError(
@@ -46,31 +46,37 @@ def read_csv(file: Path, *, beside: bool = False) -> Columns:
     return Columns(file=str(file), numbers=numbers, cells=cells, features=kept)
 
 
-def _records(file: Path) -> Generator[tuple[int, list[str]]]:
-    """Yield the fields of each row that has any content, with its number; the header is row 1."""
+def records(file: Path, *, what: str = "table", errors: str = "strict") -> Generator[tuple[int, list[str]]]:
+    """Yield the fields of each row that has any content, with its number; the header is row 1.
+
+    Args:
+        file: where it is.
+        what: how errors call the file.
+        errors: how bytes that are not UTF-8 are taken, as ``open`` understands it.
+    """
     try:
-        with file.open(encoding="utf-8-sig", newline="") as stream:
+        with file.open(encoding="utf-8-sig", errors=errors, newline="") as stream:
             separator = max(_SEPARATORS, key=stream.readline(1 << 20).count)
             stream.seek(0)
-            reader = csv.reader(_lines(stream, file), delimiter=separator, strict=True)
+            reader = csv.reader(_lines(stream, file, what), delimiter=separator, strict=True)
             for number, fields in enumerate(reader, 1):
                 if any(field.strip() for field in fields):
                     yield number, fields
     except OSError as error:
-        raise DataError(f'Cannot read the table "{file}": {error.strerror}. Check the path and its rights.') from None
+        raise DataError(f'Cannot read the {what} "{file}": {error.strerror}. Check the path and its rights.') from None
     except UnicodeDecodeError:
         raise DataError(
-            f'The table "{file}" is not UTF-8 text (line {_first_wrong_line(file)}). Save it as "CSV UTF-8".'
+            f'The {what} "{file}" is not UTF-8 text (line {_first_wrong_line(file)}). Save it as "CSV UTF-8".'
         ) from None
     except csv.Error as error:
-        raise DataError(f'The table "{file}" is not well-formed: line {reader.line_num}: {error}.') from None
+        raise DataError(f'The {what} "{file}" is not well-formed: line {reader.line_num}: {error}.') from None
 
 
-def _lines(stream: TextIO, file: Path) -> Iterator[str]:
+def _lines(stream: TextIO, file: Path, what: str) -> Iterator[str]:
     """Yield the lines of a file; none may hold a NUL character."""
     for number, line in enumerate(stream, 1):
         if "\0" in line:
-            raise DataError(f'The table "{file}" holds a NUL character (line {number}). Save it as "CSV UTF-8" again.')
+            raise DataError(f'The {what} "{file}" holds a NUL character (line {number}). Save it as "CSV UTF-8" again.')
         yield line
 
 

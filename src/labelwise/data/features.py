@@ -1,9 +1,7 @@
 """A data set from precomputed features, whatever tool wrote them: one ``.npz`` file, or a ``.npy`` file beside a CSV."""
 
 import zipfile
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -14,6 +12,7 @@ from torch import Tensor
 
 from labelwise.data.csv_files import read_csv
 from labelwise.data.dataset import Dataset
+from labelwise.data.npz_files import readable
 from labelwise.data.sources import Rows, as_dataset, as_labels, as_targets, same_length, split_name
 from labelwise.data.tables import feature_rows
 from labelwise.errors import DataError, UsageError, listing
@@ -55,7 +54,7 @@ def features(path: str | Path, *, seed: int = 0) -> Dataset:
 def _beside_csv(file: Path) -> Rows:
     """Return the rows of a ``.npy`` file and the CSV file beside it."""
     columns = read_csv(file.with_suffix(".csv"), beside=True)
-    with _readable(file), file.open("rb") as stream:
+    with readable(file), file.open("rb") as stream:
         shape, fortran, dtype = _array_header(stream)
         if dtype == np.float32 and dtype.isnative and not fortran and len(shape) == 2 and all(shape):
             found = torch.from_numpy(np.load(file, mmap_mode="c", allow_pickle=False))  # a private copy, page by page
@@ -71,7 +70,7 @@ def _beside_csv(file: Path) -> Rows:
 
 def _packed(file: Path) -> Rows:
     """Return the rows of an ``.npz`` file."""
-    with _readable(file), file.open("rb") as stream:
+    with readable(file), file.open("rb") as stream:
         if not zipfile.is_zipfile(stream):
             raise DataError(f'"{file}" is not an .npz file, or it is damaged. Write it with numpy.savez.')
         with zipfile.ZipFile(stream) as archive:
@@ -156,16 +155,3 @@ def _read_matrix(stream: IO[bytes], shape: tuple[int, ...], fortran: bool, dtype
         with np.errstate(over="ignore"):
             part[...] = np.frombuffer(content, dtype).reshape(part.shape)
     return torch.from_numpy(found)
-
-
-@contextmanager
-def _readable(file: Path) -> Iterator[None]:
-    """Turn what can go wrong while a file is read into errors for people."""
-    try:
-        yield
-    except OSError as error:
-        raise DataError(f'Cannot read "{file}": {error.strerror or error}. Check the path and its rights.') from None
-    except (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, MemoryError, NotImplementedError) as error:
-        if "object" in str(error).lower() and "pickle" in str(error).lower():
-            raise DataError(f'"{file}" holds Python objects, which are not read. Save plain arrays.') from None
-        raise DataError(f'"{file}" is damaged ({error}). Write it again.') from None

@@ -9,22 +9,25 @@ These files lie beside the data, each with one row, line or table for each label
     order.txt       one label a line, from the lowest to the highest
 """
 
-import json
-import math
-import re
-import tomllib
-import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
 from labelwise.core import Labels
-from labelwise.data.csv_files import _records
 from labelwise.data.dataset import Dataset
+from labelwise.data.knowledge_files import (
+    Row,
+    Table,
+    finite_number,
+    label_name,
+    read_table,
+    read_tables,
+    read_text,
+    rows_of_table,
+)
 from labelwise.errors import DataError, UsageError, listing, suggest
 
 FILES = ("labels.csv", "labels.toml", "labels.json", "similarity.csv", "order.txt")
@@ -36,8 +39,6 @@ _PIECES = {
     "shares": ("shares", 'a column "share"', "labels.csv"),
     "similarity": ("similarities", "a table of numbers, the labels in its first row and column, as", "similarity.csv"),
 }
-_KEYS = ("text", "texts", "vector", "order", "share")
-_TEXT = re.compile(r"text(_\d+)?")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -46,17 +47,6 @@ class Knowledge:
 
     labels: Labels
     attributes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Row:
-    """What a row or table says about a label, not yet checked; ``where`` begins an error about it."""
-
-    where: str
-    texts: Sequence[object]
-    vector: Sequence[object]
-    order: object = None
-    share: object = None
 
 
 def read_knowledge(path: str | Path, names: Sequence[str] | None = None) -> Knowledge:
@@ -70,10 +60,10 @@ def read_knowledge(path: str | Path, names: Sequence[str] | None = None) -> Know
     file = Path(path)
     kind = file.suffix.lower()
     if kind == ".csv":
-        columns, rows = _table(file)
-        found = _similarity(file, columns, rows) if _is_matrix(file, columns, rows) else _columns(file, columns, rows)
+        table = read_table(file)
+        found = _similarity(file, table) if _is_matrix(file, table) else _assembled(file, *rows_of_table(file, table))
     elif kind in (".toml", ".json"):
-        found = _tables(file)
+        found = _assembled(file, *read_tables(file))
     elif kind == ".txt":
         found = _order(file)
     else:
@@ -135,7 +125,7 @@ def require(labels: Labels, piece: str, where: str) -> None:
 
 def _arranged(knowledge: Knowledge, names: Sequence[str], where: str) -> Knowledge:
     """Return the knowledge with these labels first, in this order, then its others."""
-    own = [_name(name) for name in names]
+    own = [label_name(name) for name in names]
     others = [name for name in knowledge.labels.names if name not in set(own)]
     missing = [name for name in own if name not in set(knowledge.labels.names)]
     if missing:
@@ -146,63 +136,7 @@ def _arranged(knowledge: Knowledge, names: Sequence[str], where: str) -> Knowled
     return replace(knowledge, labels=replace(knowledge.labels.select([*own, *others]), names=(*names, *others)))
 
 
-def _columns(file: Path, columns: list[str], rows: list[tuple[int, dict[str, str]]]) -> Knowledge:
-    """Return the knowledge of a table with one row for each label."""
-    low = {column: column.casefold() for column in columns}
-    key = [column for column in columns if low[column] in ("label", "name")]
-    if len(key) != 1:
-        raise DataError(f'"{file}" needs one column "label" (or "name"); its columns: {listing(columns)}.')
-    twice = [column for column, count in Counter(low.values()).items() if count > 1]
-    if twice:
-        raise DataError(f'"{file}" has the column "{twice[0]}" in small and in capital letters. Keep one.')
-    texts = [column for column in columns if _TEXT.fullmatch(low[column])]
-    single = {low[column]: column for column in columns if low[column] in ("order", "share")}
-    attributes = [column for column in columns if column not in (*key, *texts, *single.values())]
-    known: dict[str, _Row] = {}
-    for number, row in rows:
-        where, name = f'Row {number} of "{file}"', _name(row[key[0]])
-        if not name:
-            raise DataError(f'{where}, column "{key[0]}": it is empty. Fill it or remove the row.')
-        if name in known:
-            raise DataError(f'{where}: label "{name}" comes twice, first in {known[name].where}. Keep one.')
-        known[name] = _Row(
-            where=where,
-            texts=[row[column] for column in texts if row[column]],
-            vector=[row[column] for column in attributes],
-            **{piece: row[column] for piece, column in single.items() if row[column]},
-        )
-    return _assembled(file, known, tuple(attributes))
-
-
-def _tables(file: Path) -> Knowledge:
-    """Return the knowledge of a TOML or JSON file with one table for each label."""
-    text = _text(file)
-    try:
-        held = tomllib.loads(text) if file.suffix.lower() == ".toml" else json.loads(text, object_pairs_hook=_once)
-    except ValueError as error:
-        raise DataError(f'"{file}" is not well-formed: {error}.') from None
-    if not isinstance(held, dict) or not isinstance(held.get("labels"), dict):
-        raise DataError(f'"{file}" needs a table "labels" with one table for each label: [labels."barn owl"].')
-    _check_keys(held, ("labels", "attributes"), f'"{file}"')
-    known: dict[str, _Row] = {}
-    for name, given in held["labels"].items():
-        where = f'Label "{name}" of "{file}"'
-        if not isinstance(given, dict):
-            raise DataError(f"{where} must be a table with some of: {listing(_KEYS)}. Given: {given!r}.")
-        _check_keys(given, _KEYS, where)
-        if _name(name) in known:
-            raise DataError(f"{where} comes twice, in different Unicode spellings. Keep one.")
-        known[_name(name)] = _Row(
-            where=where,
-            texts=[*([given["text"]] if "text" in given else []), *given.get("texts", [])],
-            vector=given.get("vector", []),
-            order=given.get("order"),
-            share=given.get("share"),
-        )
-    return _assembled(file, known, tuple(map(str, held.get("attributes", []))))
-
-
-def _assembled(file: Path, known: Mapping[str, _Row], attributes: tuple[str, ...]) -> Knowledge:
+def _assembled(file: Path, known: Mapping[str, Row], attributes: tuple[str, ...]) -> Knowledge:
     """Return the knowledge of all labels of a file, each piece for all labels or for none."""
     if not known:
         raise DataError(f'"{file}" describes no label. Add a row for each.')
@@ -220,7 +154,9 @@ def _assembled(file: Path, known: Mapping[str, _Row], attributes: tuple[str, ...
             raise DataError(f'{row.where}, "texts": each must be a sentence; given {blank[0]!r}.')
     columns = attributes or tuple(f"vector[{i}]" for i in range(size))
     vectors = [
-        [_number(x, row.where, at) for at, x in zip(columns, row.vector, strict=True)] for row in rows if row.vector
+        [finite_number(x, row.where, at) for at, x in zip(columns, row.vector, strict=True)]
+        for row in rows
+        if row.vector
     ]
     labels = Labels(
         names=tuple(known),
@@ -232,9 +168,9 @@ def _assembled(file: Path, known: Mapping[str, _Row], attributes: tuple[str, ...
     return Knowledge(labels=labels, attributes=attributes if vectors else ())
 
 
-def _ranks(file: Path, rows: Sequence[_Row]) -> tuple[int, ...]:
+def _ranks(file: Path, rows: Sequence[Row]) -> tuple[int, ...]:
     """Return the rank of each label, from 0."""
-    given = [_number(row.order, row.where, "order") for row in rows]
+    given = [finite_number(row.order, row.where, "order") for row in rows]
     first = min(given)
     if first not in (0, 1) or sorted(given) != [first + i for i in range(len(given))]:
         raise DataError(
@@ -244,9 +180,9 @@ def _ranks(file: Path, rows: Sequence[_Row]) -> tuple[int, ...]:
     return tuple(int(rank - first) for rank in given)
 
 
-def _shares(file: Path, rows: Sequence[_Row]) -> torch.Tensor:
+def _shares(file: Path, rows: Sequence[Row]) -> torch.Tensor:
     """Return the share of each label ``[k]``."""
-    given = [_number(row.share, row.where, "share") for row in rows]
+    given = [finite_number(row.share, row.where, "share") for row in rows]
     if min(given) < 0:
         raise DataError(f"{rows[given.index(min(given))].where}: a share is at least 0; given {min(given):g}.")
     if abs(sum(given) - 1) > 1e-4:
@@ -254,22 +190,23 @@ def _shares(file: Path, rows: Sequence[_Row]) -> torch.Tensor:
     return torch.tensor(given)
 
 
-def _is_matrix(file: Path, columns: list[str], rows: list[tuple[int, dict[str, str]]]) -> bool:
+def _is_matrix(file: Path, table: Table) -> bool:
     """Return whether a table names the same labels in its first row and its first column."""
-    labels = {row[columns[0]] for _, row in rows}
-    return file.name.casefold() == "similarity.csv" or bool(labels and labels == {*columns[1:]})
+    labels = {row[table.columns[0]] for _, row in table.rows}
+    return file.name.casefold() == "similarity.csv" or bool(labels and labels == {*table.columns[1:]})
 
 
-def _similarity(file: Path, columns: list[str], rows: list[tuple[int, dict[str, str]]]) -> Knowledge:
+def _similarity(file: Path, table: Table) -> Knowledge:
     """Return the knowledge of a table of similarities."""
-    names = [_name(column) for column in columns[1:]]
+    first, *others = table.columns
+    names = [label_name(column) for column in others]
     lines: dict[str, list[float]] = {}
-    for number, row in rows:
-        name, where = _name(row[columns[0]]), f'Row {number} of "{file}"'
+    for number, row in table.rows:
+        name, where = label_name(row[first]), f'Row {number} of "{file}"'
         if name not in names or name in lines:
             wrong = "comes twice. Keep one." if name in lines else f"is not in the first row.{suggest(name, names)}"
             raise DataError(f'{where}: label "{name}" {wrong}')
-        lines[name] = [_number(row[column], where, column) for column in columns[1:]]
+        lines[name] = [finite_number(row[column], where, column) for column in others]
     missing = [name for name in names if name not in lines]
     if missing or not names:
         raise DataError(f'"{file}" has no row for: {listing(missing) or "any label"}. Add one for each column.')
@@ -278,73 +215,8 @@ def _similarity(file: Path, columns: list[str], rows: list[tuple[int, dict[str, 
 
 def _order(file: Path) -> Knowledge:
     """Return the knowledge of a file with one label a line, from the lowest to the highest."""
-    names = [_name(line) for line in _text(file).splitlines() if line.strip()]
+    names = [label_name(line) for line in read_text(file).splitlines() if line.strip()]
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice or not names:
         raise DataError(f'"{file}" must name each label once, one a line; named twice: {listing(twice) or "none"}.')
     return Knowledge(labels=Labels(names=tuple(names), order=tuple(range(len(names)))))
-
-
-def _table(file: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
-    """Return the columns of a CSV file, and the number and the fields of each row."""
-    (_, first), *rest = list(_records(file)) or [(0, [])]
-    columns = [field.strip() for field in first]
-    while columns and not columns[-1]:
-        columns.pop()
-    twice = [column for column, count in Counter(columns).items() if count > 1]
-    if twice or not columns:
-        wrong = f'more than one column "{twice[0]}"' if twice else "no columns"
-        raise DataError(f'The table "{file}" has {wrong}. Its first row must name each column once.')
-    rows = []
-    for number, fields in rest:
-        cells = [field.strip() for field in fields]
-        if any(cells[len(columns) :]):
-            raise DataError(
-                f'Row {number} of "{file}" has {len(cells)} fields, the header {len(columns)}. Put fields that hold a '
-                "separator into quotes."
-            )
-        rows.append((number, dict(zip(columns, cells + [""] * len(columns), strict=False))))
-    return columns, rows
-
-
-def _text(file: Path) -> str:
-    """Return the text of a file, without a byte-order mark."""
-    try:
-        return file.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise DataError(f'Cannot read "{file}": {error.strerror}. Check the path and its rights.') from None
-    except UnicodeDecodeError:
-        raise DataError(f'"{file}" is not UTF-8 text. Save it as UTF-8.') from None
-
-
-def _number(given: object, where: str, column: str) -> float:
-    """Return a finite number, or raise an error that names row and column."""
-    value = math.nan
-    if isinstance(given, str | int | float) and not isinstance(given, bool):
-        with suppress(ValueError, OverflowError):
-            value = float(given)
-    if not math.isfinite(value):
-        near = suggest(column.casefold(), ("label", "text", "order", "share"))
-        raise DataError(f'{where}, column "{column}": a finite number was expected, as 0.5; given "{given}".{near}')
-    return value
-
-
-def _check_keys(table: Mapping[str, object], keys: Sequence[str], where: str) -> None:
-    """Raise an error for a key that means nothing, and for a list that is none."""
-    for key, value in table.items():
-        if key not in keys:
-            raise DataError(f'{where}: unknown key "{key}".{suggest(key, keys)} Keys: {listing(keys)}.')
-        if key in ("texts", "vector", "attributes") and not isinstance(value, list):
-            raise DataError(f'{where}, "{key}": a list was expected; given {value!r}.')
-
-
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Return the table of these pairs; a key given twice is an error."""
-    twice = [key for key, count in Counter(key for key, _ in pairs).items() if count > 1]
-    if twice:
-        raise ValueError(f'"{twice[0]}" is given twice')
-    return dict(pairs)
-
-
-def _name(given: str) -> str:
-    return unicodedata.normalize("NFC", given.strip())

@@ -1,8 +1,6 @@
 """A data set from a pack: one ``.npz`` file of pictures, encoded pictures or features, with their labels."""
 
 import io
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
@@ -12,11 +10,13 @@ import numpy as np
 from PIL import Image
 
 from labelwise.data.dataset import Dataset
+from labelwise.data.features import split_names
+from labelwise.data.npz_files import read_npz
 from labelwise.data.pictures import Array, as_batch, read_pictures
-from labelwise.data.sources import Rows, as_dataset, as_images, as_labels, as_targets, same_length, split_name
+from labelwise.data.sources import Rows, as_dataset, as_images, as_labels, as_targets, same_length
 from labelwise.errors import DataError, UsageError, listing
 
-_KEYS = ("images", "features", "data", "offsets", "labels", "classes", "split")
+_KEYS = ("images", "features", "data", "offsets", "labels", "classes", "split", "files")
 
 
 def pack(path: str | Path, *, size: int | None = None, seed: int = 0) -> Dataset:
@@ -24,8 +24,8 @@ def pack(path: str | Path, *, size: int | None = None, seed: int = 0) -> Dataset
 
     It holds ``labels [n]``, names or positions in ``classes [k]``, and one of: ``images``, bytes ``[n, h, w, c]``,
     ``[n, c, h, w]`` or ``[n, h, w]``; ``features [n, a]``, floats; or encoded pictures, the bytes of all files one after
-    another in ``data`` and where they begin and end in ``offsets [n + 1]``. ``split [n]`` is optional: names, or
-    0 train and 1 test, or 0 train, 1 val and 2 test.
+    another in ``data`` and where they begin and end in ``offsets [n + 1]``. Optional are ``split [n]``, names, or
+    0 train and 1 test, or 0 train, 1 val and 2 test; and ``files [n]``, the names of where the images came from.
 
     Args:
         path: the file.
@@ -34,28 +34,11 @@ def pack(path: str | Path, *, size: int | None = None, seed: int = 0) -> Dataset
         seed: of the division into splits.
     """
     file = Path(path)
-    held = _npz(file)
+    held = read_npz(file, only=_KEYS)
     try:
         return as_dataset(file.stem, _packed(held, size), seed)
     except UsageError as error:
         raise DataError(f'"{file}": {error}') from None
-
-
-def _npz(file: Path) -> dict[str, Array]:
-    """Return what an ``.npz`` file holds, each array decompressed once; those of no use here stay empty."""
-    try:
-        with file.open("rb") as stream:
-            if not zipfile.is_zipfile(stream):
-                raise DataError(f'"{file}" is not an .npz file, or it is damaged. Write it with numpy.savez.')
-            stream.seek(0)
-            with np.load(stream, allow_pickle=False) as held:
-                return {key: held[key] if key in _KEYS else np.empty(0) for key in held.files}
-    except OSError as error:
-        raise DataError(f'Cannot read "{file}": {error.strerror or error}. Check the path and its rights.') from None
-    except (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        if "pickle" in str(error):
-            raise DataError(f'"{file}" holds Python objects, which are not read. Save plain arrays.') from None
-        raise DataError(f'"{file}" is damaged ({error}). Write it again.') from None
 
 
 def _packed(held: Mapping[str, Array], size: int | None) -> Rows:
@@ -70,18 +53,27 @@ def _packed(held: Mapping[str, Array], size: int | None) -> Rows:
         )
     labels = as_labels(held["labels"])
     targets, names = as_targets(labels, as_labels(held["classes"]).tolist() if "classes" in held else None)
-    splits = _packed_splits(as_labels(held["split"])) if "split" in held else []
+    splits = split_names(as_labels(held["split"])) if "split" in held else []
     if splits:
         same_length(len(labels), len(splits), " and their splits")
+    files = _file_names(held["files"], len(labels)) if "files" in held else ()
     if "data" in held:
-        files = _encoded(held["data"], held["offsets"], len(labels))
-        images, kept, skipped = read_pictures(files, size or _side(files))
+        encoded = _encoded(held["data"], held["offsets"], len(labels))
+        images, kept, skipped = read_pictures(encoded, size or _side(encoded))
         splits = [splits[i] for i in kept] if splits else []
-        return Rows(images=images, targets=targets[kept], names=names, splits=splits, skipped=skipped)
+        files = tuple(files[i] for i in kept) if files else ()
+        return Rows(images=images, targets=targets[kept], names=names, splits=splits, files=files, skipped=skipped)
     images = as_images(held[kinds[0]])
     if size and images.ndim == 4:
         images = as_batch(images, (images.shape[1], size, size))
-    return Rows(images=images, targets=targets, names=names, splits=splits)
+    return Rows(images=images, targets=targets, names=names, splits=splits, files=files)
+
+
+def _file_names(given: Array, n: int) -> tuple[str, ...]:
+    """Return the names of n files."""
+    if given.dtype.kind != "U" or given.shape != (n,):
+        raise UsageError(f'"files" must be {n} names, one for each label; given {given.dtype} {list(given.shape)}.')
+    return tuple(given.tolist())
 
 
 def _encoded(data: Array, offsets: Array, n: int) -> list[bytes]:
@@ -103,16 +95,3 @@ def _side(files: Sequence[bytes]) -> int:
         with suppress(Exception), Image.open(io.BytesIO(file)) as picture:
             return min(picture.size)
     raise UsageError("none of its pictures can be read.")
-
-
-def _packed_splits(given: Array) -> list[str]:
-    """Return the split of each row from names or numbers."""
-    values = given.tolist()
-    if given.dtype.kind == "U":
-        return [split_name(value, f'Row {i} of "split": ') for i, value in enumerate(values)]
-    order = ("train", "val", "test") if 2 in values else ("train", "test")
-    if not set(values) <= set(range(len(order))):
-        raise UsageError(
-            f'"split" must be 0 train and 1 test, or 0 train, 1 val, 2 test; given {sorted(set(values))[:9]}.'
-        )
-    return [order[value] for value in values]

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from labelwise.checkpoint import write_atomically
+from labelwise.data.csv_files import records
 from labelwise.data.dataset import PER_IMAGE, SPLITS, Dataset, Split
 from labelwise.data.sources import split_name
 from labelwise.errors import DataError, UsageError, listing, suggest
@@ -142,15 +143,8 @@ def _label_names(dataset: Dataset, whole: Split) -> list[str]:
 
 def _read(file: Path) -> list[tuple[int, dict[str, str]]]:
     """Return the number and the fields of each row; columns are separated by commas, semicolons or tabs."""
-    try:
-        text = file.read_bytes().decode("utf-8-sig", "surrogateescape")
-        separator = max(",;\t", key=text.partition("\n")[0].count)
-        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True))
-    except OSError as error:
-        raise DataError(f'Cannot read the split "{file}": {error.strerror}. Check the path and its rights.') from None
-    except csv.Error as error:
-        raise DataError(f'The split "{file}" is not well-formed: {error}.') from None
-    columns = [field.strip().casefold() for field in rows[0]] if rows else []
+    (_, first), *rest = list(records(file, what="split", errors="surrogateescape")) or [(0, [])]
+    columns = [field.strip().casefold() for field in first]
     for column in ("file", "split"):
         if columns.count(column) != 1:
             raise DataError(
@@ -158,9 +152,8 @@ def _read(file: Path) -> list[tuple[int, dict[str, str]]]:
                 + suggest(column, columns)
             )
     found = []
-    for number, fields in enumerate(rows[1:], 2):
-        if any(field.strip() for field in fields):
-            if len(fields) != len(columns):
-                raise DataError(f'Row {number} of "{file}" has {len(fields)} fields, the header {len(columns)}.')
-            found.append((number, dict(zip(columns, fields, strict=True))))
+    for number, fields in rest:
+        if len(fields) != len(columns):
+            raise DataError(f'Row {number} of "{file}" has {len(fields)} fields, the header {len(columns)}.')
+        found.append((number, dict(zip(columns, fields, strict=True))))
     return found

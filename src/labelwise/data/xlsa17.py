@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from labelwise.core import Labels
-from labelwise.data.dataset import Dataset, Skipped, Split
+from labelwise.data.dataset import Dataset, Split
 from labelwise.data.mat_files import cells, column, indices, matrix, read_mat, strings
 from labelwise.errors import DataError, UsageError, listing
 
@@ -90,7 +90,7 @@ class ZeroShotData:
         """Return the data set: train and val are divided by class, test holds seen and unseen classes.
 
         Val holds all training images of some seen classes, drawn at random, and train those of the others; what the file
-        calls ``train_loc`` and ``val_loc`` is not used. If these hold test images, ``skipped`` says so.
+        calls ``train_loc`` and ``val_loc`` is not used; ``leaks`` says whether these hold test images.
 
         Args:
             validation_classes: how many seen classes val gets; None is a quarter of them, 0 leaves val out.
@@ -110,11 +110,7 @@ class ZeroShotData:
         parts = {"train": trainval[~held], "val": trainval[held], "test": tests}
         whole = Split(images=self.features, targets=self.targets, files=self.files)
         splits = {split: whole.select(rows) for split, rows in parts.items() if len(rows)}
-        notes = tuple(
-            Skipped(file=f"{part}_loc", reason=f"it holds {n} test images. Validation classes come from trainval_loc.")
-            for part, n in self.leaks.items()
-        )
-        return Dataset(name=self.name, labels=self.labels, splits=splits, skipped=notes)
+        return Dataset(name=self.name, labels=self.labels, splits=splits)
 
     def _names(self, part: str) -> tuple[str, ...]:
         return tuple(self.labels.names[i] for i in torch.unique(self.targets[self.rows[part]]).tolist())

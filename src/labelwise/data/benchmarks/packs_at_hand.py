@@ -4,8 +4,6 @@
 ``labels [n]``, ``split [n]`` (0 train, 1 test; with a 2: train, val, test) and ``classes`` say the rest.
 """
 
-import zipfile
-import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -18,23 +16,11 @@ from labelwise.data.benchmarks.binary_layouts import CLOTHES_NAMES, DIGITS
 from labelwise.data.benchmarks.folder_layouts import first_synonyms, omniglot_records
 from labelwise.data.benchmarks.listed_layouts import FLOWER_NAMES, SPECIES
 from labelwise.data.benchmarks.records import Ints, Records, tidy
+from labelwise.data.npz_files import read_npz
 from labelwise.data.pictures import Array
 from labelwise.errors import DataError
 
 Held = dict[str, Array]
-
-
-def read_npz(file: Path, *keys: str) -> Held:
-    """Return what an ``.npz`` file holds, which must have these keys; Python objects in it are refused."""
-    try:
-        with np.load(file, allow_pickle=False) as held:
-            found: Held = {key: held[key] for key in held.files}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f'Cannot read "{file}" ({error}). Look whether it arrived whole.') from None
-    missing = [key for key in keys if key not in found]
-    if missing:
-        raise DataError(f'"{file}" lacks "{missing[0]}"; it holds {", ".join(found)}. Write it again.')
-    return found
 
 
 def _encoded(file: Path, held: Held) -> list[bytes]:

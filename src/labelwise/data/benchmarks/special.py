@@ -8,17 +8,16 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from labelwise.data.audio import decode_mulaw, fit_length, read_wav, resample
+from labelwise.data.audio import decode_mulaw, fit_length, read_sounds, resample
 from labelwise.data.benchmarks.binary_layouts import DIGITS
 from labelwise.data.benchmarks.entry import Entry
 from labelwise.data.benchmarks.listed_layouts import FLOWER_NAMES
-from labelwise.data.benchmarks.packs_at_hand import read_npz
 from labelwise.data.benchmarks.protocols import second_labels
 from labelwise.data.benchmarks.records import Records, tidy
 from labelwise.data.benchmarks.registry import find_official, find_packs
-from labelwise.data.dataset import Dataset, Skipped
+from labelwise.data.dataset import Dataset
+from labelwise.data.npz_files import read_npz
 from labelwise.data.xlsa17 import read_gzsl_pack, read_xlsa17
-from labelwise.errors import DataError
 
 SECONDS = {"voxceleb1": 2.0, "audiomnist": 1.0}
 _TEST_SPEAKERS = range(10270, 10310)  # of VoxCeleb1
@@ -57,7 +56,8 @@ def load_audio(entry: Entry, root: Path, protocol: str, rate: int) -> Dataset | 
 def _voxceleb1(home: Path, rate: int, samples: int) -> Records:
     """Return VoxCeleb1 from ``wav/<speaker>/<video>/<clip>.wav``."""
     files = sorted((home / "wav").glob("id*/*/*.wav"))
-    sounds, kept, skipped = _read(files, rate, samples)
+    sounds, readable, skipped = read_sounds(files, rate, samples)
+    kept = [files[i] for i in readable]
     speakers = [path.parent.parent.name for path in kept]
     tested = {f"id{number}" for number in _TEST_SPEAKERS}
     names = sorted(set(speakers))
@@ -76,7 +76,8 @@ def _voxceleb1(home: Path, rate: int, samples: int) -> Records:
 def _audiomnist(home: Path, rate: int, samples: int) -> Records:
     """Return AudioMNIST from ``data/<speaker>/<digit>_<speaker>_<repetition>.wav``."""
     files = sorted((home / "data").glob("[0-9][0-9]/[0-9]_*_*.wav"))
-    sounds, kept, skipped = _read(files, rate, samples)
+    sounds, readable, skipped = read_sounds(files, rate, samples)
+    kept = [files[i] for i in readable]
     speakers, digits = [int(path.parent.name) for path in kept], [int(path.name[0]) for path in kept]
     named = [path.relative_to(home / "data").as_posix() for path in kept]
     return replace(_spoken(sounds, speakers, digits), files=named, skipped=skipped)
@@ -104,22 +105,6 @@ def _spoken(sounds: Tensor, speakers: Sequence[int], digits: Sequence[int]) -> R
         other_names=DIGITS,
         other_targets=digits,
     )
-
-
-def _read(files: Sequence[Path], rate: int, samples: int) -> tuple[Tensor, list[Path], tuple[Skipped, ...]]:
-    """Return mono waveforms ``[n, samples]``, the files they are of, and those that could not be read."""
-    sounds = torch.empty(len(files), samples)
-    kept: list[Path] = []
-    skipped: list[Skipped] = []
-    for file in files:
-        try:
-            sound, own = read_wav(file)
-        except DataError as fault:
-            skipped.append(Skipped(file=str(file), reason=str(fault)))
-            continue
-        sounds[len(kept)] = fit_length(resample(sound.mean(0), own, rate), samples)
-        kept.append(file)
-    return sounds[: len(kept)], kept, tuple(skipped)
 
 
 _OFFICIAL: dict[str, Callable[[Path, int, int], Records]] = {"voxceleb1": _voxceleb1, "audiomnist": _audiomnist}
