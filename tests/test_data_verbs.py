@@ -78,11 +78,14 @@ def test_split_is_written_and_used(run: Any, birds: Path, tmp_path: Path) -> Non
     assert len(rows) == 72
     assert {row["split"] for row in rows} == {"train", "val", "test"}
     quick = ["--size", 16, "--epochs", 2, "--encoder", "none", "--set", "encoder.width=8", "--set", "batch=16"]
-    code, _, err = run("fit", birds, "--out", tmp_path / "m", "--split", tmp_path / "s.csv", "--device", "cpu", *quick)
+    code, _, err = run("fit", birds, "--out", tmp_path / "m", "--splits", tmp_path / "s.csv", "--device", "cpu", *quick)
     assert code == 0, err
     assert "Method indicator: every training image has a label" in " ".join(err.split())
     train = sum(row["split"] == "train" for row in rows)
     assert lw.load(tmp_path / "m").summary["training"]["images"] == train
+    same = json.loads(run("evaluate", tmp_path / "m", birds, "--splits", tmp_path / "s.csv", "--json")[1])
+    other = json.loads(run("evaluate", tmp_path / "m", birds, "--json")[1])
+    assert (same["leaked"], other["leaked"] > 0) == (0, True)
     assert run("data", "split", birds, "--out", tmp_path / "t.csv", "--kind", "grouped")[0] == 1
     assert run("data", "split", birds, "--out", tmp_path / "t.csv", "--kind", "sideways")[0] == 2
     assert not (tmp_path / "t.csv").exists()

@@ -63,6 +63,14 @@ def test_evaluation_tells_a_leak(blob_data: Dataset) -> None:
     assert evaluate_closed(classifier, blob_data.split("val"), blob_data.labels).leaked == 1
 
 
+def test_images_that_taught_or_calibrated_are_leaks_too(blob_data: Dataset) -> None:
+    classifier, test = trained("softmax"), blob_data.split("test")
+    calibrated = lw.calibrate(classifier, test.images[:20], test.targets[:20])
+    assert evaluate_closed(calibrated, test, blob_data.labels).leaked == 20 / len(test)
+    taught = lw.teach(classifier, "a new one", examples=test.images[:8])
+    assert evaluate_closed(taught, test, blob_data.labels).leaked == 8 / len(test)
+
+
 def test_evaluation_goes_by_names(blob_data: Dataset) -> None:
     """Data that lists its labels in another order gives the same accuracy."""
     test = blob_data.split("test")

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from labelwise.core import Classifier
 from labelwise.data.dataset import Dataset, Split, TrainData
-from labelwise.data.fingerprints import fingerprints
+from labelwise.data.fingerprints import with_seen
 from labelwise.data.knowledge import require
 from labelwise.data.splits import split_off
 from labelwise.errors import DataError
@@ -34,8 +34,8 @@ def fit(data: Dataset, method: Method, run: Run | None = None) -> Classifier:
         require(seen.labels, piece, f"Method {method.name}")
     skipped = tuple({"skipped": one.file, "reason": one.reason} for one in data.skipped)
     model, summary = train(method, seen, replace(run, notes=skipped))
-    made_from = torch.cat([fingerprints(seen.train.images), fingerprints(seen.val.images)])
-    bound = replace(model.bind(seen.labels), method=method, seen=made_from)
+    bound = with_seen(with_seen(model.bind(seen.labels), seen.train.images), seen.val.images)
+    bound = replace(bound, method=method)
     held = bound.encode(model.prepare(seen.val.images))
     right = bound.scores_of_codes(held.float()).argmax(1).cpu() == seen.val.targets
     bound = remember(bound, model.prepare(seen.train.images))

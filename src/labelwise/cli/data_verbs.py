@@ -102,7 +102,7 @@ def split(
     seed: int = 0,
     root: Root = None,
 ) -> None:
-    """Divide data anew and save the split as a table you can read and edit; use it with fit --split."""
+    """Divide data anew and save the split as a table you can read and edit; use it with fit --splits."""
     from labelwise.data import load
     from labelwise.data.resplitting import divide
     from labelwise.data.split_files import write_split

@@ -20,6 +20,8 @@ DATA_HELP = "A folder of pictures, a .csv table, an .npz pack, or the name of an
 Data = Annotated[str, typer.Argument(help=DATA_HELP, show_default=False)]
 Out = Annotated[Path, typer.Option("--out", help="The folder to write the classifier to.", show_default=False)]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a classifier that is already there.")]
+Splits = Annotated[Path | None, typer.Option(help="A table that says which picture is in which split; see data split.")]
+Root = Annotated[Path | None, typer.Option("--data-root", help="The folder of all benchmarks.")]
 Name = Annotated[str, typer.Argument(help="The label.", show_default=False)]
 
 
@@ -33,8 +35,8 @@ def fit(  # noqa: PLR0913 - the options of the verb
     encoder: Annotated[
         str, typer.Option(help="auto, none (train from scratch), or a pretrained backbone to use as it is.")
     ] = "auto",
-    split: Annotated[Path | None, typer.Option(help="A table that says which picture is in which split.")] = None,
-    root: Annotated[Path | None, typer.Option("--data-root", help="The folder of all benchmarks.")] = None,
+    splits: Splits = None,
+    root: Root = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="How often to go through the images.")] = None,
     size: Annotated[int | None, typer.Option(min=8, help="Side in pixels that pictures are brought to.")] = None,
     seed: int = 0,
@@ -49,8 +51,6 @@ def fit(  # noqa: PLR0913 - the options of the verb
     if "help" in words:
         _list_settings(method)
         return
-    from labelwise.data import load
-    from labelwise.data.split_files import apply_split
     from labelwise.distributed import is_main_process
     from labelwise.fitting import fit as run
     from labelwise.store import check_free, save
@@ -60,8 +60,7 @@ def fit(  # noqa: PLR0913 - the options of the verb
     folder = out_folder.with_name(out_folder.name + ".run")
     _method("indicator" if method == "auto" else method, words, epochs)
     pretrained = _pretrained(encoder, data, words)
-    dataset = load(data, size=size or (224 if pretrained else None), strict=strict, root=root)
-    dataset = apply_split(dataset, split) if split else dataset
+    dataset = _load(data, size or (224 if pretrained else None), root, splits, strict)
     chosen = _method(_choose(method, dataset), pretrained + words, epochs)
     if is_main_process():
         _describe(dataset, chosen)
@@ -133,6 +132,16 @@ def _pretrained(encoder: str, data: str, words: list[str]) -> list[str]:
     return ["encoder.backbone=efficientnet_lite0", "encoder.frozen=true"] if is_installed() else []
 
 
+def _load(
+    data: str, size: int | None, root: Path | None, splits: Path | None = None, strict: bool = False
+) -> "Dataset":
+    """Return the data that a word names, divided as a table says where one is given."""
+    from labelwise.data import apply_split, load
+
+    dataset = load(data, size=size, strict=strict, root=root)
+    return apply_split(dataset, splits) if splits else dataset
+
+
 def _describe(data: "Dataset", method: "Method") -> None:
     counts = ", ".join(f"{len(split)} {name}" for name, split in data.splits.items())
     note(f"{data.name}: {len(data.labels)} labels, images {counts}, shape {list(data.shape)}; method {method.name}")
@@ -187,28 +196,30 @@ def forget(model: Model, name: Name, out_folder: Out, overwrite: Overwrite = Fal
     out().print(f'[bold]{out_folder}[/]: "{name}" forgotten; {len(left.labels)} labels')
 
 
-def evaluate(
+def evaluate(  # noqa: PLR0913 - the options of the verb
     model: Model,
     data: Data,
     split: Annotated[str, typer.Option(help="Which split to measure on.")] = "test",
     unknown: Annotated[str | None, typer.Option(help="Data of none of the labels, for unknown detection.")] = None,
+    splits: Splits = None,
+    root: Root = None,
     json: AsJson = False,
     device: Device = "auto",
 ) -> None:
     """Measure a classifier on test images."""
-    from labelwise.data import load
     from labelwise.data.pictures import as_batch
     from labelwise.evaluate.closed import evaluate_closed
     from labelwise.evaluate.outliers import evaluate_outliers
 
     classifier = open_model(model, device)
     shape = classifier.model.spec.shape
-    dataset = load(data, size=shape[1] if len(shape) == 3 else None)
+    size = shape[1] if len(shape) == 3 else None
+    dataset = _load(data, size, root, splits)
     chosen = dataset.split(split)
     chosen = replace(chosen, images=as_batch(chosen.images, shape))
     figures: dict[str, Any] = asdict(evaluate_closed(classifier, chosen, dataset.labels))
     if unknown is not None:
-        strange = load(unknown, size=shape[1] if len(shape) == 3 else None)
+        strange = _load(unknown, size, root)
         images = as_batch(strange.splits.get("test", next(iter(strange.splits.values()))).images, shape)
         figures |= {f"unknown_{k}": v for k, v in asdict(evaluate_outliers(classifier, chosen.images, images)).items()}
     if figures["leaked"]:
@@ -225,16 +236,17 @@ def evaluate(
     out().print(table)
 
 
-def calibrate(
+def calibrate(  # noqa: PLR0913 - the options of the verb
     model: Model,
     data: Data,
     out_folder: Out,
     keep: Annotated[float, typer.Option(help="Share of known images that must not be called unknown.")] = 0.95,
     split: Annotated[str, typer.Option(help="Which split to calibrate on; never the one you test on.")] = "val",
+    splits: Splits = None,
+    root: Root = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Fit probabilities and the outlier rule anew, on held-out images of your own."""
-    from labelwise.data import load
     from labelwise.data.pictures import as_batch
     from labelwise.evaluate.closed import align_targets
     from labelwise.store import check_free, save
@@ -243,7 +255,7 @@ def calibrate(
     check_free(out_folder, overwrite)
     classifier = open_model(model, "cpu")
     shape = classifier.model.spec.shape
-    dataset = load(data, size=shape[1] if len(shape) == 3 else None)
+    dataset = _load(data, shape[1] if len(shape) == 3 else None, root, splits)
     chosen = dataset.split(split)
     targets = align_targets(classifier, chosen, dataset.labels)
     done = run(classifier, as_batch(chosen.images, shape), targets, keep=keep)

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from labelwise.core import Classifier, check_shape
+from labelwise.data.fingerprints import with_seen
 from labelwise.errors import DataError, UsageError
 from labelwise.metrics import expected_calibration_error
 from labelwise.ops.calibration import fit_platt, fit_temperature
@@ -24,8 +25,9 @@ def calibrate(classifier: Classifier, images: Tensor, targets: Tensor, *, keep: 
     """
     check_shape(images, classifier.model.spec.shape)
     labelled = targets >= 0
-    codes = classifier.encode(images[labelled.to(images.device)])
-    return calibrate_codes(classifier, codes, targets[labelled], keep=keep)
+    images = images[labelled.to(images.device)]
+    done = calibrate_codes(classifier, classifier.encode(images), targets[labelled], keep=keep)
+    return with_seen(done, images)
 
 
 def calibrate_codes(classifier: Classifier, codes: Tensor, targets: Tensor, *, keep: float = 0.95) -> Classifier:

@@ -3,6 +3,7 @@
 import torch
 
 from labelwise.core import UNKNOWN, Classifier, as_float
+from labelwise.data.fingerprints import with_seen
 from labelwise.data.pictures import Pictures, as_batch
 from labelwise.errors import UsageError
 from labelwise.tasks.outliers import remember
@@ -23,7 +24,7 @@ def teach(classifier: Classifier, name: str, *, examples: Pictures) -> Classifie
     groups = torch.zeros(len(images), dtype=torch.int64, device=images.device)
     with torch.no_grad():
         codes = classifier.model.encode_examples(as_float(images), groups)
-    return remember(classifier.add(labels, codes[0]), images)
+    return with_seen(remember(classifier.add(labels, codes[0]), images), images)
 
 
 def forget(classifier: Classifier, name: str) -> Classifier:
