@@ -8,7 +8,7 @@ from labelwise.data.benchmarks import ENTRIES, load_benchmark
 from labelwise.data.dataset import Dataset
 from labelwise.data.digits import digits
 from labelwise.data.features import features
-from labelwise.data.finches import finches
+from labelwise.data.finches import finches, finches_unseen
 from labelwise.data.knowledge import find_knowledge, with_knowledge
 from labelwise.data.packs import pack
 from labelwise.data.pictures import list_pictures
@@ -17,7 +17,12 @@ from labelwise.data.tables import table
 from labelwise.data.xlsa17 import read_xlsa17
 from labelwise.errors import DataError, listing, suggest
 
-EMBEDDED: dict[str, Callable[[], Dataset]] = {"digits": digits, "finches": finches}
+# Each takes the seed of the split, which only matters where a set has none of its own.
+EMBEDDED: dict[str, Callable[[int], Dataset]] = {
+    "digits": lambda _: digits(),
+    "finches": lambda _: finches(),
+    "finches/unseen": lambda seed: finches_unseen(seed=seed),
+}
 DEFAULT_SIZE = 64
 
 
@@ -32,7 +37,7 @@ def load(
     """Return the data set that a word names, with what a file beside it says about the labels.
 
     Args:
-        source: an embedded set (``finches``, ``digits``), a benchmark (``pets``, ``pacs/sketch``), a folder of pictures, of
+        source: an embedded set (``finches``, ``finches/unseen``, ``digits``), a benchmark (``pets``, ``pacs/sketch``), a folder of pictures, of
             WAV files or of xlsa17 ``.mat`` files, a ``.csv`` or ``.parquet`` table, an ``.npz`` pack, or ``.npy`` features.
         size: the side in pixels that pictures are brought to; None is 64, or what a benchmark says.
         seed: of the split, where the source has none of its own.
@@ -42,7 +47,7 @@ def load(
     path, word = Path(source), str(source)
     if not path.exists():
         if word in EMBEDDED:
-            return EMBEDDED[word]()
+            return EMBEDDED[word](seed)
         name, _, protocol = word.partition("/")
         if name in ENTRIES:
             return load_benchmark(name, root=root, size=size, protocol=protocol or None, seed=seed)

@@ -15,6 +15,7 @@ from torch import Tensor
 from labelwise.core import Labels
 from labelwise.data.dataset import SPLITS, Dataset, Split
 from labelwise.data.finch_drawing import Bird, draw
+from labelwise.data.split_files import pool, resplit
 from labelwise.errors import UsageError
 
 _GOLDFINCH = Bird(body="yellow", wing="black", breast="yellow", wing_bars=2, orange_beak=True, forked_tail=True, size=0)
@@ -63,6 +64,17 @@ SPECIES: dict[str, Bird] = {
     "pier swallow": _SWALLOW,
     "brick swallow": replace(_SWALLOW, forked_tail=True, cap="chestnut"),
 }
+# One species of each of six families is never trained on where some are unseen. Each attribute of theirs is known from a
+# seen species, though the combination is new: the orange breast from bluefinches, one wing bar and the pink breast from
+# sunbirds, the eye ring from a warbler, the chestnut cap from a swallow, spots from a sparrow.
+UNSEEN = (
+    "sunset goldfinch",
+    "glade warbler",
+    "spectacled bluefinch",
+    "copper sparrow",
+    "blushing tit",
+    "starlit starling",
+)
 
 # Ways to say a colour; the word itself comes first, and no way to say one colour names another.
 COLOUR_WORDS: dict[str, tuple[str, ...]] = {
@@ -151,6 +163,29 @@ def finches(*, seed: int = 0, per_species: int = 100) -> Dataset:
     home = [_CYCLE[row % len(_CYCLE)] for row in range(per_species)] * len(SPECIES)
     splits = {name: whole.select([i for i, split in enumerate(home) if split == name]) for name in SPLITS}
     return Dataset(name="finches", labels=finch_labels(), splits=splits)
+
+
+def finches_unseen(*, seed: int = 0, per_species: int = 100) -> Dataset:
+    """Return the finches with six species, ``UNSEEN``, that have images in test only: they are known by description.
+
+    Train and val hold the images of seen species that ``finches`` does not test: val those of a quarter of the species,
+    train those of the others. Test holds the images of seen species that ``finches`` tests and all images of the unseen, and
+    no sentences. Sentences of labels follow from their attributes and names; no image is behind them.
+
+    Args:
+        seed: of the draw of the species in val; the images and the unseen species stay the same.
+        per_species: how many images each species has, over all splits.
+    """
+    whole = finches(per_species=per_species)
+    targets, untested = pool(whole).targets, len(whole.split("train")) + len(whole.split("val"))
+    seen = torch.tensor([i for i, name in enumerate(SPECIES) if name not in UNSEEN])
+    drawn = torch.randperm(len(seen), generator=torch.Generator().manual_seed(seed))[: len(seen) // 4]
+    training = (torch.arange(len(targets)) < untested) & torch.isin(targets, seen)
+    held = training & torch.isin(targets, seen[drawn])
+    parts = {"train": training & ~held, "val": held, "test": ~training}
+    data = resplit(whole, {name: rows.nonzero()[:, 0] for name, rows in parts.items()})
+    splits = {**data.splits, "test": replace(data.split("test"), texts=())}
+    return replace(data, name="finches/unseen", splits=splits)
 
 
 def finch_labels() -> Labels:

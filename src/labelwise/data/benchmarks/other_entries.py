@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from labelwise.data.benchmarks.described import CAPTIONS_FILE, CONCEPT_FILES
 from labelwise.data.benchmarks.entry import Entry, Remote
 
 _XLSA = Remote(url="http://datasets.d2.mpi-inf.mpg.de/xian/xlsa17.zip", file="xlsa17.zip", megabytes=879)
@@ -161,9 +162,12 @@ def _features(name: str, title: str, counts: tuple[int, int, int]) -> Entry:
 CUB = replace(
     _features("cub", "CUB features", (200, 7_057, 1_764 + 2_967)),
     packs=("cub_res50.npz", "gzsl_splits/CUB/att_splits.mat"),
-    protocols=("standard", "sentences"),
+    protocols=("standard", "sentences", "captions", "captions_paper", "captions_control", "labo"),
     notes="ResNet features and a vector for each label: attributes, or Reed's sentence vectors (sent_splits.mat) with the "
-    "protocol sentences. Proposed splits: test holds seen and unseen labels.",
+    "protocol sentences. Proposed splits: test holds seen and unseen labels. captions: Reed's ten sentences per image of 55 "
+    f"classes ({CAPTIONS_FILE}) describe labels; those of tested images do not. captions_paper: they do, and all images are "
+    "tested. captions_control: they do, on the test images of captions. labo: machine-written sentences per class "
+    f"({CONCEPT_FILES['cub']}; Yang et al., Language in a Bottle, CVPR 2023).",
     papers=("izf", "clarel"),
 )
 
@@ -173,7 +177,9 @@ FLO = replace(
     get="It is not part of xlsa17.zip; take FLO/res101.mat and FLO/att_splits.mat from the data of Xian et al., Feature "
     "Generating Networks for Zero-Shot Learning (CVPR 2018).",
     packs=("flo_res50.npz", "gzsl_splits/FLO/att_splits.mat"),
-    notes="ResNet features and Reed's sentence vector for each label; test holds seen and unseen labels.",
+    protocols=("standard", "labo"),
+    notes="ResNet features and Reed's sentence vector for each label; test holds seen and unseen labels. labo: "
+    f"machine-written sentences per class ({CONCEPT_FILES['flo']}; Yang et al., Language in a Bottle, CVPR 2023).",
     papers=("clarel",),
 )
 

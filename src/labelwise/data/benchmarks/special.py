@@ -10,6 +10,7 @@ from torch import Tensor
 
 from labelwise.data.audio import decode_mulaw, fit_length, read_sounds, resample
 from labelwise.data.benchmarks.binary_layouts import DIGITS
+from labelwise.data.benchmarks.described import load_described
 from labelwise.data.benchmarks.entry import Entry
 from labelwise.data.benchmarks.listed_layouts import FLOWER_NAMES
 from labelwise.data.benchmarks.protocols import second_labels
@@ -22,10 +23,11 @@ from labelwise.data.xlsa17 import read_gzsl_pack, read_xlsa17
 SECONDS = {"voxceleb1": 2.0, "audiomnist": 1.0}
 _TEST_SPEAKERS = range(10270, 10310)  # of VoxCeleb1
 _TRAIN_SPEAKERS = 40  # of AudioMNIST
+_VECTORS = ("standard", "sentences")  # the protocols of features whose labels have vectors
 
 
 def load_features(entry: Entry, root: Path, protocol: str, seed: int) -> Dataset | None:
-    """Return features with label vectors, a quarter of the seen labels in val; None where they are not in the root."""
+    """Return features with vectors or sentences of the labels, a quarter of the seen ones in val; None where not there."""
     splits = "sent_splits.mat" if protocol == "sentences" else "att_splits.mat"
     official = find_official(entry, root)
     if official is not None:
@@ -37,7 +39,8 @@ def load_features(entry: Entry, root: Path, protocol: str, seed: int) -> Dataset
     names = tuple(tidy(name).replace("+", " ") for name in held.labels.names)
     if entry.name == "flo" and len(names) == len(FLOWER_NAMES):
         names = FLOWER_NAMES  # the file has no names; its columns are in this order
-    return replace(held, name=entry.name, labels=replace(held.labels, names=names)).dataset(seed=seed)
+    named = replace(held, name=entry.name, labels=replace(held.labels, names=names))
+    return named.dataset(seed=seed) if protocol in _VECTORS else load_described(named, root, protocol, seed)
 
 
 def load_audio(entry: Entry, root: Path, protocol: str, rate: int) -> Dataset | None:
