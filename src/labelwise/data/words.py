@@ -110,23 +110,30 @@ def find_words(name: str, known: Callable[[str], object], *, phrase: bool = True
         known: whether a word has a vector.
         phrase: whether to try the whole as one word first.
     """
-    bare = _ENUMERATION.sub("", unicodedata.normalize("NFC", name).replace("\u2019", "'").strip())
-    chunks = [chunk for part in _BETWEEN_WORDS.split(bare) if (chunk := part.strip("-.'"))]
-    pieces = [[piece for piece in _INSIDE_WORDS.split(chunk) if piece] for chunk in chunks]
+    bare, chunks = split_text(name)
     if phrase:
-        parts = [piece for group in pieces for piece in group]
+        parts = [piece for chunk in chunks for piece in _pieces(chunk)]
         joined = (joint.join(each) for each in (chunks, parts) for joint in "_ ")
         whole = _first((case for text in (bare, *joined) for case in _cases(text)), known)
         if whole is not None:
             return [whole], []
-    found: list[str] = []
-    lost: list[str] = []
-    for chunk, group in zip(chunks, pieces, strict=True):
-        direct = _first((*_cases(chunk), *(_other_number(chunk.lower()) if len(group) == 1 else ())), known)
-        for word in [direct] if direct is not None else group:
-            spelling = direct or _first((*_cases(word), *_other_number(word.lower())), known)
-            (lost if spelling is None else found).append(spelling or word)
-    return found, lost
+    spelled = [pair for chunk in chunks for pair in spell(chunk, known)]
+    return [s for s, _ in spelled if s is not None], [word for s, word in spelled if s is None]
+
+
+def split_text(text: str) -> tuple[str, list[str]]:
+    """Return a name or a sentence in its plain form, and what stands between its spaces and commas."""
+    bare = _ENUMERATION.sub("", unicodedata.normalize("NFC", text).replace("\u2019", "'").strip())
+    return bare, [chunk for part in _BETWEEN_WORDS.split(bare) if (chunk := part.strip("-.'"))]
+
+
+def spell(chunk: str, known: Callable[[str], object]) -> list[tuple[str | None, str]]:
+    """Return the words of a chunk in order: each as it is known, or None, and as it is written."""
+    pieces = _pieces(chunk)
+    direct = _first((*_cases(chunk), *(_other_number(chunk.lower()) if len(pieces) == 1 else ())), known)
+    if direct is not None:
+        return [(direct, chunk)]
+    return [(_first((*_cases(word), *_other_number(word.lower())), known), word) for word in pieces]
 
 
 def spellings(names: Iterable[str]) -> frozenset[str]:
@@ -164,7 +171,7 @@ def read_vectors(path: str | Path, *, keep: Collection[str] | None = None) -> Wo
 
 @cache
 def packaged_vectors() -> WordVectors:
-    """Return the GloVe vectors ``[w, 50]`` that come with the library: the words of the usual label sets."""
+    """Return the GloVe vectors ``[w, 50]`` that come with the library: the words of the usual label sets and of sentences on them."""
     return read_vectors(Path(__file__).parent / "vectors" / "glove_6b_50d.npz")
 
 
@@ -181,6 +188,10 @@ def installed_vectors(*, keep: Collection[str] | None = None) -> WordVectors:
     words = parquet.read_table(root / "glove_6B_index.parquet").column("index").to_pylist()
     matrix = np.load(root / "glove_6B_50d_emb.npy", mmap_mode="r", allow_pickle=False)
     return WordVectors(*choose_vectors(words, matrix, None if keep is None else frozenset(keep), str(root)))
+
+
+def _pieces(chunk: str) -> list[str]:
+    return [piece for piece in _INSIDE_WORDS.split(chunk) if piece]
 
 
 def _first(words: Iterable[str], known: Callable[[str], object]) -> str | None:

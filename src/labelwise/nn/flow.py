@@ -1,0 +1,259 @@
+"""A normalising flow: an invertible network between vectors of one size, with the log-determinant of its Jacobian."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import leaky_relu, linear, relu
+
+from labelwise.errors import UsageError, listing, suggest
+
+Mixing = Literal["permutation", "lu"]
+Activation = Literal["leaky_relu", "relu"]
+START = 0.01  # standard deviation of every parameter at the start
+ATAN = 0.636  # brings the arc tangent to (-1, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlowSettings:
+    """How a flow is built.
+
+    Attributes:
+        blocks: how often coordinates are mixed and then transformed.
+        hidden: width of the one hidden layer of the networks in a block.
+        activation: of that layer, ``leaky_relu`` or ``relu``.
+        mixing: ``permutation`` is drawn once and stays; ``lu`` multiplies by a learnt matrix in front of it.
+        act_norm: each coordinate is shifted and scaled before it is mixed; see ``Flow.initialise``.
+        clamp: no log-scale of a coupling is larger than this, or smaller than minus this.
+    """
+
+    blocks: int = 5
+    hidden: int = 1024
+    activation: Activation = "leaky_relu"
+    mixing: Mixing = "permutation"
+    act_norm: bool = False
+    clamp: float = 2.0
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        for name in ("blocks", "hidden"):
+            if getattr(self, name) < 1:
+                raise UsageError(f'Setting "{name}" of a flow must be at least 1; given {getattr(self, name)}.')
+        if not 0 < self.clamp < float("inf"):
+            raise UsageError(f'Setting "clamp" of a flow must be a finite number above 0; given {self.clamp}.')
+        for name, given, kind in (("activation", self.activation, Activation), ("mixing", self.mixing, Mixing)):
+            known = get_args(kind)
+            if given not in known:
+                raise UsageError(f'A flow has no {name} "{given}".{suggest(given, known)} Known: {listing(known)}.')
+
+
+class Flow(nn.Module):
+    """An invertible map of vectors ``[n, size]``: blocks that mix coordinates and transform both halves.
+
+    It computes in the precision of its parameters, also where autocast is on: an inverse needs the digits.
+    """
+
+    def __init__(self, size: int, settings: FlowSettings | None = None) -> None:
+        super().__init__()
+        if size < 2:
+            raise UsageError(f"A flow transforms one half by the other and needs a size of at least 2; given {size}.")
+        self.size = size
+        self.settings = settings or FlowSettings()
+        self.blocks = nn.ModuleList(nn.ModuleList(_steps(size, self.settings)) for _ in range(self.settings.blocks))
+        for parameter in self.parameters():
+            nn.init.normal_(parameter, std=START)
+
+    def forward(self, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Return where the vectors ``[n, size]`` go, ``[n, size]``, and the log of |det Jacobian| there, ``[n]``."""
+        with torch.autocast(v.device.type, enabled=False):
+            v = self._checked(v)
+            log_det: Any = 0.0
+            for step in self._chain():
+                v, log_scale = step(v)
+                log_det = log_det + log_scale
+        return v, log_det
+
+    def inverse(self, z: Tensor) -> Tensor:
+        """Return the vectors ``[n, size]`` that ``forward`` takes to these."""
+        with torch.autocast(z.device.type, enabled=False):
+            z = self._checked(z)
+            for step in reversed(self._chain()):
+                z = step.inverse(z)
+        return z
+
+    @torch.no_grad()
+    def initialise(self, v: Tensor) -> None:
+        """Set every shift and scale of ActNorm so that these vectors ``[n, size]`` leave it with mean 0 and deviation 1.
+
+        Call it once, before training, with training vectors; without ``act_norm`` nothing happens. The state is in the
+        parameters: a flow rebuilt from them needs no second call.
+        """
+        v = self._checked(v)
+        if len(v) < 2:
+            raise UsageError(f"ActNorm needs at least two vectors to measure a deviation; given {len(v)}.")
+        for step in self._chain():
+            if isinstance(step, ActNorm):
+                step.initialise(v)
+            v, _ = step(v)
+
+    def _chain(self) -> list[Any]:
+        return [step for block in self.blocks for step in block]  # type: ignore[attr-defined]
+
+    def _checked(self, x: Tensor) -> Tensor:
+        if x.ndim != 2 or x.shape[1] != self.size:
+            raise UsageError(f"This flow takes vectors [n, {self.size}]; given {list(x.shape)}.")
+        return x.to(next(self.parameters()).dtype)
+
+
+class Permutation(nn.Module):
+    """Coordinates in another order, drawn once and kept with the weights."""
+
+    order: Tensor
+    back: Tensor
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        order = torch.randperm(size)
+        self.register_buffer("order", order)
+        self.register_buffer("back", order.argsort())
+
+    def forward(self, v: Tensor) -> tuple[Tensor, float]:
+        """Return the vectors reordered, and the log-determinant 0."""
+        return reorder(v, self.order, self.back), 0.0
+
+    def inverse(self, z: Tensor) -> Tensor:
+        """Return the vectors in their first order."""
+        return reorder(z, self.back, self.order)
+
+
+class LUMixing(nn.Module):
+    """A permutation, then a product with a learnt matrix L U: L has a diagonal of ones, U one of positive numbers.
+
+    The strict lower part of ``factors`` is that of L, the strict upper part that of U.
+    """
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.permutation = Permutation(size)
+        self.factors = nn.Parameter(torch.zeros(size, size))
+        self.log_diagonal = nn.Parameter(torch.zeros(size))
+
+    def forward(self, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Return ``L U P v`` of every row, and the log-determinant, one number."""
+        v = linear(self.permutation(v)[0], self._upper())
+        return v + linear(v, self.factors.tril(-1)), self.log_diagonal.sum()
+
+    def inverse(self, z: Tensor) -> Tensor:
+        """Return the vectors before the product and the permutation."""
+        solve = torch.linalg.solve_triangular
+        z = solve(self.factors.tril(-1).T, z, upper=True, left=False, unitriangular=True)
+        return self.permutation.inverse(solve(self._upper().T, z, upper=False, left=False))
+
+    def _upper(self) -> Tensor:
+        return self.factors.triu(1) + self.log_diagonal.exp().diag()
+
+
+class ActNorm(nn.Module):
+    """Every coordinate shifted and scaled by learnt numbers."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.shift = nn.Parameter(torch.zeros(size))
+        self.log_scale = nn.Parameter(torch.zeros(size))
+
+    def initialise(self, v: Tensor) -> None:
+        """Set the numbers to the mean and deviation of these vectors; what does not vary is only shifted."""
+        std, mean = torch.std_mean(v, 0, correction=0)
+        varies = std > 1e-6 * std.max().clamp_min(torch.finfo(std.dtype).tiny)
+        self.shift.copy_(mean)
+        self.log_scale.copy_(-torch.where(varies, std, 1).log())
+
+    def forward(self, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the vectors shifted and scaled, and the log-determinant, one number."""
+        return (v - self.shift) * self.log_scale.exp(), self.log_scale.sum()
+
+    def inverse(self, z: Tensor) -> Tensor:
+        """Return the vectors before the shift and the scale."""
+        return torch.addcmul(self.shift, z, (-self.log_scale).exp())
+
+
+class Coupling(nn.Module):
+    """The second half scaled and shifted as the first says, then the first as the new second says."""
+
+    def __init__(self, size: int, settings: FlowSettings) -> None:
+        super().__init__()
+        self.sizes = [size - size // 2, size // 2]
+        self.amplitude = settings.clamp * ATAN
+        first, second = self.sizes
+        self.by_first = HalfNetwork(first, second, settings)
+        self.by_second = HalfNetwork(second, first, settings)
+
+    def forward(self, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the transformed vectors ``[n, size]`` and the log-determinants ``[n]``."""
+        first, second = torch.split(v, self.sizes, 1)
+        log_scale, shift = self._affine(self.by_first, first)
+        second = torch.addcmul(shift, second, log_scale.exp())
+        log_det = log_scale.sum(1)
+        log_scale, shift = self._affine(self.by_second, second)
+        first = torch.addcmul(shift, first, log_scale.exp())
+        return torch.cat([first, second], 1), log_det + log_scale.sum(1)
+
+    def inverse(self, z: Tensor) -> Tensor:
+        """Return the vectors that ``forward`` takes to these."""
+        first, second = torch.split(z, self.sizes, 1)
+        log_scale, shift = self._affine(self.by_second, second)
+        first = (first - shift) / log_scale.exp()
+        log_scale, shift = self._affine(self.by_first, first)
+        return torch.cat([first, (second - shift) / log_scale.exp()], 1)
+
+    def _affine(self, network: nn.Module, half: Tensor) -> tuple[Tensor, Tensor]:
+        log_scale, shift = network(half).chunk(2, 1)
+        return log_scale.atan().mul_(self.amplitude), shift
+
+
+class HalfNetwork(nn.Module):
+    """What one half says about the other: raw log-scales and shifts, from one hidden layer."""
+
+    def __init__(self, given: int, made: int, settings: FlowSettings) -> None:
+        super().__init__()
+        self.activation = relu if settings.activation == "relu" else leaky_relu
+        self.hidden = nn.Linear(given, settings.hidden)
+        self.out = nn.Linear(settings.hidden, 2 * made)
+
+    def forward(self, half: Tensor) -> Tensor:
+        """Return ``[n, 2 made]``: log-scales before the clamp, then shifts, of a half ``[n, given]``."""
+        hidden = linear(half, self.hidden.weight, self.hidden.bias)
+        return linear(self.activation(hidden, inplace=True), self.out.weight, self.out.bias)
+
+
+def reorder(x: Tensor, order: Tensor, back: Tensor) -> Tensor:
+    """Return the columns of ``x`` in this order; ``back`` is its inverse, which makes the gradient as fast."""
+    if not torch.is_grad_enabled():
+        return x.index_select(1, order)
+    return _Reorder.apply(x, order, back)  # type: ignore[no-untyped-call, no-any-return]
+
+
+class _Reorder(torch.autograd.Function):
+    """Columns in another order. The gradient of an ordinary index adds into memory, since indices might repeat."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, order: Tensor, back: Tensor) -> Tensor:  # noqa: ARG004
+        return x.index_select(1, order)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:  # noqa: ARG004
+        ctx.save_for_backward(*inputs[1:])
+
+    @staticmethod
+    def backward(ctx: Any, *grad: Tensor) -> tuple[Tensor, None, None]:
+        order, back = ctx.saved_tensors
+        return reorder(grad[0], back, order), None, None
+
+
+def _steps(size: int, settings: FlowSettings) -> list[nn.Module]:
+    """Return the steps of one block."""
+    mixing = LUMixing(size) if settings.mixing == "lu" else Permutation(size)
+    return [*([ActNorm(size)] if settings.act_norm else []), mixing, Coupling(size, settings)]

@@ -1,0 +1,229 @@
+"""The sentence encoder: word vectors through convolutions and an LSTM, computed on words alone, never on padding.
+
+The words of all sentences stand one after another, ``[t, a]``. Convolution, batch norm and pooling work on these rows;
+where a sentence begins and ends comes from the lengths alone and is worked out once for all channels, on the CPU.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import FunctionCtx
+from torch.nn import functional as F
+from torch.nn.utils.rnn import PackedSequence
+
+from labelwise.errors import UsageError
+from labelwise.ops.segments import segment_mean, spans
+
+
+class SentenceEncoder(nn.Module):
+    """Turns the word vectors of sentences ``[t, a]`` into codes ``[m, e]``.
+
+    Residual convolution blocks that halve a sentence each, an LSTM in both directions, the mean over what is left of the
+    sentence, dropout, and a linear layer. What a sentence gets does not depend on the others in eval mode; in training
+    they share the statistics of batch norm, in which every word counts the same.
+
+    Args:
+        vector_size: a.
+        code_size: e.
+        filters: the width of each block.
+        hidden: the width of the LSTM in each direction.
+        dropout: the share of numbers dropped before the linear layer.
+    """
+
+    def __init__(
+        self,
+        vector_size: int,
+        code_size: int = 1024,
+        *,
+        filters: Sequence[int] = (128, 256),
+        hidden: int = 512,
+        dropout: float = 0.25,
+    ) -> None:
+        super().__init__()
+        sizes = (vector_size, *filters)
+        if min(*sizes, hidden, code_size) < 1:
+            raise UsageError(f"Sizes must be at least 1; given {vector_size}, {list(filters)}, {hidden}, {code_size}.")
+        self.code_size = code_size
+        self.blocks = nn.ModuleList(Block(*pair) for pair in zip(sizes, filters, strict=False))
+        self.lstm = nn.LSTM(sizes[-1], hidden, bidirectional=True)
+        self.dropout = nn.Dropout(dropout)
+        self.project = nn.Linear(2 * hidden, code_size)
+
+    def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
+        """Return sentence codes ``[m, e]``.
+
+        Args:
+            words: word vectors, one sentence after another ``[t, a]``.
+            lengths: words of each sentence, at least 1 ``[m]``. Give them on the CPU: a GPU would have to be waited for.
+        """
+        left = lengths.cpu()
+        if int(left.sum()) != len(words) or not len(left) or int(left.min()) < 1:
+            raise UsageError(
+                f"Each sentence needs at least one word, {len(words)} in all; given {len(left)} lengths that sum to "
+                f"{int(left.sum())}."
+            )
+        x = words
+        for block in self.blocks:
+            x = block(x, Borders.of(left).to(x.device))
+            left = (left + 1) // 2
+        order = Order.of(left)
+        packed = _placed(x, order.places.to(x.device, non_blocking=True), len(x))
+        read = read_on_cpu if x.device.type == "cpu" else read_packed
+        states = read(self.lstm, packed, order.batch_sizes)
+        means = segment_mean(states, order.sentences.to(x.device, non_blocking=True), len(left))
+        return self.project(self.dropout(means))  # type: ignore[no-any-return]
+
+
+class Block(nn.Module):
+    """Three convolutions over a word and its two neighbours, beside a shortcut; then the larger of every two words."""
+
+    def __init__(self, size_in: int, size_out: int) -> None:
+        super().__init__()
+        sizes = (size_in, size_out, size_out)
+        self.convs = nn.ModuleList(nn.Linear(3 * size, size_out, bias=False) for size in sizes)
+        self.norms = nn.ModuleList(nn.BatchNorm1d(size_out) for _ in sizes)
+        self.shortcut = nn.Linear(size_in, size_out)
+
+    def forward(self, x: Tensor, borders: "Borders") -> Tensor:
+        """Return half as many rows of each sentence, rounded up ``[t', size_out]``."""
+        inner = x
+        for number, (conv, norm) in enumerate(zip(self.convs, self.norms, strict=True)):
+            inner = inner if number == 0 else inner.relu()
+            inner = norm(conv(_Neighbours.apply(inner, borders.around, borders.back)))  # type: ignore[no-untyped-call]
+        x = (inner + self.shortcut(x)).relu()
+        return _placed(x, borders.places, 2 * borders.pairs).view(borders.pairs, 2, -1).amax(1)
+
+
+@dataclass(frozen=True, eq=False)
+class Borders:
+    """Where sentences begin and end among t rows.
+
+    Attributes:
+        around: of each row the one before it, itself, and the one after it ``[3 t]``; t where its sentence has none.
+        back: the places in ``around`` that hold a row as the one before, itself, and the one after; 3 t where none.
+        places: where each row goes ``[t]`` when every sentence is to begin at an even place.
+        pairs: how many pairs of places there are then.
+    """
+
+    around: Tensor
+    back: Tensor
+    places: Tensor
+    pairs: int
+
+    @classmethod
+    def of(cls, lengths: Tensor) -> "Borders":
+        """Return the borders of sentences of these lengths ``[m]``."""
+        ends = lengths.cumsum(0)
+        t = int(ends[-1])
+        around = torch.arange(t, dtype=torch.int32)[:, None] + torch.arange(-1, 2, dtype=torch.int32)
+        around[ends - lengths, 0] = t
+        around[ends - 1, 2] = t
+        back = (3 * around.flip(1) + torch.arange(3, dtype=torch.int32)).clamp(max=3 * t)
+        pairs = (lengths + 1) // 2
+        pair_ends = pairs.cumsum(0)
+        places = spans(2 * (pair_ends - pairs), lengths)
+        return cls(around.flatten(), back.flatten(), places, int(pair_ends[-1]))
+
+    def to(self, device: torch.device) -> "Borders":
+        """Return the same on a device."""
+        around, back, places = (x.to(device, non_blocking=True) for x in (self.around, self.back, self.places))
+        return Borders(around, back, places, self.pairs)
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """The order in which an LSTM reads packed sentences: all first rows, longest sentence first, all second rows, ...
+
+    Attributes:
+        places: where each row goes ``[t]``.
+        sentences: the sentence of the row at each place ``[t]``.
+        batch_sizes: how many sentences have a first, a second, ... row.
+    """
+
+    places: Tensor
+    sentences: Tensor
+    batch_sizes: Tensor
+
+    @classmethod
+    def of(cls, lengths: Tensor) -> "Order":
+        """Return the order of sentences of these lengths ``[m]``."""
+        descending, sentences = lengths.sort(descending=True, stable=True)
+        steps = torch.arange(int(descending[0]))[:, None]
+        step, rank = (steps < descending).nonzero(as_tuple=True)
+        rows = (lengths.cumsum(0) - lengths)[sentences[rank]] + step
+        places = torch.empty_like(rows).scatter_(0, rows, torch.arange(len(rows)))
+        return cls(places, sentences[rank], (steps < descending).sum(1))
+
+
+def read_packed(lstm: nn.LSTM, x: Tensor, batch_sizes: Tensor) -> Tensor:
+    """Return what an LSTM makes of packed rows ``[t, c]``: its states in both directions ``[t, 2 hidden]``."""
+    states: Tensor = lstm(PackedSequence(x, batch_sizes))[0].data
+    return states
+
+
+def read_on_cpu(lstm: nn.LSTM, x: Tensor, batch_sizes: Tensor) -> Tensor:
+    """Return the same as ``read_packed``, faster on a CPU.
+
+    There torch's own gradient fills and adds a tensor of all rows for each step, and multiplies the zeros that every
+    sentence starts from.
+    """
+    sizes = batch_sizes.tolist()
+    return torch.cat([_one_way(lstm, x, sizes, suffix) for suffix in ("l0", "l0_reverse")], 1)
+
+
+def _one_way(lstm: nn.LSTM, x: Tensor, sizes: list[int], suffix: str) -> Tensor:
+    """Return the states ``[t, hidden]`` of one direction of an LSTM."""
+    inputs, recurrent = (lstm.get_parameter(f"weight_{kind}_{suffix}") for kind in ("ih", "hh"))
+    bias = lstm.get_parameter(f"bias_ih_{suffix}") + lstm.get_parameter(f"bias_hh_{suffix}")
+    steps = list(F.linear(x, inputs, bias).split(sizes))  # type: ignore[no-untyped-call]
+    if suffix.endswith("reverse"):
+        steps.reverse()
+    states: list[Tensor] = []
+    state, cell = x.new_zeros(2, 0, lstm.hidden_size)
+    for gates in steps:
+        rows = len(gates)  # fewer than before as sentences end; backwards more than before as they begin, with zeros
+        i, f, u, o = (gates + _with_zeros(F.linear(state[:rows], recurrent), rows)).chunk(4, 1)
+        cell = f.sigmoid() * _with_zeros(cell[:rows], rows) + i.sigmoid() * u.tanh()
+        state = o.sigmoid() * cell.tanh()
+        states.append(state)
+    if suffix.endswith("reverse"):
+        states.reverse()
+    return torch.cat(states)
+
+
+def _with_zeros(x: Tensor, rows: int) -> Tensor:
+    """Return ``[rows, c]``: x, and zeros below."""
+    return x if len(x) == rows else F.pad(x, (0, 0, 0, rows - len(x)))
+
+
+class _Neighbours(torch.autograd.Function):
+    """Rows ``[t, c]`` beside their neighbours ``[t, 3 c]``; the gradient is a lookup, too, always in the same order."""
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, x: Tensor, around: Tensor, back: Tensor) -> Tensor:
+        ctx.save_for_backward(back)
+        return _looked_up(x, around).view(len(x), -1)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, None, None]:
+        if not ctx.needs_input_grad[0]:
+            return None, None, None
+        (back,) = ctx.saved_tensors
+        rows = len(grads[0])
+        return _looked_up(grads[0].reshape(3 * rows, -1), back).view(rows, 3, -1).sum(1), None, None
+
+
+def _looked_up(x: Tensor, rows: Tensor) -> Tensor:
+    """Return these rows of x; the one after its last is zeros."""
+    return torch.cat([x, x.new_zeros(1, x.shape[1])]).index_select(0, rows)
+
+
+def _placed(x: Tensor, places: Tensor, rows: int) -> Tensor:
+    """Return ``[rows, c]`` with row i of x at ``places[i]`` and minus infinity elsewhere.
+
+    The gradient is a plain lookup, which is many times as fast as that of a lookup.
+    """
+    return x.new_full((rows, x.shape[1]), -torch.inf).index_copy(0, places, x)
