@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -105,6 +105,13 @@ class Labels:
             similarity=None if self.similarity is None else self.similarity[rows][:, rows],
         )
 
+    def join(self, other: "Labels") -> "Labels":
+        """Return these labels and then the others; pieces that both have are kept, except order, shares, similarity."""
+        both = self.vectors is not None and other.vectors is not None
+        texts = None if self.texts is None or other.texts is None else self.texts + other.texts
+        vectors = torch.cat([self.vectors, other.vectors]) if both else None  # type: ignore[list-item]
+        return Labels(names=self.names + other.names, vectors=vectors, texts=texts)
+
     def add(self, name: str, vector: Tensor | None = None, texts: Sequence[str] = ()) -> "Labels":
         """Return the labels with one more at the end.
 
@@ -143,11 +150,14 @@ class LabelModel(nn.Module, ABC):
         reads: which pieces of ``Labels`` beyond the names ``encode_labels`` needs.
         exclusive: True where scores of one image compete (softmax): only their differences carry meaning.
         fitted_together: True where codes depend on all labels at once, so a label cannot be added on its own.
+        balance: how labels that training had images of are held back against labels known from a description alone:
+            ``offset`` takes the gap from their scores; ``scale`` multiplies them by 1 + gap, for scores below zero.
     """
 
     reads: ClassVar[tuple[str, ...]] = ()
     exclusive: ClassVar[bool] = False
     fitted_together: ClassVar[bool] = False
+    balance: ClassVar[Literal["offset", "scale"]] = "offset"
 
     def __init__(self, spec: Spec) -> None:
         super().__init__()
@@ -228,6 +238,8 @@ class Classifier:
         scale: ``[k]``.
         offset: ``[k]``.
         temperature: divides scores when labels are compared with each other.
+        described: the labels known from a description alone; training or ``teach`` had images of the others.
+        gap: how far the others are held back, see ``LabelModel.balance``; part of ``scale`` and ``offset``.
         memory: codes of training images, of unit length ``[m, d]``; what is far from all of them is unfamiliar.
         outlier: when an image is none of the labels; None is not chosen yet.
         seen: fingerprints of the images it was trained and calibrated on, so that evaluation can tell a leak.
@@ -241,6 +253,8 @@ class Classifier:
     scale: Tensor
     offset: Tensor
     temperature: float = 1.0
+    described: frozenset[str] = frozenset()
+    gap: float = 0.0
     memory: Tensor | None = None
     outlier: OutlierRule | None = None
     seen: Tensor | None = None
@@ -289,12 +303,13 @@ class Classifier:
             raise UsageError(f'"{name}" is the only label; a classifier needs at least one.')
         return self.select([other for other in self.labels.names if other != name])
 
-    def add(self, labels: Labels, code: Tensor) -> Self:
+    def add(self, labels: Labels, code: Tensor, *, described: bool = False) -> Self:
         """Return the classifier with one more label.
 
         Args:
             labels: the present labels and the new one at the end, as ``Labels.add`` returns them.
-            code: its code ``[e]``. The new label gets the mean scale and offset of the others.
+            code: its code ``[e]``. The new label gets the mean scale and offset of the others, apart from the gap.
+            described: whether the code comes from a description alone.
         """
         if self.model.fitted_together:
             raise UnsupportedError(
@@ -302,15 +317,30 @@ class Classifier:
             )
         if labels.names[:-1] != self.labels.names:
             raise UsageError("A label is added at the end; the other labels must stay as they are.")
-        return self._with_rows(
+        scale, offset = self.neutral()
+        known = self.described | {labels.names[-1]} if described else self.described
+        factor, shift = replace(self, labels=labels, described=known).handicap()
+        return replace(self, described=known)._with_rows(
             labels,
             torch.cat([self.codes, code[None].to(self.codes)]),
-            torch.cat([self.scale, self.scale.mean()[None]]),
-            torch.cat([self.offset, self.offset.mean()[None]]),
+            torch.cat([self.scale, (factor[-1] * scale)[None]]),
+            torch.cat([self.offset, (shift[-1] * scale + offset)[None]]),
         )
 
+    def handicap(self) -> tuple[Tensor, Tensor]:
+        """Return the scale and offset ``[k]`` by which the gap alone changes raw scores."""
+        gap = self.gap * torch.tensor([name not in self.described for name in self.labels.names]).to(self.codes)
+        return (1 + gap, gap * 0) if self.model.balance == "scale" else (gap * 0 + 1, -gap)
+
+    def neutral(self) -> tuple[Tensor, Tensor]:
+        """Return the scale and offset of a label that no gap holds back: the mean over the labels."""
+        factor, shift = self.handicap()
+        scale = self.scale / factor
+        return scale.mean(), (self.offset - shift * scale).mean()
+
     def _with_rows(self, labels: Labels, codes: Tensor, scale: Tensor, offset: Tensor) -> Self:
-        return replace(self, labels=labels, codes=codes, scale=scale, offset=offset)
+        known = self.described & set(labels.names)
+        return replace(self, labels=labels, codes=codes, scale=scale, offset=offset, described=known)
 
     def to(self, device: str | torch.device) -> Self:
         """Return the classifier on another device (the model itself is moved)."""

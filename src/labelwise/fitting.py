@@ -14,6 +14,7 @@ from labelwise.errors import DataError
 from labelwise.tasks.calibrate import calibrate_codes
 from labelwise.tasks.outliers import remember
 from labelwise.training import Method, Run, train
+from labelwise.zero_shot import fit_zero_shot
 
 VALIDATION_SHARE = 0.1
 
@@ -21,7 +22,8 @@ VALIDATION_SHARE = 0.1
 def fit(data: Dataset, method: Method, run: Run | None = None) -> Classifier:
     """Return a classifier trained on the train split and calibrated on the validation split.
 
-    The test split is never read. Without a validation split a tenth of the training images is set aside for it.
+    The test split is never read. Without a validation split a tenth of the training images is set aside for it. Methods
+    that read descriptions of labels are fitted as ``zero_shot`` says.
 
     Args:
         data: labels and splits.
@@ -29,6 +31,8 @@ def fit(data: Dataset, method: Method, run: Run | None = None) -> Classifier:
         run: seed, device, folder for checkpoints; the default keeps nothing on disk.
     """
     run = run or Run()
+    if method.zero_shot:
+        return fit_zero_shot(data, method, run)
     seen = training_data(data, run.seed)
     for piece in (piece for piece in method.needs if hasattr(seen.labels, piece)):
         require(seen.labels, piece, f"Method {method.name}")

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from labelwise.checkpoint import Progress, RunFolder, load_optimizer, optimizer_tensors, state_tensors, under
-from labelwise.core import LabelModel, Spec
+from labelwise.core import LabelModel, Labels, Spec
 from labelwise.data.batches import Batch, Batches, Share, mix
 from labelwise.data.dataset import TrainData
 from labelwise.distributed import any_process, average_gradients, choose_device, process_group, shared_batch_norm
@@ -58,10 +58,20 @@ class Method(ABC):
     Attributes:
         name: what users call it.
         needs: the pieces of data it trains on, as ``data.inspect`` names them: ``targets``, ``vectors``, ``texts`` ...
+        zero_shot: whether its models score labels that have a description and no image; see ``zero_shot``.
     """
 
     name: ClassVar[str]
     needs: ClassVar[tuple[str, ...]] = ("targets",)
+    zero_shot: ClassVar[bool] = False
+
+    def describe(self, labels: Labels) -> Labels:
+        """Return the labels with what the models of this method read of them computed once, such as sentence vectors."""
+        return labels
+
+    def settle(self, model: LabelModel) -> "Method":  # noqa: ARG002
+        """Return the settings with those left open filled in, as a trial run on held-out labels chose them."""
+        return self
 
     @abstractmethod
     def build(self, spec: Spec) -> LabelModel:

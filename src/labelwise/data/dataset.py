@@ -68,6 +68,13 @@ class Split:
         kept = {what: tuple(getattr(self, what)[i] for i in order) for what in PER_IMAGE if getattr(self, what)}
         return Split(images=self.images[at], targets=self.targets[at], **kept)
 
+    def join(self, other: "Split") -> "Split":
+        """Return the rows of both; a piece that only one of them has is dropped."""
+        kept = {what: getattr(self, what) + getattr(other, what) for what in PER_IMAGE}
+        whole = {what: piece for what, piece in kept.items() if len(piece) == len(self) + len(other)}
+        targets = torch.cat([self.targets, other.targets])
+        return Split(images=torch.cat([self.images, other.images]), targets=targets, **whole)
+
     def to(self, device: str | torch.device) -> "Split":
         """Return the split with its targets on a device, and its images too unless they would fill half of it."""
         chosen = torch.device(device)
@@ -122,7 +129,9 @@ class Dataset:
 class TrainData:
     """All that training may see: images to train on, images to validate on, and the labels' descriptions.
 
-    Test images cannot be reached from here. ``unseen`` holds what is known about labels without any image.
+    Test images cannot be reached from here. ``unseen`` holds what is known about labels without a training image. In the
+    trial run of a zero-shot method these are labels held out of training, and ``val`` has images of them: its targets are
+    then positions in ``known``, the labels followed by the unseen ones.
     """
 
     train: Split
@@ -134,6 +143,11 @@ class TrainData:
     def spec(self) -> Spec:
         """What a method builds its model from."""
         return Spec(shape=self.train.shape, labels=self.labels)
+
+    @property
+    def known(self) -> Labels:
+        """All labels with a description: those trained on, then the unseen ones."""
+        return self.labels if self.unseen is None else self.labels.join(self.unseen)
 
     def to(self, device: str | torch.device) -> "TrainData":
         """Return the same with the images on a device."""

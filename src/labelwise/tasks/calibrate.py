@@ -37,12 +37,14 @@ def calibrate_codes(classifier: Classifier, codes: Tensor, targets: Tensor, *, k
     targets = targets.to(classifier.codes.device)
     if len(targets) < 2:
         raise DataError(f"Calibration needs at least two labelled held-out images; given {len(targets)}.")
-    ones = torch.ones_like(classifier.scale)
-    raw = replace(classifier, scale=ones, offset=ones * 0, temperature=1.0, outlier=None)
+    factor, shift = classifier.handicap()
+    raw = replace(classifier, scale=factor, offset=shift, temperature=1.0, outlier=None)
     scores = raw.scores_of_codes(codes.float())
     scale, offset = (1.0, 0.0) if raw.model.exclusive else fit_platt(scores, targets)
     scaled = scores * scale + offset
-    fitted = replace(raw, scale=ones * scale, offset=ones * offset, temperature=fit_temperature(scaled, targets))
+    fitted = replace(
+        raw, scale=factor * scale, offset=shift * scale + offset, temperature=fit_temperature(scaled, targets)
+    )
     rule = fit_outlier_rule(fitted, codes, keep)
     figures = {"images": len(targets), "keep": keep, **calibration_errors(raw, scores, targets, "_before")}
     figures |= calibration_errors(fitted, scaled, targets, "_after")

@@ -1,0 +1,86 @@
+"""The zero-shot protocols: unseen labels on their own, and seen and unseen labels together (generalised)."""
+
+from dataclasses import dataclass
+
+import torch
+
+from labelwise.core import Classifier, Labels, check_shape
+from labelwise.data.dataset import Split
+from labelwise.errors import DataError
+from labelwise.evaluate.closed import align_targets, leaked_share
+from labelwise.metrics import harmonic_mean, per_class_accuracy
+from labelwise.ops.balance import BalanceCurve, balance_curve
+from labelwise.tasks.balance import raw_scores, seen_labels
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ZeroShotResult:
+    """Figures on test images of seen and unseen labels; every accuracy is averaged over labels.
+
+    Attributes:
+        images: how many were tested.
+        seen_labels: how many labels of the test had training images.
+        unseen_labels: how many had a description alone.
+        zero_shot: accuracy on images of unseen labels where only those may be answered.
+        unseen: accuracy on images of unseen labels where all labels may be answered (u).
+        seen: accuracy on images of seen labels where all labels may be answered (s).
+        harmonic: the harmonic mean of both (H).
+        unseen_without_gap: u where seen labels are not held back.
+        seen_without_gap: s there.
+        harmonic_without_gap: H there.
+        area: under the curve of s over u for all gaps (AUSUC).
+        gap: how far seen labels are held back, chosen without any test image.
+        leaked: share of the images that the classifier was trained or calibrated on; anything but 0 flatters it.
+        curve: u and s for every gap.
+    """
+
+    images: int
+    seen_labels: int
+    unseen_labels: int
+    zero_shot: float
+    unseen: float
+    seen: float
+    harmonic: float
+    unseen_without_gap: float
+    seen_without_gap: float
+    harmonic_without_gap: float
+    area: float
+    gap: float
+    leaked: float
+    curve: BalanceCurve
+
+
+def evaluate_zero_shot(classifier: Classifier, split: Split, labels: Labels) -> ZeroShotResult:
+    """Return the zero-shot figures of a classifier on a test split whose targets point into ``labels``."""
+    targets = align_targets(classifier, split, labels)
+    rows = (targets >= 0).nonzero()[:, 0]
+    seen = seen_labels(classifier)
+    of_seen = seen[targets[rows]]
+    if not (bool(of_seen.any()) and bool((~of_seen).any())):
+        raise DataError(
+            f"The zero-shot protocol needs test images of labels with training images and of labels without; given "
+            f"{int(of_seen.sum())} and {int((~of_seen).sum())}."
+        )
+    check_shape(split.images, classifier.model.spec.shape)
+    with torch.no_grad():
+        scores = raw_scores(classifier, classifier.encode(split.images[rows])).cpu()
+    right = targets[rows]
+    curve = balance_curve(scores, right, seen, classifier.model.balance)
+    alone = scores.masked_fill(seen, -torch.inf).argmax(1)[~of_seen]
+    (unseen, known), (unseen_raw, known_raw) = curve.at(classifier.gap), curve.at(0.0)
+    return ZeroShotResult(
+        images=len(rows),
+        seen_labels=len(right[of_seen].unique()),
+        unseen_labels=len(right[~of_seen].unique()),
+        zero_shot=per_class_accuracy(alone, right[~of_seen]),
+        unseen=unseen,
+        seen=known,
+        harmonic=harmonic_mean(unseen, known),
+        unseen_without_gap=unseen_raw,
+        seen_without_gap=known_raw,
+        harmonic_without_gap=harmonic_mean(unseen_raw, known_raw),
+        area=curve.area,
+        gap=classifier.gap,
+        leaked=leaked_share(classifier, split.images[rows]),
+        curve=curve,
+    )

@@ -1,0 +1,151 @@
+"""ESZSL: labels without images from attribute vectors, in closed form (Romera-Paredes and Torr, 2015).
+
+A bilinear score z.V.s between an image code z and a label vector s is fitted to 1 for the right label and 0 for the
+others by least squares, with a penalty on either side: V = (Z'Z + gamma I)^-1 Z'Y S (S'S + lambda I)^-1. One
+eigendecomposition of each Gram matrix gives the solution for every pair of penalties, so both are chosen on labels held
+out of training in the time of a single fit. Codes and vectors are centred and of unit length, without which labels that
+resemble the average one win too often.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from labelwise.core import LabelModel, Labels, Spec
+from labelwise.data.dataset import TrainData
+from labelwise.errors import UsageError
+from labelwise.methods.described import DescribedMethod, DescribedModel, best_on_validation, encoded
+from labelwise.methods.linear import Encoder
+from labelwise.methods.described import LabelSource
+from labelwise.training import Method, Stage
+
+IMAGE_PENALTIES = tuple(10.0 ** (step / 2) for step in range(-2, 5))
+LABEL_PENALTIES = tuple(10.0 ** (step / 2) for step in range(-6, 4))
+
+
+class EszslModel(DescribedModel):
+    """A bilinear score; the code of a label is what its vector asks of image codes.
+
+    Attributes:
+        weights: V ``[d, a]``.
+        penalties: gamma and lambda that it was solved with ``[2]``.
+    """
+
+    weights: Tensor
+    penalties: Tensor
+
+    def __init__(self, spec: Spec, encoder: Encoder, source: LabelSource, power: float) -> None:
+        super().__init__(spec, encoder, source, power)
+        self.register_buffer("weights", torch.zeros(self.encoder.code_size, self.vector_size))
+        self.register_buffer("penalties", torch.zeros(2))
+
+    def encode_labels(self, labels: Labels) -> Tensor:
+        """Return label codes ``[k, d + 1]``."""
+        codes = self.vectors(labels) @ self.weights.T
+        return torch.cat([codes, codes.new_zeros(len(codes), 1)], 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Solutions:
+    """The closed form for every pair of penalties.
+
+    Attributes:
+        images: eigenvectors of Z'Z ``[d, d]``.
+        image_values: its eigenvalues ``[d]``.
+        labels: eigenvectors of S'S ``[a, a]``.
+        label_values: its eigenvalues ``[a]``.
+        middle: Z'Y S between both sets of eigenvectors ``[d, a]``.
+    """
+
+    images: Tensor
+    image_values: Tensor
+    labels: Tensor
+    label_values: Tensor
+    middle: Tensor
+
+    @classmethod
+    def of(cls, codes: Tensor, targets: Tensor, vectors: Tensor) -> "Solutions":
+        """Return the solutions for image codes ``[n, d]`` with labels ``[n]`` and label vectors ``[k, a]``."""
+        image_values, images = torch.linalg.eigh(codes.T @ codes)
+        label_values, labels = torch.linalg.eigh(vectors.T @ vectors)
+        sums = codes.new_zeros(len(vectors), codes.shape[1]).index_add_(0, targets, codes)
+        middle = images.T @ sums.T @ vectors @ labels  # sums' is Z'Y, with 1 for the right label and 0 for the others
+        return cls(images, image_values.clamp_min(0), labels, label_values.clamp_min(0), middle)
+
+    def weights(self, image_penalty: float, label_penalty: float) -> Tensor:
+        """Return V ``[d, a]``."""
+        inner = self.middle / (self.image_values[:, None] + image_penalty) / (self.label_values + label_penalty)
+        return self.images @ inner @ self.labels.T
+
+    def scores(self, codes: Tensor, vectors: Tensor) -> Iterator[tuple[tuple[float, float], Tensor]]:
+        """Yield each pair of penalties and the scores of codes ``[n, d]`` against vectors ``[k, a]`` under it."""
+        rotated, ends = codes @ self.images, vectors @ self.labels
+        for label_penalty in LABEL_PENALTIES:
+            asked = self.middle @ (ends / (self.label_values + label_penalty)).T
+            for image_penalty in IMAGE_PENALTIES:
+                yield (
+                    (image_penalty, label_penalty),
+                    rotated @ (asked / (self.image_values[:, None] + image_penalty)),
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Eszsl(DescribedMethod):
+    """Closed-form zero-shot from label vectors: seconds of linear algebra on features.
+
+    Attributes:
+        image_penalty: gamma; None is chosen on labels held out of training.
+        label_penalty: lambda; likewise.
+    """
+
+    name: ClassVar[str] = "eszsl"
+
+    image_penalty: float | None = None
+    label_penalty: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        super().__post_init__()
+        if (self.image_penalty is None) != (self.label_penalty is None):
+            raise UsageError("Give both penalties, image_penalty and label_penalty, or neither.")
+        if any(value is not None and value <= 0 for value in (self.image_penalty, self.label_penalty)):
+            raise UsageError(f"Penalties lie above 0; given {self.image_penalty} and {self.label_penalty}.")
+
+    def build(self, spec: Spec) -> EszslModel:
+        """Return the model, not yet solved."""
+        return EszslModel(spec, self.encoder, self.label_source, self.power)
+
+    def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
+        """Yield the stage of the image encoder, if there is one to train; then solve."""
+        assert isinstance(model, EszslModel)
+        yield from self.train_encoder(model, data)
+        codes = encoded_images(model, data.train.images)
+        found = Solutions.of(codes, data.train.targets, model.vectors(data.labels))
+        pair = self._penalties(model, found, data)
+        model.penalties.copy_(torch.tensor(pair))
+        model.weights.copy_(found.weights(*pair))
+        model.fit_statistics(data.train)
+
+    def _penalties(self, model: EszslModel, found: Solutions, data: TrainData) -> tuple[float, float]:
+        """Return the penalties: those set, the best on held-out labels, or plain ones where there are none."""
+        if self.image_penalty is not None and self.label_penalty is not None:
+            return self.image_penalty, self.label_penalty
+        if not len(data.val):
+            return 1.0, 1.0
+        scores = found.scores(encoded_images(model, data.val.images), model.vectors(data.known))
+        best = best_on_validation(scores, data)
+        return (best[0], best[1]) if best else (1.0, 1.0)
+
+    def settle(self, model: LabelModel) -> Method:
+        """Return the settings with the penalties that the trial chose."""
+        assert isinstance(model, EszslModel)
+        image_penalty, label_penalty = model.penalties.double().tolist()
+        return replace(self, image_penalty=image_penalty, label_penalty=label_penalty)
+
+
+def encoded_images(model: DescribedModel, images: Tensor) -> Tensor:
+    """Return the image codes ``[n, d]`` of a model."""
+    return model.centre_codes(encoded(model.encoder, model.prepare(images)))  # type: ignore[no-any-return]

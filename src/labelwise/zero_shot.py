@@ -1,0 +1,148 @@
+"""Fit a method that reads descriptions: a trial on held-out labels settles every choice, then the final run.
+
+Labels with images are seen; labels with a description alone are unseen. How a model treats unseen labels can only be
+measured on labels whose images were held out. So a third of the seen labels plays the unseen ones in a trial run: it
+settles settings left open, the gap between seen and unseen labels, probabilities and the outlier rule. The final run
+trains on the images of all seen labels, and takes these over.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from labelwise.core import Classifier, LabelModel, Labels
+from labelwise.data.dataset import Dataset, Split, TrainData
+from labelwise.data.described import describe_labels
+from labelwise.data.fingerprints import with_seen
+from labelwise.data.splits import split_off
+from labelwise.errors import DataError
+from labelwise.ops.balance import BalanceCurve, balance_curve
+from labelwise.tasks.balance import raw_scores, seen_labels
+from labelwise.tasks.calibrate import calibrate_codes
+from labelwise.tasks.outliers import remember
+from labelwise.training import Method, Run, train
+
+HELD_SHARE = 1 / 3  # of the seen labels, held out in the trial
+VALIDATION_SHARE = 0.2  # of the images of the others
+FEWEST_LABELS = 4  # seen labels that a trial needs
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Plan:
+    """What the two runs train on; ``trial`` is None where there are too few labels to hold some out."""
+
+    trial: TrainData | None
+    final: TrainData
+    skipped: int
+
+
+def fit_zero_shot(data: Dataset, method: Method, run: Run) -> Classifier:
+    """Return a classifier of all described labels, those with images and those without.
+
+    Args:
+        data: labels with descriptions, and images of some of them. Labels that only ``val`` has images of are held out in
+            the trial; without any, a third of the labels is drawn. The test split is never read.
+        method: one whose ``zero_shot`` is True.
+        run: seed, device, folder; the trial keeps its files in a folder ``trial`` inside.
+    """
+    plan = plan_runs(data, method, run.seed)
+    figures: dict[str, Any] = {}
+    tried: Classifier | None = None
+    if plan.trial is not None:
+        folder = run.folder / "trial" if run.folder else None
+        model, _ = train(method, plan.trial, replace(run, folder=folder))
+        tried = _calibrated(model, plan.trial)
+        figures = dict(tried.summary)
+        method = method.settle(model)
+    notes = tuple({"skipped": one.file, "reason": one.reason} for one in data.skipped)
+    model, summary = train(method, plan.final, replace(run, notes=notes))
+    about = {"data": data.name, "images": len(plan.final.train), "skipped": plan.skipped, **summary}
+    return _bound(model, method, plan.final, tried, {"training": about, **figures})
+
+
+def plan_runs(data: Dataset, method: Method, seed: int) -> Plan:
+    """Return what the trial and the final run train on."""
+    data = describe_labels(data)
+    labels = method.describe(data.labels)
+    train_part = _rows(data.split("train"), data.split("train").targets >= 0)
+    val = data.splits.get("val", train_part.select([]))
+    val = _rows(val, val.targets >= 0)
+    whole = train_part.join(val) if len(val) else train_part
+    seen = sorted(set(whole.targets.tolist()))
+    if len(seen) < 2:
+        raise DataError(
+            f'Training needs images of at least two labels; "{data.name}" has {len(seen)}. Add images of others.'
+        )
+    final = _part(labels, seen, [i for i in range(len(labels)) if i not in seen], (whole, whole.select([])))
+    if len(seen) < FEWEST_LABELS:
+        kept, rows = split_off(whole.targets, VALIDATION_SHARE, seed)
+        few = _part(labels, seen, [], (whole.select(kept), whole.select(rows)))
+        return Plan(trial=None, final=replace(final, train=few.train, val=few.val), skipped=len(data.skipped))
+    held = sorted(set(val.targets.tolist()) - set(train_part.targets.tolist())) or _draw(seen, seed)
+    inside = _rows(whole, torch.isin(whole.targets, torch.tensor(held)))
+    own = _rows(val, ~torch.isin(val.targets, torch.tensor(held)))
+    rest = _rows(train_part, ~torch.isin(train_part.targets, torch.tensor(held)))
+    if not len(own):
+        kept, rows = split_off(rest.targets, VALIDATION_SHARE, seed)
+        rest, own = rest.select(kept), rest.select(rows)
+    trial = _part(labels, [i for i in seen if i not in held], held, (rest, own.join(inside)))
+    return Plan(trial=trial, final=final, skipped=len(data.skipped))
+
+
+def _draw(seen: list[int], seed: int) -> list[int]:
+    """Return the labels held out where the data says none."""
+    order = torch.randperm(len(seen), generator=torch.Generator().manual_seed(seed)).tolist()
+    return sorted(seen[i] for i in order[: max(1, round(HELD_SHARE * len(seen)))])
+
+
+def _rows(split: Split, mask: Tensor) -> Split:
+    return split.select(mask.nonzero()[:, 0])
+
+
+def _part(labels: Labels, seen: list[int], unseen: list[int], splits: tuple[Split, Split]) -> TrainData:
+    """Return training data of these labels, targets counted among the seen and then the unseen ones."""
+    places = torch.full((len(labels),), -1)
+    places[torch.tensor(seen + unseen)] = torch.arange(len(seen) + len(unseen))
+    train_part, val = (replace(split, targets=places[split.targets]) for split in splits)
+    named = [labels.select([labels.names[i] for i in rows]) if rows else None for rows in (seen, unseen)]
+    assert named[0] is not None
+    return TrainData(train=train_part, val=val, labels=named[0], unseen=named[1])
+
+
+def _calibrated(model: LabelModel, data: TrainData) -> Classifier:
+    """Return the trial's classifier of seen and held-out labels, with gap, probabilities and outlier rule."""
+    names = frozenset() if data.unseen is None else frozenset(data.unseen.names)
+    bound = remember(replace(model.bind(data.known), described=names), model.prepare(data.train.images))
+    codes = bound.encode(model.prepare(data.val.images))
+    figures: dict[str, Any] = {}
+    if names:
+        curve = balance_curve(raw_scores(bound, codes), data.val.targets, seen_labels(bound), model.balance)
+        gap = curve.best()
+        figures = {"gap": gap, **_accuracies(curve, gap), "without_gap": _accuracies(curve, 0.0), "area": curve.area}
+        figures |= {"held_labels": len(names), "images": len(data.val)}
+        bound = replace(bound, gap=gap)
+    done = calibrate_codes(bound, codes, data.val.targets)
+    return replace(done, summary={**done.summary, **({"balance": figures} if figures else {})})
+
+
+def _accuracies(curve: BalanceCurve, gap: float) -> dict[str, float]:
+    unseen, seen = curve.at(gap)
+    return {"unseen": unseen, "seen": seen, "harmonic": 2 * unseen * seen / max(unseen + seen, 1e-12)}
+
+
+def _bound(
+    model: LabelModel, method: Method, data: TrainData, tried: Classifier | None, summary: dict[str, Any]
+) -> Classifier:
+    """Return the final classifier, calibrated as the trial was, or on its own validation images without a trial."""
+    if tried is None:
+        done = _calibrated(model, replace(data, unseen=None))
+        tried, summary = done, {**summary, **done.summary}
+    names = frozenset() if data.unseen is None else frozenset(data.unseen.names)
+    bound = replace(model.bind(data.known), described=names, gap=tried.gap, method=method, summary=summary)
+    factor, shift = bound.handicap()
+    scale, offset = tried.neutral()
+    bound = replace(bound, scale=factor * scale, offset=shift * scale + offset, temperature=tried.temperature)
+    bound = remember(replace(bound, outlier=tried.outlier), model.prepare(data.train.images))
+    return with_seen(with_seen(bound, data.train.images), data.val.images)
