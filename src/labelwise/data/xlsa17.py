@@ -93,11 +93,11 @@ class ZeroShotData:
         calls ``train_loc`` and ``val_loc`` is not used; ``leaks`` says whether these hold test images.
 
         Args:
-            validation_classes: how many seen classes val gets; None is a quarter of them, 0 leaves val out.
+            validation_classes: how many seen classes val gets; None is a third of them, 0 leaves val out.
             seed: of the draw.
         """
         known = [self.labels.index(name) for name in self.seen]
-        count = len(known) // 4 if validation_classes is None else validation_classes
+        count = len(known) // 3 if validation_classes is None else validation_classes
         if not 0 <= count <= len(known) - 2:
             raise UsageError(
                 f"There are {len(known)} seen classes; at least two must stay in train, so val can have 0 to "

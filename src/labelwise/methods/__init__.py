@@ -1,13 +1,21 @@
 """The methods: one file each, and their names."""
 
 from labelwise.errors import UsageError, listing, suggest
+from labelwise.methods.clarel import Clarel
+from labelwise.methods.eszsl import Eszsl
 from labelwise.methods.indicator import Indicator
 from labelwise.methods.linear import Encoder, ImageMethod
 from labelwise.methods.multilabel import Multilabel
 from labelwise.methods.softmax import Softmax
 from labelwise.training import Method
 
-METHODS: dict[str, type[Method]] = {"indicator": Indicator, "softmax": Softmax, "multilabel": Multilabel}
+METHODS: dict[str, type[Method]] = {
+    "indicator": Indicator,
+    "softmax": Softmax,
+    "multilabel": Multilabel,
+    "clarel": Clarel,
+    "eszsl": Eszsl,
+}
 
 
 def method_class(name: str) -> type[Method]:
@@ -17,4 +25,15 @@ def method_class(name: str) -> type[Method]:
     return METHODS[name]
 
 
-__all__ = ["METHODS", "Encoder", "ImageMethod", "Indicator", "Method", "Multilabel", "Softmax", "method_class"]
+__all__ = [
+    "METHODS",
+    "Clarel",
+    "Encoder",
+    "Eszsl",
+    "ImageMethod",
+    "Indicator",
+    "Method",
+    "Multilabel",
+    "Softmax",
+    "method_class",
+]

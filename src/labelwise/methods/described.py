@@ -152,8 +152,6 @@ class DescribedMethod(ImageMethod):
                 return {"choice": cross_entropy(head(model.encoder(batch.images)).float(), batch.targets)}
 
             yield self.stage(f"{self.name} encoder", model, data, loss)
-        elif model.encoder.frozen:
-            model.encoder.fit_features(model.encoder.features(data.train.images))
         model.eval()
         model.centre_codes.fit(encoded(model.encoder, model.prepare(data.train.images)))
         model.centre_vectors.fit(model.source.of(data.labels).to(model.device))

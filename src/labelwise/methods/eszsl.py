@@ -17,9 +17,8 @@ from torch import Tensor
 from labelwise.core import LabelModel, Labels, Spec
 from labelwise.data.dataset import TrainData
 from labelwise.errors import UsageError
-from labelwise.methods.described import DescribedMethod, DescribedModel, best_on_validation, encoded
+from labelwise.methods.described import DescribedMethod, DescribedModel, LabelSource, best_on_validation, encoded
 from labelwise.methods.linear import Encoder
-from labelwise.methods.described import LabelSource
 from labelwise.training import Method, Stage
 
 IMAGE_PENALTIES = tuple(10.0 ** (step / 2) for step in range(-2, 5))

@@ -27,7 +27,7 @@ _VECTORS = ("standard", "sentences")  # the protocols of features whose labels h
 
 
 def load_features(entry: Entry, root: Path, protocol: str, seed: int) -> Dataset | None:
-    """Return features with vectors or sentences of the labels, a quarter of the seen ones in val; None where not there."""
+    """Return features with vectors or sentences of the labels, a third of the seen ones in val; None where not there."""
     splits = "sent_splits.mat" if protocol == "sentences" else "att_splits.mat"
     official = find_official(entry, root)
     if official is not None:

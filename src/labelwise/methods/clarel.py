@@ -1,0 +1,205 @@
+"""Clarel: images and sentences in one space, trained by retrieval (algorithm 1 of the paper).
+
+An image should be nearest to its own text among the texts of the batch, and a text to its own image; two classifiers, one
+on image codes and one on text codes, keep labels apart. A new label is the mean code of its sentences.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal
+
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, dropout
+
+from labelwise.core import LabelModel, Labels, Spec
+from labelwise.data.batches import Batch
+from labelwise.data.dataset import TrainData
+from labelwise.errors import UsageError
+from labelwise.methods.described import Centring, LabelSource, encoded
+from labelwise.methods.linear import Encoder, ImageMethod
+from labelwise.methods.texts import Draw, ImageTexts, SentenceReader, TextReader, VectorReader
+from labelwise.ops.retrieval import distances, retrieval_loss
+from labelwise.ops.segments import segment_mean
+from labelwise.optimization import Optimizer
+from labelwise.training import Stage
+
+LENGTH = 4.0  # of the rows that enter the last layers, so that one learning rate suits features of any size
+
+
+class ClarelModel(LabelModel):
+    """An image side and a text side that end in one space; the score is minus the Euclidean distance.
+
+    Attributes:
+        image_head: classifies image codes among the trained labels; serves training only.
+        text_head: the same for text codes.
+    """
+
+    balance = "scale"
+
+    def __init__(self, spec: Spec, settings: "Clarel") -> None:
+        super().__init__(spec)
+        self.encoder = settings.encoder.build(spec.shape)
+        d, e, k = self.encoder.code_size, settings.code_size, len(spec.labels)
+        self.dropout = settings.dropout
+        self.centre = Centring(d, settings.power) if self.encoder.untrained else None
+        self.project = nn.Linear(d, e)
+        self.reader: TextReader = settings.build_reader(spec.labels)
+        self.image_head = nn.Linear(e, k)
+        self.text_head = nn.Linear(e, k)
+
+    def encode_images(self, images: Tensor) -> Tensor:
+        """Return image codes ``[n, e]``."""
+        return self._finished(self.encoder(images))
+
+    def encode_labels(self, labels: Labels) -> Tensor:
+        """Return label codes ``[k, e]``: the mean code of each label's sentences."""
+        return self.reader.encode_labels(labels)
+
+    def score(self, image_codes: Tensor, label_codes: Tensor) -> Tensor:
+        """Return minus the distance of every pair ``[n, k]``."""
+        return -distances(image_codes, label_codes)
+
+    def encode_examples(self, images: Tensor, groups: Tensor) -> Tensor:
+        """Return label codes ``[g, e]``: the mean code of each label's example images."""
+        return segment_mean(self.encode_images(images).float(), groups, int(groups.max()) + 1)
+
+    def prepare(self, images: Tensor) -> Tensor:
+        """Return the features of a frozen trunk, computed once while the images live, else the images."""
+        return self.encoder.features(images) if self.encoder.frozen else images
+
+    def feature_maps(self, images: Tensor) -> Tensor:
+        """Return the last feature maps ``[n, c, h, w]``."""
+        return self.encoder.maps(images)
+
+    def pool_maps(self, maps: Tensor) -> Tensor:
+        """Return image codes ``[n, e]`` from feature maps."""
+        return self._finished(self.encoder.pool(maps))
+
+    def fit_images(self, images: Tensor) -> None:
+        """Fit what stands before the trained layers to the training images."""
+        if self.centre is None:
+            self.encoder.fit_normalisation(images)
+        else:
+            self.centre.fit(encoded(self.encoder, self.prepare(images)))
+
+    def _finished(self, codes: Tensor) -> Tensor:
+        rows = codes if self.centre is None else self.centre(codes) * LENGTH
+        return self.project(dropout(rows, self.dropout, self.training))  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clarel(ImageMethod):
+    """Zero-shot from sentences with a retrieval loss.
+
+    Attributes:
+        reader: ``words`` reads sentences with convolutions and an LSTM over word vectors, as in the paper; ``vectors``
+            takes one frozen vector of each sentence (or of each label, where it has no sentences).
+        sentences: with ``vectors``, what makes a vector of a sentence, see ``encode_sentences``; with ``words``, where
+            word vectors come from: words (25,000 that come along) or glove (400,000).
+        filters: the width of each convolution block of ``words``.
+        hidden: the width of its LSTM in each direction.
+        longest: how many words of a sentence it reads.
+        drawn: how many sentences of an image, or of its label, a step reads, drawn anew each time; None is all.
+        label_texts: the share of images that a step describes by the sentences of their label, as labels are described
+            when they are asked about; the paper's is 0.
+        code_size: e, the size of the common space.
+        share: lambda, from 0 (find the image of a text) to 1 (find the text of an image).
+        class_weight: kappa, from 0 (no labels used) to 1 (labels alone).
+        sharpness: distances are multiplied by it in the softmax of training; the paper's is 1.
+        dropout: the share of numbers dropped before the last layer of either side.
+        power: features that are not trained are raised to it, with their sign, before they are brought to unit length.
+    """
+
+    name: ClassVar[str] = "clarel"
+    needs: ClassVar[tuple[str, ...]] = ("targets", "descriptions")
+    zero_shot: ClassVar[bool] = True
+
+    epochs: int = 80
+    optimizer: Optimizer = field(default_factory=Optimizer)
+    clip: float | None = 1.0
+    reader: Literal["words", "vectors"] = "vectors"
+    sentences: str = "words"
+    filters: tuple[int, ...] = (128, 256)
+    hidden: int = 512
+    longest: int = 30
+    drawn: int | None = 2
+    label_texts: float = 0.5
+    code_size: int = 256
+    share: float = 0.5
+    class_weight: float = 0.5
+    sharpness: float = 4.0
+    dropout: float = 0.25
+    power: float = 0.5
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        super().__post_init__()
+        for name in ("share", "class_weight", "label_texts"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UsageError(f'Setting "{name}" lies between 0 and 1; given {getattr(self, name)}.')
+        if not 0 <= self.dropout < 1 or self.sharpness <= 0 or not 0 < self.power <= 1:
+            raise UsageError(
+                f"dropout lies from 0 to below 1, sharpness above 0, power above 0 and at most at 1; given {self.dropout}, "
+                f"{self.sharpness} and {self.power}."
+            )
+        if self.drawn is not None and self.drawn < 1:
+            raise UsageError(f"A step reads at least one sentence of an image; given {self.drawn}.")
+
+    @property
+    def uses_targets(self) -> bool:
+        """Whether training needs labelled images; without, images with sentences of their own are enough."""
+        return self.class_weight > 0
+
+    def describe(self, labels: Labels) -> Labels:
+        """Return the labels with their sentence vectors, where these are what the reader takes."""
+        if self.reader == "words":
+            return labels
+        source = LabelSource(source="vectors" if labels.texts is None else "texts", sentences=self.sentences)
+        return replace(labels, vectors=source.of(labels))
+
+    def build(self, spec: Spec) -> ClarelModel:
+        """Return the untrained model."""
+        return ClarelModel(spec, self)
+
+    def build_reader(self, labels: Labels) -> TextReader:
+        """Return the untrained text side."""
+        if self.reader == "vectors":
+            return VectorReader(labels, LabelSource(sentences=self.sentences), self.code_size, self.dropout)
+        return SentenceReader(
+            self.sentences, self.longest, self.code_size, filters=self.filters, hidden=self.hidden, dropout=self.dropout
+        )
+
+    def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
+        """Yield the one stage."""
+        assert isinstance(model, ClarelModel)
+        model.fit_images(data.train.images)
+        texts = model.reader.read(data)
+        yield self.stage(self.name, model, data, self.loss(model, texts))
+
+    def stage(self, name: str, model: nn.Module, data: TrainData, loss: Callable[[Batch], dict[str, Tensor]]) -> Stage:
+        """Return the stage, on the features of a frozen trunk where there is one."""
+        assert isinstance(model, ClarelModel)
+        if model.encoder.frozen:
+            data = replace(data, train=replace(data.train, images=model.prepare(data.train.images)))
+        return super().stage(name, model, data, loss)
+
+    def loss(self, model: ClarelModel, texts: ImageTexts) -> Callable[[Batch], dict[str, Tensor]]:
+        """Return the four terms of the loss."""
+        kappa = self.class_weight
+        draw = Draw(sentences=self.drawn, labels=self.label_texts)
+
+        def of_batch(batch: Batch) -> dict[str, Tensor]:
+            images = model.encode_images(batch.images).float()
+            read = texts.encode(batch, draw).float()
+            same = batch.targets[:, None] == batch.targets if texts.shared else None
+            of_text, of_image = retrieval_loss(images * self.sharpness, read * self.sharpness, self.share, same)
+            terms = {"text retrieval": (1 - kappa) * of_text, "image retrieval": (1 - kappa) * of_image}
+            if kappa:
+                terms["image choice"] = kappa / 2 * cross_entropy(model.image_head(images), batch.targets)
+                terms["text choice"] = kappa / 2 * cross_entropy(model.text_head(read), batch.targets)
+            return terms
+
+        return of_batch
+
+
+__all__ = ["Clarel", "ClarelModel", "Encoder"]
