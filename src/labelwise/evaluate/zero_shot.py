@@ -70,8 +70,8 @@ def evaluate_zero_shot(classifier: Classifier, split: Split, labels: Labels) -> 
     (unseen, known), (unseen_raw, known_raw) = curve.at(classifier.gap), curve.at(0.0)
     return ZeroShotResult(
         images=len(rows),
-        seen_labels=len(right[of_seen].unique()),
-        unseen_labels=len(right[~of_seen].unique()),
+        seen_labels=len(torch.unique(right[of_seen])),
+        unseen_labels=len(torch.unique(right[~of_seen])),
         zero_shot=per_class_accuracy(alone, right[~of_seen]),
         unseen=unseen,
         seen=known,

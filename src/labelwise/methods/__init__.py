@@ -2,10 +2,12 @@
 
 from labelwise.errors import UsageError, listing, suggest
 from labelwise.methods.clarel import Clarel
+from labelwise.methods.devise import Devise
 from labelwise.methods.eszsl import Eszsl
 from labelwise.methods.indicator import Indicator
 from labelwise.methods.linear import Encoder, ImageMethod
 from labelwise.methods.multilabel import Multilabel
+from labelwise.methods.ridge import Ridge
 from labelwise.methods.softmax import Softmax
 from labelwise.training import Method
 
@@ -15,6 +17,8 @@ METHODS: dict[str, type[Method]] = {
     "multilabel": Multilabel,
     "clarel": Clarel,
     "eszsl": Eszsl,
+    "ridge": Ridge,
+    "devise": Devise,
 }
 
 
@@ -28,12 +32,14 @@ def method_class(name: str) -> type[Method]:
 __all__ = [
     "METHODS",
     "Clarel",
+    "Devise",
     "Encoder",
     "Eszsl",
     "ImageMethod",
     "Indicator",
     "Method",
     "Multilabel",
+    "Ridge",
     "Softmax",
     "method_class",
 ]

@@ -4,7 +4,7 @@ An image should be nearest to its own text among the texts of the batch, and a t
 on image codes and one on text codes, keep labels apart. A new label is the mean code of its sentences.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
@@ -176,7 +176,9 @@ class Clarel(ImageMethod):
         texts = model.reader.read(data)
         yield self.stage(self.name, model, data, self.loss(model, texts))
 
-    def stage(self, name: str, model: nn.Module, data: TrainData, loss: Callable[[Batch], dict[str, Tensor]]) -> Stage:
+    def stage(
+        self, name: str, model: nn.Module, data: TrainData, loss: Callable[[Batch], Mapping[str, Tensor]]
+    ) -> Stage:
         """Return the stage, on the features of a frozen trunk where there is one."""
         assert isinstance(model, ClarelModel)
         if model.encoder.frozen:

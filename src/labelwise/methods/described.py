@@ -80,6 +80,33 @@ class DescribedModel(LinearModel):
         return self.centre_vectors(found.to(self.device))  # type: ignore[no-any-return]
 
 
+class BilinearModel(DescribedModel):
+    """A score z.V.s of an image code z and a label vector s; the code of a label is what its vector asks of image codes.
+
+    Attributes:
+        weights: V ``[d, a]``.
+        penalties: those that V was solved with, where it was solved and not trained.
+    """
+
+    penalties: Tensor
+
+    def __init__(self, spec: Spec, encoder: Encoder, source: "LabelSource", power: float) -> None:
+        super().__init__(spec, encoder, source, power)
+        self.weights = nn.Parameter(torch.zeros(self.encoder.code_size, self.vector_size))
+        self.register_buffer("penalties", torch.zeros(2))
+
+    def encode_labels(self, labels: Labels) -> Tensor:
+        """Return label codes ``[k, d + 1]``."""
+        codes = self.vectors(labels) @ self.weights.T
+        return torch.cat([codes, codes.new_zeros(len(codes), 1)], 1)
+
+    @torch.no_grad()
+    def solve(self, weights: Tensor, penalties: tuple[float, ...]) -> None:
+        """Take over a closed-form solution V ``[d, a]`` and the penalties it was made with."""
+        self.weights.copy_(weights)
+        self.penalties[: len(penalties)] = torch.tensor(penalties)
+
+
 @dataclass(frozen=True, kw_only=True)
 class LabelSource:
     """Where the vectors of labels come from.
@@ -133,6 +160,10 @@ class DescribedMethod(ImageMethod):
         if not 0 < self.power <= 1:
             raise UsageError(f"The power lies above 0 and at most at 1; given {self.power}.")
 
+    def build(self, spec: Spec) -> BilinearModel:
+        """Return the untrained model."""
+        return BilinearModel(spec, self.encoder, self.label_source, self.power)
+
     @property
     def label_source(self) -> LabelSource:
         """Where the vectors of labels come from."""
@@ -151,10 +182,19 @@ class DescribedMethod(ImageMethod):
             def loss(batch: Batch) -> dict[str, Tensor]:
                 return {"choice": cross_entropy(head(model.encoder(batch.images)).float(), batch.targets)}
 
-            yield self.stage(f"{self.name} encoder", model, data, loss)
+            yield replace(
+                self.stage(f"{self.name} encoder", model, data, loss),
+                parameters=(*model.encoder.parameters(), *head.parameters()),
+            )
         model.eval()
         model.centre_codes.fit(encoded(model.encoder, model.prepare(data.train.images)))
         model.centre_vectors.fit(model.source.of(data.labels).to(model.device))
+
+
+@torch.no_grad()
+def encoded_images(model: DescribedModel, images: Tensor) -> Tensor:
+    """Return the image codes ``[n, d]`` of a model, a batch at a time."""
+    return model.centre_codes(encoded(model.encoder, model.prepare(images)))  # type: ignore[no-any-return]
 
 
 @torch.no_grad()
@@ -185,6 +225,3 @@ def best_on_validation(
         for settings, scores in candidates
     ]
     return max(merits)[1]
-
-
-__all__ = ["Centring", "DescribedMethod", "DescribedModel", "LabelSource", "best_on_validation", "encoded"]

@@ -14,37 +14,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from labelwise.core import LabelModel, Labels, Spec
+from labelwise.core import LabelModel
 from labelwise.data.dataset import TrainData
 from labelwise.errors import UsageError
-from labelwise.methods.described import DescribedMethod, DescribedModel, LabelSource, best_on_validation, encoded
-from labelwise.methods.linear import Encoder
+from labelwise.methods.described import BilinearModel, DescribedMethod, best_on_validation, encoded_images
 from labelwise.training import Method, Stage
 
 IMAGE_PENALTIES = tuple(10.0 ** (step / 2) for step in range(-2, 5))
 LABEL_PENALTIES = tuple(10.0 ** (step / 2) for step in range(-6, 4))
-
-
-class EszslModel(DescribedModel):
-    """A bilinear score; the code of a label is what its vector asks of image codes.
-
-    Attributes:
-        weights: V ``[d, a]``.
-        penalties: gamma and lambda that it was solved with ``[2]``.
-    """
-
-    weights: Tensor
-    penalties: Tensor
-
-    def __init__(self, spec: Spec, encoder: Encoder, source: LabelSource, power: float) -> None:
-        super().__init__(spec, encoder, source, power)
-        self.register_buffer("weights", torch.zeros(self.encoder.code_size, self.vector_size))
-        self.register_buffer("penalties", torch.zeros(2))
-
-    def encode_labels(self, labels: Labels) -> Tensor:
-        """Return label codes ``[k, d + 1]``."""
-        codes = self.vectors(labels) @ self.weights.T
-        return torch.cat([codes, codes.new_zeros(len(codes), 1)], 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,22 +90,17 @@ class Eszsl(DescribedMethod):
         if any(value is not None and value <= 0 for value in (self.image_penalty, self.label_penalty)):
             raise UsageError(f"Penalties lie above 0; given {self.image_penalty} and {self.label_penalty}.")
 
-    def build(self, spec: Spec) -> EszslModel:
-        """Return the model, not yet solved."""
-        return EszslModel(spec, self.encoder, self.label_source, self.power)
-
     def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
         """Yield the stage of the image encoder, if there is one to train; then solve."""
-        assert isinstance(model, EszslModel)
+        assert isinstance(model, BilinearModel)
         yield from self.train_encoder(model, data)
         codes = encoded_images(model, data.train.images)
         found = Solutions.of(codes, data.train.targets, model.vectors(data.labels))
         pair = self._penalties(model, found, data)
-        model.penalties.copy_(torch.tensor(pair))
-        model.weights.copy_(found.weights(*pair))
+        model.solve(found.weights(*pair), pair)
         model.fit_statistics(data.train)
 
-    def _penalties(self, model: EszslModel, found: Solutions, data: TrainData) -> tuple[float, float]:
+    def _penalties(self, model: BilinearModel, found: Solutions, data: TrainData) -> tuple[float, float]:
         """Return the penalties: those set, the best on held-out labels, or plain ones where there are none."""
         if self.image_penalty is not None and self.label_penalty is not None:
             return self.image_penalty, self.label_penalty
@@ -140,11 +112,6 @@ class Eszsl(DescribedMethod):
 
     def settle(self, model: LabelModel) -> Method:
         """Return the settings with the penalties that the trial chose."""
-        assert isinstance(model, EszslModel)
+        assert isinstance(model, BilinearModel)
         image_penalty, label_penalty = model.penalties.double().tolist()
         return replace(self, image_penalty=image_penalty, label_penalty=label_penalty)
-
-
-def encoded_images(model: DescribedModel, images: Tensor) -> Tensor:
-    """Return the image codes ``[n, d]`` of a model."""
-    return model.centre_codes(encoded(model.encoder, model.prepare(images)))  # type: ignore[no-any-return]

@@ -1,0 +1,51 @@
+"""DeViSE: a linear map from image codes to label vectors, trained to rank the right label first (Frome et al., 2013)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from labelwise.core import LabelModel
+from labelwise.data.batches import Batch
+from labelwise.data.dataset import TrainData
+from labelwise.errors import UsageError
+from labelwise.methods.described import BilinearModel, DescribedMethod, encoded_images
+from labelwise.training import Stage
+
+
+@dataclass(frozen=True, kw_only=True)
+class Devise(DescribedMethod):
+    """The ranking loss of DeViSE: the right label should score above each wrong one by a margin.
+
+    Attributes:
+        margin: how far; the paper's is 0.1.
+    """
+
+    name: ClassVar[str] = "devise"
+
+    margin: float = 0.1
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        super().__post_init__()
+        if self.margin <= 0:
+            raise UsageError(f"The margin lies above 0; given {self.margin}.")
+
+    def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
+        """Yield the stage of the image encoder, if there is one to train, and that of the map."""
+        assert isinstance(model, BilinearModel)
+        yield from self.train_encoder(model, data)
+        nn.init.normal_(model.weights, std=0.01)
+        vectors = model.vectors(data.labels)
+        codes = replace(data, train=replace(data.train, images=encoded_images(model, data.train.images)))
+
+        def loss(batch: Batch) -> dict[str, Tensor]:
+            scores = (batch.images @ model.weights @ vectors.T).float()
+            right = scores.gather(1, batch.targets[:, None])
+            short = (self.margin - right + scores).clamp_min(0)
+            return {"rank": short.sum(1).mean() - self.margin}  # the right label is short of itself by the margin
+
+        stage = self.stage(self.name, nn.ParameterList([model.weights]), codes, loss)
+        yield replace(stage, batches=replace(self, augment=None).batches(codes))
+        model.fit_statistics(data.train)

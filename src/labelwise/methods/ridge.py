@@ -1,0 +1,66 @@
+"""Ridge: image codes are mapped to label vectors by ridge regression; the nearest label vector answers.
+
+Label vectors have unit length, so the nearest one is the one with the largest product.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from labelwise.core import LabelModel
+from labelwise.data.dataset import TrainData
+from labelwise.errors import UsageError
+from labelwise.methods.described import BilinearModel, DescribedMethod, best_on_validation, encoded_images
+from labelwise.training import Method, Stage
+
+PENALTIES = tuple(10.0 ** (step / 2) for step in range(-4, 7))
+PLAIN = 1.0  # where there is nothing to choose by
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ridge(DescribedMethod):
+    """The nearest label vector after ridge regression: a baseline of one linear system.
+
+    Attributes:
+        penalty: on the weights; None is chosen on labels held out of training.
+    """
+
+    name: ClassVar[str] = "ridge"
+
+    penalty: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        super().__post_init__()
+        if self.penalty is not None and self.penalty <= 0:
+            raise UsageError(f"The penalty lies above 0; given {self.penalty}.")
+
+    def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
+        """Yield the stage of the image encoder, if there is one to train; then solve."""
+        assert isinstance(model, BilinearModel)
+        yield from self.train_encoder(model, data)
+        codes, vectors = encoded_images(model, data.train.images), model.vectors(data.labels)
+        values, axes = torch.linalg.eigh(codes.T @ codes)
+        sums = codes.new_zeros(len(vectors), codes.shape[1]).index_add_(0, data.train.targets, codes)
+        middle = axes.T @ sums.T @ vectors
+
+        def scores() -> Iterator[tuple[tuple[float, ...], Tensor]]:
+            rotated = encoded_images(model, data.val.images) @ axes
+            asked = middle @ model.vectors(data.known).T
+            for penalty in PENALTIES:
+                yield (penalty,), rotated @ (asked / (values[:, None] + penalty))
+
+        penalty = self.penalty
+        if penalty is None:
+            found = best_on_validation(scores(), data) if len(data.val) else None
+            penalty = found[0] if found else PLAIN
+        model.solve(axes @ (middle / (values[:, None] + penalty)), (penalty,))
+        model.fit_statistics(data.train)
+
+    def settle(self, model: LabelModel) -> Method:
+        """Return the settings with the penalty that the trial chose."""
+        assert isinstance(model, BilinearModel)
+        return replace(self, penalty=float(model.penalties[0]))
