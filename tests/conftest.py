@@ -14,22 +14,27 @@ from labelwise.methods import METHODS, Encoder, ImageMethod, Method
 from labelwise.optimization import Optimizer
 
 torch.set_num_threads(1)
+CHANNELS = ([0], [1], [2], [0, 1], [1, 2], [0, 2])
+COLOURS = ("red", "green", "blue", "yellow", "cyan", "purple")
 
 
 def blobs(labels: int = 4, per_label: int = 60, side: int = 8, seed: int = 0) -> Dataset:
-    """Easy pictures: each label is a bright square of its own colour, on noise."""
+    """Easy pictures: each label is a bright square of its own colour, on noise; vectors and sentences name the colour."""
     made = torch.Generator().manual_seed(seed)
     targets = torch.arange(labels).repeat(per_label)
     images = torch.randint(0, 90, (len(targets), 3, side, side), generator=made, dtype=torch.uint8)
+    vectors = torch.zeros(labels, 3)
+    for label in range(labels):
+        vectors[label, CHANNELS[label]] = 1.0
     for row, target in enumerate(targets.tolist()):
         top, left = divmod(row % 9, 3)
-        channels = [[0], [1], [2], [0, 1], [1, 2], [0, 2]][target]
-        images[row, channels, top * 2 : top * 2 + 3, left * 2 : left * 2 + 3] += 150
+        images[row, CHANNELS[target], top * 2 : top * 2 + 3, left * 2 : left * 2 + 3] += 150
     names = tuple(f"blob {i}" for i in range(labels))
+    texts = tuple((f"a {COLOURS[i]} square", f"this one is {COLOURS[i]}") for i in range(labels))
     third = len(targets) // 3
     parts = {"train": slice(0, third), "val": slice(third, 2 * third), "test": slice(2 * third, None)}
     splits = {name: Split(images=images[rows], targets=targets[rows]) for name, rows in parts.items()}
-    return Dataset(name="blobs", labels=Labels(names=names), splits=splits)
+    return Dataset(name="blobs", labels=Labels(names=names, vectors=vectors, texts=texts), splits=splits)
 
 
 def quick(name: str, epochs: int = 30) -> Method:

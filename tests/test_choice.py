@@ -28,24 +28,60 @@ def test_labelled_images() -> None:
     assert found.line() == "Method indicator: every training image has a label. Alternatives: softmax, multilabel."
 
 
+def with_sentences(data: Dataset, *labels: int) -> Dataset:
+    """The images of these labels in train have a sentence each."""
+    train = data.split("train")
+    texts = tuple((f"number {t}",) if t in labels else () for t in train.targets.tolist())
+    return replace(data, splits={**data.splits, "train": replace(train, texts=texts)})
+
+
+def val_alone(data: Dataset, label: int) -> Dataset:
+    """The images of one label are in val, and none in train."""
+    rows = (data.split("train").targets != label).nonzero()[:, 0]
+    return replace(data, splits={**data.splits, "train": data.split("train").select(rows)})
+
+
 @pytest.mark.parametrize(
-    ("data", "method"),
+    ("data", "method", "others"),
     [
-        (blobs(), "indicator"),
-        (with_unseen(blobs(), texts=(("x",),) * 5), "clarel"),
-        (with_unseen(blobs(), vectors=torch.eye(5)), "izf"),
-        (unlabelled(blobs()), "zero_label"),
-        (unlabelled(replace(blobs(), labels=Labels(names=("a", "b", "c", "d"), order=(0, 1, 2, 3)))), "zero_label"),
+        (blobs(), "indicator", ("prototype", "softmax", "multilabel")),
+        (with_unseen(blobs(), texts=(("x",),) * 5), "clarel", ("eszsl",)),
+        (with_unseen(blobs(), vectors=torch.eye(5)), "izf", ("eszsl", "clarel")),
+        (with_unseen(blobs(), vectors=torch.eye(5), texts=(("x",),) * 5), "clarel", ("izf", "eszsl")),
+        (with_sentences(with_unseen(blobs()), 0, 1, 2, 3), "indicator", ("prototype", "softmax", "multilabel")),
+        (with_sentences(with_unseen(blobs(), vectors=torch.eye(5)), 0, 1, 2, 3), "izf", ("eszsl", "clarel")),
+        (
+            val_alone(replace(blobs(), labels=Labels(names=("a", "b", "c", "d"), texts=(("x",),) * 4)), 2),
+            "clarel",
+            ("eszsl",),
+        ),
+        (unlabelled(blobs()), "zero_label", ()),
+        (unlabelled(replace(blobs(), labels=Labels(names=("a", "b", "c", "d"), order=(0, 1, 2, 3)))), "zero_label", ()),
     ],
-    ids=["labelled", "sentences", "attributes", "names", "order"],
+    ids=["labelled", "sentences", "attributes", "both", "half", "half and vectors", "held out", "names", "order"],
 )
-def test_what_is_known_decides(data: Dataset, method: str) -> None:
-    assert choose_method(data, EVERY).method == method
+def test_what_is_known_decides(data: Dataset, method: str, others: tuple[str, ...]) -> None:
+    found = choose_method(data, EVERY)
+    assert (found.method, found.alternatives) == (method, others)
+
+
+def test_the_reason_is_told() -> None:
+    lines = [
+        choose_method(with_unseen(blobs(), **known), EVERY).line()
+        for known in ({"texts": (("x",),) * 5}, {"vectors": torch.eye(5)}, {})
+    ]
+    assert lines == [
+        "Method clarel: sentences describe the labels without an image in train (1). Alternatives: eszsl.",
+        "Method izf: attribute vectors describe the labels without an image in train (1). Alternatives: eszsl, clarel.",
+        "Method indicator: every training image has a label; nothing describes the labels without any (1). "
+        "Alternatives: prototype, softmax, multilabel.",
+    ]
 
 
 def test_a_missing_method_is_named() -> None:
-    found = choose_method(with_unseen(blobs(), vectors=torch.eye(5)), METHODS)
+    few = dict.fromkeys(["indicator", "softmax", "multilabel"])
+    found = choose_method(with_unseen(blobs(), vectors=torch.eye(5)), few)
     assert found.method == "indicator"
-    assert "For the labels without images: izf, eszsl, not in this version." in found.line()
+    assert "For the labels without images: izf, eszsl, clarel, not in this version." in found.line()
     with pytest.raises(UnsupportedError, match="takes the method zero_label, which this version does not have"):
-        choose_method(unlabelled(blobs()), METHODS)
+        choose_method(unlabelled(blobs()), few)

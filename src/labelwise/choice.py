@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from labelwise.data.dataset import Dataset
-from labelwise.errors import UnsupportedError, listing
+from labelwise.data.described import describe_labels
+from labelwise.errors import DataError, UnsupportedError, listing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +28,15 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True)
 class Situation:
-    """What a data set says about its labels."""
+    """What a data set says about its labels.
+
+    Attributes:
+        labelled: whether images of two labels or more can be trained on.
+        unseen: how many labels have no image in train.
+        texts: whether sentences describe every label, its own or those of its images.
+        vectors: whether every label has a vector.
+        order: whether labels are ordered.
+    """
 
     labelled: bool
     unseen: int
@@ -40,11 +49,14 @@ def situation(data: Dataset) -> Situation:
     """Return what is known about the labels of a data set, from its training split."""
     train = data.split("train")
     present = {target for target in train.targets.tolist() if target >= 0}
-    labels = data.labels
+    try:
+        labels = describe_labels(data).labels
+    except DataError:  # the sentences of images leave some label out
+        labels = data.labels
     return Situation(
         labelled=len(present) >= 2,
         unseen=len(labels) - len(present),
-        texts=labels.texts is not None or bool(train.texts),
+        texts=labels.texts is not None,
         vectors=labels.vectors is not None,
         order=labels.order is not None,
     )
@@ -76,8 +88,15 @@ def _wanted(now: Situation) -> tuple[tuple[str, ...], str]:
     """Return the methods that fit, best first, and why."""
     if not now.labelled:
         return ("zero_label",), "only the order of the labels is known" if now.order else "only label names are known"
-    if now.unseen and now.texts:
-        return ("clarel",), f"{now.unseen} labels have no image but sentences describe them"
-    if now.unseen and now.vectors:
-        return ("izf", "eszsl"), f"{now.unseen} labels have no image but attribute vectors"
-    return ("indicator", "prototype", "softmax", "multilabel"), "every training image has a label"
+    if now.unseen and (now.texts or now.vectors):
+        what = "sentences" if now.texts else "attribute vectors"
+        return _readers(now), f"{what} describe the labels without an image in train ({now.unseen})"
+    alone = f"; nothing describes the labels without any ({now.unseen})" if now.unseen else ""
+    return ("indicator", "prototype", "softmax", "multilabel"), f"every training image has a label{alone}"
+
+
+def _readers(now: Situation) -> tuple[str, ...]:
+    """Return the methods that read the descriptions there are, best first."""
+    if not now.texts:
+        return ("izf", "eszsl", "clarel")
+    return ("clarel", "izf", "eszsl") if now.vectors else ("clarel", "eszsl")

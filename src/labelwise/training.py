@@ -65,6 +65,11 @@ class Method(ABC):
     needs: ClassVar[tuple[str, ...]] = ("targets",)
     zero_shot: ClassVar[bool] = False
 
+    @property
+    def uses_targets(self) -> bool:
+        """Whether it needs labelled images."""
+        return "targets" in self.needs
+
     def describe(self, labels: Labels) -> Labels:
         """Return the labels with what the models of this method read of them computed once, such as sentence vectors."""
         return labels

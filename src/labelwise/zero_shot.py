@@ -27,6 +27,7 @@ from labelwise.training import Method, Run, train
 HELD_SHARE = 1 / 3  # of the seen labels, held out in the trial
 VALIDATION_SHARE = 0.2  # of the images of the others
 FEWEST_LABELS = 4  # seen labels that a trial needs
+MOST_PAIRS = 500  # held-out images that find their own text
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -47,6 +48,8 @@ def fit_zero_shot(data: Dataset, method: Method, run: Run) -> Classifier:
         method: one whose ``zero_shot`` is True.
         run: seed, device, folder; the trial keeps its files in a folder ``trial`` inside.
     """
+    if not method.uses_targets and not bool((data.split("train").targets >= 0).any()):
+        return fit_pairs(data, method, run)
     plan = plan_runs(data, method, run.seed)
     figures: dict[str, Any] = {}
     tried: Classifier | None = None
@@ -60,6 +63,29 @@ def fit_zero_shot(data: Dataset, method: Method, run: Run) -> Classifier:
     model, summary = train(method, plan.final, replace(run, notes=notes))
     about = {"data": data.name, "images": len(plan.final.train), "skipped": plan.skipped, **summary}
     return _bound(model, method, plan.final, tried, {"training": about, **figures})
+
+
+def fit_pairs(data: Dataset, method: Method, run: Run) -> Classifier:
+    """Return a classifier of described labels from images that have sentences of their own and no label.
+
+    Probabilities are fitted to finding the right text for held-out images among their own texts.
+    """
+    labels = method.describe(describe_labels(data).labels)
+    whole = data.split("train")
+    if not whole.texts or labels.texts is None:
+        raise DataError(
+            f'The images of "{data.name}" have no label. Without labels, every training image needs sentences (a column '
+            '"text" in the table of images), and so does every label that is to be asked about (labels.csv).'
+        )
+    kept, rows = split_off(torch.zeros(len(whole), dtype=torch.int64), VALIDATION_SHARE / 2, run.seed)
+    held = whole.select(rows[:MOST_PAIRS])
+    pairs = TrainData(train=whole.select(kept), val=held, labels=labels)
+    model, summary = train(method, pairs, run)
+    own = method.describe(Labels(names=tuple(f"text {i}" for i in range(len(held))), texts=held.texts))
+    matched = remember(replace(model.bind(own), described=frozenset(own.names)), model.prepare(pairs.train.images))
+    done = calibrate_codes(matched, matched.encode(model.prepare(held.images)), torch.arange(len(held)))
+    about = {"data": data.name, "images": len(pairs.train), "skipped": len(data.skipped), **summary}
+    return _bound(model, method, replace(pairs, unseen=labels), done, {"training": about, **done.summary})
 
 
 def plan_runs(data: Dataset, method: Method, seed: int) -> Plan:

@@ -9,6 +9,7 @@ from labelwise.core import Classifier, LabelModel, as_float
 from labelwise.fitting import fit, training_data
 from labelwise.store import load, save
 from labelwise.training import Run
+from labelwise.zero_shot import plan_runs
 from tests.conftest import blobs, quick
 
 
@@ -22,7 +23,7 @@ def subject_of(name: str) -> Subject:
     data, method = blobs(), quick(name)
 
     def build() -> LabelModel:
-        return method.build(training_data(data).spec)
+        return method.build((plan_runs(data, method, 4).final if method.zero_shot else training_data(data)).spec)
 
     return Subject(
         train=lambda: fit(data, method, Run(seed=4, device="cpu")),

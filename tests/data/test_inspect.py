@@ -2,6 +2,7 @@ import json
 import os
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -56,7 +57,7 @@ def test_an_inspection_counts_and_finds() -> None:
     assert [(each.image.file, each.twin.file) for each in found.lookalikes] == [("6.png", "1.png")]
     assert (found.name, found.shape) == ("toys", (3, 12, 10))
     present = {piece for piece, has in found.pieces.items() if has}
-    assert present == {"targets", "pictures", "vectors", "order", "image_texts"}
+    assert present == {"targets", "pictures", "vectors", "order", "image_texts", "descriptions"}
     missing = {"texts", "shares", "similarity", "image_domains", "image_groups"}
     assert set(found.pieces) - present == missing
 
@@ -82,7 +83,7 @@ def test_an_inspection_in_words() -> None:
         "Duplicates: 1 images equal an earlier one of their split.",
         "Equal images with different labels: 1: 0.png (train) owl = 2.png (train) okapi.",
         "Look alike across splits: 1: 6.png (test) like 1.png (train).",
-        "Method indicator: can train on this.",
+        "Method indicator: can train on this, without the 2 labels that have no training images.",
         "Method izf: can train on this.",
         "Method clarel: can train on this.",
     ]
@@ -100,6 +101,30 @@ def test_what_methods_lack_is_named() -> None:
     assert lines(found, NEEDS)[-1] == "Method clarel: lacks texts or image texts."
     with pytest.raises(UsageError, match=r'Method izf needs "vector", which no data have. Did you mean "vectors"'):
         missing_pieces(found, {"izf": ["vector"]})
+
+
+@pytest.mark.parametrize(
+    ("known", "sentences", "described"),
+    [
+        ({"vectors": torch.eye(2)}, (), True),
+        ({"texts": (("x",), ("y",))}, (), True),
+        ({}, (("x",), ("y",)), True),
+        ({}, (("x",), ()), False),
+        ({}, (), False),
+    ],
+    ids=["vectors", "texts", "image texts", "image texts of one label", "nothing"],
+)
+def test_labels_are_described_by_themselves_or_by_their_images(
+    known: dict[str, Any], sentences: tuple[tuple[str, ...], ...], described: bool
+) -> None:
+    images = torch.randint(0, 256, (2, 3, 9, 9), generator=torch.Generator().manual_seed(2), dtype=torch.uint8)
+    part = Split(images=images, targets=torch.tensor([0, 1]), texts=sentences)
+    found = inspect(Dataset(name="two", labels=Labels(names=("a", "b"), **known), splits={"train": part}))
+    needs = {"eszsl": ("targets", "descriptions")}
+    assert missing_pieces(found, needs) == {"eszsl": () if described else ("descriptions",)}
+    lacks = "lacks descriptions (vectors or texts of every label)"
+    assert lines(found, needs)[-1] == f"Method eszsl: {'can train on this' if described else lacks}."
+    assert not any("descriptions" in line for line in lines(found))
 
 
 def test_features_and_unlabelled_data_can_be_inspected() -> None:

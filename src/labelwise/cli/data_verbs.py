@@ -70,16 +70,18 @@ def get(name: Name, root: Root = None) -> None:
 def check(
     data: Data,
     sheet: Annotated[Path | None, typer.Option(help="A PNG to write with some pictures of each label.")] = None,
+    splits: Annotated[Path | None, typer.Option(help="A table that says which picture is in which split.")] = None,
     size: Size = None,
     root: Root = None,
     json: AsJson = False,
 ) -> None:
     """What is in it: counts, sizes, unreadable files, duplicates, leaks, what is known of labels, what can train."""
-    from labelwise.data import load
+    from labelwise.data import apply_split, load
     from labelwise.data.inspect import contact_sheet, inspect, lines, missing_pieces
     from labelwise.methods import METHODS
 
     dataset = load(data, size=size, root=root)
+    dataset = apply_split(dataset, splits) if splits else dataset
     found = inspect(dataset)
     needs = {name: method.needs for name, method in METHODS.items()}
     if sheet is not None:

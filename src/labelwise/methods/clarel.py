@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
+import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, dropout
+from torch.nn.functional import cross_entropy, dropout, normalize
 
-from labelwise.core import LabelModel, Labels, Spec
+from labelwise.core import LabelModel, Labels, Spec, as_float
 from labelwise.data.batches import Batch
 from labelwise.data.dataset import TrainData
 from labelwise.errors import UsageError
@@ -32,9 +33,19 @@ class ClarelModel(LabelModel):
     Attributes:
         image_head: classifies image codes among the trained labels; serves training only.
         text_head: the same for text codes.
+        image_mean: the mean over trained labels of their images' mean codes.
+        text_mean: the mean of their label codes.
+        reach: how much label codes spread for a spread of one of the mean image codes.
+        apart: the mean squared distance of a trained label's code from the mean code of its images.
+        within: the mean squared distance of an image code from the mean of its label.
     """
 
     balance = "scale"
+    image_mean: Tensor
+    text_mean: Tensor
+    reach: Tensor
+    apart: Tensor
+    within: Tensor
 
     def __init__(self, spec: Spec, settings: "Clarel") -> None:
         super().__init__(spec)
@@ -46,6 +57,10 @@ class ClarelModel(LabelModel):
         self.reader: TextReader = settings.build_reader(spec.labels)
         self.image_head = nn.Linear(e, k)
         self.text_head = nn.Linear(e, k)
+        self.register_buffer("image_mean", torch.zeros(e))
+        self.register_buffer("text_mean", torch.zeros(e))
+        for name in ("reach", "apart", "within"):
+            self.register_buffer(name, torch.ones(()))
 
     def encode_images(self, images: Tensor) -> Tensor:
         """Return image codes ``[n, e]``."""
@@ -60,8 +75,44 @@ class ClarelModel(LabelModel):
         return -distances(image_codes, label_codes)
 
     def encode_examples(self, images: Tensor, groups: Tensor) -> Tensor:
-        """Return label codes ``[g, e]``: the mean code of each label's example images."""
-        return segment_mean(self.encode_images(images).float(), groups, int(groups.max()) + 1)
+        """Return label codes ``[g, e]``: where a text of the examples would lie.
+
+        Texts lie apart from images as a whole. The mean code of the examples is moved there, and on in the same direction
+        until new images of the label are as far from its code as images of trained labels are from theirs; without this
+        a label taught from images would be nearer than labels known from texts.
+        """
+        codes = self.encode_images(images).float()
+        count = int(groups.max()) + 1
+        means = segment_mean(codes, groups, count)
+        size = torch.bincount(groups, minlength=count).to(means)
+        found = self.text_mean + self.reach * (means - self.image_mean)
+        way = normalize(self.text_mean - self.image_mean, dim=0)
+        past = (means - found) @ way
+        wanted = self.apart - self.within * (2 * self.reach - 1) / size
+        further = past + (past.square() - (means - found).square().sum(1) + wanted).clamp_min(0).sqrt()
+        return found + further[:, None] * way
+
+    @torch.no_grad()
+    def fit_examples(self, data: TrainData) -> None:
+        """Learn how mean image codes of labels relate to label codes, which lie apart from images as a whole."""
+        targets = data.train.targets
+        if not bool((targets >= 0).all()):
+            return
+        self.eval()
+        codes = torch.cat(
+            [
+                self.encode_images(as_float(x.to(self.device))).float()
+                for x in torch.split(self.prepare(data.train.images), 1024)
+            ]
+        )
+        images = segment_mean(codes, targets, len(data.labels))
+        texts = self.encode_labels(data.labels).float()
+        self.image_mean.copy_(images.mean(0))
+        self.text_mean.copy_(texts.mean(0))
+        self.apart.copy_((images - texts).square().sum(1).mean())
+        self.within.copy_((codes - images[targets]).square().sum(1).mean())
+        spread = images - self.image_mean
+        self.reach.copy_(((texts - self.text_mean) * spread).sum() / spread.square().sum().clamp_min(1e-12))
 
     def prepare(self, images: Tensor) -> Tensor:
         """Return the features of a frozen trunk, computed once while the images live, else the images."""
@@ -175,6 +226,7 @@ class Clarel(ImageMethod):
         model.fit_images(data.train.images)
         texts = model.reader.read(data)
         yield self.stage(self.name, model, data, self.loss(model, texts))
+        model.fit_examples(data)
 
     def stage(
         self, name: str, model: nn.Module, data: TrainData, loss: Callable[[Batch], Mapping[str, Tensor]]

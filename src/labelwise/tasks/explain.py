@@ -61,13 +61,16 @@ def heat_maps(classifier: Classifier, images: Tensor, columns: Tensor) -> Tensor
     """Return Grad-CAM ``[n, h, w]`` in [0, 1] of the score of label ``columns[i]`` for image i, at the images' size.
 
     The gradient of the asked score with respect to the last feature maps, averaged over space, weighs the maps; what
-    is positive in their sum speaks for the label.
+    is positive in their sum speaks for the label. Where scores are distances, all of them shrink together as a picture
+    looks more like any picture with a text, so the score is taken against the mean of all labels.
     """
     model = classifier.model
     pixels = as_float(images.to(model.device))
     with torch.enable_grad():
         maps = model.feature_maps(pixels).detach().requires_grad_()
         scores = model.score(model.pool_maps(maps).float(), classifier.codes)
+        if model.balance == "scale":
+            scores = scores - scores.mean(1, keepdim=True)
         asked = scores.gather(1, columns.to(scores.device)[:, None])
         (gradient,) = torch.autograd.grad(asked.sum(), maps)
     weights = gradient.mean((2, 3), keepdim=True)

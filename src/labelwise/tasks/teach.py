@@ -1,24 +1,53 @@
-"""Teach: add a label from a few example pictures, without training; forget: remove one."""
+"""Teach: add a label from example pictures or from a description, without training; forget: remove one."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal, cast
 
 import torch
+from torch import Tensor
 
-from labelwise.core import UNKNOWN, Classifier, as_float
+from labelwise.core import UNKNOWN, Classifier, LabelModel, Labels, as_float
 from labelwise.data.fingerprints import with_seen
-from labelwise.data.pictures import Pictures, as_batch
-from labelwise.errors import UsageError
+from labelwise.data.pictures import Array, Pictures, as_batch
+from labelwise.errors import LabelwiseError, UnsupportedError, UsageError
 from labelwise.tasks.outliers import remember
+from labelwise.training import Method
+
+Texts = str | Sequence[str]
+Vector = Tensor | Array | Sequence[float]
 
 
-def teach(classifier: Classifier, name: str, *, examples: Pictures) -> Classifier:
+def teach(
+    classifier: Classifier,
+    name: str,
+    *,
+    examples: Pictures | None = None,
+    texts: Texts | None = None,
+    vector: Vector | None = None,
+) -> Classifier:
     """Return the classifier with one more label; the scores of the others stay exactly as they are.
 
+    Give one of the three. Pictures teach any classifier; a description teaches one whose method reads them, in the form
+    that the labels of its training had.
+
     Args:
-        classifier: a classifier whose model can make a label code from examples.
+        classifier: any classifier.
         name: the new label.
         examples: pictures of it; five are enough to be useful, more are better.
+        texts: a sentence that describes it, or several.
+        vector: its attributes ``[a]``.
     """
     if name.strip() in ("", UNKNOWN):
         raise UsageError(f'"{name}" cannot be the name of a label.')
+    given = [word for word, it in (("examples", examples), ("texts", texts), ("vector", vector)) if it is not None]
+    if len(given) != 1:
+        raise UsageError(
+            f'A label is learnt from one of examples, texts and vector; given for "{name}": '
+            f"{' and '.join(given) or 'none of them'}."
+        )
+    if examples is None:
+        return _from_description(classifier, name, texts, vector)
     labels = classifier.labels.add(name)
     images = as_batch(examples, classifier.model.spec.shape).to(classifier.model.device)
     groups = torch.zeros(len(images), dtype=torch.int64, device=images.device)
@@ -30,3 +59,78 @@ def teach(classifier: Classifier, name: str, *, examples: Pictures) -> Classifie
 def forget(classifier: Classifier, name: str) -> Classifier:
     """Return the classifier without one label."""
     return classifier.remove(name)
+
+
+def _from_description(classifier: Classifier, name: str, texts: Texts | None, vector: Vector | None) -> Classifier:
+    """Return the classifier with one more label, known from its texts or its vector."""
+    method, model = classifier.method, classifier.model.eval()
+    if not isinstance(method, Method) or not method.zero_shot:
+        who = method.name if isinstance(method, Method) else type(model).__name__
+        raise UnsupportedError(
+            f"{who} learns a label from pictures: give examples. Methods that read descriptions, such as clarel and "
+            "eszsl, learn it from texts or a vector, too."
+        )
+    with torch.no_grad():
+        _check_form(model, "texts" if vector is None else "vectors")
+        if vector is None:
+            new = Labels(names=(name,), texts=(_sentences(texts),))
+        else:
+            new = Labels(names=(name,), vectors=_numbers(vector, model)[None])
+        new = method.describe(new)
+        code = model.encode_labels(new)[0].float()
+    made = None if new.vectors is None else new.vectors[0]
+    labels = classifier.labels.add(name, vector=made, texts=new.texts[0] if new.texts else ())
+    return classifier.add(labels, code, described=True)
+
+
+def _check_form(model: LabelModel, form: Literal["texts", "vectors"]) -> None:
+    """Raise an error unless this is how the labels of the model's training were described.
+
+    Labels may have both, and vectors may have been made of texts. So a trained label tells: it was read from its texts
+    if they alone give its code.
+    """
+    known = model.spec.labels
+    read, why = "texts" if known.texts is not None else "vectors", ""
+    if known.texts is not None and known.vectors is not None:
+        shortest = min(range(len(known)), key=lambda i: len(known.texts[i]))  # type: ignore[index]
+        one = known.select([known.names[shortest]])
+        try:
+            found = model.encode_labels(replace(one, vectors=None))
+            read = "texts" if torch.allclose(found, model.encode_labels(one), rtol=1e-3, atol=1e-5) else "vectors"
+        except LabelwiseError as error:
+            read, why = "vectors", f" Texts cannot be read: {error}"
+    if form != read:
+        wanted = "texts" if read == "texts" else f"a vector of {cast(Tensor, known.vectors).shape[1]} numbers"
+        raise UsageError(
+            f"This classifier was trained on the {read} of labels; given {'texts' if form == 'texts' else 'a vector'}. "
+            f"Describe the new label by {wanted}, or give examples.{why}"
+        )
+
+
+def _sentences(texts: Texts | None) -> tuple[str, ...]:
+    """Return the sentences of a description."""
+    found = (texts,) if isinstance(texts, str) else tuple(texts or ())
+    wrong = [text for text in found if not isinstance(text, str) or not text.strip()]
+    if wrong or not found:
+        raise UsageError(
+            f"A label is described by a sentence or several; given {repr(wrong[0]) if wrong else 'an empty list'}."
+        )
+    return found
+
+
+def _numbers(vector: Vector, model: LabelModel) -> Tensor:
+    """Return a vector ``[a]`` of finite numbers, as many as the model reads."""
+    try:
+        found = torch.as_tensor(vector).detach().to("cpu", torch.float32)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UsageError(f"A vector is a list of numbers; given {type(vector).__name__} ({error}).") from None
+    size = cast(Tensor, model.spec.labels.vectors).shape[1]
+    if found.shape != (size,):
+        raise UsageError(
+            f"Labels of this classifier have vectors of {size} numbers; given "
+            f"{len(found) if found.ndim == 1 else f'an array of shape {list(found.shape)}'}."
+        )
+    if not found.isfinite().all():
+        place = int((~found.isfinite()).nonzero()[0])
+        raise UsageError(f"Number {place + 1} of the vector is {float(found[place])}; only finite numbers can be read.")
+    return found

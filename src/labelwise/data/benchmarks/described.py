@@ -21,6 +21,7 @@ from labelwise.data.benchmarks.records import text_lines, tidy
 from labelwise.data.benchmarks.registry import find_marker
 from labelwise.data.dataset import Dataset, Split
 from labelwise.data.npz_files import read_npz
+from labelwise.data.words import find_words, packaged_vectors
 from labelwise.data.xlsa17 import PARTS, ZeroShotData
 from labelwise.errors import DataError, UsageError, listing
 
@@ -94,9 +95,14 @@ def read_sentences(file: Path) -> Sentences:
 def with_concepts(data: Dataset, sentences: Sentences) -> Dataset:
     """Return the data with the sentences about its classes in place of vectors; splits stay as they are.
 
-    Names are compared by letters and digits alone, in lower case.
+    Names are compared by letters and digits alone, in lower case. Sentences without any word that the packaged word
+    vectors know, such as a misspelt name alone, are left out.
     """
-    known = {_plain(name): texts for name, texts in sentences.items()}
+    vectors = packaged_vectors()
+    known = {
+        _plain(name): tuple(text for text in texts if find_words(text, vectors.__contains__, phrase=False)[0])
+        for name, texts in sentences.items()
+    }
     names = data.labels.names
     silent = [name for name in names if not known.get(_plain(name))]
     if silent:
