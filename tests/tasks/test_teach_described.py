@@ -113,6 +113,9 @@ def test_taught_saved_loaded_and_taught_again(kind: str, tmp_path: Path) -> None
     torch.testing.assert_close(second.scores(test.images), direct.scores(test.images))
     assert second.labels.texts is not None
     assert second.labels.texts[-2:] == (("a black house",), ("a black star",))
+    assert (second.labels.vectors is not None) == (kind != "clarel words"), (
+        "sentence vectors are kept where they are read"
+    )
     pictured = lw.teach(second, "by pictures", examples=test.images[:3])  # drops what it lacks: texts, vectors
     lw.save(pictured, tmp_path / "third.lw")
     third = lw.teach(lw.load(tmp_path / "third.lw"), "black cross", texts="a black cross")
