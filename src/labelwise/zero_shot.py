@@ -27,7 +27,7 @@ from labelwise.training import Method, Run, train
 HELD_SHARE = 1 / 3  # of the seen labels, held out in the trial
 VALIDATION_SHARE = 0.2  # of the images of the others
 FEWEST_LABELS = 4  # seen labels that a trial needs
-SPREAD_IMAGES = 2_000  # training images by which the scores of two runs are compared
+LEVEL_IMAGES = 2_000  # training images by which the scores of two runs are compared
 MOST_PAIRS = 500  # held-out images that find their own text
 
 
@@ -54,18 +54,18 @@ def fit_zero_shot(data: Dataset, method: Method, run: Run) -> Classifier:
     plan = plan_runs(data, method, run.seed)
     figures: dict[str, Any] = {}
     tried: Classifier | None = None
-    spread: float | None = None
+    level: Level | None = None
     if plan.trial is not None:
         folder = run.folder / "trial" if run.folder else None
         model, _ = train(method, plan.trial, replace(run, folder=folder))
         tried = _calibrated(model, plan.trial)
-        spread = score_spread(tried, plan.trial)
+        level = Level.of(tried, plan.trial)
         figures = dict(tried.summary)
         method = method.settle(model)
     notes = tuple({"skipped": one.file, "reason": one.reason} for one in data.skipped)
     model, summary = train(method, plan.final, replace(run, notes=notes))
     about = {"data": data.name, "images": len(plan.final.train), "skipped": plan.skipped, **summary}
-    return _bound(model, method, plan.final, tried, {"training": about, **figures}, spread)
+    return _bound(model, method, plan.final, tried, {"training": about, **figures}, level)
 
 
 def fit_pairs(data: Dataset, method: Method, run: Run) -> Classifier:
@@ -161,15 +161,26 @@ def _accuracies(curve: BalanceCurve, gap: float) -> dict[str, float]:
     return {"unseen": unseen, "seen": seen, "harmonic": 2 * unseen * seen / max(unseen + seen, 1e-12)}
 
 
-def score_spread(classifier: Classifier, data: TrainData) -> float:
-    """Return how far apart an image's raw scores of the seen labels are: their standard deviation, the mean over images.
+@dataclass(frozen=True, kw_only=True)
+class Level:
+    """Where the raw scores of a run lie on its own training images, by which the scores of two runs are compared.
 
-    A model of more labels may have smaller scores throughout; by this spread those of two runs are put on one scale.
+    Attributes:
+        right: the mean score of the true label.
+        spread: the standard deviation of an image's scores of the seen labels, the mean over images.
     """
-    every = max(1, len(data.train) // SPREAD_IMAGES)
-    images = classifier.model.prepare(data.train.images)[::every]
-    scores = raw_scores(classifier, classifier.encode(images))[:, : len(data.labels)]
-    return max(float(scores.std(1).mean()), 1e-12)
+
+    right: float
+    spread: float
+
+    @classmethod
+    def of(cls, classifier: Classifier, data: TrainData) -> "Level":
+        """Return the level of a classifier whose model was trained on this data."""
+        every = max(1, len(data.train) // LEVEL_IMAGES)
+        images, targets = classifier.model.prepare(data.train.images)[::every], data.train.targets[::every]
+        scores = raw_scores(classifier, classifier.encode(images))[:, : len(data.labels)]
+        right = scores.gather(1, targets.to(scores.device)[:, None])
+        return cls(right=float(right.mean()), spread=max(float(scores.std(1).mean()), 1e-12))
 
 
 def _bound(
@@ -178,7 +189,7 @@ def _bound(
     data: TrainData,
     tried: Classifier | None,
     summary: dict[str, Any],
-    spread: float | None = None,
+    level: Level | None = None,
 ) -> Classifier:
     """Return the final classifier, calibrated as the trial was, or on its own validation images without a trial."""
     if tried is None:
@@ -186,10 +197,13 @@ def _bound(
         tried, summary = done, {**summary, **done.summary}
     names = frozenset() if data.unseen is None else frozenset(data.unseen.names)
     bound = replace(model.bind(data.known), described=names, method=method, summary=summary)
-    wider = 1.0 if spread is None else score_spread(bound, data) / spread
+    own = Level.of(bound, data) if level else Level(right=0.0, spread=1.0)
+    before = level or own
+    wider = own.spread / before.spread
     bound = replace(bound, gap=tried.gap * wider if model.balance == "offset" else tried.gap)
     factor, shift = bound.handicap()
     scale, offset = tried.neutral()
+    offset = offset + scale * (before.right - own.right / wider)
     scale = scale / wider
     bound = replace(bound, scale=factor * scale, offset=shift * scale + offset, temperature=tried.temperature)
     bound = remember(replace(bound, outlier=tried.outlier), model.prepare(data.train.images))

@@ -4,7 +4,7 @@ An image should be nearest to its own text among the texts of the batch, and a t
 on image codes and one on text codes, keep labels apart. A new label is the mean code of its sentences.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, dropout, normalize
 
 from labelwise.core import LabelModel, Labels, Spec, as_float
+from labelwise.data.augment import Augment
 from labelwise.data.batches import Batch
 from labelwise.data.dataset import TrainData
 from labelwise.errors import UsageError
@@ -31,6 +32,7 @@ class ClarelModel(LabelModel):
     """An image side and a text side that end in one space; the score is minus the Euclidean distance.
 
     Attributes:
+        encoder_head: classifies what the image encoder makes, where that is trained first.
         image_head: classifies image codes among the trained labels; serves training only.
         text_head: the same for text codes.
         image_mean: the mean over trained labels of their images' mean codes.
@@ -52,7 +54,9 @@ class ClarelModel(LabelModel):
         self.encoder = settings.encoder.build(spec.shape)
         d, e, k = self.encoder.code_size, settings.code_size, len(spec.labels)
         self.dropout = settings.dropout
-        self.centre = Centring(d, settings.power) if self.encoder.untrained else None
+        together = settings.end_to_end and not self.encoder.untrained
+        self.centre = None if together else Centring(d, settings.power)
+        self.encoder_head = nn.Linear(d, k) if not (together or self.encoder.untrained) else None
         self.project = nn.Linear(d, e)
         self.reader: TextReader = settings.build_reader(spec.labels)
         self.image_head = nn.Linear(e, k)
@@ -64,7 +68,7 @@ class ClarelModel(LabelModel):
 
     def encode_images(self, images: Tensor) -> Tensor:
         """Return image codes ``[n, e]``."""
-        return self._finished(self.encoder(images))
+        return self.finish(self.encoder(images))
 
     def encode_labels(self, labels: Labels) -> Tensor:
         """Return label codes ``[k, e]``: the mean code of each label's sentences."""
@@ -124,16 +128,10 @@ class ClarelModel(LabelModel):
 
     def pool_maps(self, maps: Tensor) -> Tensor:
         """Return image codes ``[n, e]`` from feature maps."""
-        return self._finished(self.encoder.pool(maps))
+        return self.finish(self.encoder.pool(maps))
 
-    def fit_images(self, images: Tensor) -> None:
-        """Fit what stands before the trained layers to the training images."""
-        if self.centre is None:
-            self.encoder.fit_normalisation(images)
-        else:
-            self.centre.fit(encoded(self.encoder, self.prepare(images)))
-
-    def _finished(self, codes: Tensor) -> Tensor:
+    def finish(self, codes: Tensor) -> Tensor:
+        """Return image codes ``[n, e]`` from what the image encoder made of images."""
         rows = codes if self.centre is None else self.centre(codes) * LENGTH
         return self.project(dropout(rows, self.dropout, self.training))  # type: ignore[no-any-return]
 
@@ -154,6 +152,9 @@ class Clarel(ImageMethod):
         label_texts: the share of images that a step describes by the sentences of their label, as labels are described
             when they are asked about; the paper's is 0.
         code_size: e, the size of the common space.
+        end_to_end: train the image encoder with the retrieval loss, as needed for images without labels; otherwise it is
+            first trained on the seen labels and then left as it is. Features and frozen encoders are never trained.
+        encoder_epochs: of that first training.
         share: lambda, from 0 (find the image of a text) to 1 (find the text of an image).
         class_weight: kappa, from 0 (no labels used) to 1 (labels alone).
         sharpness: distances are multiplied by it in the softmax of training; the paper's is 1.
@@ -176,6 +177,8 @@ class Clarel(ImageMethod):
     drawn: int | None = 2
     label_texts: float = 0.5
     code_size: int = 256
+    end_to_end: bool = False
+    encoder_epochs: int = 20
     share: float = 0.5
     class_weight: float = 0.5
     sharpness: float = 4.0
@@ -221,29 +224,49 @@ class Clarel(ImageMethod):
         )
 
     def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
-        """Yield the one stage."""
+        """Yield the stage of the image encoder, where it is trained on its own, and that of the common space."""
         assert isinstance(model, ClarelModel)
-        model.fit_images(data.train.images)
         texts = model.reader.read(data)
-        yield self.stage(self.name, model, data, self.loss(model, texts))
+        if not model.encoder.untrained:
+            model.encoder.fit_normalisation(data.train.images)
+        if model.encoder_head is not None:
+            if bool((data.train.targets < 0).any()):
+                raise UsageError(
+                    "Without labels the image encoder can only be trained with the texts: set end_to_end=true."
+                )
+            yield self._encoder_stage(model, model.encoder_head, data)
+        if model.centre is None:
+            yield self.stage(self.name, model, data, self.loss(model, texts, model.encode_images))
+        else:
+            model.eval()
+            codes = encoded(model.encoder, model.prepare(data.train.images))
+            model.centre.fit(codes)
+            fixed = replace(data, train=replace(data.train, images=codes))
+            sides = nn.ModuleList([model.project, model.reader, model.image_head, model.text_head])
+            stage = replace(self, augment=Augment()).stage(
+                self.name, sides, fixed, self.loss(model, texts, model.finish)
+            )
+            yield stage
         model.fit_examples(data)
 
-    def stage(
-        self, name: str, model: nn.Module, data: TrainData, loss: Callable[[Batch], Mapping[str, Tensor]]
-    ) -> Stage:
-        """Return the stage, on the features of a frozen trunk where there is one."""
-        assert isinstance(model, ClarelModel)
-        if model.encoder.frozen:
-            data = replace(data, train=replace(data.train, images=model.prepare(data.train.images)))
-        return super().stage(name, model, data, loss)
+    def _encoder_stage(self, model: ClarelModel, head: nn.Linear, data: TrainData) -> Stage:
+        """Return the stage that trains the image encoder on the seen labels."""
 
-    def loss(self, model: ClarelModel, texts: ImageTexts) -> Callable[[Batch], dict[str, Tensor]]:
-        """Return the four terms of the loss."""
+        def loss(batch: Batch) -> dict[str, Tensor]:
+            return {"choice": cross_entropy(head(model.encoder(batch.images)).float(), batch.targets)}
+
+        parts = nn.ModuleList([model.encoder, head])
+        return replace(self, epochs=self.encoder_epochs).stage(f"{self.name} encoder", parts, data, loss)
+
+    def loss(
+        self, model: ClarelModel, texts: ImageTexts, encode: Callable[[Tensor], Tensor]
+    ) -> Callable[[Batch], dict[str, Tensor]]:
+        """Return the four terms of the loss; ``encode`` makes image codes of the images of a batch."""
         kappa = self.class_weight
         draw = Draw(sentences=self.drawn, labels=self.label_texts)
 
         def of_batch(batch: Batch) -> dict[str, Tensor]:
-            images = model.encode_images(batch.images).float()
+            images = encode(batch.images).float()
             read = texts.encode(batch, draw).float()
             same = batch.targets[:, None] == batch.targets if texts.shared else None
             of_text, of_image = retrieval_loss(images * self.sharpness, read * self.sharpness, self.share, same)

@@ -1,0 +1,216 @@
+"""Eszsl and ridge against direct solutions, and how they choose their penalties."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from sklearn import linear_model
+from torch import Tensor
+
+from labelwise.core import Labels
+from labelwise.data.dataset import TrainData
+from labelwise.errors import DataError, UsageError
+from labelwise.methods import Eszsl, Ridge
+from labelwise.methods.described import BilinearModel, Centring, DescribedMethod, LabelSource, encoded_images
+from labelwise.methods.eszsl import IMAGE_PENALTIES, LABEL_PENALTIES, Solutions
+from labelwise.methods.ridge import PENALTIES
+from labelwise.training import Run, train
+from labelwise.zero_shot import fit_zero_shot, plan_runs
+from tests.described import UNSEEN, by_vector, sentences
+from tests.ops.test_balance import harmonic, slow_curve
+
+RUN = Run(device="cpu")
+
+
+def problem(n: int = 40, d: int = 12, k: int = 5, a: int = 7) -> tuple[Tensor, Tensor, Tensor]:
+    """Image codes, targets and label vectors in double precision; fewer labels than numbers of a vector."""
+    made = torch.Generator().manual_seed(4)
+    codes, vectors = (torch.randn(*size, generator=made, dtype=torch.float64) for size in ((n, d), (k, a)))
+    return codes, torch.randint(0, k, (n,), generator=made), vectors
+
+
+def direct(codes: Tensor, targets: Tensor, vectors: Tensor, penalties: tuple[float, float]) -> Tensor:
+    """(Z'Z + gamma I)^-1 Z'Y S (S'S + lambda I)^-1, with 1 for the right label and 0 for the others."""
+    right = torch.zeros(len(targets), len(vectors), dtype=codes.dtype)
+    for row, target in enumerate(targets.tolist()):
+        right[row, target] = 1
+    left = torch.linalg.inv(codes.T @ codes + penalties[0] * torch.eye(codes.shape[1], dtype=codes.dtype))
+    end = torch.linalg.inv(vectors.T @ vectors + penalties[1] * torch.eye(vectors.shape[1], dtype=codes.dtype))
+    return left @ codes.T @ right @ vectors @ end
+
+
+def trained(method: DescribedMethod, data: TrainData) -> BilinearModel:
+    model, _ = train(method, data, RUN)
+    assert isinstance(model, BilinearModel)
+    return model
+
+
+def trial(method: DescribedMethod) -> TrainData:
+    found = plan_runs(by_vector(noise=2.0), method, 0).trial
+    assert found is not None
+    return found
+
+
+def merit(model: BilinearModel, data: TrainData) -> float:
+    """The best harmonic mean of any gap on the validation images."""
+    codes, vectors = encoded_images(model, data.val.images), model.vectors(data.known)
+    scores = (codes @ model.weights @ vectors.T).detach()
+    seen = torch.arange(len(data.known)) < len(data.labels)
+    return max(harmonic(u, s) for _, u, s in slow_curve(scores, data.val.targets, seen))
+
+
+@pytest.mark.parametrize("penalties", [(0.1, 0.001), (1.0, 1.0), (100.0, 0.03), (0.3, 30.0)])
+@pytest.mark.parametrize("n", [40, 6])
+def test_solutions_equal_direct_inverses(penalties: tuple[float, float], n: int) -> None:
+    codes, targets, vectors = problem(n)
+    found = Solutions.of(codes, targets, vectors).weights(*penalties)
+    torch.testing.assert_close(found, direct(codes, targets, vectors, penalties), rtol=1e-8, atol=1e-10)
+
+
+def test_scores_are_those_of_the_weights_for_every_pair() -> None:
+    codes, targets, vectors = problem()
+    asked, others = torch.randn(9, 12, dtype=torch.float64), torch.randn(4, 7, dtype=torch.float64)
+    found = Solutions.of(codes, targets, vectors)
+    pairs = dict(found.scores(asked, others))
+    assert set(pairs) == {(image, label) for image in IMAGE_PENALTIES for label in LABEL_PENALTIES}
+    for pair, scores in pairs.items():
+        torch.testing.assert_close(scores, asked @ found.weights(*pair) @ others.T)
+
+
+def test_eszsl_solves_on_centred_codes_and_vectors() -> None:
+    data = plan_runs(by_vector(), Eszsl(), 0).final
+    model = trained(Eszsl(image_penalty=0.5, label_penalty=2.0), data)
+    codes, vectors = encoded_images(model, data.train.images), model.vectors(data.labels)
+    wanted = direct(codes.double(), data.train.targets, vectors.double(), (0.5, 2.0))
+    torch.testing.assert_close(model.weights.double(), wanted, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(codes.norm(dim=1), torch.ones(len(codes)))
+    bound = model.bind(data.known)
+    scores = codes @ model.weights @ model.vectors(data.known).T
+    torch.testing.assert_close(bound.scores(data.train.images), scores, rtol=1e-4, atol=1e-6)
+    assert model.penalties.tolist() == [0.5, 2.0]
+
+
+@pytest.mark.parametrize("penalty", [0.01, 1.0, 30.0])
+def test_ridge_equals_scikit_learn(penalty: float) -> None:
+    data = plan_runs(by_vector(), Ridge(), 0).final
+    model = trained(Ridge(penalty=penalty), data)
+    codes, vectors = encoded_images(model, data.train.images), model.vectors(data.labels)
+    reference = linear_model.Ridge(alpha=penalty, fit_intercept=False)
+    reference.fit(codes.double().numpy(), vectors[data.train.targets].double().numpy())
+    wanted = torch.from_numpy(reference.coef_.T.copy()).float()
+    torch.testing.assert_close(model.weights.detach(), wanted, rtol=1e-3, atol=1e-4)
+    assert model.penalties.tolist() == pytest.approx([penalty, 0])
+
+
+def test_eszsl_takes_the_best_pair_on_held_out_labels() -> None:
+    data = trial(Eszsl())
+    found = merit(trained(Eszsl(), data), data)
+    every = [
+        merit(trained(Eszsl(image_penalty=image, label_penalty=label), data), data)
+        for image in IMAGE_PENALTIES
+        for label in LABEL_PENALTIES
+    ]
+    assert found == pytest.approx(max(every), abs=1e-9)
+    assert min(every) < max(every), "the penalties of this test should matter"
+
+
+def test_ridge_takes_the_best_penalty_on_held_out_labels() -> None:
+    data = trial(Ridge())
+    found = merit(trained(Ridge(), data), data)
+    every = [merit(trained(Ridge(penalty=penalty), data), data) for penalty in PENALTIES]
+    assert found == pytest.approx(max(every), abs=1e-9)
+    assert min(every) < max(every)
+
+
+@pytest.mark.parametrize(("method", "plain"), [(Eszsl(), [1, 1]), (Ridge(), [1, 0])], ids=["eszsl", "ridge"])
+def test_nothing_is_chosen_without_held_out_labels(method: DescribedMethod, plain: list[float]) -> None:
+    data = trial(method)
+    of_seen = data.val.targets < len(data.labels)
+    for mask in (of_seen, ~of_seen, of_seen & ~of_seen):
+        some = replace(data, val=data.val.select(mask.nonzero()[:, 0]))
+        assert trained(method, some).penalties.tolist() == plain
+    assert trained(method, data).penalties.tolist() != plain
+
+
+@pytest.mark.parametrize("method", [Eszsl(), Ridge()], ids=["eszsl", "ridge"])
+def test_the_final_run_takes_the_penalties_of_the_trial(method: DescribedMethod) -> None:
+    chosen = trained(method, trial(method)).penalties
+    found = fit_zero_shot(by_vector(noise=2.0), method, RUN)
+    assert isinstance(found.model, BilinearModel)
+    assert torch.equal(found.model.penalties, chosen)
+    settled = found.method
+    if isinstance(settled, Eszsl):
+        assert [settled.image_penalty, settled.label_penalty] == chosen.tolist()
+    else:
+        assert isinstance(settled, Ridge)
+        assert settled.penalty == float(chosen[0])
+
+
+@pytest.mark.parametrize("power", [1.0, 0.5])
+def test_centring_takes_the_mean_away_and_brings_rows_to_unit_length(power: float) -> None:
+    rows = torch.randn(30, 5, generator=torch.Generator().manual_seed(5)) * 3 + 2
+    centring = Centring(5, power)
+    centring.fit(rows)
+    evened = rows if power == 1 else rows.sign() * rows.abs() ** power
+    evened = evened if power == 1 else evened / evened.norm(dim=1, keepdim=True)
+    wanted = evened - evened.mean(0)
+    wanted = wanted / wanted.norm(dim=1, keepdim=True)
+    torch.testing.assert_close(centring(rows), wanted, rtol=1e-2, atol=1e-2 if power < 1 else 1e-5)
+    torch.testing.assert_close(centring(rows).norm(dim=1), torch.ones(30))
+    other = rows[:1]
+    torch.testing.assert_close(centring(other), centring(rows)[:1], msg="a row must not depend on the others")
+
+
+@pytest.mark.parametrize("power", [1.0, 0.5, 0.1])
+def test_centring_has_a_slope_at_zero(power: float) -> None:
+    centring = Centring(4, power)
+    for rows in (torch.zeros(2, 4), torch.tensor([[0.0, 0, 1, 2], [0, -1e-12, 3, 0]])):
+        given = rows.requires_grad_()
+        found = centring(given)
+        found.square().cumsum(1).sum().backward()
+        assert given.grad is not None
+        assert bool(torch.isfinite(found).all())
+        assert bool(torch.isfinite(given.grad).all())
+
+
+def test_vectors_come_from_where_the_source_says() -> None:
+    texts = (sentences("red star"), sentences("blue cross")[:2])
+    both = Labels(names=("a", "b"), vectors=torch.eye(2), texts=texts)
+    assert torch.equal(LabelSource().of(both), torch.eye(2))
+    assert torch.equal(LabelSource(source="vectors").of(both), torch.eye(2))
+    of_texts = LabelSource(source="texts").of(both)
+    assert torch.equal(of_texts, LabelSource().of(replace(both, vectors=None)))
+    alone = [LabelSource().of(Labels(names=("one",), texts=((text,),)))[0] for text in texts[1]]
+    torch.testing.assert_close(of_texts[1], torch.stack(alone).mean(0))
+    for source in ("auto", "vectors"):
+        with pytest.raises(DataError, match=r"Nothing describes these labels.*labels\.csv"):
+            LabelSource(source=source).of(Labels(names=("a",)))  # type: ignore[arg-type]
+    with pytest.raises(DataError, match=r"attribute columns \(numbers\)\.$"):
+        LabelSource(source="vectors").of(replace(both, vectors=None))
+
+
+def test_vectors_of_another_size_are_refused() -> None:
+    model = trained(Ridge(), plan_runs(by_vector(), Ridge(), 0).final)
+    with pytest.raises(UsageError, match="vectors of 6 numbers; given 4"):
+        model.encode_labels(Labels(names=("new",), vectors=torch.ones(1, 4)))
+    assert len(UNSEEN) == 3
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Eszsl(image_penalty=1.0), "Give both penalties"),
+        (lambda: Eszsl(label_penalty=1.0), "Give both penalties"),
+        (lambda: Eszsl(image_penalty=0.0, label_penalty=1.0), "Penalties lie above 0; given 0.0 and 1.0"),
+        (lambda: Eszsl(image_penalty=1.0, label_penalty=-1.0), "Penalties lie above 0; given 1.0 and -1.0"),
+        (lambda: Ridge(penalty=0.0), "The penalty lies above 0; given 0.0"),
+        (lambda: Ridge(power=0.0), "The power lies above 0 and at most at 1; given 0.0"),
+        (lambda: Eszsl(power=1.5), "The power lies above 0 and at most at 1; given 1.5"),
+        (lambda: Eszsl(epochs=0), 'Setting "epochs" must be at least 1; given 0'),
+    ],
+    ids=["image alone", "label alone", "image zero", "label below", "ridge zero", "power zero", "power above", "epochs"],
+)
+def test_wrong_settings(make: Callable[[], DescribedMethod], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        make()

@@ -1,0 +1,244 @@
+"""What the trial and the final run may see, and what the trial settles."""
+
+import statistics
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import labelwise as lw
+from labelwise.core import Classifier, Labels
+from labelwise.data.dataset import Dataset, Split, TrainData
+from labelwise.errors import DataError
+from labelwise.evaluate.zero_shot import evaluate_zero_shot
+from labelwise.methods import Clarel, Devise, Encoder, Eszsl, ImageMethod, Ridge
+from labelwise.tasks.balance import raw_scores, seen_labels
+from labelwise.training import Run, train
+from labelwise.zero_shot import Plan, fit_zero_shot, plan_runs
+from tests.conftest import blobs
+from tests.described import UNSEEN, by_vector
+from tests.ops.test_balance import applied, harmonic, slow_accuracies, slow_curve
+
+POISON = -777.0
+RUN = Run(device="cpu")
+METHODS: dict[str, ImageMethod] = {
+    "eszsl": Eszsl(),
+    "ridge": Ridge(),
+    "devise": Devise(epochs=20),
+    "clarel": Clarel(epochs=40, code_size=32),
+}
+
+
+def traced(train: list[int], val: list[int] | None, labels: int = 7) -> Dataset:
+    """Images that tell their number and their label; those of test hold a marker that must not turn up anywhere."""
+    parts, start = {"train": train} | ({"val": val} if val is not None else {}), 0
+    splits = {"test": Split(images=torch.full((labels, 2), POISON), targets=torch.arange(labels))}
+    for name, targets in parts.items():
+        images = torch.tensor([[float(start + i), float(t)] for i, t in enumerate(targets)]).reshape(-1, 2)
+        splits[name] = Split(images=images, targets=torch.tensor(targets, dtype=torch.int64))
+        start += len(targets)
+    known = Labels(names=tuple(f"n{i}" for i in range(labels)), vectors=torch.eye(labels))
+    return Dataset(name="traced", labels=known, splits=splits)
+
+
+def numbers(split: Split) -> set[int]:
+    """The numbers of a split's images, each of them there once."""
+    found = [int(number) for number in split.images[:, 0]]
+    assert len(found) == len(set(found))
+    return set(found)
+
+
+def check_part(data: TrainData) -> None:
+    """No test image, no image twice, every target names the label its image tells; training images of seen labels."""
+    for part in (data.train, data.val):
+        assert not bool((part.images == POISON).any())
+        named = [data.known.names[target] for target in part.targets.tolist()]
+        assert named == [f"n{int(label)}" for label in part.images[:, 1]]
+    assert not numbers(data.train) & numbers(data.val)
+    assert set(data.train.targets.tolist()) == set(range(len(data.labels)))
+    assert data.known.vectors is not None
+    rows = [int(name[1:]) for name in data.known.names]
+    assert torch.equal(data.known.vectors, torch.eye(data.known.vectors.shape[1])[rows])
+
+
+def names(labels: Labels | None) -> set[str]:
+    return set() if labels is None else set(labels.names)
+
+
+@given(
+    st.lists(st.integers(-1, 6), min_size=1, max_size=20),
+    st.none() | st.lists(st.integers(-1, 6), max_size=12),
+    st.integers(0, 5),
+)
+@settings(deadline=None, max_examples=150)
+def test_plans_see_what_they_may(train: list[int], val: list[int] | None, seed: int) -> None:
+    data = traced(train, val)
+    of_train, of_val = set(train) - {-1}, set(val or []) - {-1}
+    seen = of_train | of_val
+    assume(of_train and len(seen) >= 2)
+    plan = plan_runs(data, Eszsl(), seed)
+    labelled = {i for i, target in enumerate([*train, *(val or [])]) if target >= 0}
+    check_part(plan.final)
+    assert names(plan.final.labels) == {f"n{i}" for i in seen}
+    assert names(plan.final.unseen) == {f"n{i}" for i in range(7)} - names(plan.final.labels)
+    assert numbers(plan.final.train) | numbers(plan.final.val) == labelled
+    if plan.trial is None:
+        assert len(seen) < 4
+        return
+    assert len(seen) >= 4
+    assert not len(plan.final.val)
+    check_trial(plan, len(train), of_val - of_train, labelled)
+
+
+def check_trial(plan: Plan, in_train: int, only_val: set[int], labelled: set[int]) -> None:
+    """Held labels are those that val alone has, else a third; no image of theirs, and none of val, is trained on."""
+    trial = plan.trial
+    assert trial is not None
+    check_part(trial)
+    held, seen = names(trial.unseen), names(plan.final.labels)
+    assert names(trial.labels) == seen - held
+    assert held == {f"n{i}" for i in only_val} if only_val else len(held) == max(1, round(len(seen) / 3))
+    assert numbers(trial.train) | numbers(trial.val) <= labelled
+    assert all(number < in_train for number in numbers(trial.train))
+    images = {int(n): f"n{int(label)}" for n, label in plan.final.train.images.tolist()}
+    assert {n for n, name in images.items() if name in held} <= numbers(trial.val)
+    lost = labelled - numbers(trial.train) - numbers(trial.val)
+    assert not lost, "every labelled image is of use to the trial"
+
+
+def test_held_labels_are_those_that_only_val_has() -> None:
+    trial = plan_runs(traced([0, 0, 1, 1, 4, 4, 5, 5], [1, 2, 2, 6, -1]), Eszsl(), 0).trial
+    assert trial is not None
+    assert (trial.labels.names, names(trial.unseen)) == (("n0", "n1", "n4", "n5"), {"n2", "n6"})
+    assert trial.val.images[:, 1].tolist() == [1, 2, 2, 6], "val has images of trained labels, so none are set aside"
+    assert len(trial.train) == 8
+
+
+def test_drawn_labels_follow_the_seed() -> None:
+    data = traced([i for i in range(9) for _ in range(5)], None, labels=12)
+    trials = [plan_runs(data, Eszsl(), seed).trial for seed in (0, 0, *range(1, 8))]
+    held = [tuple(sorted(names(trial.unseen))) for trial in trials if trial is not None]
+    assert held[0] == held[1]
+    assert len(set(held)) > 4
+    assert all(len(one) == 3 for one in held)
+    assert set().union(*held) <= {f"n{i}" for i in range(9)}
+    first = trials[0]
+    assert first is not None
+    assert torch.bincount(first.train.targets).tolist() == [4] * 6, "a fifth of the images of other labels is set aside"
+    assert torch.bincount(first.val.targets).tolist() == [1] * 6 + [5] * 3
+
+
+def test_three_labels_have_no_trial_and_no_gap() -> None:
+    plan = plan_runs(traced([0] * 5 + [2] * 5 + [3] * 5, None), Eszsl(), 0)
+    assert plan.trial is None
+    assert torch.bincount(plan.final.train.targets).tolist() == [4, 4, 4]
+    assert torch.bincount(plan.final.val.targets).tolist() == [1, 1, 1]
+    data = by_vector()
+    few = data.split("train").select((data.split("train").targets < 4).nonzero()[:, 0])  # labels 0, 1 and 3
+    found = fit_zero_shot(replace(data, splits={"train": few}), Eszsl(), RUN)
+    assert (found.gap, len(found.described), len(found.labels)) == (0, 9, 12)
+    assert "balance" not in found.summary
+    assert found.summary["calibration"]["images"] > 0
+
+
+def test_one_label_is_refused() -> None:
+    with pytest.raises(DataError, match=r'images of at least two labels; "traced" has 1\. Add images of others'):
+        plan_runs(traced([3, 3, -1], [3]), Eszsl(), 0)
+
+
+def test_descriptions_are_needed() -> None:
+    data = traced([0, 1, 2, 3], None)
+    with pytest.raises(DataError, match=r"Nothing describes these labels.*labels\.csv"):
+        plan_runs(replace(data, labels=Labels(names=data.labels.names)), Eszsl(), 0)
+
+
+def test_labels_and_splits_are_joined() -> None:
+    first, second = Labels(names=("a",), vectors=torch.ones(1, 2)), Labels(names=("b",), vectors=torch.zeros(1, 2))
+    both = replace(first, shares=torch.ones(1), order=(3,)).join(replace(second, texts=(("of b",),)))
+    assert (both.names, both.texts, both.shares, both.order) == (("a", "b"), None, None, None)
+    assert both.vectors is not None
+    assert both.vectors.tolist() == [[1, 1], [0, 0]]
+    one = Split(images=torch.zeros(2, 3), targets=torch.tensor([0, 1]), files=("x", "y"), texts=(("s",), ()))
+    other = Split(images=torch.ones(1, 3), targets=torch.tensor([2]), files=("z",))
+    joined = one.join(other)
+    assert (joined.targets.tolist(), joined.files, joined.texts) == ([0, 1, 2], ("x", "y", "z"), ())
+    assert joined.images[:, 0].tolist() == [0, 0, 1]
+    data = TrainData(train=one, val=other, labels=first, unseen=second)
+    assert data.known.names == ("a", "b")
+    assert replace(data, unseen=None).known is first
+    assert replace(data, unseen=first).known is first, "images with sentences alone: all labels are unseen"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_unseen_labels_are_told_apart(method: str) -> None:
+    """Three labels without a training image: chance is a third among themselves, a twelfth among all."""
+    data = by_vector()
+    found = fit_zero_shot(data, METHODS[method], RUN)
+    result = evaluate_zero_shot(found, data.split("test"), data.labels)
+    assert found.described == {f"label {i}" for i in UNSEEN}
+    assert (result.seen_labels, result.unseen_labels, result.leaked) == (9, 3, 0)
+    assert result.zero_shot > 0.8
+    assert result.unseen > 0.4
+    assert result.seen > 0.6
+    assert result.area > 0.6
+
+
+def test_test_images_cannot_be_reached() -> None:
+    data = by_vector()
+    noise = replace(data.split("test"), images=torch.randn(data.split("test").images.shape))
+    pair = [fit_zero_shot(one, Eszsl(), RUN) for one in (data, replace(data, splits={**data.splits, "test": noise}))]
+    first, second = (one.model.state_dict() for one in pair)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    for piece in ("codes", "scale", "offset"):
+        assert torch.equal(getattr(pair[0], piece), getattr(pair[1], piece))
+    assert (pair[0].gap, pair[0].temperature, pair[0].outlier) == (pair[1].gap, pair[1].temperature, pair[1].outlier)
+
+
+@pytest.mark.parametrize("method", ["eszsl", "clarel"])
+def test_the_gap_is_the_best_on_held_out_labels(method: str) -> None:
+    data = by_vector(noise=1.5)
+    plan = plan_runs(data, METHODS[method], RUN.seed)
+    assert plan.trial is not None
+    model, _ = train(METHODS[method], plan.trial, RUN)
+    bound = replace(model.bind(plan.trial.known), described=frozenset(names(plan.trial.unseen)))
+    scores, seen = raw_scores(bound, bound.encode(plan.trial.val.images)).detach(), seen_labels(bound)
+    slow = slow_curve(scores, plan.trial.val.targets, seen, model.balance)
+    best = max(harmonic(u, s) for _, u, s in slow)
+    found = fit_zero_shot(data, METHODS[method], RUN)
+    about = found.summary["balance"]
+    unseen, known = slow_accuracies(applied(scores, seen, about["gap"], model.balance), plan.trial.val.targets, seen)
+    assert harmonic(unseen, known) == pytest.approx(best)
+    assert (about["held_labels"], about["images"]) == (3, len(plan.trial.val))
+    wider = slow_spread(found, plan.final) / slow_spread(bound, plan.trial) if model.balance == "offset" else 1.0
+    assert found.gap == pytest.approx(about["gap"] * wider)
+    assert (about["unseen"], about["seen"], about["harmonic"]) == pytest.approx((unseen, known, best))
+    plain = slow_accuracies(scores, plan.trial.val.targets, seen)
+    assert (about["without_gap"]["unseen"], about["without_gap"]["seen"]) == pytest.approx(plain)
+    assert best > harmonic(*plain)
+
+
+def slow_spread(classifier: Classifier, data: TrainData) -> float:
+    """How far apart the scores of an image's seen labels are, image by image."""
+    scores = raw_scores(classifier, classifier.encode(data.train.images))[:, : len(data.labels)]
+    return statistics.mean(statistics.stdev(row) for row in scores.tolist())
+
+
+def test_both_runs_keep_their_files_apart_and_can_be_resumed(tmp_path: Path) -> None:
+    data, method = by_vector(), replace(METHODS["clarel"], epochs=2)
+    kept = replace(RUN, folder=tmp_path / "run")
+    found = fit_zero_shot(data, method, kept)
+    logs = [(tmp_path / "run" / part / "log.jsonl").read_text() for part in ("", "trial")]
+    assert logs[0] != logs[1]
+    again = fit_zero_shot(data, method, replace(kept, resume=True))
+    torch.testing.assert_close(again.scores(data.split("test").images), found.scores(data.split("test").images))
+
+
+def test_pictures_train_an_encoder_first() -> None:
+    method = Eszsl(epochs=1, encoder=Encoder(backbone="convnet", width=4))
+    data = plan_runs(blobs(), method, 0).final
+    stages = list(method.stages(method.build(data.spec), data))
+    assert [stage.name for stage in stages] == ["eszsl encoder"]
+    assert "head" in {name.split(".")[0] for name, _ in method.build(data.spec).named_parameters()}
