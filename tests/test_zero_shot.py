@@ -9,13 +9,14 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-import labelwise as lw
 from labelwise.core import Classifier, Labels
 from labelwise.data.dataset import Dataset, Split, TrainData
 from labelwise.errors import DataError
 from labelwise.evaluate.zero_shot import evaluate_zero_shot
 from labelwise.methods import Clarel, Devise, Encoder, Eszsl, ImageMethod, Ridge
-from labelwise.tasks.balance import raw_scores, seen_labels
+from labelwise.tasks.balance import raw_scores, seen_labels, with_gap
+from labelwise.tasks.calibrate import calibrate_codes
+from labelwise.tasks.outliers import remember
 from labelwise.training import Run, train
 from labelwise.zero_shot import Plan, fit_zero_shot, plan_runs
 from tests.conftest import blobs
@@ -197,33 +198,60 @@ def test_test_images_cannot_be_reached() -> None:
     assert (pair[0].gap, pair[0].temperature, pair[0].outlier) == (pair[1].gap, pair[1].temperature, pair[1].outlier)
 
 
+def tried(method: ImageMethod, data: TrainData) -> Classifier:
+    """The classifier of the trial, not yet with a gap."""
+    model, _ = train(method, data, RUN)
+    return replace(model.bind(data.known), described=frozenset(names(data.unseen)))
+
+
+def trial_of(data: Dataset, method: ImageMethod) -> TrainData:
+    found = plan_runs(data, method, RUN.seed).trial
+    assert found is not None
+    return found
+
+
 @pytest.mark.parametrize("method", ["eszsl", "clarel"])
 def test_the_gap_is_the_best_on_held_out_labels(method: str) -> None:
     data = by_vector(noise=1.5)
-    plan = plan_runs(data, METHODS[method], RUN.seed)
-    assert plan.trial is not None
-    model, _ = train(METHODS[method], plan.trial, RUN)
-    bound = replace(model.bind(plan.trial.known), described=frozenset(names(plan.trial.unseen)))
-    scores, seen = raw_scores(bound, bound.encode(plan.trial.val.images)).detach(), seen_labels(bound)
-    slow = slow_curve(scores, plan.trial.val.targets, seen, model.balance)
-    best = max(harmonic(u, s) for _, u, s in slow)
-    found = fit_zero_shot(data, METHODS[method], RUN)
-    about = found.summary["balance"]
-    unseen, known = slow_accuracies(applied(scores, seen, about["gap"], model.balance), plan.trial.val.targets, seen)
-    assert harmonic(unseen, known) == pytest.approx(best)
-    assert (about["held_labels"], about["images"]) == (3, len(plan.trial.val))
-    wider = slow_spread(found, plan.final) / slow_spread(bound, plan.trial) if model.balance == "offset" else 1.0
-    assert found.gap == pytest.approx(about["gap"] * wider)
+    trial = trial_of(data, METHODS[method])
+    bound = tried(METHODS[method], trial)
+    seen, how, targets = seen_labels(bound), bound.model.balance, trial.val.targets
+    scores = raw_scores(bound, bound.encode(trial.val.images)).detach()
+    best = max(harmonic(u, s) for _, u, s in slow_curve(scores, targets, seen, how))
+    about = fit_zero_shot(data, METHODS[method], RUN).summary["balance"]
+    unseen, known = slow_accuracies(applied(scores, seen, about["gap"], how), targets, seen)
     assert (about["unseen"], about["seen"], about["harmonic"]) == pytest.approx((unseen, known, best))
-    plain = slow_accuracies(scores, plan.trial.val.targets, seen)
+    assert harmonic(unseen, known) == pytest.approx(best)
+    plain = slow_accuracies(scores, targets, seen)
     assert (about["without_gap"]["unseen"], about["without_gap"]["seen"]) == pytest.approx(plain)
+    assert (about["held_labels"], about["images"]) == (3, len(trial.val))
     assert best > harmonic(*plain)
 
 
-def slow_spread(classifier: Classifier, data: TrainData) -> float:
-    """How far apart the scores of an image's seen labels are, image by image."""
-    scores = raw_scores(classifier, classifier.encode(data.train.images))[:, : len(data.labels)]
-    return statistics.mean(statistics.stdev(row) for row in scores.tolist())
+@pytest.mark.parametrize("method", ["ridge", "clarel"])
+def test_scores_of_both_runs_lie_on_one_scale(method: str) -> None:
+    """On its own training images each run gives right labels the same score on average, and scores spread alike."""
+    data = by_vector(noise=1.5)
+    trial, final = trial_of(data, METHODS[method]), plan_runs(data, METHODS[method], RUN.seed).final
+    found, bound = fit_zero_shot(data, METHODS[method], RUN), tried(METHODS[method], trial)
+    held = remember(replace(bound, gap=found.summary["balance"]["gap"]), trial.train.images)
+    done = calibrate_codes(held, held.encode(trial.val.images), trial.val.targets)
+    assert level(found, final) == pytest.approx(level(done, trial), rel=1e-3)
+    assert found.temperature == pytest.approx(done.temperature)
+    if found.model.balance == "scale":
+        assert found.gap == held.gap
+    else:
+        rows = data.split("test").images
+        less = [float((with_gap(one, 0.0).scores(rows) - one.scores(rows))[0, 0]) for one in (found, done)]
+        assert less[0] == pytest.approx(less[1], rel=1e-3)
+        assert found.gap != held.gap
+
+
+def level(classifier: Classifier, data: TrainData) -> tuple[float, float]:
+    """The mean score of right labels without a gap, and the mean standard deviation over the seen labels of an image."""
+    rows = with_gap(classifier, 0.0).scores(data.train.images)[:, : len(data.labels)].tolist()
+    right = [row[target] for row, target in zip(rows, data.train.targets.tolist(), strict=True)]
+    return sum(right) / len(right), sum(statistics.stdev(row) for row in rows) / len(rows)
 
 
 def test_both_runs_keep_their_files_apart_and_can_be_resumed(tmp_path: Path) -> None:

@@ -11,14 +11,14 @@ from labelwise.evaluate.closed import evaluate_closed
 from labelwise.evaluate.outliers import evaluate_outliers
 from labelwise.methods import METHODS
 from tests.conftest import blobs
-from tests.contract.subjects import trained
+from tests.contract.subjects import pictures, trained
 
 every_method = pytest.mark.parametrize("method", METHODS)
 
 
 @every_method
 def test_classify(method: str) -> None:
-    classifier, test = trained(method), blobs().split("test")
+    classifier, test = trained(method), pictures(method).split("test")
     found = lw.classify(classifier, test.images, top=2)
     right = [p.top[0][0] == f"blob {t}" for p, t in zip(found, test.targets.tolist(), strict=True)]
     assert np.mean(right) > 0.9
@@ -28,7 +28,7 @@ def test_classify(method: str) -> None:
 
 @every_method
 def test_ask(method: str) -> None:
-    classifier, test = trained(method), blobs().split("test")
+    classifier, test = trained(method), pictures(method).split("test")
     for i in range(4):
         answers = lw.ask(classifier, test.images, f"blob {i}")
         assert np.mean([a.yes == (t == i) for a, t in zip(answers, test.targets.tolist(), strict=True)]) > 0.9
@@ -60,7 +60,7 @@ def test_teach_and_forget(method: str) -> None:
 
 @every_method
 def test_outliers(method: str) -> None:
-    classifier, test = trained(method), blobs().split("test")
+    classifier, test = trained(method), pictures(method).split("test")
     strange = torch.full((20, 3, 8, 8), 255, dtype=torch.uint8)
     strange[:, :, ::2] = 0
     assert np.mean([one.flagged for one in lw.outliers(classifier, test.images)]) < 0.2
@@ -76,7 +76,7 @@ def test_outliers(method: str) -> None:
 
 @every_method
 def test_explain(method: str) -> None:
-    classifier, test = trained(method), blobs().split("test")
+    classifier, test = trained(method), pictures(method).split("test")
     found = lw.explain(classifier, test.images[:1])
     assert found.label == "blob 0"
     assert float(found.heat.max()) == 1.0
@@ -90,7 +90,7 @@ def test_explain(method: str) -> None:
 
 @every_method
 def test_evaluate(method: str) -> None:
-    data = blobs()
+    data = pictures(method)
     result = evaluate_closed(trained(method), data.split("test"), data.labels)
     assert result.images == len(data.split("test"))
     assert result.accuracy > 0.9
@@ -100,7 +100,7 @@ def test_evaluate(method: str) -> None:
 
 @every_method
 def test_calibrate_replaces_calibration(method: str) -> None:
-    classifier, val = trained(method), blobs().split("val")
+    classifier, val = trained(method), pictures(method).split("val")
     again = lw.calibrate(classifier, val.images, val.targets, keep=0.5)
     assert again.outlier is not None
     assert classifier.outlier is not None

@@ -1,6 +1,7 @@
 """The zero-shot protocols against a slow reference, on a model whose scores are known exactly."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
@@ -35,7 +36,7 @@ def classifier(kind: str, gap: float = 0.3) -> Classifier:
 
 def slow_zero_shot(scores: Tensor, targets: Tensor, seen: Tensor) -> float:
     """Accuracy on images of unseen labels among unseen labels alone, averaged over labels."""
-    shares = []
+    shares: list[float] = []
     for label in (~seen).nonzero()[:, 0].tolist():
         rows = scores[targets == label].tolist()
         best = [max((i for i in range(len(seen)) if not seen[i]), key=row.__getitem__) for row in rows]
@@ -51,13 +52,13 @@ def test_figures_equal_a_slow_reference(kind: str) -> None:
     found = evaluate_zero_shot(one, test, LABELS)
     unseen, known = slow_accuracies(applied(scores, seen, 0.3, how), targets, seen)
     plain_unseen, plain_known = slow_accuracies(scores, targets, seen)
-    assert (found.unseen, found.seen) == (pytest.approx(unseen), pytest.approx(known))
+    assert (found.unseen, found.seen) == pytest.approx((unseen, known))
     assert (found.unseen_without_gap, found.seen_without_gap) == pytest.approx((plain_unseen, plain_known))
     assert found.harmonic == pytest.approx(harmonic(unseen, known))
     assert found.harmonic_without_gap == pytest.approx(harmonic(plain_unseen, plain_known))
     assert found.zero_shot == pytest.approx(slow_zero_shot(scores, targets, seen))
     slow = slow_curve(scores, targets, seen, how)
-    area = sum((s0 + s1) / 2 * (u1 - u0) for (_, u0, s0), (_, u1, s1) in zip(slow, slow[1:], strict=False))
+    area = sum((s0 + s1) / 2 * (u1 - u0) for (_, u0, s0), (_, u1, s1) in pairwise(slow))
     assert found.area == pytest.approx(area)
     assert (found.images, found.seen_labels, found.unseen_labels) == (int(labelled.sum()), 3, 2)
     assert found.gap == 0.3

@@ -17,7 +17,7 @@ from labelwise.methods.eszsl import IMAGE_PENALTIES, LABEL_PENALTIES, Solutions
 from labelwise.methods.ridge import PENALTIES
 from labelwise.training import Run, train
 from labelwise.zero_shot import fit_zero_shot, plan_runs
-from tests.described import UNSEEN, by_vector, sentences
+from tests.described import by_vector, sentences
 from tests.ops.test_balance import harmonic, slow_curve
 
 RUN = Run(device="cpu")
@@ -37,7 +37,8 @@ def direct(codes: Tensor, targets: Tensor, vectors: Tensor, penalties: tuple[flo
         right[row, target] = 1
     left = torch.linalg.inv(codes.T @ codes + penalties[0] * torch.eye(codes.shape[1], dtype=codes.dtype))
     end = torch.linalg.inv(vectors.T @ vectors + penalties[1] * torch.eye(vectors.shape[1], dtype=codes.dtype))
-    return left @ codes.T @ right @ vectors @ end
+    found: Tensor = left @ codes.T @ right @ vectors @ end
+    return found
 
 
 def trained(method: DescribedMethod, data: TrainData) -> BilinearModel:
@@ -47,7 +48,7 @@ def trained(method: DescribedMethod, data: TrainData) -> BilinearModel:
 
 
 def trial(method: DescribedMethod) -> TrainData:
-    found = plan_runs(by_vector(noise=2.0), method, 0).trial
+    found = plan_runs(by_vector(noise=2.0, seed=4), method, 0).trial
     assert found is not None
     return found
 
@@ -136,7 +137,7 @@ def test_nothing_is_chosen_without_held_out_labels(method: DescribedMethod, plai
 @pytest.mark.parametrize("method", [Eszsl(), Ridge()], ids=["eszsl", "ridge"])
 def test_the_final_run_takes_the_penalties_of_the_trial(method: DescribedMethod) -> None:
     chosen = trained(method, trial(method)).penalties
-    found = fit_zero_shot(by_vector(noise=2.0), method, RUN)
+    found = fit_zero_shot(by_vector(noise=2.0, seed=4), method, RUN)
     assert isinstance(found.model, BilinearModel)
     assert torch.equal(found.model.penalties, chosen)
     settled = found.method
@@ -185,7 +186,7 @@ def test_vectors_come_from_where_the_source_says() -> None:
     torch.testing.assert_close(of_texts[1], torch.stack(alone).mean(0))
     for source in ("auto", "vectors"):
         with pytest.raises(DataError, match=r"Nothing describes these labels.*labels\.csv"):
-            LabelSource(source=source).of(Labels(names=("a",)))  # type: ignore[arg-type]
+            LabelSource(source=source).of(Labels(names=("a",)))
     with pytest.raises(DataError, match=r"attribute columns \(numbers\)\.$"):
         LabelSource(source="vectors").of(replace(both, vectors=None))
 
@@ -194,7 +195,6 @@ def test_vectors_of_another_size_are_refused() -> None:
     model = trained(Ridge(), plan_runs(by_vector(), Ridge(), 0).final)
     with pytest.raises(UsageError, match="vectors of 6 numbers; given 4"):
         model.encode_labels(Labels(names=("new",), vectors=torch.ones(1, 4)))
-    assert len(UNSEEN) == 3
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,16 @@ def test_vectors_of_another_size_are_refused() -> None:
         (lambda: Eszsl(power=1.5), "The power lies above 0 and at most at 1; given 1.5"),
         (lambda: Eszsl(epochs=0), 'Setting "epochs" must be at least 1; given 0'),
     ],
-    ids=["image alone", "label alone", "image zero", "label below", "ridge zero", "power zero", "power above", "epochs"],
+    ids=[
+        "image alone",
+        "label alone",
+        "image zero",
+        "label below",
+        "ridge zero",
+        "power zero",
+        "power above",
+        "epochs",
+    ],
 )
 def test_wrong_settings(make: Callable[[], DescribedMethod], message: str) -> None:
     with pytest.raises(UsageError, match=message):

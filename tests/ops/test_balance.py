@@ -1,5 +1,6 @@
 """The curve of seen and unseen accuracy against one gap after another."""
 
+from itertools import pairwise
 from typing import get_args
 
 import pytest
@@ -32,11 +33,13 @@ def slow_accuracies(scores: Tensor, targets: Tensor, seen: Tensor) -> tuple[floa
     return sum(found[False]) / len(found[False]), sum(found[True]) / len(found[True])
 
 
-def slow_curve(scores: Tensor, targets: Tensor, seen: Tensor, kind: Kind = "offset") -> list[tuple[float, float, float]]:
+def slow_curve(
+    scores: Tensor, targets: Tensor, seen: Tensor, kind: Kind = "offset"
+) -> list[tuple[float, float, float]]:
     """Return (gap, unseen, seen) for a gap before, between and after all those at which an answer changes."""
     pairs = [(max(row[seen].tolist()), max(row[~seen].tolist())) for row in scores.double()]
     flips = sorted({u / s - 1 if kind == "scale" else s - u for s, u in pairs})
-    between = [(a + b) / 2 for a, b in zip(flips, flips[1:], strict=False)]
+    between = [(a + b) / 2 for a, b in pairwise(flips)]
     gaps = [(flips[0] - 1) / 2 if kind == "scale" else flips[0] - 1, *between, flips[-1] + 1]
     return [(gap, *slow_accuracies(applied(scores, seen, gap, kind), targets, seen)) for gap in gaps]
 
@@ -70,7 +73,7 @@ def test_the_curve_is_what_each_gap_gives(case: tuple[Tensor, Tensor, Tensor, Ki
     assert curve.harmonic.tolist() == pytest.approx([harmonic(u, s) for _, u, s in slow])
     for gap, unseen, known in slow:
         assert curve.at(gap) == pytest.approx((unseen, known))
-    area = sum((s0 + s1) / 2 * (u1 - u0) for (_, u0, s0), (_, u1, s1) in zip(slow, slow[1:], strict=False))
+    area = sum((s0 + s1) / 2 * (u1 - u0) for (_, u0, s0), (_, u1, s1) in pairwise(slow))
     assert curve.area == pytest.approx(area)
 
 
