@@ -1,4 +1,4 @@
-"""The tour: two methods on drawn birds, a new species taught from five pictures, a question, and pictures of it all."""
+"""The tour: two methods on drawn birds, new species from five pictures or from sentences, questions, and pictures of it."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,12 +8,14 @@ from rich.console import Console
 
 from labelwise.core import Classifier
 from labelwise.data import Dataset, Split, digits, finches
+from labelwise.data.finches import finches_unseen
 from labelwise.data.pictures import as_batch
 from labelwise.demo_pictures import draw_answers, draw_finches, draw_reliability, draw_taught
 from labelwise.evaluate.closed import ClosedResult, evaluate_closed
 from labelwise.evaluate.outliers import evaluate_outliers
+from labelwise.evaluate.zero_shot import evaluate_zero_shot
 from labelwise.fitting import fit
-from labelwise.methods import ImageMethod, Indicator, Softmax
+from labelwise.methods import Clarel, ImageMethod, Indicator, Softmax
 from labelwise.store import save
 from labelwise.tasks.ask import ask
 from labelwise.tasks.classify import classify
@@ -63,11 +65,33 @@ def run(out: Path, epochs: int | None = None) -> None:
     draw_answers(taught, whole, name, out / "why.png")
     draw_reliability([(row.name, row.classifier) for row in rows], known, out / "reliability.png")
     draw_taught(taught, new["test"].images[:16], name, out / "taught.png")
+    console.rule("[bold]5. Species that no picture shows, from sentences alone")
+    _describe_species(console, out, epochs)
     console.rule("[bold]Done")
     console.print(
         f"Pictures and the classifier are in [bold]{out}[/]: finches.png, why.png, reliability.png, taught.png."
     )
     console.print(f"Try: labelwise evaluate {out / 'finches.lw'} finches --unknown digits")
+
+
+def _describe_species(console: Console, out: Path, epochs: int | None) -> None:
+    """Train on species with pictures, ask about species with sentences, and add one more by a sentence."""
+    data = finches_unseen()
+    method = Clarel(epochs=epochs or 40, encoder_epochs=epochs or 12)
+    classifier = fit(data, method, Run(progress=True))
+    found = evaluate_zero_shot(classifier, data.split("test"), data.labels)
+    name = sorted(classifier.described)[0]
+    texts = data.labels.texts[data.labels.index(name)] if data.labels.texts else ()
+    console.print(f'{len(classifier.described)} species have no picture. The {name}: "{texts[0]}"')
+    console.print(
+        f"Their test pictures, among these species alone: {100 * found.zero_shot:.1f} % right (guessing: "
+        f"{100 / found.unseen_labels:.1f} %). Among all {len(data.labels)}: {100 * found.unseen:.1f} % of theirs and "
+        f"{100 * found.seen:.1f} % of the others; without holding back the others "
+        f"{100 * found.unseen_without_gap:.1f} % and {100 * found.seen_without_gap:.1f} %."
+    )
+    taught = teach(classifier, "snowy finch", texts="a small white bird with a short beak")
+    save(taught, out / "described.lw", overwrite=True)
+    console.print(f'"snowy finch", added by one sentence: {len(taught.labels)} labels in {out / "described.lw"}.')
 
 
 def without(data: Dataset, name: str) -> tuple[Dataset, dict[str, Split]]:
