@@ -75,6 +75,7 @@ def fit_pairs(data: Dataset, method: Method, run: Run) -> Classifier:
     """
     labels = method.describe(describe_labels(data).labels)
     whole = data.split("train")
+    whole = whole.select([i for i, texts in enumerate(whole.texts) if texts]) if whole.texts else whole
     if not whole.texts or labels.texts is None:
         raise DataError(
             f'The images of "{data.name}" have no label. Without labels, every training image needs sentences (a column '
@@ -95,9 +96,7 @@ def plan_runs(data: Dataset, method: Method, seed: int) -> Plan:
     """Return what the trial and the final run train on."""
     data = describe_labels(data)
     labels = method.describe(data.labels)
-    train_part = _rows(data.split("train"), data.split("train").targets >= 0)
-    val = data.splits.get("val", train_part.select([]))
-    val = _rows(val, val.targets >= 0)
+    train_part, val = (_described(_labelled(data, name), labels) for name in ("train", "val"))
     whole = train_part.join(val) if len(val) else train_part
     seen = sorted(set(whole.targets.tolist()))
     if len(seen) < 2:
@@ -105,19 +104,48 @@ def plan_runs(data: Dataset, method: Method, seed: int) -> Plan:
             f'Training needs images of at least two labels; "{data.name}" has {len(seen)}. Add images of others.'
         )
     final = _part(labels, seen, [i for i in range(len(labels)) if i not in seen], (whole, whole.select([])))
-    if len(seen) < FEWEST_LABELS:
+    trial = _trial(labels, seen, (train_part, val, whole), seed) if len(seen) >= FEWEST_LABELS else None
+    if trial is None:
         kept, rows = split_off(whole.targets, VALIDATION_SHARE, seed)
         few = _part(labels, seen, [], (whole.select(kept), whole.select(rows)))
-        return Plan(trial=None, final=replace(final, train=few.train, val=few.val), skipped=len(data.skipped))
-    held = sorted(set(val.targets.tolist()) - set(train_part.targets.tolist())) or _draw(seen, seed)
+        final = replace(final, train=few.train, val=few.val)
+    return Plan(trial=trial, final=final, skipped=len(data.skipped))
+
+
+def _trial(labels: Labels, seen: list[int], splits: tuple[Split, Split, Split], seed: int) -> TrainData | None:
+    """Return what the trial trains on and chooses by; None where images are too few for it."""
+    train_part, val, whole = splits
+    held = sorted(set(val.targets.tolist()) - set(train_part.targets.tolist()))
+    if not held or len(seen) - len(held) < 2:
+        held, train_part, val = _draw(seen, seed), whole, whole.select([])
     inside = _rows(whole, torch.isin(whole.targets, torch.tensor(held)))
     own = _rows(val, ~torch.isin(val.targets, torch.tensor(held)))
     rest = _rows(train_part, ~torch.isin(train_part.targets, torch.tensor(held)))
     if not len(own):
         kept, rows = split_off(rest.targets, VALIDATION_SHARE, seed)
         rest, own = rest.select(kept), rest.select(rows)
-    trial = _part(labels, [i for i in seen if i not in held], held, (rest, own.join(inside)))
-    return Plan(trial=trial, final=final, skipped=len(data.skipped))
+    if not len(own):
+        return None
+    return _part(labels, [i for i in seen if i not in held], held, (rest, own.join(inside)))
+
+
+def _labelled(data: Dataset, name: str) -> Split:
+    """Return the labelled images of a split; none where there is no such split."""
+    if name not in data.splits and name != "train":
+        return data.split("train").select([])
+    split = data.split(name)
+    return _rows(split, split.targets >= 0)
+
+
+def _described(split: Split, labels: Labels) -> Split:
+    """Return the images with a sentence each, where some have any: one without gets those of its label."""
+    if all(split.texts):
+        return split
+    if labels.texts is None:
+        return replace(split, texts=())
+    known = labels.texts
+    texts = tuple(own or known[i] for own, i in zip(split.texts, split.targets.tolist(), strict=True))
+    return replace(split, texts=texts)
 
 
 def _draw(seen: list[int], seed: int) -> list[int]:
@@ -180,7 +208,7 @@ class Level:
         images, targets = classifier.model.prepare(data.train.images)[::every], data.train.targets[::every]
         scores = raw_scores(classifier, classifier.encode(images))[:, : len(data.labels)]
         right = scores.gather(1, targets.to(scores.device)[:, None])
-        return cls(right=float(right.mean()), spread=max(float(scores.std(1).mean()), 1e-12))
+        return cls(right=float(right.mean()), spread=max(float(scores.std(1, correction=0).mean()), 1e-12))
 
 
 def _bound(

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, dropout, normalize
 
-from labelwise.core import LabelModel, Labels, Spec, as_float
+from labelwise.core import LabelModel, Labels, Spec
 from labelwise.data.augment import Augment
 from labelwise.data.batches import Batch
 from labelwise.data.dataset import TrainData
@@ -25,6 +25,7 @@ from labelwise.ops.segments import segment_mean
 from labelwise.optimization import Optimizer
 from labelwise.training import Stage
 
+PAIRS = 500  # images whose own texts stand for labels where there are none
 LENGTH = 4.0  # of the rows that enter the last layers, so that one learning rate suits features of any size
 
 
@@ -99,22 +100,20 @@ class ClarelModel(LabelModel):
     @torch.no_grad()
     def fit_examples(self, data: TrainData) -> None:
         """Learn how mean image codes of labels relate to label codes, which lie apart from images as a whole."""
-        targets = data.train.targets
-        if not bool((targets >= 0).all()):
-            return
         self.eval()
-        codes = torch.cat(
-            [
-                self.encode_images(as_float(x.to(self.device))).float()
-                for x in torch.split(self.prepare(data.train.images), 1024)
-            ]
-        )
-        images = segment_mean(codes, targets, len(data.labels))
-        texts = self.encode_labels(data.labels).float()
+        codes = encoded(self, self.prepare(data.train.images))
+        if bool((data.train.targets >= 0).all()):
+            images = segment_mean(codes, data.train.targets, len(data.labels))
+            self.within.copy_((codes - images[data.train.targets]).square().sum(1).mean())
+            texts = self.encode_labels(data.labels).float()
+        else:  # without labels each image stands for one
+            some = data.train.texts[:PAIRS]
+            images = codes[: len(some)]
+            texts = self.encode_labels(Labels(names=tuple(map(str, range(len(some)))), texts=some)).float()
+            self.within.zero_()
         self.image_mean.copy_(images.mean(0))
         self.text_mean.copy_(texts.mean(0))
         self.apart.copy_((images - texts).square().sum(1).mean())
-        self.within.copy_((codes - images[targets]).square().sum(1).mean())
         spread = images - self.image_mean
         self.reach.copy_(((texts - self.text_mean) * spread).sum() / spread.square().sum().clamp_min(1e-12))
 
@@ -196,6 +195,8 @@ class Clarel(ImageMethod):
                 f"dropout lies from 0 to below 1, sharpness above 0, power above 0 and at most at 1; given {self.dropout}, "
                 f"{self.sharpness} and {self.power}."
             )
+        if self.encoder_epochs < 1:
+            raise UsageError(f'Setting "encoder_epochs" must be at least 1; given {self.encoder_epochs}.')
         if self.drawn is not None and self.drawn < 1:
             raise UsageError(f"A step reads at least one sentence of an image; given {self.drawn}.")
 

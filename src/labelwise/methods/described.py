@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
-from labelwise.core import Labels, Spec, as_float
+from labelwise.core import LabelModel, Labels, Spec, as_float
 from labelwise.data.batches import Batch
 from labelwise.data.dataset import TrainData
 from labelwise.data.sentences import encode_sentences
@@ -199,9 +199,10 @@ def encoded_images(model: DescribedModel, images: Tensor) -> Tensor:
 
 @torch.no_grad()
 def encoded(encoder: nn.Module, images: Tensor) -> Tensor:
-    """Return what a module makes of images ``[n, d]``, a batch at a time."""
+    """Return what an encoder, or a model's ``encode_images``, makes of images ``[n, d]``, a batch at a time."""
     device = next((t.device for t in (*encoder.parameters(), *encoder.buffers())), images.device)
-    parts = [encoder(as_float(x.to(device))) for x in torch.split(images, 1024)]
+    encode = encoder.encode_images if isinstance(encoder, LabelModel) else encoder
+    parts = [encode(as_float(x.to(device))) for x in torch.split(images, 1024)]
     return torch.cat(parts).float()
 
 

@@ -81,11 +81,8 @@ class VectorReader(TextReader):
     def read(self, data: TrainData) -> "VectorTexts":
         """Return the vectors of the training images' sentences, and of their labels."""
         device = data.train.targets.device
-        described = data.labels.vectors is not None or data.labels.texts is not None
-        labels = self.source.of(data.labels).to(device) if described else None
-        if not data.train.texts:
-            if labels is None:
-                raise DataError("Neither images nor labels are described.")
+        labels = self.source.of(data.labels).to(device)
+        if not data.train.texts or data.labels.texts is None:  # vectors of labels are no vectors of sentences
             self.centre.fit(labels[data.train.targets])
             return VectorTexts(self, labels, None)
         flat, groups = _flat(data.train.texts)
@@ -122,17 +119,16 @@ class SentenceVectors:
 class VectorTexts(ImageTexts):
     """Sentence vectors of images, of labels ``[k, a]``, or both."""
 
-    def __init__(self, reader: VectorReader, labels: Tensor | None, images: SentenceVectors | None) -> None:
+    def __init__(self, reader: VectorReader, labels: Tensor, images: SentenceVectors | None) -> None:
         self.reader, self.labels, self.images = reader, labels, images
         self.shared = images is None
 
     def encode(self, batch: Batch, draw: Draw) -> Tensor:
         """Return the text codes ``[n, e]`` of a batch's images."""
         if self.images is None:
-            assert self.labels is not None
             return self.reader.encode_vectors(self.labels[batch.targets])
         vectors = self.images.mean(batch, draw.sentences)
-        if draw.labels and self.labels is not None:
+        if draw.labels:
             by_label = batch.draws.uniform(1) < draw.labels
             vectors = torch.where(by_label & (batch.targets >= 0)[:, None], self.labels[batch.targets], vectors)
         return self.reader.encode_vectors(vectors)
@@ -160,12 +156,7 @@ class SentenceReader(TextReader):
 
     def encode_labels(self, labels: Labels) -> Tensor:
         """Return label codes ``[k, e]``, some sentences at a time."""
-        if labels.texts is None:
-            raise DataError(
-                'This model reads sentences, and these labels have none. Put a file labels.csv with a column "text" beside '
-                "the data."
-            )
-        flat, groups = _flat(labels.texts)
+        flat, groups = _flat(_texts_of(labels))
         parts = [
             self.encode_tokens(tokenise([[text] for text in flat[start : start + CHUNK]], self.vectors, self.longest))
             for start in range(0, len(flat), CHUNK)
@@ -175,9 +166,7 @@ class SentenceReader(TextReader):
 
     def read(self, data: TrainData) -> "SentenceTexts":
         """Return the words of the training images' sentences, and of their labels'."""
-        parts = [data.labels.texts or (), data.train.texts]
-        if not any(parts):
-            raise DataError('Nothing is described in words. Give images or labels a column "text".')
+        parts = [_texts_of(data.labels), data.train.texts]
         tokens = tokenise([texts for part in parts for texts in part], self.vectors, self.longest)
         return SentenceTexts(self, tokens, labels=len(parts[0]), shared=not data.train.texts)
 
@@ -191,7 +180,7 @@ class SentenceTexts(ImageTexts):
     def encode(self, batch: Batch, draw: Draw) -> Tensor:
         """Return the text codes ``[n, e]`` of a batch's images."""
         rows = batch.targets if self.shared else batch.rows + self.labels
-        if not self.shared and draw.labels and self.labels:
+        if not self.shared and draw.labels:
             by_label = (batch.draws.uniform(1)[:, 0] < draw.labels) & (batch.targets >= 0)
             rows = torch.where(by_label, batch.targets, rows)
         rows = rows.cpu()
@@ -199,6 +188,16 @@ class SentenceTexts(ImageTexts):
             return self.reader.encode_tokens(self.tokens.select(rows))
         chosen = self.tokens.draw(rows, draw.sentences, batch.draws.uniform(self.tokens.most).cpu())
         return self.reader.encode_tokens(chosen)
+
+
+def _texts_of(labels: Labels) -> tuple[tuple[str, ...], ...]:
+    """Return the sentences of labels, which must have some."""
+    if labels.texts is None:
+        raise DataError(
+            'This model reads sentences, and these labels have none. Put a file labels.csv with a column "text" beside '
+            "the data."
+        )
+    return labels.texts
 
 
 def _flat(texts: Sequence[Sequence[str]]) -> tuple[list[str], Tensor]:

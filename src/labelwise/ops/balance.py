@@ -21,9 +21,9 @@ class BalanceCurve:
     """Accuracies, averaged over labels, on images of unseen and of seen labels for every gap.
 
     Attributes:
-        flips: the gaps at which an image's answer changes ``[n]``, rising.
-        unseen: accuracy on images of unseen labels ``[n + 1]``, never falling; entry i holds between flips i - 1 and i.
-        seen: accuracy on images of seen labels ``[n + 1]``, never rising.
+        flips: the gaps at which an image's answer changes ``[m]``, each once, rising.
+        unseen: accuracy on images of unseen labels ``[m + 1]``, never falling; entry i holds between flips i - 1 and i.
+        seen: accuracy on images of seen labels ``[m + 1]``, never rising.
     """
 
     flips: Tensor
@@ -32,7 +32,7 @@ class BalanceCurve:
 
     @property
     def harmonic(self) -> Tensor:
-        """The harmonic mean of both accuracies ``[n + 1]``."""
+        """The harmonic mean of both accuracies ``[m + 1]``."""
         return 2 * self.unseen * self.seen / (self.unseen + self.seen).clamp_min(1e-12)
 
     @property
@@ -46,8 +46,10 @@ class BalanceCurve:
         return float(self.unseen[place]), float(self.seen[place])
 
     def best(self) -> float:
-        """Return the gap with the largest harmonic mean, halfway between the flips around it."""
+        """Return the gap with the largest harmonic mean, halfway between the flips around it; 0 where no gap helps."""
         place = int(self.harmonic.argmax())
+        if not self.harmonic[place]:
+            return 0.0
         low, high = self.flips[max(place - 1, 0)], self.flips[min(place, len(self.flips) - 1)]
         return float(low / 2 + high / 2)
 
@@ -75,10 +77,13 @@ def balance_curve(scores: Tensor, targets: Tensor, seen: Tensor, kind: Kind = "o
     order = flips.argsort()
     none = torch.zeros(1, dtype=torch.float64)
     kept = right_seen[order].flip(0).cumsum(0).flip(0)
+    sorted_flips = flips[order]
+    new = torch.ones(len(flips), dtype=torch.bool)
+    new[1:] = sorted_flips[1:] > sorted_flips[:-1]  # images with the same flip change together
     return BalanceCurve(
-        flips=flips[order],
-        unseen=torch.cat([none, right_unseen[order].cumsum(0)]),
-        seen=torch.cat([kept, none]),
+        flips=sorted_flips[new],
+        unseen=torch.cat([none, right_unseen[order].cumsum(0)])[torch.cat([new, torch.tensor([True])])],
+        seen=torch.cat([kept, none])[torch.cat([new, torch.tensor([True])])],
     )
 
 
