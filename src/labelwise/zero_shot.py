@@ -116,7 +116,9 @@ def _trial(labels: Labels, seen: list[int], splits: tuple[Split, Split, Split], 
     """Return what the trial trains on and chooses by; None where images are too few for it."""
     train_part, val, whole = splits
     held = sorted(set(val.targets.tolist()) - set(train_part.targets.tolist()))
-    if not held or len(seen) - len(held) < 2:
+    if not held:
+        held = _draw(seen, seed)
+    elif len(seen) - len(held) < 2:
         held, train_part, val = _draw(seen, seed), whole, whole.select([])
     inside = _rows(whole, torch.isin(whole.targets, torch.tensor(held)))
     own = _rows(val, ~torch.isin(val.targets, torch.tensor(held)))

@@ -25,8 +25,8 @@ def test_unseen_species_have_images_in_test_only() -> None:
     assert len(seen) == 24
     assert _names(data, "train") | _names(data, "val") == seen
     assert _names(data, "train") & _names(data, "val") == set()
-    assert (len(_names(data, "val")), _names(data, "test")) == (6, set(SPECIES))
-    assert [len(data.split(name)) for name in ("train", "val", "test")] == [18 * 15, 6 * 15, 24 * 5 + 6 * 20]
+    assert (len(_names(data, "val")), _names(data, "test")) == (8, set(SPECIES))
+    assert [len(data.split(name)) for name in ("train", "val", "test")] == [16 * 15, 8 * 15, 24 * 5 + 6 * 20]
 
 
 def test_images_are_those_of_the_finches_and_none_is_in_two_splits() -> None:

@@ -222,10 +222,10 @@ def _real(word: str) -> Dataset:
 @pytest.mark.parametrize(
     ("word", "labels", "images", "sentences"),
     [
-        ("cub/captions", 55, (1_279, 410, 982), 22_260),
-        ("cub/captions_paper", 55, (1_279, 410, 1_519), 32_080),
-        ("cub/labo", 200, (5_358, 1_699, 4_731), 91_452),
-        ("flo/labo", 102, (4_279, 1_352, 2_558), 46_135),
+        ("cub/captions", 55, (1_151, 538, 982), 22_260),
+        ("cub/captions_paper", 55, (1_151, 538, 1_519), 32_080),
+        ("cub/labo", 200, (4_734, 2_323, 4_731), 91_437),
+        ("flo/labo", 102, (3_928, 1_703, 2_558), 46_132),
     ],
 )
 def test_real_sentences(word: str, labels: int, images: tuple[int, ...], sentences: int) -> None:
