@@ -211,3 +211,15 @@ def test_names_that_look_the_same_are_refused(tmp_path: Path) -> None:
 def test_an_impossible_size_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="asked for -1x-1"):
         folder(write(tmp_path, {"a": 2, "b": 2}), size=-1)
+
+
+def test_a_described_label_needs_no_training_picture(tmp_path: Path) -> None:
+    write(tmp_path / "train", {"a": 2, "b": 2})
+    write(tmp_path / "test", {"a": 2, "okapi": 2})
+    with pytest.raises(DataError, match=r"okapi\. Add training pictures of them, describe them \(labels\.csv"):
+        folder(tmp_path)
+    (tmp_path / "labels.csv").write_text("label,text\na,red\nb,blue\nokapi,striped legs\n")
+    data = folder(tmp_path)
+    assert data.labels.names == ("a", "b", "okapi")
+    assert set(data.split("test").targets.tolist()) == {0, 2}
+    assert 2 not in data.split("train").targets.tolist()

@@ -94,6 +94,14 @@ def find_knowledge(folder: str | Path, names: Sequence[str] | None = None) -> Kn
     return whole if names is None else _arranged(whole, names, listing(f'"{file}"' for file in files))
 
 
+def described_labels(folder: str | Path) -> frozenset[str]:
+    """Return the labels that a file in a folder describes by sentences or attributes; none where there is no such file."""
+    found = find_knowledge(folder)
+    if found is None or (found.labels.texts is None and found.labels.vectors is None):
+        return frozenset()
+    return frozenset(found.labels.names)
+
+
 def with_knowledge(dataset: Dataset, knowledge: Knowledge) -> Dataset:
     """Return the data set with what is known about its labels.
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from labelwise.core import Labels
 from labelwise.data.dataset import PER_IMAGE, Dataset, Skipped, Split
 from labelwise.data.divide import place_splits, split_rows
+from labelwise.data.knowledge import described_labels
 from labelwise.data.pictures import Array, as_batch, channels_first, is_hidden, is_picture, list_pictures
 from labelwise.data.reading import Listed, read_listed
 from labelwise.data.splits import Shares
@@ -33,7 +34,8 @@ class Rows:
     """Pictures with their targets, and the split of each where the data say so.
 
     Without any label ``names`` is empty and all targets are -1. ``owned`` says that nobody else holds the images, so
-    that they may be put in another order in place.
+    that they may be put in another order in place. ``described`` names labels that need no training picture, because a
+    file beside the data describes them.
     """
 
     images: Tensor
@@ -46,6 +48,7 @@ class Rows:
     groups: tuple[str, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     owned: bool = False
+    described: frozenset[str] = frozenset()
 
 
 def arrays(
@@ -110,7 +113,7 @@ def folder(path: str | Path, *, size: int = 64, seed: int = 0, strict: bool = Fa
         loose += [str(file) for file in sorted(place.iterdir()) if file.is_file() and is_picture(file.name)]
     if strict and loose:
         raise DataError(f"Pictures lie outside the class folders: {listing(loose)}. Move or remove them.")
-    data = from_files(root.resolve().name, listed, homes, size=size, seed=seed, strict=strict)
+    data = from_files(root, listed, homes, size=size, seed=seed, strict=strict)
     outside = [Skipped(file=file, reason="it lies outside the class folders") for file in loose]
     return replace(data, skipped=(*data.skipped, *outside))
 
@@ -125,11 +128,12 @@ def as_dataset(name: str, rows: Rows, seed: int, shares: Shares | None = None) -
     parts = split_rows(name, rows.targets, rows.splits, rows.groups, shares or Shares(), seed)
     seen = set(rows.targets[parts["train"]].tolist())
     for split in parts:
-        strange = sorted(set(rows.targets[parts[split]].tolist()) - seen)
+        others = sorted(set(rows.targets[parts[split]].tolist()) - seen - {-1})
+        strange = [rows.names[i] for i in others if rows.names[i] not in rows.described]
         if strange:
             raise DataError(
-                f'"{name}" has labels in {split} that train does not have: {listing(rows.names[i] for i in strange)}. '
-                f"Add training pictures of them, or take them out of {split}."
+                f'"{name}" has labels in {split} that train does not have: {listing(strange)}. Add training pictures of '
+                f"them, describe them (labels.csv beside the data), or take them out of {split}."
             )
     whole = Split(images=rows.images, targets=rows.targets, **{what: getattr(rows, what) for what in PER_IMAGE})
     splits = place_splits(whole, parts) if rows.owned else {split: whole.select(parts[split]) for split in parts}
@@ -137,9 +141,20 @@ def as_dataset(name: str, rows: Rows, seed: int, shares: Shares | None = None) -
 
 
 def from_files(
-    name: str, listed: Sequence[Listed], homes: Mapping[str, str], *, size: int, seed: int, strict: bool
+    source: Path, listed: Sequence[Listed], homes: Mapping[str, str], *, size: int, seed: int, strict: bool
 ) -> Dataset:
-    """Return the data set of picture files; ``homes`` says for each label where its pictures should be."""
+    """Return the data set of picture files.
+
+    Args:
+        source: the folder or the table that lists them.
+        listed: the pictures.
+        homes: where the pictures of each label should be.
+        size: the side that they are brought to.
+        seed: of the split.
+        strict: make unreadable pictures an error.
+    """
+    folder = source if source.is_dir() else source.parent
+    name = source.resolve().name if source.is_dir() else source.stem
     if not listed:
         raise DataError(f'"{name}" has no picture in its class folders: {listing(homes)}. Put some in at least two.')
     listed, (images, kept, skipped) = read_listed(name, listed, size=size, seed=seed, strict=strict)
@@ -162,6 +177,7 @@ def from_files(
         domains=tuple(each.domain for each in here if each.domain is not None),
         groups=tuple(each.group for each in here if each.group is not None),
         owned=True,
+        described=described_labels(folder),
         skipped=(*skipped, *(Skipped(file=homes[label], reason="no readable picture") for label in lost)),
     )
     return as_dataset(name, rows, seed)

@@ -19,6 +19,7 @@ rows that repeat another row of the same picture.
 import os
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -26,6 +27,7 @@ import torch
 from labelwise.data.columns import Columns
 from labelwise.data.csv_files import read_csv
 from labelwise.data.dataset import Dataset
+from labelwise.data.knowledge import described_labels
 from labelwise.data.parquet_files import read_parquet
 from labelwise.data.reading import Listed
 from labelwise.data.sources import Rows, as_dataset, from_files, split_name
@@ -51,10 +53,11 @@ def table(path: str | Path, *, size: int = 64, seed: int = 0, strict: bool = Fal
     if not len(columns):
         raise DataError(f'"{file}" has no rows below its header. Add one for each picture.')
     if columns.features is not None:
-        return as_dataset(file.stem, feature_rows(columns, torch.from_numpy(columns.features)), seed)
+        rows = feature_rows(columns, torch.from_numpy(columns.features))
+        return as_dataset(file.stem, replace(rows, described=described_labels(file.parent)), seed)
     listed = _pictures(columns, file.parent, outside=outside)
     homes = {each.label: f'label "{each.label}"' for each in listed if each.label is not None}
-    return from_files(file.stem, listed, homes, size=size, seed=seed, strict=strict)
+    return from_files(file, listed, homes, size=size, seed=seed, strict=strict)
 
 
 def feature_rows(columns: Columns, features: torch.Tensor) -> Rows:
