@@ -9,12 +9,14 @@ from labelwise.methods.linear import Encoder, ImageMethod
 from labelwise.methods.multilabel import Multilabel
 from labelwise.methods.ridge import Ridge
 from labelwise.methods.softmax import Softmax
+from labelwise.methods.supcon import Supcon
 from labelwise.training import Method
 
 METHODS: dict[str, type[Method]] = {
     "indicator": Indicator,
     "softmax": Softmax,
     "multilabel": Multilabel,
+    "supcon": Supcon,
     "clarel": Clarel,
     "eszsl": Eszsl,
     "ridge": Ridge,
@@ -41,5 +43,6 @@ __all__ = [
     "Multilabel",
     "Ridge",
     "Softmax",
+    "Supcon",
     "method_class",
 ]

@@ -3,22 +3,27 @@
 The paper repeats each image N + 1 times, once per asked label. Its predictor is linear in the product of image code
 z and label embedding psi, so w.(z * psi) + b = z.(w * psi) + b: the code of a label is (w * psi, b), each image is
 encoded once, and all scores of a batch are one matrix product.
+
+In training there is a shorter way still. With h the hidden layer of the label encoder, of half the size, psi = V h + c and
+the score is ((z * w) V).h + (z * w).c + b: each image is projected to that half size once, and label codes are never
+made. With few negatives only the hidden layers of the asked labels are. What remains of the number of labels is the table
+of the first layer itself, whose gradient, momentum and decay the optimiser goes through once a step.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import leaky_relu, linear, relu, softplus
+from torch.nn.functional import leaky_relu, relu, softplus
 
 from labelwise.core import LabelModel, Labels, Spec
 from labelwise.data.batches import Batch
 from labelwise.data.dataset import TrainData
 from labelwise.errors import UsageError
 from labelwise.methods.linear import Encoder, ImageMethod, LinearModel
-from labelwise.ops.negatives import sample_wrong_labels
+from labelwise.ops.negatives import sample_by_score, sample_uniformly
 from labelwise.training import Stage
 
 Activation = Literal["none", "relu", "leaky_relu", "sigmoid", "tanh"]
@@ -31,6 +36,22 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+MANY = 100  # labels for each one that is asked, from which on looking those up beats one product with all
+PART = {"cpu": 2**20, "cuda": 2**24}  # scores that hard sampling holds at a time; on a CPU few fit its caches best
+
+
+class Projected(NamedTuple):
+    """Images as training sees them: a score is ``codes @ hidden + offset``.
+
+    Attributes:
+        codes: ``[n, d/2]``.
+        offset: ``[n, 1]``.
+    """
+
+    codes: Tensor
+    offset: Tensor
+
+
 class LabelEncoder(nn.Module):
     """psi: two linear layers k -> d/2 -> d over a label input in R^k; a label's own input is one-hot."""
 
@@ -41,15 +62,18 @@ class LabelEncoder(nn.Module):
         self.activation = activation
 
     def forward(self, rows: Tensor | slice) -> Tensor:
-        """Return psi ``[m, d]`` of the labels at these rows; a one-hot product is a look-up."""
-        return self._finish(self.first.weight.T[rows] + self.first.bias)
+        """Return psi ``[m, d]`` of the labels at these rows."""
+        return self.second(self.hidden(rows).T)  # type: ignore[no-any-return]
 
     def of_inputs(self, inputs: Tensor) -> Tensor:
         """Return psi ``[m, d]`` of arbitrary label inputs ``[m, k]``."""
-        return self._finish(linear(inputs, self.first.weight, self.first.bias))
+        return self.second(ACTIVATIONS[self.activation](self.first(inputs)))  # type: ignore[no-any-return]
 
-    def _finish(self, hidden: Tensor) -> Tensor:
-        return self.second(ACTIVATIONS[self.activation](hidden))  # type: ignore[no-any-return]
+    def hidden(self, rows: Tensor | slice) -> Tensor:
+        """Return the hidden layer ``[d/2, m]`` of the labels at these rows; a one-hot product is a look-up."""
+        table = self.first.weight
+        chosen = table[:, rows] if isinstance(rows, slice) else table.index_select(1, rows)
+        return ACTIVATIONS[self.activation](chosen + self.first.bias[:, None])
 
 
 class IndicatorModel(LinearModel):
@@ -89,6 +113,22 @@ class IndicatorModel(LinearModel):
             raise UsageError(f"Label inputs are [m, {len(self.spec.labels)}]; given {list(inputs.shape)}.")
         return self._codes(self.label_encoder.of_inputs(inputs))
 
+    def project(self, image_codes: Tensor) -> Projected:
+        """Return all that scores need of images, from their codes ``[n, d]``."""
+        weighted, second = image_codes * self.predictor.weight, self.label_encoder.second
+        return Projected(weighted @ second.weight, (weighted @ second.bias)[:, None] + self.predictor.bias)
+
+    def scores_of_rows(self, images: Projected, rows: slice) -> Tensor:
+        """Return the score of every image with every label at these rows ``[n, m]``."""
+        return torch.addmm(images.offset, images.codes, self.label_encoder.hidden(rows))
+
+    def scores_of_pairs(self, images: Projected, asked: Tensor) -> Tensor:
+        """Return the scores of each image with its own labels ``[n, m]``, given at ``asked [n, m]``."""
+        if asked.shape[1] * MANY > len(self.spec.labels):
+            return self.scores_of_rows(images, slice(None)).gather(1, asked)
+        hidden = self.label_encoder.hidden(asked.flatten()).view(-1, *asked.shape)
+        return torch.einsum("nh,hnm->nm", images.codes, hidden) + images.offset
+
     def _codes(self, psi: Tensor) -> Tensor:
         return torch.cat([self.predictor.weight * psi, self.predictor.bias.expand(len(psi), 1)], 1)
 
@@ -99,7 +139,8 @@ class Indicator(ImageMethod):
 
     Attributes:
         negatives: N, wrong labels per image and step, drawn without replacement. None, or k - 1 and more, is all of
-            them, which costs no more here: each image is encoded once whatever N.
+            them, which costs no more here: each image is encoded once whatever N. With many thousands of labels a small
+            N saves time and memory.
         sampling: ``uniform``, or ``hard``: in proportion to exp(score / temperature).
         temperature: of hard sampling.
         activation: between the two layers of the label encoder.
@@ -140,20 +181,34 @@ class Indicator(ImageMethod):
 
     def loss(self, model: IndicatorModel, negatives: int) -> Callable[[Batch], dict[str, Tensor]]:
         """Return the loss of eq. 4 with K1 = K2 = 1, each image encoded once."""
-        labels = model.spec.labels
 
         def of_batch(batch: Batch) -> dict[str, Tensor]:
-            scores = model.score(model.encode_images(batch.images), model.encode_labels(labels)).float()
-            right = scores.gather(1, batch.targets[:, None])
-            if negatives >= len(labels) - 1:
+            images, truth = model.project(model.encode_images(batch.images)), batch.targets[:, None]
+            if negatives >= len(model.spec.labels) - 1:
+                scores = model.scores_of_rows(images, slice(None)).float()
+                right = scores.gather(1, truth)
                 no = softplus(scores).sum(1) - softplus(right[:, 0])
             else:
-                logits = scores.detach() / self.temperature if self.sampling == "hard" else None
-                wrong = sample_wrong_labels(batch.draws.uniform(len(labels)), batch.targets, negatives, logits)
-                no = softplus(scores.gather(1, wrong)).sum(1)
+                wrong = self.wrong_labels(model, images, batch, negatives)
+                scores = model.scores_of_pairs(images, torch.cat([truth, wrong], 1)).float()
+                right, no = scores[:, :1], softplus(scores[:, 1:]).sum(1)
             return {"yes": softplus(-right).mean(), "no": no.mean()}
 
         return of_batch
+
+    @torch.no_grad()
+    def wrong_labels(self, model: IndicatorModel, images: Projected, batch: Batch, negatives: int) -> Tensor:
+        """Return the labels ``[n, negatives]`` to answer no to; hard sampling scores all labels, a part at a time."""
+        k, draws = len(model.spec.labels), batch.draws
+        if self.sampling == "uniform":
+            return sample_uniformly(draws.uniform(negatives, 2), batch.targets, k)
+        width = max(1, PART[draws.device.type] // draws.total)
+        rows = [slice(start, min(k, start + width)) for start in range(0, k, width)]
+        parts = (
+            (draws.uniform(part.stop - part.start), model.scores_of_rows(images, part).float() / self.temperature)
+            for part in rows
+        )
+        return sample_by_score(parts, batch.targets, negatives)
 
     def _later(self, stage: Stage) -> Stage:
         lr = self.optimizer.lr if self.later_lr is None else self.later_lr

@@ -1,0 +1,288 @@
+"""The verb that looks inside a classifier: analyse."""
+
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from math import isnan
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from labelwise.cli.output import bar, note, out, percent, plain_table, print_json
+from labelwise.cli.picture_verbs import AsJson, Device, Model, open_model
+from labelwise.cli.train_verbs import DATA_HELP, Root, Splits
+from labelwise.cli.zero_shot import FIGURES
+from labelwise.errors import UsageError, listing
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from torch import Tensor
+
+    from labelwise.core import Classifier, Labels
+    from labelwise.data.dataset import Dataset, Split
+
+PICTURES = ("saliency", "joint", "calibration")
+SHOWN = 8  # heat maps of a picture
+
+
+class What(StrEnum):
+    """What to look at."""
+
+    SALIENCY = "saliency"
+    PROBE = "probe"
+    NEIGHBOURS = "neighbours"
+    ANSWERS = "answers"
+    JOINT = "joint"
+    CALIBRATION = "calibration"
+
+
+class Projection(StrEnum):
+    """How many numbers become two."""
+
+    PCA = "pca"
+    UMAP = "umap"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Analysis:
+    """What one analysis found: figures for JSON, a table for people, a picture where there is one to draw."""
+
+    figures: dict[str, Any]
+    table: "Table"
+    picture: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """The data of an analysis and the choices of the user."""
+
+    classifier: "Classifier"
+    dataset: "Dataset"
+    split: str
+    limit: int | None
+    seed: int
+    projection: Projection
+    draw: bool
+
+    @property
+    def labels(self) -> "Labels":
+        """What targets point into."""
+        return self.dataset.labels
+
+    @property
+    def title(self) -> str:
+        """What a table says it is about."""
+        return f"{self.dataset.name}, {self.split}"
+
+    def images(self, name: str) -> "Split":
+        """Return a split as the model takes it, cut to the limit by a seeded draw."""
+        import torch
+
+        from labelwise.data.pictures import as_batch
+
+        found = self.dataset.split(name)
+        if self.limit is not None and self.limit < len(found):
+            made = torch.Generator().manual_seed(self.seed)
+            found = found.select(torch.randperm(len(found), generator=made)[: self.limit].sort().values)
+        return replace(found, images=as_batch(found.images, self.classifier.model.spec.shape))
+
+    def labelled(self, name: str) -> tuple["Tensor", "Tensor"]:
+        """Return the labelled images of a split, and where their labels stand among the classifier's."""
+        from labelwise.evaluate.answers import labelled_images
+
+        return labelled_images(self.classifier, self.images(name), self.labels)
+
+
+def analyse(  # noqa: PLR0913 - the options of the verb
+    model: Model,
+    what: Annotated[What, typer.Option(help="What to look at, see above.", show_default=False)],
+    data: Annotated[
+        str | None, typer.Argument(help=f"{DATA_HELP} Not needed for neighbours.", show_default=False)
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Which split; train for saliency, else test.", show_default=False)
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Use at most this many images of a split, drawn at random.")
+    ] = None,
+    out_picture: Annotated[
+        Path | None, typer.Option("--out", help="A picture to draw (saliency, joint, calibration).", show_default=False)
+    ] = None,
+    projection: Annotated[
+        Projection, typer.Option(help="For joint: how to make a plane. umap needs the package umap-learn.")
+    ] = Projection.PCA,
+    splits: Splits = None,
+    root: Root = None,
+    seed: Annotated[int, typer.Option(help="Of what is drawn at random.")] = 0,
+    json: AsJson = False,
+    device: Device = "auto",
+) -> None:
+    """Look inside a classifier.
+
+    saliency: how much of a picture speaks for its label (share of pixels with Grad-CAM above 0.5).
+
+    probe: a logistic regression on image codes, trained on train, beside the classifier itself.
+
+    neighbours: for each label the labels that are most alike to the model.
+
+    answers: how often it says yes to the true label, to a wrong one, and to no label at all.
+
+    joint: where an image falls under every label, among training images under their own.
+
+    calibration: whether probabilities of a yes are right, before and after calibration.
+    """
+    _check_picture(what, out_picture)
+    if data is None and what is not What.NEIGHBOURS:
+        raise UsageError(f"The analysis {what.value} needs data: labelwise analyse {model} DATA --what {what.value}.")
+    classifier = open_model(model, device)
+    chosen = split or ("train" if what is What.SALIENCY else "test")
+    if what is What.NEIGHBOURS or data is None:
+        found = _neighbours(classifier)
+    else:
+        dataset, draw = _load(classifier, data, splits, root), out_picture is not None
+        found = ANALYSES[what](Asked(classifier, dataset, chosen, limit, seed, projection, draw=draw))
+    if out_picture is not None:
+        out_picture.parent.mkdir(parents=True, exist_ok=True)
+        found.picture.savefig(out_picture, dpi=120)
+    about = {"model": str(model), "data": data, "what": what.value, "split": None if data is None else chosen}
+    _tell(found, about, out_picture, json)
+
+
+def _tell(found: Analysis, about: dict[str, Any], picture: Path | None, json: bool) -> None:
+    if found.figures.get("leaked"):
+        note(
+            f"Warning: {percent(found.figures['leaked'])} of these images were used to train or calibrate this classifier, so "
+            "the figures are too good. Choose a split of images of their own."
+        )
+    if json:
+        print_json(about | found.figures | ({"out": str(picture)} if picture else {}))
+        return
+    out().print(found.table)
+    if picture:
+        out().print(f"[bold]{picture}[/] drawn")
+
+
+def _check_picture(what: What, path: Path | None) -> None:
+    if path is None:
+        return
+    if what not in PICTURES:
+        raise UsageError(
+            f"There is no picture of {what.value} to draw; leave --out out, or choose {listing(PICTURES)}."
+        )
+    if path.suffix.lower() not in FIGURES:
+        raise UsageError(f"A picture is written as {listing(FIGURES)}; given {path}.")
+
+
+def _load(classifier: "Classifier", data: str, splits: Path | None, root: Path | None) -> "Dataset":
+    from labelwise.data import apply_split, load
+
+    shape = classifier.model.spec.shape
+    dataset = load(data, size=shape[1] if len(shape) == 3 else None, root=root)
+    return apply_split(dataset, splits) if splits else dataset
+
+
+def _saliency(asked: Asked) -> Analysis:
+    from labelwise.evaluate.saliency import draw_saliency, salient_share
+
+    images, targets = asked.labelled(asked.split)
+    found = salient_share(asked.classifier, images, targets)
+    table = plain_table(asked.title, ">")
+    table.add_row("images", str(found.images))
+    table.add_row(f"pixels with a heat map above {found.level:g}", percent(found.share))
+    table.add_row("standard deviation over images", percent(found.spread))
+    table.add_row("images where nothing speaks for the label", percent(found.blank))
+    picture = None
+    if asked.draw:
+        step = max(1, len(images) // SHOWN)
+        picture = draw_saliency(asked.classifier, images[::step][:SHOWN], targets[::step][:SHOWN])
+    return Analysis(figures=asdict(found), table=table, picture=picture)
+
+
+def _probe(asked: Asked) -> Analysis:
+    from labelwise.evaluate.probe import probe_codes
+
+    found = probe_codes(
+        asked.classifier, asked.images("train"), asked.images(asked.split), asked.labels, seed=asked.seed
+    )
+    if not found.converged:
+        note(f"Warning: the regression was stopped after {found.rounds} rounds, before it had converged.")
+    table = plain_table(f"{asked.title}, {found.test_images} images", ">accuracy")
+    table.add_row(f"logistic regression on the codes of {found.train_images} training images", percent(found.probe))
+    table.add_row("the classifier", percent(found.classifier))
+    return Analysis(figures=asdict(found), table=table)
+
+
+def _neighbours(classifier: "Classifier") -> Analysis:
+    from labelwise.evaluate.neighbours import nearest_labels
+
+    found = nearest_labels(classifier)
+    table = plain_table("label", "nearest first, with the distance", title=f"distances between {found.between}")
+    for one in found.labels:
+        near = zip(one.nearest, one.distances, strict=True)
+        table.add_row(one.label, ", ".join(f"{name} {far:.3g}" for name, far in near))
+    return Analysis(figures=asdict(found), table=table)
+
+
+def _answers(asked: Asked) -> Analysis:
+    from labelwise.evaluate.answers import yes_rates
+
+    found = yes_rates(asked.classifier, asked.images(asked.split), asked.labels, seed=asked.seed)
+    table = plain_table(f"{asked.title}: share of yes", ">raw scores", ">calibrated")
+    for key, words in (
+        ("right", "its true label"),
+        ("wrong", "a wrong label, drawn at random"),
+        ("every_wrong", "every wrong label"),
+        ("ones", "a label input of ones"),
+        ("zeros", "a label input of zeros"),
+    ):
+        raw, calibrated = getattr(found.raw, key), getattr(found.calibrated, key)
+        if raw is not None:
+            table.add_row(words, f"{100 * raw:.2f} %", f"{100 * calibrated:.2f} %")
+    return Analysis(figures=asdict(found), table=table)
+
+
+def _joint(asked: Asked) -> Analysis:
+    from labelwise.evaluate.joint import draw_joint, joint_view
+
+    images, targets = asked.labelled("train")
+    test, own = asked.labelled(asked.split)
+    view = joint_view(asked.classifier, images, targets, test[0], projection=asked.projection.value)
+    truth = asked.classifier.labels.names[int(own[0])]
+    far = [None if isnan(value) else value for value in view.distances.tolist()]
+    about = f"{asked.title}: an image of {truth} among training images, in spreads of each label"
+    table = plain_table("asked, best first", "", ">distance", title=about)
+    most = max((value for value in far if value is not None), default=1.0)
+    for name, value in zip(view.names, far, strict=True):
+        said = f"[bold]{name}[/]" if name == truth else name
+        table.add_row(said, "" if value is None else bar(value / most), "" if value is None else f"{value:.2f}")
+    rows = zip(view.names, far, view.asked.tolist(), strict=True)
+    found = [{"label": name, "distance": value, "place": place} for name, value, place in rows]
+    figures = {"label": truth, "training_images": len(view.points), "projection": view.projection, "asked": found}
+    return Analysis(figures=figures, table=table, picture=draw_joint(view, truth) if asked.draw else None)
+
+
+def _calibration(asked: Asked) -> Analysis:
+    from labelwise.evaluate.answers import answer_calibration, draw_calibration
+
+    found = answer_calibration(asked.classifier, asked.images(asked.split), asked.labels, seed=asked.seed)
+    figures: dict[str, Any] = {"images": found.images, "leaked": found.leaked}
+    table = plain_table(asked.title, ">questions", "calibration", ">error (ECE)", ">Brier score")
+    for key, words in (("every", "every label asked"), ("balanced", "the true label and a wrong one")):
+        pairs = getattr(found, key)
+        figures[key] = {"pairs": pairs.pairs}
+        for when, *first in (("before", words, str(pairs.pairs)), ("after", "", "")):
+            one = getattr(pairs, when)
+            table.add_row(*first, when, percent(one.ece), f"{one.brier:.4f}")
+            bins = zip(*(piece.tolist() for piece in vars(one.reliability).values()), strict=True)
+            full = [{"probability": said, "yes": share, "count": count} for said, share, count in bins if count]
+            figures[key][when] = {"ece": one.ece, "brier": one.brier, "bins": full}
+    return Analysis(figures=figures, table=table, picture=draw_calibration(found) if asked.draw else None)
+
+
+ANALYSES = {
+    What.SALIENCY: _saliency,
+    What.PROBE: _probe,
+    What.ANSWERS: _answers,
+    What.JOINT: _joint,
+    What.CALIBRATION: _calibration,
+}

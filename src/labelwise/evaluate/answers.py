@@ -1,0 +1,221 @@
+"""Yes and no: how often is it yes for the right label, for a wrong one, for none; and are the probabilities right?"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from labelwise.core import Classifier, Labels, check_shape
+from labelwise.data.dataset import Split
+from labelwise.errors import DataError, UsageError
+from labelwise.evaluate.closed import align_targets, leaked_share
+from labelwise.metrics import Reliability, brier, expected_calibration_error, reliability
+
+
+@dataclass(frozen=True, kw_only=True)
+class YesRates:
+    """Share of images answered yes, by what is asked.
+
+    Attributes:
+        right: their true label.
+        wrong: a wrong label, drawn at random for each image.
+        every_wrong: every wrong label, averaged; what ``wrong`` is without the luck of the draw.
+        ones: a label input of ones; None where the model takes no label inputs.
+        zeros: a label input of zeros; None likewise.
+    """
+
+    right: float
+    wrong: float
+    every_wrong: float
+    ones: float | None
+    zeros: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswersResult:
+    """How often the answer is yes.
+
+    Attributes:
+        images: how many were asked about.
+        raw: from the model's own scores.
+        calibrated: from the probabilities that ``ask`` gives.
+        leaked: share of the images that the classifier was trained or calibrated on.
+    """
+
+    images: int
+    raw: YesRates
+    calibrated: YesRates
+    leaked: float
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AnswerFigures:
+    """How far probabilities of a yes are from the truth: calibration error, Brier score, and the bins behind them."""
+
+    ece: float
+    brier: float
+    reliability: Reliability
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PairFigures:
+    """Figures of the same (image, label) pairs from raw scores and after calibration."""
+
+    pairs: int
+    before: AnswerFigures
+    after: AnswerFigures
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AnswerCalibration:
+    """Whether probabilities of a yes can be believed.
+
+    Attributes:
+        images: how many were asked about.
+        every: each image asked about each label, so that most answers are no.
+        balanced: each image asked about its true label and one wrong label: as many yes as no.
+        leaked: share of the images that the classifier was trained or calibrated on.
+    """
+
+    images: int
+    every: PairFigures
+    balanced: PairFigures
+    leaked: float
+
+
+def yes_rates(classifier: Classifier, split: Split, labels: Labels, *, seed: int = 0) -> AnswersResult:
+    """Return how often the answer is yes for images whose targets point into ``labels``; ``seed`` draws wrong labels."""
+    images, targets = labelled_images(classifier, split, labels)
+    wrong = wrong_labels(targets, len(classifier.labels), seed)
+    codes = classifier.encode(images).float()
+
+    def rates(one: Classifier) -> YesRates:
+        yes = one.answers(_scores(one, codes)) > 0.5
+        odd = odd_answers(one, codes)
+        right = _column(yes, targets)
+        return YesRates(
+            right=_share(right),
+            wrong=_share(_column(yes, wrong)),
+            every_wrong=int(yes.sum() - right.sum()) / (yes.numel() - len(right)),
+            ones=None if odd is None else _share(odd[:, 0] > 0.5),
+            zeros=None if odd is None else _share(odd[:, 1] > 0.5),
+        )
+
+    raw, calibrated = rates(uncalibrated(classifier)), rates(classifier)
+    return AnswersResult(images=len(images), raw=raw, calibrated=calibrated, leaked=leaked_share(classifier, images))
+
+
+def answer_calibration(
+    classifier: Classifier, split: Split, labels: Labels, *, seed: int = 0, bins: int = 15
+) -> AnswerCalibration:
+    """Return how far probabilities of a yes are from the truth, before and after calibration.
+
+    Args:
+        classifier: any classifier.
+        split: test images.
+        labels: what its targets point into.
+        seed: draws a wrong label for each image.
+        bins: of the calibration error.
+    """
+    images, targets = labelled_images(classifier, split, labels)
+    wrong = wrong_labels(targets, len(classifier.labels), seed)
+    codes = classifier.encode(images).float()
+    answers = [one.answers(_scores(one, codes).double()) for one in (uncalibrated(classifier), classifier)]
+    truth = one_hot(targets, len(classifier.labels)).flatten()
+    even = torch.cat([torch.ones_like(targets), torch.zeros_like(targets)])
+    return AnswerCalibration(
+        images=len(images),
+        every=_pair_figures([table.flatten() for table in answers], truth, bins),
+        balanced=_pair_figures([torch.cat([_column(a, targets), _column(a, wrong)]) for a in answers], even, bins),
+        leaked=leaked_share(classifier, images),
+    )
+
+
+def labelled_images(classifier: Classifier, split: Split, labels: Labels) -> tuple[Tensor, Tensor]:
+    """Return the images that have a label ``[n, ...]`` and its place among the classifier's labels ``[n]``."""
+    targets = align_targets(classifier, split, labels)
+    rows = (targets >= 0).nonzero()[:, 0]
+    if not len(rows):
+        raise DataError("There is no labelled image to analyse. Choose a split whose images have labels.")
+    check_shape(split.images, classifier.model.spec.shape)
+    return split.images[rows.to(split.images.device)], targets[rows].to(classifier.codes.device)
+
+
+def uncalibrated(classifier: Classifier) -> Classifier:
+    """Return the classifier with the model's own scores: no calibration, though unseen labels stay balanced."""
+    factor, shift = classifier.handicap()
+    return replace(classifier, scale=factor, offset=shift, temperature=1.0)
+
+
+def wrong_labels(targets: Tensor, k: int, seed: int) -> Tensor:
+    """Return for each target ``[n]`` one of the other k - 1 places, each as likely ``[n]``."""
+    if k < 2:
+        raise UsageError("There is one label only, so none is wrong. A second label is needed to ask about.")
+    made = torch.Generator().manual_seed(seed)
+    return (targets + torch.randint(1, k, targets.shape, generator=made).to(targets.device)) % k
+
+
+def odd_answers(classifier: Classifier, codes: Tensor) -> Tensor | None:
+    """Return the probability of a yes ``[n, 2]`` to label inputs of ones and of zeros, or None without such inputs.
+
+    These are no labels, so what calibration does to labels on average is done to them.
+    """
+    encode: Callable[[Tensor], Tensor] | None = getattr(classifier.model, "encode_label_inputs", None)
+    if encode is None or classifier.model.exclusive:
+        return None
+    scale, offset = classifier.neutral()
+    with torch.no_grad():
+        inputs = torch.ones(2, len(classifier.model.spec.labels), device=codes.device)
+        inputs[1] = 0
+        return (classifier.model.score(codes, encode(inputs).float()) * scale + offset).sigmoid()
+
+
+def _scores(classifier: Classifier, codes: Tensor) -> Tensor:
+    with torch.no_grad():
+        return classifier.scores_of_codes(codes)
+
+
+def _column(table: Tensor, places: Tensor) -> Tensor:
+    return table.gather(1, places[:, None])[:, 0]
+
+
+def _share(yes: Tensor) -> float:
+    return float(yes.double().mean())
+
+
+def _pair_figures(answers: list[Tensor], truth: Tensor, bins: int) -> PairFigures:
+    before, after = (
+        AnswerFigures(
+            ece=expected_calibration_error(given, truth, bins),
+            brier=brier(given, truth),
+            reliability=reliability(given, truth, bins),
+        )
+        for given in answers
+    )
+    return PairFigures(pairs=len(truth), before=before, after=after)
+
+
+def draw_calibration(result: AnswerCalibration) -> Any:
+    """Return a figure: how often it is a yes against how probable a yes was said to be, before and after calibration."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8.4, 4.9), layout="constrained", facecolor="white")
+    panels = ((result.every, "every label asked"), (result.balanced, "the true label and a wrong one"))
+    for place, (pairs, words) in zip(figure.subplots(1, 2), panels, strict=True):
+        place.plot([0, 1], [0, 1], color="#999999", linewidth=1, linestyle="--")
+        for figures, colour, when in ((pairs.before, "#c9711a", "before"), (pairs.after, "#1a6fc9", "after")):
+            bins = figures.reliability
+            full = bins.count > 0
+            x, y, count = bins.confidence[full], bins.accuracy[full], bins.count[full]
+            said = f"{when} calibration: error {100 * figures.ece:.1f} %"
+            place.plot(x, y, "-", color=colour, linewidth=1, alpha=0.6)
+            place.scatter(x, y, 8 + 300 * count / count.sum(), color=colour, alpha=0.8, linewidths=0, clip_on=False)
+            place.plot([], [], "o", color=colour, markersize=5, label=said)
+        place.set(xlabel="probability of a yes", ylabel="share of yes", xlim=(0, 1), ylim=(0, 1), aspect="equal")
+        place.set_title(f"{words} ({pairs.pairs} questions)", fontsize=10)
+        place.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(0, -0.13))
+        place.spines[["top", "right"]].set_visible(False)
+    return figure

@@ -1,0 +1,161 @@
+"""Where an image lies once a label is asked about: joint codes of images and labels, in a plane to look at.
+
+A linear score is the sum of the entries of h = z * w, the image code times the label's weights, and a bias. So h says what
+each entry adds to the answer. Training images under their own label make one cloud for each label; an image under a wrong
+label should fall outside of that label's cloud.
+"""
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from labelwise.core import Classifier, check_shape
+from labelwise.errors import DataError, UnsupportedError, UsageError
+from labelwise.ops.linear import linear_scores
+
+Projection = Literal["pca", "umap"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class JointView:
+    """Joint codes of the s labels that one image fits best, in a plane.
+
+    Attributes:
+        names: these labels, best first.
+        points: training images of these labels, each under its own ``[n, 2]``.
+        targets: the place of that label among the names ``[n]``.
+        asked: the image under each of the labels ``[s, 2]``.
+        distances: how far the image lies from the mean of each label's training images before projection, where 1 is the
+            root mean square distance of those images ``[s]``; NaN for a label with fewer than two.
+        projection: ``pca`` or ``umap``.
+    """
+
+    names: tuple[str, ...]
+    points: Tensor
+    targets: Tensor
+    asked: Tensor
+    distances: Tensor
+    projection: Projection
+
+
+def joint_codes(classifier: Classifier, images: Tensor, columns: Tensor) -> Tensor:
+    """Return z * w ``[n, d]``: the code of image i times the weights of the label at ``columns[i]``, without its bias.
+
+    A single image goes with every column given.
+    """
+    check_shape(images, classifier.model.spec.shape)
+    codes = classifier.encode(images).float()
+    return codes * _weights(classifier, codes)[columns.to(codes.device)]
+
+
+def joint_view(
+    classifier: Classifier,
+    images: Tensor,
+    targets: Tensor,
+    image: Tensor,
+    *,
+    projection: Projection = "pca",
+    most: int = 10,
+) -> JointView:
+    """Return training images under their own labels and one more image under each of these labels, in a plane.
+
+    Args:
+        classifier: one whose score is linear in the image code.
+        images: training images ``[n, ...]``.
+        targets: the place of each one's label among the classifier's ``[n]``.
+        image: the image to ask about ``[...]``.
+        projection: ``pca``, or ``umap`` as in the paper, which needs the package umap-learn.
+        most: labels to look at, those that score highest for the image; more than 10 are hard to tell apart.
+    """
+    plane = _plane(projection)
+    best = classifier.scores(image[None])[0].argsort(descending=True)[:most].cpu()
+    few = classifier.select([classifier.labels.names[i] for i in best.tolist()])
+    places = torch.full((len(classifier.labels),), -1)
+    places[best] = torch.arange(len(best))
+    columns = places[targets.cpu()]
+    rows = (columns >= 0).nonzero()[:, 0]
+    if len(rows) < 3:
+        raise DataError(f"A plane needs at least three training images of the best labels; there are {len(rows)}.")
+    known = joint_codes(few, images[rows.to(images.device)], columns[rows]).cpu()
+    asked = joint_codes(few, image[None], torch.arange(len(best))).cpu()
+    return JointView(
+        names=few.labels.names,
+        points=torch.as_tensor(plane.fit_transform(known.numpy())),
+        targets=columns[rows],
+        asked=torch.as_tensor(plane.transform(asked.numpy())),
+        distances=_distances(known.double(), columns[rows], asked.double()),
+        projection=projection,
+    )
+
+
+def _weights(classifier: Classifier, codes: Tensor) -> Tensor:
+    """Return the weights ``[k, d]`` of a linear score; an error where the score is not linear in image codes."""
+    table = classifier.codes
+    if table.shape[1] == codes.shape[1] + 1:
+        some = codes[:16]
+        with torch.no_grad():
+            scores = classifier.model.score(some, table)
+        if torch.allclose(scores, linear_scores(some, table), rtol=1e-3, atol=1e-4):
+            return table[:, :-1]
+    raise UnsupportedError(
+        f"{type(classifier.model).__name__} does not score by weights on the image code, so an image and a label have no joint "
+        "code. A method with a linear score has them, such as indicator, softmax or eszsl."
+    )
+
+
+def _distances(known: Tensor, targets: Tensor, asked: Tensor) -> Tensor:
+    found = torch.full((len(asked),), torch.nan, dtype=known.dtype)
+    for label in torch.unique(targets).tolist():
+        cloud = known[targets == label]
+        centre = cloud.mean(0)
+        spread = (cloud - centre).square().sum(1).mean().sqrt()
+        if len(cloud) > 1 and spread > 0:
+            found[label] = (asked[label] - centre).norm() / spread
+    return found
+
+
+def _plane(projection: Projection) -> Any:
+    """Return what makes a plane of many numbers: ``fit_transform`` for training images, ``transform`` for others."""
+    if projection == "umap":
+        try:
+            return import_module("umap").UMAP(n_components=2, random_state=0)
+        except ImportError:
+            raise UsageError(
+                "UMAP needs the package umap-learn, which is not installed. Run: pip install umap-learn; or choose pca."
+            ) from None
+    if projection != "pca":
+        raise UsageError(f'A plane is made by pca or umap; given "{projection}".')
+    from sklearn.decomposition import PCA
+
+    return PCA(2, svd_solver="full")
+
+
+def draw_joint(view: JointView, truth: str | None = None) -> Any:
+    """Return a figure: a dot for each training image, a star for the image under each label.
+
+    Args:
+        view: what to draw.
+        truth: the image's own label; its star is larger.
+    """
+    from matplotlib import colormaps
+    from matplotlib.figure import Figure
+
+    table = colormaps["tab20" if len(view.names) > 10 else "tab10"]
+    figure = Figure(figsize=(7.4, 5), layout="constrained", facecolor="white")
+    axes = figure.subplots()
+    for place, name in enumerate(view.names):
+        x, y = view.points[view.targets == place].T
+        axes.scatter(x, y, 12, color=table(place % table.N), alpha=0.45, linewidths=0, label=name)
+    for place, (name, (x, y)) in enumerate(zip(view.names, view.asked.tolist(), strict=True)):
+        size, edge = (340, 1.4) if name == truth else (110, 0.7)
+        colour, above = table(place % table.N), 3 + (name == truth)
+        axes.scatter([x], [y], size, color=colour, marker="*", edgecolors="#222222", linewidths=edge, zorder=above)
+    of = f"an image of {truth}" if truth else "one image"
+    figure.suptitle(f"Dots: training images under their own label. Stars: {of} under each label", fontsize=9)
+    axes.set(xticks=[], yticks=[], xlabel=f"{view.projection.upper()} 1", ylabel=f"{view.projection.upper()} 2")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5), markerscale=2)
+    return figure

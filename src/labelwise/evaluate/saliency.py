@@ -1,0 +1,90 @@
+"""How much of a picture speaks for its label: the share of pixels that a heat map of the true label marks."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from labelwise.core import Classifier, check_shape
+from labelwise.errors import DataError, UnsupportedError, UsageError
+from labelwise.tasks.explain import explain, heat_maps
+
+
+@dataclass(frozen=True, kw_only=True)
+class SaliencyResult:
+    """Figures of the salient part of pictures, each under its true label.
+
+    Attributes:
+        images: how many were looked at.
+        level: a pixel is salient where the heat map, from 0 to 1 within each picture, exceeds this.
+        share: of salient pixels, averaged over pictures.
+        spread: standard deviation of that share over pictures.
+        blank: share of pictures where nothing speaks for the label, so that no pixel is salient.
+    """
+
+    images: int
+    level: float
+    share: float
+    spread: float
+    blank: float
+
+
+def salient_share(
+    classifier: Classifier, images: Tensor, targets: Tensor, *, level: float = 0.5, batch: int = 64
+) -> SaliencyResult:
+    """Return how much of the pictures is salient for their true label (Grad-CAM above ``level``).
+
+    Args:
+        classifier: any classifier whose model has feature maps.
+        images: pictures ``[n, c, h, w]``.
+        targets: the place of each one's label among the classifier's ``[n]``; -1, no label, is left out.
+        level: from 0 to below 1.
+        batch: pictures looked at together.
+    """
+    if not 0 <= level < 1:
+        raise UsageError(f"The level of a salient pixel lies from 0 to below 1; given {level}.")
+    shares = pixel_shares(classifier, images[(targets >= 0).to(images.device)], targets[targets >= 0], level, batch)
+    return SaliencyResult(
+        images=len(shares),
+        level=level,
+        share=float(shares.mean()),
+        spread=float(shares.std(correction=0)),
+        blank=float((shares == 0).double().mean()),
+    )
+
+
+def pixel_shares(classifier: Classifier, images: Tensor, targets: Tensor, level: float, batch: int) -> Tensor:
+    """Return the share of salient pixels of each picture ``[n]`` under the label at ``targets [n]``."""
+    if len(classifier.model.spec.shape) != 3:
+        raise UnsupportedError("This model takes precomputed features, not pictures, so it has no salient pixels.")
+    if not len(images):
+        raise DataError("There is no labelled picture to look at.")
+    check_shape(images, classifier.model.spec.shape)
+    parts = [
+        (heat_maps(classifier, pictures, columns) > level).double().mean((1, 2)).cpu()
+        for pictures, columns in zip(torch.split(images, batch), torch.split(targets, batch), strict=True)
+    ]
+    return torch.cat(parts)
+
+
+def draw_saliency(classifier: Classifier, images: Tensor, targets: Tensor, *, level: float = 0.5) -> Any:
+    """Return a figure of some pictures ``[n, c, h, w]`` under their heat maps; a line encloses what is salient."""
+    from matplotlib.figure import Figure
+
+    shares = pixel_shares(classifier, images, targets, level, 64)
+    columns = min(4, len(images))
+    rows = -(-len(images) // columns)
+    figure = Figure(figsize=(2.3 * columns, 2.6 * rows), layout="constrained", facecolor="white")
+    places = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for place in places:
+        place.axis("off")
+    for place, image, target, share in zip(places, images, targets.tolist(), shares.tolist(), strict=False):
+        found = explain(classifier, image, classifier.labels.names[target])
+        height, width = found.heat.shape
+        place.imshow(found.overlay(), extent=(0, width, height, 0))
+        if share:
+            across, down = torch.arange(width) + 0.5, torch.arange(height) + 0.5
+            place.contour(across, down, found.heat, [level], colors="white", linewidths=1)
+        place.set_title(f"{found.label}\n{100 * share:.1f} % salient", fontsize=8, color="#222222")
+    return figure

@@ -1,0 +1,181 @@
+"""Yes-rates and the calibration of answers against loops over single questions."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from labelwise.core import Classifier, Labels, Spec
+from labelwise.data.dataset import Dataset, Split
+from labelwise.data.fingerprints import with_seen
+from labelwise.errors import DataError, UsageError
+from labelwise.evaluate.answers import (
+    answer_calibration,
+    draw_calibration,
+    labelled_images,
+    odd_answers,
+    wrong_labels,
+    yes_rates,
+)
+from labelwise.methods import METHODS
+from labelwise.methods.indicator import IndicatorModel
+from tests.conftest import blobs, quick
+from tests.described import Table
+
+DATA = blobs()
+
+
+def untrained(name: str, data: Dataset = DATA, seed: int = 0) -> Classifier:
+    """A method's model with random weights and a made-up calibration; scores of a linear one lie about zero."""
+    torch.manual_seed(seed)
+    model = quick(name).build(Spec(shape=data.shape, labels=data.labels))
+    if isinstance(model, IndicatorModel):
+        with torch.no_grad():
+            model.predictor.bias.add_(0.06)
+            model.label_encoder.first.bias.add_(0.1)
+    bound = model.bind(data.labels)
+    if not bound.codes.any():  # a closed form that was not solved yet
+        bound = replace(bound, codes=torch.randn_like(bound.codes))
+    k = len(data.labels)
+    return replace(bound, scale=torch.linspace(20, 40, k), offset=torch.linspace(-1, 1, k), temperature=0.5)
+
+
+def sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x))
+
+
+def literal_yes(classifier: Classifier, image: Tensor, label_input: Tensor) -> float:
+    """The score of one question as the paper writes it: w.(z * psi) + b with psi of a label input in R^k."""
+    model = classifier.model
+    assert isinstance(model, IndicatorModel)
+    with torch.no_grad():
+        psi = model.label_encoder.second(model.label_encoder.first(label_input))
+        return float(model.predictor(classifier.encode(image[None])[0] * psi))
+
+
+def test_yes_rates_equal_single_questions() -> None:
+    classifier, test = untrained("indicator"), DATA.split("test")
+    found = yes_rates(classifier, test, DATA.labels, seed=5)
+    targets, k = test.targets.tolist(), len(DATA.labels)
+    wrong = wrong_labels(test.targets, k, 5).tolist()
+    raw = [[literal_yes(classifier, image, torch.eye(k)[i]) for i in range(k)] for image in test.images]
+    fitted = [[s * float(classifier.scale[i]) + float(classifier.offset[i]) for i, s in enumerate(row)] for row in raw]
+    for scores, rates in ((raw, found.raw), (fitted, found.calibrated)):
+        yes = [[sigmoid(s) > 0.5 for s in row] for row in scores]
+        n = len(yes)
+        assert rates.right == pytest.approx(sum(row[t] for row, t in zip(yes, targets, strict=True)) / n)
+        assert rates.wrong == pytest.approx(sum(row[t] for row, t in zip(yes, wrong, strict=True)) / n)
+        others = [row[i] for row, t in zip(yes, targets, strict=True) for i in range(k) if i != t]
+        assert rates.every_wrong == pytest.approx(sum(others) / len(others))
+        assert 0 < rates.every_wrong < 1, "the reference must be able to tell"
+    assert found.raw != found.calibrated
+    assert (found.images, found.leaked) == (len(test), 0.0)
+
+
+def test_inputs_of_ones_and_zeros_are_asked_as_the_paper_does() -> None:
+    classifier, test = untrained("indicator"), DATA.split("test")
+    k = len(DATA.labels)
+    scale, offset = float(classifier.scale.mean()), float(classifier.offset.mean())
+    answers = odd_answers(classifier, classifier.encode(test.images))
+    assert answers is not None
+    for column, value in enumerate((1.0, 0.0)):
+        slow = [sigmoid(literal_yes(classifier, x, torch.full((k,), value)) * scale + offset) for x in test.images]
+        assert answers[:, column].tolist() == pytest.approx(slow, abs=1e-5)
+        rate = getattr(yes_rates(classifier, test, DATA.labels).calibrated, ("ones", "zeros")[column])
+        assert rate == pytest.approx(sum(p > 0.5 for p in slow) / len(slow))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_answers(method: str) -> None:
+    classifier, test = untrained(method), DATA.split("test")
+    found = yes_rates(classifier, test, DATA.labels)
+    assert (found.raw.ones is None) == (method != "indicator")
+    answers = classifier.answers(classifier.scores(test.images)) > 0.5
+    assert found.calibrated.right == pytest.approx(float(answers[range(len(test)), test.targets].double().mean()))
+    assert answer_calibration(classifier, test, DATA.labels).every.pairs == len(test) * len(DATA.labels)
+
+
+def test_wrong_labels_are_wrong_and_all_as_likely() -> None:
+    targets = torch.arange(5).repeat(4000)
+    wrong = wrong_labels(targets, 5, 0)
+    assert not (wrong == targets).any()
+    for label in range(5):
+        counts = torch.bincount(wrong[targets == label], minlength=5)
+        assert counts[torch.arange(5) != label].sub(1000).abs().max() < 150
+    assert torch.equal(wrong, wrong_labels(targets, 5, 0))
+    assert not torch.equal(wrong, wrong_labels(targets, 5, 1))
+    with pytest.raises(UsageError, match="one label only"):
+        wrong_labels(targets, 1, 0)
+
+
+LABELS = Labels(names=("a", "b", "c"))
+
+
+def known_scores() -> tuple[Classifier, Split]:
+    """A model whose images are its scores; every fifth image has no label."""
+    made = torch.Generator().manual_seed(2)
+    targets = torch.arange(60) % 3
+    scores = torch.randn(60, 3, generator=made) + 2 * torch.eye(3)[targets]
+    bound = Table(LABELS).bind(LABELS)
+    split = Split(images=scores, targets=torch.where(torch.arange(60) % 5 == 4, -1, targets))
+    return replace(bound, scale=bound.scale * 1.5, offset=bound.offset - 1), split
+
+
+def slow_figures(said: list[float], truth: list[int], bins: int) -> tuple[float, float]:
+    error = 0.0
+    for b in range(bins):
+        rows = [i for i, p in enumerate(said) if b / bins < p <= (b + 1) / bins or (b == 0 and p == 0)]
+        if rows:
+            error += abs(sum(said[i] - truth[i] for i in rows)) / len(said)
+    return error, sum((p - t) ** 2 for p, t in zip(said, truth, strict=True)) / len(said)
+
+
+def test_calibration_equals_a_slow_reference() -> None:
+    classifier, split = known_scores()
+    found = answer_calibration(classifier, split, LABELS, seed=3, bins=7)
+    rows = [i for i, t in enumerate(split.targets.tolist()) if t >= 0]
+    targets = [int(split.targets[i]) for i in rows]
+    wrong = wrong_labels(torch.tensor(targets), 3, 3).tolist()
+    assert found.images == len(rows) == 48
+    for when, scale, offset in (("before", 1.0, 0.0), ("after", 1.5, -1.0)):
+        said = [[sigmoid(float(s) * scale + offset) for s in split.images[i]] for i in rows]
+        every = [p for row in said for p in row], [int(i == t) for t in targets for i in range(3)]
+        yes, no = ([row[i] for row, i in zip(said, places, strict=True)] for places in (targets, wrong))
+        even = yes + no, [1] * len(yes) + [0] * len(no)
+        for pairs, (answers, truth) in ((found.every, every), (found.balanced, even)):
+            figures = getattr(pairs, when)
+            assert (figures.ece, figures.brier) == pytest.approx(slow_figures(answers, truth, 7), abs=1e-6)
+            assert int(figures.reliability.count.sum()) == pairs.pairs == len(answers)
+
+
+def test_leaks_are_told_and_images_without_labels_left_out() -> None:
+    classifier, split = known_scores()
+    seen = with_seen(classifier, split.images[:12])
+    kept = [i for i in range(12) if split.targets[i] >= 0]
+    for result in (yes_rates(seen, split, LABELS), answer_calibration(seen, split, LABELS)):
+        assert result.images == 48
+        assert result.leaked == pytest.approx(len(kept) / 48)
+    bare = Split(images=split.images, targets=torch.full_like(split.targets, -1))
+    with pytest.raises(DataError, match="no labelled image"):
+        labelled_images(classifier, bare, LABELS)
+
+
+def test_targets_follow_the_names_of_labels() -> None:
+    classifier, split = known_scores()
+    other = Labels(names=("c", "a", "b"))
+    moved = Split(images=split.images, targets=torch.tensor([1, 2, 0, -1])[split.targets])
+    assert yes_rates(classifier, moved, other) == yes_rates(classifier, split, LABELS)
+
+
+def test_the_picture_shows_each_full_bin() -> None:
+    classifier, split = known_scores()
+    found = answer_calibration(classifier, split, LABELS)
+    left, right = draw_calibration(found).axes
+    for axes, pairs in ((left, found.every), (right, found.balanced)):
+        for drawn, figures in zip(axes.collections, (pairs.before, pairs.after), strict=True):
+            full = figures.reliability.count > 0
+            wanted = torch.stack([figures.reliability.confidence[full], figures.reliability.accuracy[full]], 1)
+            assert torch.allclose(torch.as_tensor(drawn.get_offsets()), wanted)
+        assert str(pairs.pairs) in axes.get_title()

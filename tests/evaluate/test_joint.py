@@ -1,0 +1,127 @@
+"""Joint codes: they add up to the score, and their plane shows the labels that an image fits best."""
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from labelwise.errors import DataError, UnsupportedError, UsageError
+from labelwise.evaluate.joint import JointView, draw_joint, joint_codes, joint_view
+from labelwise.methods import METHODS
+from labelwise.methods.indicator import IndicatorModel
+from tests.conftest import blobs
+from tests.evaluate.test_answers import untrained
+
+DATA = blobs(6, 20)
+TRAIN, IMAGE = DATA.split("train"), DATA.split("test").images[0]
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "clarel"])
+def test_joint_codes_and_a_bias_add_up_to_the_score(method: str) -> None:
+    classifier = untrained(method, DATA)
+    codes = joint_codes(classifier, TRAIN.images, TRAIN.targets)
+    scores = classifier.model.score(classifier.encode(TRAIN.images), classifier.codes)
+    biases = classifier.codes[TRAIN.targets, -1]
+    wanted = scores.gather(1, TRAIN.targets[:, None])[:, 0]
+    torch.testing.assert_close(codes.sum(1) + biases, wanted, atol=1e-5, rtol=1e-4)
+
+
+def test_joint_codes_of_an_indicator_are_those_of_the_paper_weighed() -> None:
+    classifier = untrained("indicator", DATA)
+    model = classifier.model
+    assert isinstance(model, IndicatorModel)
+    with torch.no_grad():
+        h = model.encode_images(TRAIN.images / 255) * model.label_encoder.of_inputs(torch.eye(6)[TRAIN.targets])
+        wanted = model.predictor.weight * h
+    torch.testing.assert_close(joint_codes(classifier, TRAIN.images, TRAIN.targets), wanted)
+
+
+def test_a_score_that_is_not_linear_has_no_joint_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UnsupportedError, match="ClarelModel does not score by weights"):
+        joint_codes(untrained("clarel", DATA), TRAIN.images, TRAIN.targets)
+    classifier = untrained("softmax", DATA)
+    plain = classifier.model.score
+    monkeypatch.setattr(classifier.model, "score", lambda z, codes: plain(z, codes).square())
+    with pytest.raises(UnsupportedError, match="no joint code"):
+        joint_codes(classifier, TRAIN.images, TRAIN.targets)
+
+
+@pytest.mark.parametrize("most", [4, 10])
+def test_the_view_equals_a_slow_reference(most: int) -> None:
+    classifier = untrained("indicator", DATA)
+    view = joint_view(classifier, TRAIN.images, TRAIN.targets, IMAGE, most=most)
+    scores = classifier.scores(IMAGE[None])[0].tolist()
+    best = sorted(range(6), key=lambda i: -scores[i])[:most]
+    assert view.names == tuple(f"blob {i}" for i in best)
+    weights, image_code = classifier.codes[:, :-1], classifier.encode(IMAGE[None])[0]
+    clouds = {i: (classifier.encode(TRAIN.images[TRAIN.targets == i]) * weights[i]).double().numpy() for i in best}
+    for place, label in enumerate(best):
+        centre = clouds[label].mean(0)
+        spread = np.mean([np.sum((row - centre) ** 2) for row in clouds[label]]) ** 0.5
+        wanted = np.linalg.norm((image_code * weights[label]).numpy() - centre) / spread
+        assert float(view.distances[place]) == pytest.approx(wanted, rel=1e-4)
+        assert int((view.targets == place).sum()) == len(clouds[label])
+    stacked = np.concatenate([clouds[i] for i in best])
+    axes = np.linalg.eigh(np.cov(stacked.T))[1][:, -2:]
+    lengths = np.sort(np.linalg.norm((stacked - stacked.mean(0)) @ axes, axis=1))
+    assert np.sort(np.linalg.norm(view.points.numpy(), axis=1)) == pytest.approx(lengths, rel=1e-3, abs=1e-4)
+    star = [np.linalg.norm(((image_code * weights[i]).numpy() - stacked.mean(0)) @ axes) for i in best]
+    assert np.linalg.norm(view.asked.numpy(), axis=1) == pytest.approx(star, rel=1e-3, abs=1e-4)
+
+
+def test_a_label_with_too_few_images_has_no_distance() -> None:
+    classifier = untrained("indicator", DATA)
+    kept = (TRAIN.targets != 2) | (torch.arange(len(TRAIN)) == int((TRAIN.targets == 2).nonzero()[0]))
+    kept &= TRAIN.targets != 4
+    view = joint_view(classifier, TRAIN.images[kept], TRAIN.targets[kept], IMAGE)
+    nameless = [n for n, far in zip(view.names, view.distances.tolist(), strict=True) if far != far]
+    assert sorted(nameless) == ["blob 2", "blob 4"]
+    with pytest.raises(DataError, match="at least three training images"):
+        joint_view(classifier, TRAIN.images[:2], TRAIN.targets[:2], IMAGE)
+
+
+def test_umap_is_asked_for_and_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    classifier = untrained("indicator", DATA)
+    monkeypatch.setitem(sys.modules, "umap", None)
+    with pytest.raises(UsageError, match="pip install umap-learn; or choose pca"):
+        joint_view(classifier, TRAIN.images, TRAIN.targets, IMAGE, projection="umap")
+
+    class FirstTwo:
+        def __init__(self, **settings: Any) -> None:
+            assert settings == {"n_components": 2, "random_state": 0}
+
+        def fit_transform(self, rows: Any) -> Any:
+            return rows[:, :2]
+
+        transform = fit_transform
+
+    monkeypatch.setitem(sys.modules, "umap", SimpleNamespace(UMAP=FirstTwo))
+    view = joint_view(classifier, TRAIN.images, TRAIN.targets, IMAGE, projection="umap")
+    assert torch.equal(view.points, joint_codes(classifier, TRAIN.images, TRAIN.targets)[:, :2])
+    assert draw_joint(view).axes[0].get_xlabel() == "UMAP 1"
+    with pytest.raises(UsageError, match='given "tsne"'):
+        joint_view(classifier, TRAIN.images, TRAIN.targets, IMAGE, projection="tsne")  # type: ignore[arg-type]
+
+
+def test_the_picture_has_a_dot_for_each_image_and_a_large_star_for_the_truth() -> None:
+    points = torch.arange(12.0).view(6, 2)
+    view = JointView(
+        names=("a", "b", "c"),
+        points=points,
+        targets=torch.tensor([0, 1, 0, 1, 1, 0]),
+        asked=torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]),
+        distances=torch.ones(3),
+        projection="pca",
+    )
+    figure = draw_joint(view, "b")
+    (axes,) = figure.axes
+    dots, stars = axes.collections[:3], axes.collections[3:]
+    assert [len(each.get_offsets()) for each in dots] == [3, 3, 0]
+    assert np.array_equal(np.concatenate([each.get_offsets() for each in stars]), view.asked.numpy())
+    sizes = [float(each.get_sizes()[0]) for each in stars]
+    assert sizes[1] > sizes[0] == sizes[2]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "b", "c"]
+    assert "an image of b" in figure.get_suptitle()

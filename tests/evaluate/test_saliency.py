@@ -1,0 +1,79 @@
+"""The salient share against a Grad-CAM written out picture by picture."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from labelwise.core import Classifier, as_float
+from labelwise.errors import DataError, UnsupportedError, UsageError
+from labelwise.evaluate.saliency import draw_saliency, pixel_shares, salient_share
+from labelwise.methods import METHODS
+from tests.described import Table
+from tests.evaluate.test_answers import DATA, untrained
+
+TEST = DATA.split("test").select(range(20))
+
+
+def slow_share(classifier: Classifier, image: Tensor, column: int, level: float) -> float:
+    model = classifier.model
+    maps = model.feature_maps(as_float(image[None])).detach().requires_grad_()
+    score = model.score(model.pool_maps(maps), classifier.codes)[0]
+    asked = score[column] - (score.mean() if model.balance == "scale" else 0)
+    asked.backward()  # type: ignore[no-untyped-call]
+    assert maps.grad is not None
+    heat = torch.zeros(maps.shape[2:])
+    for channel in range(maps.shape[1]):
+        heat += maps.grad[0, channel].mean() * maps.detach()[0, channel]
+    heat = torch.nn.functional.interpolate(heat.relu()[None, None], image.shape[1:], mode="bilinear")[0, 0]
+    span = float(heat.max() - heat.min())
+    cells = [float(v - heat.min()) / span > level if span else False for v in heat.flatten()]
+    return sum(cells) / len(cells)
+
+
+@pytest.mark.parametrize("method", ["indicator", "softmax", "clarel"])
+@pytest.mark.parametrize("level", [0.5, 0.2])
+def test_shares_equal_a_slow_reference(method: str, level: float) -> None:
+    classifier = untrained(method)
+    slow = [slow_share(classifier, x, t, level) for x, t in zip(TEST.images, TEST.targets.tolist(), strict=True)]
+    fast = pixel_shares(classifier, TEST.images, TEST.targets, level, 7)
+    assert fast.tolist() == pytest.approx(slow, abs=0.02)  # a pixel may lie at the level
+    found = salient_share(classifier, TEST.images, TEST.targets, level=level)
+    mean = sum(slow) / len(slow)
+    assert found.share == pytest.approx(mean, abs=0.005)
+    assert found.spread == pytest.approx((sum((s - mean) ** 2 for s in slow) / len(slow)) ** 0.5, abs=0.01)
+    assert found.spread > 0
+    assert found.blank == pytest.approx(sum(s == 0 for s in slow) / len(slow))
+    assert (found.images, found.level) == (20, level)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_with_pictures_has_a_share(method: str) -> None:
+    found = salient_share(untrained(method), TEST.images, TEST.targets)
+    assert 0 <= found.share < 1
+    assert found.blank < 1 or found.share == 0
+
+
+def test_pictures_without_a_label_are_left_out() -> None:
+    classifier = untrained("indicator")
+    targets = torch.where(torch.arange(20) < 8, TEST.targets, -1)
+    assert salient_share(classifier, TEST.images, targets) == salient_share(
+        classifier, TEST.images[:8], TEST.targets[:8]
+    )
+    with pytest.raises(DataError, match="no labelled picture"):
+        salient_share(classifier, TEST.images, torch.full((20,), -1))
+    with pytest.raises(UsageError, match=r"below 1; given 1\.5"):
+        salient_share(classifier, TEST.images, TEST.targets, level=1.5)
+
+
+def test_features_have_no_pixels() -> None:
+    with pytest.raises(UnsupportedError, match="precomputed features"):
+        salient_share(Table(DATA.labels).bind(DATA.labels), torch.randn(8, 4), torch.arange(8) % 4)
+
+
+def test_the_picture_names_each_label_and_share() -> None:
+    classifier = untrained("indicator")
+    figure = draw_saliency(classifier, TEST.images[:5], TEST.targets[:5])
+    shares = pixel_shares(classifier, TEST.images[:5], TEST.targets[:5], 0.5, 64).tolist()
+    titles = [axes.get_title() for axes in figure.axes]
+    said = [f"blob {t}\n{100 * s:.1f} % salient" for t, s in zip(TEST.targets.tolist(), shares, strict=False)]
+    assert titles == [*said, "", "", ""]

@@ -1,0 +1,144 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from labelwise.errors import UsageError
+from labelwise.ops.contrastive import supervised_contrastive
+
+
+def codes(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def slow_loss(given: Tensor, targets: list[int], temperature: float) -> float:
+    """L_out anchor by anchor, positive by positive."""
+    rows = [(i, view.tolist()) for i, views in enumerate(given) for view in views]
+    losses = []
+    for a, (image, anchor) in enumerate(rows):
+        likeness = [math.exp(cosine(anchor, other) / temperature) for _, other in rows]
+        rest = sum(likeness) - likeness[a]
+        terms = []
+        for p, (other, _) in enumerate(rows):
+            same = other == image or (targets[other] == targets[image] and targets[image] >= 0)
+            if p != a and same:
+                terms.append(-math.log(likeness[p] / rest))
+        if terms:
+            losses.append(sum(terms) / len(terms))
+    return sum(losses) / len(losses) if losses else 0.0
+
+
+def slow_nt_xent(first: Tensor, second: Tensor, temperature: float) -> float:
+    """SimCLR's loss: each of 2n rows has to find its one partner among the 2n - 1 others."""
+    rows, n = [*first.tolist(), *second.tolist()], len(first)
+    total = 0.0
+    for i in range(2 * n):
+        others = [math.exp(cosine(rows[i], rows[j]) / temperature) for j in range(2 * n) if j != i]
+        total -= math.log(math.exp(cosine(rows[i], rows[(i + n) % (2 * n)]) / temperature) / sum(others))
+    return total / (2 * n)
+
+
+def cosine(a: list[float], b: list[float]) -> float:
+    return sum(x * y for x, y in zip(a, b, strict=True)) / math.hypot(*a) / math.hypot(*b)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    targets=st.lists(st.integers(-1, 3), min_size=2, max_size=7),
+    views=st.integers(1, 3),
+    temperature=st.sampled_from([0.1, 0.5, 2.0]),
+    seed=st.integers(0, 99),
+)
+def test_loss_equals_a_double_loop(targets: list[int], views: int, temperature: float, seed: int) -> None:
+    made = 3 * codes(len(targets), views, 5, seed=seed)
+    found = supervised_contrastive(made, torch.tensor(targets), temperature)
+    assert found.dtype == torch.float32
+    assert float(found) == pytest.approx(slow_loss(made, targets, temperature), rel=1e-4, abs=1e-5)
+
+
+def test_one_view_needs_no_axis() -> None:
+    made, targets = codes(6, 4), torch.tensor([0, 1, 0, 1, 2, 0])
+    both = [supervised_contrastive(each, targets, 0.2) for each in (made, made[:, None])]
+    assert torch.equal(*both)
+
+
+@pytest.mark.parametrize("n", [1, 2, 6])
+def test_without_labels_it_is_nt_xent(n: int) -> None:
+    first, second = codes(n, 8), codes(n, 8, seed=1)
+    found = supervised_contrastive(torch.stack([first, second], 1), torch.full((n,), -1), 0.5)
+    assert float(found) == pytest.approx(slow_nt_xent(first, second, 0.5), rel=1e-5, abs=1e-6)
+
+
+def test_lengths_do_not_matter() -> None:
+    made, targets = codes(5, 2, 4), torch.tensor([0, 1, 0, 1, -1])
+    lengths = torch.rand(5, 2, 1, generator=torch.Generator().manual_seed(2)) * 100 + 0.01
+    expected = supervised_contrastive(made, targets, 0.1)
+    torch.testing.assert_close(supervised_contrastive(made * lengths, targets, 0.1), expected)
+
+
+def test_gradient_equals_differences() -> None:
+    made, targets = codes(4, 2, 3), torch.tensor([0, 1, 0, -1])
+    given = made.clone().requires_grad_()
+    supervised_contrastive(given, targets, 0.5).backward()  # type: ignore[no-untyped-call]
+    assert given.grad is not None
+    step = 1e-5
+    for place in [(0, 0, 0), (1, 1, 2), (3, 0, 1)]:
+        up, down = made.clone(), made.clone()
+        up[place] += step
+        down[place] -= step
+        slope = (slow_loss(up, targets.tolist(), 0.5) - slow_loss(down, targets.tolist(), 0.5)) / (2 * step)
+        assert float(given.grad[place]) == pytest.approx(slope, rel=1e-3, abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("targets", [[0, 0, 0, 0], [0, 1, 2, 3], [-1, -1, -1, -1]])
+@pytest.mark.parametrize("scale", [0.0, 1e-20, 1.0, 1e4])
+def test_identical_rows_have_finite_gradients(kind: torch.dtype, targets: list[int], scale: float) -> None:
+    for shape in ((4, 2, 6), (4, 6)):
+        given = torch.full(shape, scale, dtype=kind, requires_grad=True)
+        loss = supervised_contrastive(given, torch.tensor(targets), 1e-3)
+        loss.backward()  # type: ignore[no-untyped-call]
+        assert given.grad is not None
+        assert torch.isfinite(loss)
+        assert torch.isfinite(given.grad).all()
+        alone = len(shape) == 2 and targets != [0, 0, 0, 0]
+        assert float(loss.detach()) == pytest.approx(0.0 if alone else math.log(given[..., 0].numel() - 1), abs=1e-3)
+
+
+def test_opposite_rows_at_a_low_temperature_are_finite() -> None:
+    given = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [1.0, 1e-3]], requires_grad=True)
+    loss = supervised_contrastive(given, torch.tensor([0, 0, 1]), 1e-4)
+    assert float(loss.detach()) == pytest.approx(1e4, rel=0.01)
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert given.grad is not None
+    assert torch.isfinite(given.grad).all()
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (1, 4), (1, 1, 4), (3, 4)])
+def test_without_a_positive_there_is_no_loss(shape: tuple[int, ...]) -> None:
+    given = codes(*shape).requires_grad_()
+    loss = supervised_contrastive(given, torch.arange(shape[0]), 0.1)
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert float(loss.detach()) == 0
+    assert given.grad is not None
+    assert not given.grad.any()
+
+
+def test_mixed_precision_computes_in_single() -> None:
+    made, targets = codes(16, 2, 8).bfloat16(), torch.arange(16) % 4
+    expected = supervised_contrastive(made.double(), targets, 0.05)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = supervised_contrastive(made, targets, 0.05)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_requests_that_make_no_sense() -> None:
+    with pytest.raises(UsageError, match=r"given \[4, 3\] and \[8\]"):
+        supervised_contrastive(codes(4, 3), torch.zeros(8), 0.1)
+    with pytest.raises(UsageError, match=r"given \[4\] and \[4\]"):
+        supervised_contrastive(codes(4), torch.zeros(4), 0.1)
+    with pytest.raises(UsageError, match="above 0; given 0"):
+        supervised_contrastive(codes(4, 3), torch.zeros(4), 0.0)
