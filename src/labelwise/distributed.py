@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.nn.functional import all_reduce
 
-from labelwise.data.batches import Share
+from labelwise.data.batches import Batch, Share
 from labelwise.errors import UsageError
 
 
@@ -67,6 +67,20 @@ def any_process(flag: bool, device: torch.device) -> bool:
     raised = torch.tensor(int(flag), device=device)
     dist.all_reduce(raised, op=dist.ReduceOp.MAX)
     return bool(raised.item())
+
+
+def whole_batch(codes: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Return codes ``[n, v, e]`` and targets ``[n]`` of all processes' rows, of which the batch holds some.
+
+    Every process then has the loss of the whole batch, and the gradient reaches the process that a code came from.
+    """
+    if not dist.is_initialized():
+        return codes, batch.targets
+    rows, total = batch.draws.rows, batch.draws.total
+    every, targets = codes.new_zeros(total, *codes.shape[1:]), batch.targets.new_zeros(total)
+    every[rows], targets[rows] = codes, batch.targets
+    dist.all_reduce(targets)
+    return all_reduce(every), targets  # type: ignore[no-untyped-call]
 
 
 class _SharedBatchNorm(nn.modules.batchnorm._BatchNorm):

@@ -17,6 +17,7 @@ from labelwise.data.dataset import Dataset, Split, TrainData
 from labelwise.data.described import describe_labels
 from labelwise.data.fingerprints import with_seen
 from labelwise.data.splits import split_off
+from labelwise.distributed import choose_device, process_group
 from labelwise.errors import DataError
 from labelwise.ops.balance import BalanceCurve, balance_curve
 from labelwise.tasks.balance import raw_scores, seen_labels
@@ -51,6 +52,12 @@ def fit_zero_shot(data: Dataset, method: Method, run: Run) -> Classifier:
     """
     if not method.uses_targets and not bool((data.split("train").targets >= 0).any()):
         return fit_pairs(data, method, run)
+    with process_group(choose_device(run.device)):  # one for both runs
+        return _fit_twice(data, method, run)
+
+
+def _fit_twice(data: Dataset, method: Method, run: Run) -> Classifier:
+    """Return the classifier of the trial and the final run."""
     plan = plan_runs(data, method, run.seed)
     figures: dict[str, Any] = {}
     tried: Classifier | None = None

@@ -16,6 +16,7 @@ from labelwise.core import LabelModel, Labels, Spec
 from labelwise.data.augment import Augment
 from labelwise.data.batches import Batch
 from labelwise.data.dataset import TrainData
+from labelwise.distributed import whole_batch
 from labelwise.errors import UsageError
 from labelwise.methods.described import Centring, LabelSource, encoded
 from labelwise.methods.linear import Encoder, ImageMethod
@@ -267,14 +268,15 @@ class Clarel(ImageMethod):
         draw = Draw(sentences=self.drawn, labels=self.label_texts)
 
         def of_batch(batch: Batch) -> dict[str, Tensor]:
-            images = encode(batch.images).float()
-            read = texts.encode(batch, draw).float()
-            same = batch.targets[:, None] == batch.targets if texts.shared else None
+            pairs = torch.stack([encode(batch.images).float(), texts.encode(batch, draw).float()], 1)
+            pairs, targets = whole_batch(pairs, batch)
+            images, read = pairs.unbind(1)
+            same = targets[:, None] == targets if texts.shared else None
             of_text, of_image = retrieval_loss(images * self.sharpness, read * self.sharpness, self.share, same)
             terms = {"text retrieval": (1 - kappa) * of_text, "image retrieval": (1 - kappa) * of_image}
             if kappa:
-                terms["image choice"] = kappa / 2 * cross_entropy(model.image_head(images), batch.targets)
-                terms["text choice"] = kappa / 2 * cross_entropy(model.text_head(read), batch.targets)
+                terms["image choice"] = kappa / 2 * cross_entropy(model.image_head(images), targets)
+                terms["text choice"] = kappa / 2 * cross_entropy(model.text_head(read), targets)
             return terms
 
         return of_batch

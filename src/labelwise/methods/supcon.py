@@ -5,9 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.nn.functional import all_reduce
 from torch.nn.functional import cross_entropy
 
 from labelwise.core import LabelModel, Spec
@@ -15,6 +13,7 @@ from labelwise.data.augment import Augment
 from labelwise.data.batches import Batch, ShuffledBatches
 from labelwise.data.dataset import TrainData
 from labelwise.data.draws import Draws
+from labelwise.distributed import whole_batch
 from labelwise.errors import UsageError
 from labelwise.methods.described import encoded
 from labelwise.methods.linear import Encoder, ImageMethod, SoftmaxModel
@@ -140,20 +139,6 @@ class Supcon(ImageMethod):
             schedule=self.schedule,
             clip=self.clip,
         )
-
-
-def whole_batch(codes: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return codes ``[n, v, e]`` and targets ``[n]`` of all processes' rows, of which the batch holds some.
-
-    Every process then has the loss of the whole batch, and the gradient reaches the process that a code came from.
-    """
-    if not dist.is_initialized():
-        return codes, batch.targets
-    rows, total = batch.draws.rows, batch.draws.total
-    every, targets = codes.new_zeros(total, *codes.shape[1:]), batch.targets.new_zeros(total)
-    every[rows], targets[rows] = codes, batch.targets
-    dist.all_reduce(targets)
-    return all_reduce(every), targets  # type: ignore[no-untyped-call]
 
 
 def standard(codes: Tensor) -> tuple[Tensor, Tensor]:
