@@ -126,7 +126,8 @@ def _check_cells(found: Reading, folder: Path) -> None:
         if divided:
             row["split"] = SPLIT_WORDS.get(row["split"].lower(), "")
             found.faults += [(i, "split")] * (not row["split"])
-            if row.get("group"):
+            there = "path" not in row or os.path.isfile(os.path.join(folder, row["path"]))  # others are skipped
+            if row.get("group") and there:
                 homes[row["group"]].add(row["split"])
         if row.get("path"):
             full = os.path.normpath(os.path.join(folder, row["path"]))
