@@ -310,3 +310,17 @@ def test_two_processes_fit_like_one(tmp_path: Path) -> None:
 def spread_out() -> tuple[Dataset, Clarel]:
     """Data and a method without dropout, whose random numbers would depend on the process."""
     return by_vector(), Clarel(epochs=3, code_size=8, dropout=0.0, batch=16)
+
+
+def test_images_without_sentences_get_those_of_their_label() -> None:
+    """Also where one split has no sentences at all, those of the other are not lost."""
+    data = by_vector()
+    labels = replace(data.labels, texts=tuple((f"of {name}",) for name in data.labels.names))
+    train_part = data.split("train")
+    own = tuple(() if i == 0 else (f"image {i}",) for i in range(len(train_part)))
+    parts = {"train": replace(train_part, texts=own), "val": train_part.select(list(range(9)))}
+    plan = plan_runs(replace(data, labels=labels, splits=parts), Eszsl(), 0)
+    final, names = plan.final.train, plan.final.labels.names
+    assert final.texts[0] == (f"of {names[int(final.targets[0])]}",)
+    assert final.texts[1] == ("image 1",)
+    assert final.texts[-1] == (f"of {names[int(final.targets[-1])]}",)

@@ -103,7 +103,8 @@ def plan_runs(data: Dataset, method: Method, seed: int) -> Plan:
     """Return what the trial and the final run train on."""
     data = describe_labels(data)
     labels = method.describe(data.labels)
-    train_part, val = (_described(_labelled(data, name), labels) for name in ("train", "val"))
+    parts = [_labelled(data, name) for name in ("train", "val")]
+    train_part, val = (_described(part, labels) for part in parts) if any(part.texts for part in parts) else parts
     whole = train_part.join(val) if len(val) else train_part
     seen = sorted(set(whole.targets.tolist()))
     if len(seen) < 2:
@@ -147,13 +148,11 @@ def _labelled(data: Dataset, name: str) -> Split:
 
 
 def _described(split: Split, labels: Labels) -> Split:
-    """Return the images with a sentence each, where some have any: one without gets those of its label."""
-    if all(split.texts):
-        return split
+    """Return the images with a sentence each: one without gets those of its label; none where labels have none."""
     if labels.texts is None:
-        return replace(split, texts=())
-    known = labels.texts
-    texts = tuple(own or known[i] for own, i in zip(split.texts, split.targets.tolist(), strict=True))
+        return split if split.texts and all(split.texts) else replace(split, texts=())
+    known, given = labels.texts, split.texts or ((),) * len(split)
+    texts = tuple(own or known[i] for own, i in zip(given, split.targets.tolist(), strict=True))
     return replace(split, texts=texts)
 
 

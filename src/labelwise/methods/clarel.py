@@ -18,16 +18,16 @@ from labelwise.data.batches import Batch
 from labelwise.data.dataset import TrainData
 from labelwise.distributed import whole_batch
 from labelwise.errors import UsageError
-from labelwise.methods.described import Centring, LabelSource, encoded
+from labelwise.methods.described import Centring, LabelSource, encoded, encoder_stage
 from labelwise.methods.linear import Encoder, ImageMethod
 from labelwise.methods.texts import Draw, ImageTexts, SentenceReader, TextReader, VectorReader
+from labelwise.nn.encoder import LENGTH
 from labelwise.ops.retrieval import distances, retrieval_loss
 from labelwise.ops.segments import segment_mean
 from labelwise.optimization import Optimizer
 from labelwise.training import Stage
 
 PAIRS = 500  # images whose own texts stand for labels where there are none
-LENGTH = 4.0  # of the rows that enter the last layers, so that one learning rate suits features of any size
 
 
 class ClarelModel(LabelModel):
@@ -236,7 +236,8 @@ class Clarel(ImageMethod):
                 raise UsageError(
                     "Without labels the image encoder can only be trained with the texts: set end_to_end=true."
                 )
-            yield self._encoder_stage(model, model.encoder_head, data)
+            first = replace(self, epochs=self.encoder_epochs)
+            yield encoder_stage(first, model.encoder, model.encoder_head, data)
         if model.centre is None:
             yield self.stage(self.name, model, data, self.loss(model, texts, model.encode_images))
         else:
@@ -245,20 +246,8 @@ class Clarel(ImageMethod):
             model.centre.fit(codes)
             fixed = replace(data, train=replace(data.train, images=codes))
             sides = nn.ModuleList([model.project, model.reader, model.image_head, model.text_head])
-            stage = replace(self, augment=Augment()).stage(
-                self.name, sides, fixed, self.loss(model, texts, model.finish)
-            )
-            yield stage
+            yield replace(self, augment=Augment()).stage(self.name, sides, fixed, self.loss(model, texts, model.finish))
         model.fit_examples(data)
-
-    def _encoder_stage(self, model: ClarelModel, head: nn.Linear, data: TrainData) -> Stage:
-        """Return the stage that trains the image encoder on the seen labels."""
-
-        def loss(batch: Batch) -> dict[str, Tensor]:
-            return {"choice": cross_entropy(head(model.encoder(batch.images)).float(), batch.targets)}
-
-        parts = nn.ModuleList([model.encoder, head])
-        return replace(self, epochs=self.encoder_epochs).stage(f"{self.name} encoder", parts, data, loss)
 
     def loss(
         self, model: ClarelModel, texts: ImageTexts, encode: Callable[[Tensor], Tensor]

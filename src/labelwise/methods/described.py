@@ -177,18 +177,19 @@ class DescribedMethod(ImageMethod):
         """Yield the stage that trains the image encoder on the seen labels, if there is one; then fit the centring."""
         if model.head is not None:
             model.encoder.fit_normalisation(data.train.images)
-            head = model.head
-
-            def loss(batch: Batch) -> dict[str, Tensor]:
-                return {"choice": cross_entropy(head(model.encoder(batch.images)).float(), batch.targets)}
-
-            yield replace(
-                self.stage(f"{self.name} encoder", model, data, loss),
-                parameters=(*model.encoder.parameters(), *head.parameters()),
-            )
+            yield encoder_stage(self, model.encoder, model.head, data)
         model.eval()
         model.centre_codes.fit(encoded(model.encoder, model.prepare(data.train.images)))
         model.centre_vectors.fit(model.source.of(data.labels).to(model.device))
+
+
+def encoder_stage(method: ImageMethod, encoder: nn.Module, head: nn.Linear, data: TrainData) -> Stage:
+    """Return the stage that trains an image encoder on the seen labels, through a head that serves this alone."""
+
+    def loss(batch: Batch) -> dict[str, Tensor]:
+        return {"choice": cross_entropy(head(encoder(batch.images)).float(), batch.targets)}
+
+    return method.stage(f"{method.name} encoder", nn.ModuleList([encoder, head]), data, loss)
 
 
 @torch.no_grad()

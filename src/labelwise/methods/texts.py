@@ -16,10 +16,10 @@ from labelwise.data.sentences import encode_sentences, word_vectors
 from labelwise.data.tokens import Tokens, tokenise, word_table
 from labelwise.errors import DataError, UsageError
 from labelwise.methods.described import Centring, LabelSource
+from labelwise.nn.encoder import LENGTH
 from labelwise.nn.text import SentenceEncoder
 from labelwise.ops.segments import segment_mean
 
-LENGTH = 4.0  # of a vector before the last layer
 CHUNK = 512  # sentences read at a time outside training
 
 
