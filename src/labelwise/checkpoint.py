@@ -86,6 +86,11 @@ def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tenso
         index, what = name.split("/")
         state.setdefault(int(index), {})[what] = tensor
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+    # Files keep no memory layout, and a fused optimiser wants that of the parameter.
+    for parameter, kept in optimizer.state.items():
+        for what, tensor in kept.items():
+            if isinstance(tensor, Tensor) and tensor.shape == parameter.shape:
+                kept[what] = torch.empty_like(parameter).copy_(tensor)
 
 
 class RunFolder:
