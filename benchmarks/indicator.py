@@ -13,6 +13,8 @@ import argparse
 import json
 import math
 import multiprocessing
+import os
+import signal
 import statistics
 import tomllib
 from collections.abc import Iterator
@@ -29,6 +31,7 @@ from labelwise.core import Classifier
 from labelwise.data import load
 from labelwise.data.dataset import Dataset
 from labelwise.data.splits import split_off
+from labelwise.errors import Interrupted
 from labelwise.evaluate.answers import answer_calibration, yes_rates
 from labelwise.evaluate.closed import evaluate_closed
 from labelwise.evaluate.neighbours import nearest_labels
@@ -112,7 +115,11 @@ def measure(cell: Cell) -> Entry:
     started = folder is not None and (folder / "log.jsonl").exists()
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
-    made = fit(data, method_of(recipe, row), Run(seed=cell.seed, device=cell.device, folder=folder, resume=started))
+    run = Run(seed=cell.seed, device=cell.device, folder=folder, resume=started)
+    try:
+        made = fit(data, method_of(recipe, row), run)
+    except Interrupted:
+        os._exit(1)  # its checkpoint is written; a worker that went on would begin the next cell
     figures: Entry = {**cell.head, "images": len(data.split("train")), "seconds": made.summary["training"]["seconds"]}
     if torch.cuda.is_available():
         figures["peak_mib"] = round(torch.cuda.max_memory_allocated() / 2**20)
@@ -199,6 +206,16 @@ def in_words(values: list[float], paper: float | None) -> str:
     return ours if paper is None else f"{ours} ({paper:g})"
 
 
+def stop(*_: object) -> None:
+    """End all workers, which write their checkpoints, and then this process."""
+    workers = multiprocessing.active_children()
+    for worker in workers:
+        worker.terminate()
+    for worker in workers:
+        worker.join(60)
+    os._exit(1)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recipes", nargs="+", type=Path)
@@ -213,8 +230,8 @@ def main() -> None:
     options = parser.parse_args()
     if not options.table:
         done = {json.dumps({k: e[k] for k in ("recipe", "row", "seed")}) for e in read_results(options.out)}
-        spawn = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(options.workers, mp_context=spawn) as pool:
+        signal.signal(signal.SIGTERM, stop)
+        with ProcessPoolExecutor(options.workers, multiprocessing.get_context("spawn")) as pool:
             for future in as_completed([pool.submit(measure, cell) for cell in cells_of(options, done)]):
                 with options.out.open("a") as file:
                     file.write(json.dumps(future.result()) + "\n")
