@@ -10,7 +10,7 @@ import torch
 from labelwise.core import Labels
 from labelwise.data.augment import Augment
 from labelwise.data.dataset import Dataset, Split
-from labelwise.methods import METHODS, Encoder, ImageMethod, Method
+from labelwise.methods import METHODS, Cgan, Encoder, ImageMethod, Izf, Method
 from labelwise.optimization import Optimizer
 
 torch.set_num_threads(1)
@@ -41,13 +41,11 @@ def quick(name: str, epochs: int = 30) -> Method:
     """A method with settings for a second of training."""
     kind = METHODS[name]
     assert issubclass(kind, ImageMethod)
-    return kind(
-        epochs=epochs,
-        batch=20,
-        encoder=Encoder(backbone="convnet", width=8),
-        optimizer=Optimizer(lr=0.05),
-        augment=Augment(),
-    )
+    encoder = Encoder(backbone="convnet", width=8)
+    if issubclass(kind, Izf | Cgan):
+        own = Optimizer(lr=0.05)
+        return kind(epochs=6, hidden=32, batch=20, encoder=encoder, encoder_optimizer=own, encoder_epochs=epochs)
+    return kind(epochs=epochs, batch=20, encoder=encoder, optimizer=Optimizer(lr=0.05), augment=Augment())
 
 
 @pytest.fixture(scope="session")

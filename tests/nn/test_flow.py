@@ -206,3 +206,26 @@ def test_wrong_settings_and_sizes_say_what_is_wrong() -> None:
         flow(torch.zeros(2, 5))
     with pytest.raises(UsageError, match="two vectors"):
         flow.initialise(torch.zeros(1, 4))
+
+
+@pytest.mark.parametrize("mixing", ["permutation", "lu"])
+@pytest.mark.parametrize("act_norm", [False, True])
+def test_a_flow_may_start_as_the_identity(mixing: Any, act_norm: bool) -> None:
+    torch.manual_seed(0)
+    settings = FlowSettings(blocks=3, hidden=8, mixing=mixing, act_norm=act_norm, start="identity")
+    flow, v = Flow(9, settings), vectors(5, 9, torch.float32)
+    z, log_det = flow(v)
+    assert torch.equal(z, v)
+    assert torch.equal(flow.inverse(v), v)
+    assert not log_det.any()
+    z.square().cumsum(1).sum().backward()
+    outs = [
+        part.out.weight.grad
+        for step in flow._chain()
+        if isinstance(step, Coupling)
+        for part in (step.by_first, step.by_second)
+    ]
+    assert all(grad is not None and grad.abs().sum() > 0 for grad in outs)
+    other = Flow(9, settings)
+    other.load_state_dict(flow.state_dict())
+    assert torch.equal(other(v)[0], v)

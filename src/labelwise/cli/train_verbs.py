@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from labelwise.training import Method
 
 DATA_HELP = "A folder of pictures, a .csv table, an .npz pack, or the name of an embedded set (finches, digits)."
-METHOD_HELP = "auto, or one of: indicator, softmax, multilabel, supcon, clarel, eszsl, ridge, devise."
+METHOD_HELP = "auto, or one of: indicator, softmax, multilabel, supcon, clarel, eszsl, ridge, devise, izf, cgan."
 Data = Annotated[str, typer.Argument(help=DATA_HELP, show_default=False)]
 Out = Annotated[Path, typer.Option("--out", help="The folder to write the classifier to.", show_default=False)]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a classifier that is already there.")]

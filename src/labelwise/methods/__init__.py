@@ -1,10 +1,12 @@
 """The methods: one file each, and their names."""
 
 from labelwise.errors import UsageError, listing, suggest
+from labelwise.methods.cgan import Cgan
 from labelwise.methods.clarel import Clarel
 from labelwise.methods.devise import Devise
 from labelwise.methods.eszsl import Eszsl
 from labelwise.methods.indicator import Indicator
+from labelwise.methods.izf import Izf
 from labelwise.methods.linear import Encoder, ImageMethod
 from labelwise.methods.multilabel import Multilabel
 from labelwise.methods.ridge import Ridge
@@ -21,6 +23,8 @@ METHODS: dict[str, type[Method]] = {
     "eszsl": Eszsl,
     "ridge": Ridge,
     "devise": Devise,
+    "izf": Izf,
+    "cgan": Cgan,
 }
 
 
@@ -33,12 +37,14 @@ def method_class(name: str) -> type[Method]:
 
 __all__ = [
     "METHODS",
+    "Cgan",
     "Clarel",
     "Devise",
     "Encoder",
     "Eszsl",
     "ImageMethod",
     "Indicator",
+    "Izf",
     "Method",
     "Multilabel",
     "Ridge",

@@ -11,6 +11,7 @@ from labelwise.errors import UsageError, listing, suggest
 
 Mixing = Literal["permutation", "lu"]
 Activation = Literal["leaky_relu", "relu"]
+Start = Literal["small", "identity"]
 START = 0.01  # standard deviation of every parameter at the start
 ATAN = 0.636  # brings the arc tangent to (-1, 1)
 
@@ -26,6 +27,8 @@ class FlowSettings:
         mixing: ``permutation`` is drawn once and stays; ``lu`` multiplies by a learnt matrix in front of it.
         act_norm: each coordinate is shifted and scaled before it is mixed; see ``Flow.initialise``.
         clamp: no log-scale of a coupling is larger than this, or smaller than minus this.
+        start: ``small`` draws every parameter near 0; ``identity`` also takes away what the blocks do to vectors, and
+            puts coordinates back in order at the end, so that the flow returns vectors as they are until it is trained.
     """
 
     blocks: int = 5
@@ -34,6 +37,7 @@ class FlowSettings:
     mixing: Mixing = "permutation"
     act_norm: bool = False
     clamp: float = 2.0
+    start: Start = "small"
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -42,8 +46,8 @@ class FlowSettings:
                 raise UsageError(f'Setting "{name}" of a flow must be at least 1; given {getattr(self, name)}.')
         if not 0 < self.clamp < float("inf"):
             raise UsageError(f'Setting "clamp" of a flow must be a finite number above 0; given {self.clamp}.')
-        for name, given, kind in (("activation", self.activation, Activation), ("mixing", self.mixing, Mixing)):
-            known = get_args(kind)
+        for name, kind in (("activation", Activation), ("mixing", Mixing), ("start", Start)):
+            given, known = getattr(self, name), get_args(kind)
             if given not in known:
                 raise UsageError(f'A flow has no {name} "{given}".{suggest(given, known)} Known: {listing(known)}.')
 
@@ -63,6 +67,8 @@ class Flow(nn.Module):
         self.blocks = nn.ModuleList(nn.ModuleList(_steps(size, self.settings)) for _ in range(self.settings.blocks))
         for parameter in self.parameters():
             nn.init.normal_(parameter, std=START)
+        self.last: Permutation | None = None
+        self.last = self._undone() if self.settings.start == "identity" else None
 
     def forward(self, v: Tensor) -> tuple[Tensor, Tensor]:
         """Return where the vectors ``[n, size]`` go, ``[n, size]``, and the log of |det Jacobian| there, ``[n]``."""
@@ -97,8 +103,19 @@ class Flow(nn.Module):
                 step.initialise(v)
             v, _ = step(v)
 
+    @torch.no_grad()
+    def _undone(self) -> "Permutation":
+        """Make every step but the permutations do nothing, and return the permutation that undoes them."""
+        for step in self._chain():
+            idle = (step.by_first.out, step.by_second.out) if isinstance(step, Coupling) else (step,)
+            for parameter in (parameter for part in idle for parameter in part.parameters()):
+                parameter.zero_()
+        order = self(torch.arange(self.size, dtype=torch.float32)[None])[0][0].long()
+        return Permutation(self.size, order.argsort())
+
     def _chain(self) -> list[Any]:
-        return [step for block in self.blocks for step in block]  # type: ignore[attr-defined]
+        steps = [step for block in self.blocks for step in block]  # type: ignore[attr-defined]
+        return steps if self.last is None else [*steps, self.last]
 
     def _checked(self, x: Tensor) -> Tensor:
         if x.ndim != 2 or x.shape[1] != self.size:
@@ -112,9 +129,9 @@ class Permutation(nn.Module):
     order: Tensor
     back: Tensor
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, order: Tensor | None = None) -> None:
         super().__init__()
-        order = torch.randperm(size)
+        order = torch.randperm(size) if order is None else order
         self.register_buffer("order", order)
         self.register_buffer("back", order.argsort())
 

@@ -83,9 +83,12 @@ def remember(classifier: Classifier, images: Tensor) -> Classifier:
 
 
 def _signs(classifier: Classifier, codes: Tensor) -> Tensor:
-    """Return lack of confidence, as log odds, and unfamiliarity, as a cosine distance: ``[n, 2]``."""
+    """Return lack of confidence, as log odds, and unfamiliarity, as the model tells it or a cosine distance: ``[n, 2]``."""
     confidence = classifier.confidence(classifier.scores_of_codes(codes))
     doubt = -torch.logit(confidence, eps=1e-12)
+    told = classifier.model.unfamiliarity(codes, classifier.codes)
+    if told is not None:
+        return torch.stack([doubt, told.double()], 1)
     if classifier.memory is None:
         return torch.stack([doubt, torch.zeros_like(doubt)], 1)
     parts = [

@@ -1,0 +1,213 @@
+"""A conditional GAN that makes features of labels from their vectors (after f-CLSWGAN, Xian et al., 2018): a baseline of izf.
+
+A generator makes a feature of noise and a label vector; a critic tells made features of a label from real ones, and the two
+are trained against each other as a Wasserstein GAN with a gradient penalty. A softmax on the real features of seen labels,
+fitted beforehand, asks of made features that they look like their label. Labels are then told apart by a softmax layer on
+real features of seen and made features of unseen labels.
+
+Both are trained in turns by the one loop. A step is either one of the critic or one of the generator: its loss reaches only
+the parameters whose turn it is, and the optimiser leaves alone what got no gradient.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.functional import cross_entropy
+
+from labelwise.core import LabelModel, Labels, Spec
+from labelwise.data.batches import Batch
+from labelwise.data.dataset import TrainData
+from labelwise.errors import UsageError
+from labelwise.methods.described import encoded_images
+from labelwise.methods.generated import (
+    PLAIN_PENALTY,
+    GeneratedSoftmax,
+    GeneratingMethod,
+    fit_softmax,
+    harmonic_on_validation,
+    noise,
+)
+from labelwise.ops.linear import linear_scores
+from labelwise.optimization import Optimizer
+from labelwise.training import Method, Stage
+
+
+@dataclass(frozen=True, kw_only=True)
+class GanOptimizer(Optimizer):
+    """Adam with less memory of the direction than usual, as GANs need it.
+
+    Attributes:
+        beta: the share of the mean direction that a step of Adam keeps.
+    """
+
+    name: Literal["sgd", "adam", "adamw"] = "adam"
+    lr: float = 1e-4
+    weight_decay: float = 0.0
+    beta: float = 0.5
+
+    def build(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        """Return the torch optimiser of these parameters."""
+        built = super().build(parameters)
+        for group in built.param_groups:
+            if "betas" in group:
+                group["betas"] = (self.beta, group["betas"][1])
+        return built
+
+
+class CganModel(GeneratedSoftmax):
+    """A generator of features from noise and label vectors, a critic that serves training, and a softmax layer.
+
+    Attributes:
+        turn: how many steps were trained.
+        trained_epochs: how many epochs were.
+    """
+
+    turn: Tensor
+    trained_epochs: Tensor
+
+    def __init__(self, spec: Spec, settings: "Cgan") -> None:
+        super().__init__(spec, settings.encoder, settings.label_source, settings.power)
+        d, a, hidden = self.encoder.code_size, self.vector_size, settings.hidden
+        self.generator = _network(2 * a, hidden, d)
+        self.critic = _network(d + a, hidden, 1)
+        self.register_buffer("turn", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("trained_epochs", torch.zeros((), dtype=torch.int64))
+        self.keep_for_head(spec, settings.generated)
+
+    def make(self, vectors: Tensor, drawn: Tensor) -> Tensor:
+        """Return features ``[n, d]`` from label vectors ``[n, a]`` and noise ``[n, a]``."""
+        return self.generator(torch.cat([drawn, vectors], 1))  # type: ignore[no-any-return]
+
+    @torch.no_grad()
+    def generate(self, labels: Labels, count: int, seed: int) -> Tensor:
+        """Return features ``[k, count, d]`` of each label, made from its description."""
+        self.eval()
+        vectors = self.vectors(labels)
+        drawn = noise(labels, (count, self.vector_size), seed).to(vectors)
+        made = self.make(vectors.repeat_interleave(count, 0), drawn.flatten(0, 1))
+        return made.view(len(labels), count, -1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cgan(GeneratingMethod):
+    """Zero-shot by features that a conditional GAN generates.
+
+    Attributes:
+        hidden: the width of the one hidden layer of generator and critic.
+        critic_steps: of the critic for each of the generator.
+        gradient_penalty: on how far the slope of the critic is from 1.
+        class_weight: of the loss by which made features should look like their label.
+    """
+
+    name: ClassVar[str] = "cgan"
+
+    epochs: int = 60
+    clip: float | None = None
+    optimizer: GanOptimizer = field(default_factory=GanOptimizer)
+    hidden: int = 1024
+    critic_steps: int = 5
+    gradient_penalty: float = 10.0
+    class_weight: float = 0.01
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        super().__post_init__()
+        for name in ("hidden", "critic_steps"):
+            if getattr(self, name) < 1:
+                raise UsageError(f'Setting "{name}" must be at least 1; given {getattr(self, name)}.')
+        if self.gradient_penalty < 0 or self.class_weight < 0:
+            raise UsageError(
+                "gradient_penalty and class_weight must not lie below 0; "
+                f"given {self.gradient_penalty} and {self.class_weight}."
+            )
+
+    def build(self, spec: Spec) -> CganModel:  # type: ignore[override]
+        """Return the untrained model."""
+        return CganModel(spec, self)
+
+    def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
+        """Yield the stage of the image encoder, if there is one to train, and that of generator and critic."""
+        assert isinstance(model, CganModel)
+        yield from self.train_encoder(model, data)
+        model.eval()
+        features = encoded_images(model, data.train.images)
+        model.fit_head(features, data.train.targets)
+        networks = nn.ModuleList([model.generator, model.critic])
+        validate = self._validate(model, data)
+        yield self.feature_stage(networks, data, features, self._loss(model, data, features), validate)
+        if validate is None:
+            model.trained_epochs.fill_(self.epochs)
+        self.choose_head(model, data, features)
+        model.fit_statistics(data.train)
+
+    def _validate(self, model: CganModel, data: TrainData) -> Callable[[], float] | None:
+        """Return what measures an epoch on held-out labels, by a softmax layer fitted anew; None without images of them."""
+        if not len(data.val):
+            return None
+        shown = encoded_images(model, data.val.images)
+        if harmonic_on_validation(shown.new_zeros(len(shown), len(data.known)), data) is None:
+            return None
+
+        def validate() -> float:
+            model.trained_epochs.add_(1)  # before the weights of the epoch are kept
+            *_, (_, codes) = model.heads(data.known, (self.head_penalty or PLAIN_PENALTY,))
+            return harmonic_on_validation(model.score(shown, codes), data) or 0.0
+
+        return validate
+
+    def _loss(self, model: CganModel, data: TrainData, features: Tensor) -> Callable[[Batch], dict[str, Tensor]]:
+        """Return the loss of a batch of features: that of the critic, or that of the generator when it is its turn."""
+        vectors = model.vectors(data.labels)
+        start = features.new_zeros(len(data.labels), features.shape[1] + 1)
+        choice = fit_softmax(features, data.train.targets, start, PLAIN_PENALTY)
+        turn: int | None = None
+
+        def loss(batch: Batch) -> dict[str, Tensor]:
+            nonlocal turn
+            turn = int(model.turn) if turn is None else turn + 1  # read once, after a checkpoint was
+            model.turn.add_(1)
+            with torch.autocast(batch.images.device.type, enabled=False):
+                given, drawn = vectors[batch.targets], batch.draws.normal(vectors.shape[1])
+                if turn % (self.critic_steps + 1) < self.critic_steps:
+                    return self._critic_terms(model, batch, given, drawn)
+                return self._generator_terms(model, batch, given, drawn, choice)
+
+        return loss
+
+    def _critic_terms(self, model: CganModel, batch: Batch, given: Tensor, drawn: Tensor) -> dict[str, Tensor]:
+        """Return what the critic minimises; the generator gets no gradient."""
+        with torch.no_grad():
+            made = model.make(given, drawn)
+        between = torch.lerp(made, batch.images, batch.draws.uniform(1)).requires_grad_()
+        (slope,) = torch.autograd.grad(_judge(model.critic, between, given).sum(), between, create_graph=True)
+        told = _judge(model.critic, made, given) - _judge(model.critic, batch.images, given)
+        steep = (slope.square().sum(1) + 1e-12).sqrt() - 1
+        return {"critic": told.mean(), "slope": self.gradient_penalty * steep.square().mean()}
+
+    def _generator_terms(
+        self, model: CganModel, batch: Batch, given: Tensor, drawn: Tensor, choice: Tensor
+    ) -> dict[str, Tensor]:
+        """Return what the generator minimises; the critic gets no gradient."""
+        made = model.make(given, drawn)
+        fixed = {name: parameter.detach() for name, parameter in model.critic.named_parameters()}
+        told = functional_call(model.critic, fixed, (torch.cat([made, given], 1),))
+        wrong = cross_entropy(linear_scores(made, choice), batch.targets)
+        return {"generator": -told.mean(), "choice": self.class_weight * wrong}
+
+    def settle(self, model: LabelModel) -> Method:
+        """Return the settings with the epochs and the penalty that the trial chose."""
+        assert isinstance(model, CganModel)
+        return replace(self, epochs=int(model.trained_epochs), head_penalty=float(model.head_penalty))
+
+
+def _judge(critic: nn.Module, features: Tensor, vectors: Tensor) -> Tensor:
+    """Return how real a critic finds features of labels ``[n]``."""
+    return critic(torch.cat([features, vectors], 1))[:, 0]  # type: ignore[no-any-return]
+
+
+def _network(given: int, hidden: int, made: int) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(given, hidden), nn.LeakyReLU(0.2), nn.Linear(hidden, made))

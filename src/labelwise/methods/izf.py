@@ -1,0 +1,221 @@
+"""IZF: an invertible network between image features and labels (Shen et al., 2020), which starts from a closed form.
+
+A flow takes a feature v to a semantic part c_hat and a free part z. Under a label with the semantic part c(y),
+p(v | y) = N(c_hat; c(y), I) N(z; 0, I) |det|. So a label is chosen by density, and since the flow can be inverted, features
+of labels without images can be made: c(y), noise, and back.
+
+The paper starts near zero, with label vectors of unit length as c(y); with fine labels the distances between these are small
+against the unit variance, and little is learnt. The start here is the linear flow that ``gaussian`` solves in closed form;
+the blocks of the network begin as the identity behind it and are trained from there. The trial keeps the epoch that is best
+on held-out labels, and the closed form, before the first epoch, is one of them.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from labelwise.core import LabelModel, Spec
+from labelwise.data.batches import Batch
+from labelwise.data.dataset import TrainData
+from labelwise.errors import UsageError, listing
+from labelwise.methods.described import best_on_validation, encoded_images
+from labelwise.methods.gaussian import GRID, PLAIN, Choice, Gaussians
+from labelwise.methods.generated import GeneratedSoftmax, GeneratingMethod, harmonic_on_validation
+from labelwise.methods.izf_model import FlowModel, IzfModel, IzfSoftmaxModel
+from labelwise.nn.flow import FlowSettings, Mixing
+from labelwise.ops.mmd import Kernel, mmd
+from labelwise.ops.segments import segment_mean
+from labelwise.training import Method, Stage
+
+Start = Literal["closed", "random"]
+Head = Literal["nbc", "softmax"]
+CHOICES = {"start": get_args(Start), "head": get_args(Head), "mmd_kernel": get_args(Kernel)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Izf(GeneratingMethod):
+    """Zero-shot by an invertible flow that classifies by density and generates features.
+
+    Attributes:
+        epochs: of the flow; 0 is the closed form alone, without a network.
+        start: ``closed`` solves the linear flow and trains from there; ``random`` is the paper's.
+        head: ``nbc`` takes the label of the largest density; ``softmax`` trains a layer on generated features.
+        shrink: of the covariance in the closed form, see ``gaussian.Choice``; None is chosen on held-out labels.
+        width: of the kernel between label vectors, 0 is linear; likewise.
+        penalty: of the regression of means on label vectors; likewise.
+        label_length: the length of label vectors as latents with start=random.
+        blocks: of the flow.
+        hidden: the width of its hidden layers.
+        mixing: how blocks mix coordinates, see ``nn.flow.FlowSettings``.
+        act_norm: whether blocks first shift and scale every coordinate.
+        flow_weight: of the negative log-density, for each coordinate.
+        centre_weight: of the squared distance between the feature at a label's centre and the mean feature of its images.
+        mmd_weight: of how alike generated features of unseen labels are to real features of seen ones.
+        mmd_kernel: that measures it, see ``ops.mmd``.
+        noise: uniform numbers up to this are added to scaled features in training, with start=random; the closed form adds
+            the normal noise that its shrinkage stands for.
+    """
+
+    name: ClassVar[str] = "izf"
+
+    epochs: int = 30
+    clip: float | None = 10.0
+    start: Start = "closed"
+    head: Head = "nbc"
+    shrink: float | None = None
+    width: float | None = None
+    penalty: float | None = None
+    label_length: float = 1.0
+    blocks: int = 5
+    hidden: int = 1024
+    mixing: Mixing = "permutation"
+    act_norm: bool = False
+    flow_weight: float = 2.0
+    centre_weight: float = 1.0
+    mmd_weight: float = 0.1
+    mmd_kernel: Kernel = "mixture"
+    noise: float = 0.008
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        if self.epochs == 0 and self.start == "closed":
+            replace(self, epochs=1)  # checks the rest
+            return
+        super().__post_init__()
+        for name, known in CHOICES.items():
+            if getattr(self, name) not in known:
+                raise UsageError(f'Setting "{name}" is one of {listing(known)}; given "{getattr(self, name)}".')
+        for name in ("shrink", "penalty", "label_length"):
+            if (value := getattr(self, name)) is not None and not value > 0:
+                raise UsageError(f'Setting "{name}" lies above 0; given {value}.')
+        for name in ("width", "flow_weight", "centre_weight", "mmd_weight", "noise"):
+            if (value := getattr(self, name)) is not None and not value >= 0:
+                raise UsageError(f'Setting "{name}" must not lie below 0; given {value}.')
+        self.flow_settings.__post_init__()
+
+    @property
+    def flow_settings(self) -> FlowSettings:
+        """How the flow is built."""
+        return FlowSettings(
+            blocks=self.blocks,
+            hidden=self.hidden,
+            mixing=self.mixing,
+            act_norm=self.act_norm,
+            start="identity" if self.start == "closed" else "small",
+        )
+
+    def build(self, spec: Spec) -> FlowModel:  # type: ignore[override]
+        """Return the untrained model."""
+        return IzfModel(spec, self) if self.head == "nbc" else IzfSoftmaxModel(spec, self)
+
+    def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
+        """Yield the stage of the image encoder, if there is one to train; solve the closed form; yield that of the flow."""
+        assert isinstance(model, FlowModel)
+        yield from self.train_encoder(model, data)
+        model.eval()
+        features = encoded_images(model, data.train.images)
+        if self.start == "closed":
+            self._solve(model, data, features)
+        else:
+            model.scale_features(features)
+        if model.flow is not None:
+            yield from self._train_flow(model, data, features)
+        if self.start == "closed":
+            model.fit_spread(features, data.train.targets)
+        if isinstance(model, IzfModel):
+            model.fit_density(features)
+        if isinstance(model, GeneratedSoftmax):
+            self.choose_head(model, data, features)
+        model.fit_statistics(data.train)
+
+    def _solve(self, model: FlowModel, data: TrainData, features: Tensor) -> None:
+        """Give the model the closed form of the settings, those left open chosen on held-out labels."""
+        found = Gaussians.of(features, data.train.targets, model.vectors(data.labels))
+        grid = tuple(dict.fromkeys(self._filled(one) for one in GRID))
+        best = None
+        if len(grid) > 1 and len(data.val):
+            scored = found.scores(encoded_images(model, data.val.images), model.vectors(data.known), grid)
+            best = best_on_validation((((one.shrink, one.width, one.penalty), scores) for one, scores in scored), data)
+        chosen = self._filled(PLAIN) if best is None else Choice(shrink=best[0], width=best[1], penalty=best[2])
+        model.solve(found.solve(chosen), chosen, model.vectors(data.labels))
+        model.fit_spread(features, data.train.targets)
+
+    def _filled(self, one: Choice) -> Choice:
+        """Return a choice with the settings that were given in place of its own."""
+        given = {name: getattr(self, name) for name in ("shrink", "width", "penalty")}
+        return replace(one, **{name: value for name, value in given.items() if value is not None})
+
+    def _train_flow(self, model: FlowModel, data: TrainData, features: Tensor) -> Iterator[Stage]:
+        """Yield the stage of the flow; the start stays where no epoch is better on held-out labels."""
+        assert model.flow is not None
+        if self.start == "random":
+            model.flow.initialise(model.front(features))
+        shown = encoded_images(model, data.val.images) if len(data.val) else features[:0]
+
+        def merit() -> float | None:
+            own = torch.cat([model.latents(part)[0][:, : model.semantic] for part in torch.split(shown, 1024)])
+            centres = model.semantic_part(data.known)
+            return harmonic_on_validation(own @ centres.T - 0.5 * centres.square().sum(1), data)
+
+        def validate() -> float:
+            model.trained_epochs.add_(1)  # before the weights of the epoch are kept
+            return merit() or 0.0
+
+        with torch.no_grad():
+            before = merit() if len(shown) else None
+        start = {name: tensor.clone() for name, tensor in model.flow.state_dict().items()}
+        loss = self._loss(model, data, features)
+        yield self.feature_stage(model.flow, data, features, loss, None if before is None else validate)
+        model.eval()
+        if before is None:
+            model.trained_epochs.fill_(self.epochs)
+            return
+        with torch.no_grad():
+            after = merit()
+        if self.start == "closed" and (after is None or after <= before):
+            model.flow.load_state_dict(start)
+            model.trained_epochs.zero_()
+
+    def _loss(self, model: FlowModel, data: TrainData, features: Tensor) -> Callable[[Batch], dict[str, Tensor]]:
+        """Return the three terms of the loss of a batch of features.
+
+        Shrinkage of the covariance is the same as noise on the features. Training adds that noise, so that latents have the
+        unit variance of the density from the start; without it the flow would first undo the shrinkage.
+        """
+        d, closed = features.shape[1], self.start == "closed"
+        with torch.no_grad():
+            blur = (1 - model.spread.square()).clamp_min(0).sqrt()
+            centres = model.padded(model.semantic_part(data.labels))
+            means = segment_mean(features, data.train.targets, len(data.labels))
+            unseen = model.padded(model.semantic_part(data.unseen)) if data.unseen is not None else None
+
+        def loss(batch: Batch) -> dict[str, Tensor]:
+            right = centres[batch.targets]
+            jitter = batch.draws.normal(d) * blur if closed else batch.draws.uniform(d) * self.noise
+            z, log_det = model.latents(batch.images, jitter)
+            density = (0.5 * (z - right).square().sum(1) - log_det) / d
+            terms = {"flow": self.flow_weight * density.mean()}
+            if self.centre_weight:
+                off = model.features_from(right) - means[batch.targets]
+                terms["centre"] = self.centre_weight * off.square().sum(1).mean()
+            if self.mmd_weight and unseen is not None:
+                drawn = (batch.draws.uniform() * len(unseen)).long()
+                made = model.features_from(unseen[drawn] + model.spread * batch.draws.normal(d))
+                terms["mmd"] = -self.mmd_weight * mmd(batch.images, made, self.mmd_kernel)
+            return terms
+
+        return loss
+
+    def settle(self, model: LabelModel) -> Method:
+        """Return the settings with those that the trial chose."""
+        assert isinstance(model, FlowModel)
+        settled = self
+        if self.start == "closed":
+            shrink, width, penalty = model.chosen.tolist()
+            settled = replace(settled, shrink=shrink, width=width, penalty=penalty)
+        if isinstance(model, GeneratedSoftmax):
+            settled = replace(settled, head_penalty=float(model.head_penalty))
+        return replace(settled, epochs=int(model.trained_epochs))

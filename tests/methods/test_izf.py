@@ -1,0 +1,297 @@
+"""Izf against plain formulas: the closed form, the density, the way back, and what a trial may choose."""
+
+import math
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from labelwise.core import Labels
+from labelwise.data import load
+from labelwise.data.batches import Share
+from labelwise.data.dataset import TrainData
+from labelwise.errors import UsageError
+from labelwise.methods import Izf
+from labelwise.methods.described import encoded_images
+from labelwise.methods.gaussian import Choice, Gaussians, kernel
+from labelwise.methods.generated import GeneratedSoftmax, fit_softmax, noise
+from labelwise.methods.izf_model import FlowModel, IzfModel
+from labelwise.optimization import Optimizer
+from labelwise.settings import from_plain, to_plain
+from labelwise.tasks.teach import teach
+from labelwise.training import Run, train
+from labelwise.zero_shot import fit_zero_shot, plan_runs
+from tests.described import by_vector
+from tests.ops.test_balance import harmonic, slow_curve
+
+RUN = Run(device="cpu")
+SET: dict[str, Any] = {"shrink": 2.0, "width": 0.5, "penalty": 0.2}
+SMALL: dict[str, Any] = {**SET, "hidden": 16, "blocks": 3, "batch": 32, "optimizer": Optimizer(name="adam", lr=3e-3)}
+
+
+def final() -> TrainData:
+    return plan_runs(by_vector(), Izf(), 0).final
+
+
+def trial(seed: int = 4) -> TrainData:
+    found = plan_runs(by_vector(noise=2.0, seed=seed), Izf(), 0).trial
+    assert found is not None
+    return found
+
+
+def trained(method: Izf, data: TrainData) -> FlowModel:
+    model, _ = train(method, data, RUN)
+    assert isinstance(model, FlowModel)
+    return model
+
+
+def likeness(a: Tensor, b: Tensor, width: float, usual: float) -> float:
+    return float(a @ b) if width == 0 else math.exp(-width * float((a - b).square().sum()) / usual)
+
+
+def slow_scores(
+    codes: Tensor, targets: Tensor, vectors: Tensor, asked: tuple[Tensor, Tensor], choice: Choice
+) -> Tensor:
+    """Minus half the squared Mahalanobis distance to the predicted means, up to a number for each image."""
+    k, images, others = len(vectors), *asked
+    means = torch.stack([codes[targets == i].mean(0) for i in range(k)])
+    centre = means.mean(0)
+    inside = torch.stack([(codes[targets == i] - means[i]).T @ (codes[targets == i] - means[i]) for i in range(k)])
+    counts = torch.bincount(targets, minlength=k)
+    within = (inside / counts[:, None, None]).mean(0)
+    within = within + choice.shrink * within.diagonal().mean() * torch.eye(len(within), dtype=codes.dtype)
+    pairs = [float((a - b).square().sum()) for a in vectors for b in vectors]
+    usual = sum(pairs) / len(pairs)
+    table = [[likeness(a, b, choice.width, usual) for b in vectors] for a in [*vectors, *others]]
+    whole = torch.tensor(table, dtype=codes.dtype)
+    weights = torch.linalg.solve(whole[:k] + choice.penalty * torch.eye(k, dtype=codes.dtype), means - centre)
+    predicted = centre + whole[k:] @ weights
+    off = images[:, None] - predicted
+    return -0.5 * torch.einsum("nkd,de,nke->nk", off, torch.linalg.inv(within), off)
+
+
+@pytest.mark.parametrize("width", [0.0, 0.5])
+@pytest.mark.parametrize(("d", "k"), [(9, 5), (4, 7)])
+def test_the_closed_form_is_the_gaussian_formula(width: float, d: int, k: int) -> None:
+    made = torch.Generator().manual_seed(1)
+    codes, vectors, images, others = (
+        torch.randn(*size, generator=made, dtype=torch.float64) for size in ((60, d), (k, 3), (6, d), (4, 3))
+    )
+    targets = torch.arange(60) % k
+    choice = Choice(shrink=0.7, width=width, penalty=0.3)
+    wanted = slow_scores(codes, targets, vectors, (images, others), choice)
+    found = Gaussians.of(codes, targets, vectors)
+    ((_, scores),) = found.scores(images, others, (choice,))
+    torch.testing.assert_close(scores.diff(dim=1), wanted.diff(dim=1), rtol=1e-8, atol=1e-8)
+    solved = found.solve(choice)
+    z = (images - solved.mean) @ solved.forward
+    c = kernel(others, vectors, width) @ solved.labels
+    own = torch.stack([-0.5 * (z[:, : c.shape[1]] - one).square().sum(1) for one in c], 1)
+    torch.testing.assert_close(own - 0.5 * z[:, c.shape[1] :].square().sum(1, keepdim=True), wanted)
+    torch.testing.assert_close(solved.forward @ solved.inverse, torch.eye(d, dtype=torch.float64))
+    assert float(solved.log_det) == pytest.approx(float(torch.linalg.slogdet(solved.forward)[1]))
+
+
+def test_without_epochs_the_model_is_the_closed_form() -> None:
+    data = final()
+    model = trained(Izf(epochs=0, **SET), data)
+    assert model.flow is None
+    codes = encoded_images(model, data.train.images).double()
+    vectors, every = model.vectors(data.labels).double(), model.vectors(data.known).double()
+    wanted = slow_scores(codes, data.train.targets, vectors, (codes[:9], every), Choice(**SET))
+    scores = model.bind(data.known).scores(data.train.images[:9])
+    torch.testing.assert_close(scores.diff(dim=1).double(), wanted.diff(dim=1), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("start", ["closed", "random"])
+def test_scores_are_densities_of_the_flow_and_the_way_back_is_exact(start: Any) -> None:
+    data = final()
+    model = trained(Izf(start=start, epochs=4, **SMALL), data)
+    assert isinstance(model, IzfModel)
+    features = encoded_images(model, data.train.images[:7])
+    with torch.no_grad():
+        codes, labels = model.finish(features), model.encode_labels(data.known)
+    given = model.latents(features)[0].detach()
+    torch.testing.assert_close(model.features_from(given), features, rtol=0, atol=1e-3)
+    jacobian = torch.autograd.functional.jacobian(lambda v: model.latents(v[None])[0][0], features[0])  # type: ignore[no-untyped-call]
+    d, e = features.shape[1], model.semantic
+    log_det = float(torch.linalg.slogdet(jacobian)[1])
+    log_p = []
+    for c in model.semantic_part(data.known):
+        off = given[0] - torch.cat([c, torch.zeros(d - e)])
+        log_p.append(log_det - 0.5 * float(off.square().sum()) - d / 2 * math.log(2 * math.pi))
+    torch.testing.assert_close(model.log_densities(codes, labels)[0], torch.tensor(log_p), rtol=1e-3, atol=1e-2)
+    scores = model.score(codes, labels)[0]
+    torch.testing.assert_close(scores - scores[0], torch.tensor(log_p) - log_p[0], rtol=1e-3, atol=1e-2)
+    assert float(model.unfamiliarity(codes, labels)[0]) == pytest.approx(-max(log_p), rel=1e-3, abs=1e-2)
+
+
+def test_training_starts_at_the_closed_form_and_lowers_the_loss() -> None:
+    data, method = final(), Izf(epochs=1, **SMALL)
+    model = method.build(data.spec)
+    stage = next(method.stages(model, data))
+    plain = trained(Izf(epochs=0, **SET), data)
+    torch.testing.assert_close(model.latents(data.train.images), plain.latents(data.train.images))
+    batch = next(iter(stage.batches.epoch(0, 0, Share())))
+    parameters = list(stage.parameters)
+    before = stage.loss(batch)
+    assert set(before) == {"flow", "centre", "mmd"}
+    optimizer = torch.optim.Adam(parameters, lr=3e-3)
+    for _ in range(30):
+        optimizer.zero_grad()
+        torch.stack(list(stage.loss(batch).values())).sum().backward()  # type: ignore[no-untyped-call]
+        assert all(p.grad is not None and p.grad.isfinite().all() for p in parameters)
+        optimizer.step()
+    after = stage.loss(batch)
+    assert sum(term.item() for term in after.values()) < sum(term.item() for term in before.values())
+
+
+def merit(model: FlowModel, data: TrainData) -> float:
+    bound = model.bind(data.known)
+    scores = model.score(bound.encode(data.val.images), bound.codes)
+    seen = torch.arange(len(data.known)) < len(data.labels)
+    return max(harmonic(u, s) for _, u, s in slow_curve(scores, data.val.targets, seen))
+
+
+@pytest.mark.parametrize("lr", [3e-3, 1.0])
+def test_training_never_makes_the_trial_worse(lr: float) -> None:
+    data = trial()
+    closed = merit(trained(Izf(epochs=0, **SET), data), data)
+    method = Izf(epochs=5, **{**SMALL, "optimizer": Optimizer(name="adam", lr=lr)})
+    model = trained(method, data)
+    assert merit(model, data) >= closed - 1e-9
+    settled = method.settle(model)
+    assert isinstance(settled, Izf)
+    assert settled.epochs == int(model.trained_epochs) <= 5
+    if lr == 1.0:
+        assert settled.epochs == 0, "a rate that destroys the flow must leave the closed form"
+
+
+def test_the_closed_form_is_chosen_on_held_out_labels_and_kept() -> None:
+    data = trial()
+    model = trained(Izf(epochs=0), data)
+    best = merit(model, data)
+    tried = [
+        merit(trained(Izf(epochs=0, shrink=shrink, width=width, penalty=penalty), data), data)
+        for shrink in (0.3, 30.0)
+        for width in (0.0, 1.0)
+        for penalty in (0.01, 1.0)
+    ]
+    assert best >= max(tried) - 1e-9
+    assert min(tried) < best
+    settled = Izf(epochs=0).settle(model)
+    assert isinstance(settled, Izf)
+    assert [settled.shrink, settled.width, settled.penalty] == model.chosen.tolist()
+    found = fit_zero_shot(by_vector(noise=2.0, seed=4), Izf(epochs=0), RUN)
+    assert isinstance(found.model, FlowModel)
+    assert torch.equal(found.model.chosen, model.chosen)
+
+
+def test_generated_features_follow_the_label_and_nothing_else() -> None:
+    data = final()
+    model = trained(Izf(epochs=2, **SMALL), data)
+    made = model.generate(data.known, 400, 0)
+    assert made.shape == (len(data.known), 400, 20)
+    alone = model.generate(data.known.select([data.known.names[3]]), 400, 0)
+    torch.testing.assert_close(alone[0], made[3])
+    assert not torch.equal(model.generate(data.known, 400, 1), made)
+    features, targets = encoded_images(model, data.train.images), data.train.targets
+    for label in range(len(data.labels)):
+        real = features[targets == label].mean(0)
+        nearest = (made.mean(1) - real).norm(dim=1).argmin()
+        assert int(nearest) == label
+    assert torch.equal(noise(data.labels, (3,), 0)[2], noise(data.labels.select([data.labels.names[2]]), (3,), 0)[0])
+
+
+@pytest.mark.parametrize("head", ["nbc", "softmax"])
+def test_a_label_is_taught_by_its_vector(head: Any) -> None:
+    data = by_vector()
+    found = fit_zero_shot(replace(data, labels=data.labels), Izf(epochs=0, head=head), RUN)
+    name = data.labels.names[5]  # one without training images
+    assert name in found.described
+    assert data.labels.vectors is not None
+    again = teach(found.remove(name), name, vector=data.labels.vectors[5])
+    test = data.split("test")
+    rows = test.targets == 5
+    assert again.labels.names[-1] == name
+    right = again.scores(test.images[rows]).argmax(1) == len(again.labels) - 1
+    assert float(right.float().mean()) > 0.8
+    kept = [other for other in data.labels.names if other != name]
+    torch.testing.assert_close(
+        again.select(kept).scores(test.images), found.select(kept).scores(test.images), rtol=1e-5, atol=1e-4
+    )
+
+
+def test_softmax_reaches_the_optimum() -> None:
+    made = torch.Generator().manual_seed(2)
+    targets = torch.arange(60) % 3
+    features = torch.randn(60, 4, generator=made) + 2 * torch.eye(3, 4)[targets]
+    found = fit_softmax(features, targets, torch.zeros(3, 5), 0.01, steps=200)
+    weights = found.clone().requires_grad_()
+    scores = features @ weights[:, :-1].T + weights[:, -1]
+    loss = torch.nn.functional.cross_entropy(scores, targets) + 0.005 * weights[:, :-1].square().sum()
+    (gradient,) = torch.autograd.grad(loss, weights)
+    assert float(gradient.abs().max()) < 1e-4
+
+
+def test_softmax_layer_sees_real_and_generated_features_only() -> None:
+    data = final()
+    model = trained(Izf(epochs=0, head="softmax", **SET), data)
+    assert isinstance(model, GeneratedSoftmax)
+    kept = model.real[model.real_targets >= 0].float()
+    train_features = encoded_images(model, data.train.images)
+    assert float(torch.cdist(kept, train_features).amin(1).max()) < 1e-2
+    assert set(model.real_targets.tolist()) == {-1, *range(len(data.labels))}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"epochs": 0, "start": "random"}, '"epochs" must be at least 1'),
+        ({"epochs": -1}, '"epochs" must be at least 1'),
+        ({"epochs": 0, "shrink": 0.0}, '"shrink" lies above 0; given 0.0'),
+        ({"width": -1.0}, '"width" must not lie below 0; given -1.0'),
+        ({"head": "svm"}, '"head" is one of nbc, softmax; given "svm"'),
+        ({"start": "warm"}, '"start" is one of closed, random; given "warm"'),
+        ({"blocks": 0}, '"blocks" of a flow must be at least 1'),
+        ({"generated": 0}, '"generated" must be at least 1'),
+        ({"head_penalty": 0.0}, "softmax layer lies above 0"),
+    ],
+)
+def test_wrong_settings(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Izf(**wrong)
+
+
+def test_settings_survive_as_plain_values() -> None:
+    method = Izf(epochs=0, **SET)
+    assert from_plain(Izf, to_plain(method)) == method
+
+
+def test_long_vectors_need_the_closed_start() -> None:
+    labels = Labels(names=("a", "b"), vectors=torch.randn(2, 30))
+    spec = replace(final().spec, labels=labels)
+    Izf(**SMALL).build(spec)
+    with pytest.raises(UsageError, match=r"at most as many numbers as a feature \(20\); given 30"):
+        Izf(start="random", **SMALL).build(spec)
+
+
+PACK = Path(os.environ.get("LABELWISE_DATA", "missing")) / "cub_res50.npz"
+
+
+@pytest.mark.skipif(not PACK.exists(), reason="LABELWISE_DATA has no features of CUB")
+def test_the_way_back_is_exact_on_real_features() -> None:
+    data = plan_runs(load("cub"), Izf(), 0).final
+    some = data.train.select(torch.arange(0, len(data.train), 12))
+    few = replace(data, train=replace(some, images=some.images[:, :512]))
+    method = Izf(epochs=2, hidden=64, batch=64, shrink=3.0, width=0.25, penalty=0.03)
+    model = trained(method, few)
+    features = encoded_images(model, few.train.images)
+    with torch.no_grad():
+        z, _ = model.latents(features)
+        assert float((model.features_from(z) - features).abs().max()) < 1e-3
+        assert float((model.latents(model.features_from(z))[0] - z).abs().max()) < 1e-2
