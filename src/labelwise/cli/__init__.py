@@ -6,6 +6,7 @@ import typer
 
 from labelwise.cli.analysis_verbs import analyse
 from labelwise.cli.data_verbs import app as data_app
+from labelwise.cli.imagine_verb import imagine
 from labelwise.cli.output import fail
 from labelwise.cli.picture_verbs import ask, classify, explain, outliers
 from labelwise.cli.train_verbs import calibrate, demo, evaluate, fit, forget, teach
@@ -19,7 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (fit, classify, ask, teach, forget, outliers, explain, evaluate, analyse, calibrate, demo):
+for verb in (fit, classify, ask, teach, forget, outliers, explain, imagine, evaluate, analyse, calibrate, demo):
     app.command()(verb)
 app.add_typer(data_app)
 

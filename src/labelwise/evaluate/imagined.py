@@ -1,0 +1,211 @@
+"""How good generated features are, for labels with test images; and a plane to look at them beside real ones."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from labelwise.core import Classifier, Labels
+from labelwise.data.dataset import Split
+from labelwise.errors import DataError, UsageError
+from labelwise.evaluate.answers import labelled_images
+from labelwise.evaluate.joint import _plane
+from labelwise.ops.retrieval import distances
+from labelwise.ops.segments import segment_mean
+from labelwise.tasks.imagine import Imagined, generated, image_features
+
+Projection = Literal["pca", "umap", "tsne"]
+COLOURED = 10  # labels that one can tell apart in a plane
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImaginedLabel:
+    """Figures of one label, over its generated features and its test images.
+
+    Attributes:
+        label: its name.
+        described: whether it is known from a description alone.
+        images: how many test images it has.
+        offset: from the mean of what was generated to the mean of the real images, where 1 is the mean distance between
+            the means of two labels.
+        precision: share of generated features whose nearest real image has the right label.
+        real_precision: the same for real images and the nearest other one, which is what can be expected at best.
+        spread: root mean square distance of generated features to their mean, where 1 is that of real images; None with one.
+    """
+
+    label: str
+    described: bool
+    images: int
+    offset: float
+    precision: float
+    real_precision: float
+    spread: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImaginedResult:
+    """Figures of every label with test images, in the order of the classifier's labels."""
+
+    labels: tuple[ImaginedLabel, ...]
+
+    def mean(self, figure: str, *, described: bool) -> float | None:
+        """Return the mean of a figure over labels known from a description alone, or over the others; None without any."""
+        values = [getattr(one, figure) for one in self.labels if one.described is described]
+        values = [value for value in values if value is not None]
+        return sum(values) / len(values) if values else None
+
+
+def evaluate_imagined(
+    classifier: Classifier, split: Split, labels: Labels, *, count: int = 50, seed: int = 0
+) -> ImaginedResult:
+    """Return how good features are that a model generates, for every label with images in a split.
+
+    Args:
+        classifier: one whose model can generate features.
+        split: test images; its targets point into ``labels``.
+        labels: those of the data.
+        count: how many features to generate for each label.
+        seed: of what is drawn at random.
+    """
+    images, targets = labelled_images(classifier, split, labels)
+    places, own = torch.unique(targets.cpu(), return_inverse=True)
+    if len(places) < 2 or count < 2:
+        raise DataError(
+            "Generated features are compared between labels: test images of at least two labels and a count of 2 are "
+            f"needed; given {len(places)} and {count}."
+        )
+    names = [classifier.labels.names[i] for i in places.tolist()]
+    made = generated(classifier, names, count, seed)
+    real = image_features(classifier, images)
+    return ImaginedResult(labels=tuple(_figures(names, made, real, own, classifier.described)))
+
+
+def _figures(
+    names: Sequence[str], made: Tensor, real: Tensor, own: Tensor, described: frozenset[str]
+) -> list[ImaginedLabel]:
+    """Return the figures of labels: generated ``[k, count, f]``, real ``[n, f]`` and their labels' places ``[n]``."""
+    k = len(names)
+    means = segment_mean(real, own, k)
+    between = float(distances(means, means).sum()) / (k * (k - 1))
+    alike = _nearest_but_itself(real) if len(real) > 1 else own
+    found = []
+    for place, (name, rows) in enumerate(zip(names, made, strict=True)):
+        mine = own == place
+        near = distances(rows, real).argmin(1)
+        wide = _spread(real[mine])
+        found.append(
+            ImaginedLabel(
+                label=name,
+                described=name in described,
+                images=int(mine.sum()),
+                offset=float((rows.mean(0) - means[place]).norm()) / between if between else 0.0,
+                precision=float((own[near] == place).float().mean()),
+                real_precision=float((own[alike[mine]] == place).float().mean()),
+                spread=_spread(rows) / wide if wide else None,
+            )
+        )
+    return found
+
+
+def _nearest_but_itself(rows: Tensor, batch: int = 1024) -> Tensor:
+    """Return for each row ``[n, f]`` which other one is nearest ``[n]``."""
+    found = []
+    for start in range(0, len(rows), batch):
+        far = distances(rows[start : start + batch], rows)
+        at = torch.arange(len(far))
+        far[at, at + start] = torch.inf
+        found.append(far.argmin(1))
+    return torch.cat(found)
+
+
+def _spread(rows: Tensor) -> float:
+    """Return the root mean square distance of rows ``[n, f]`` to their mean, without its bias; 0 for a single one."""
+    return float(rows.var(0).sum().sqrt()) if len(rows) > 1 else 0.0
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ImaginedView:
+    """Real images and generated features in a plane.
+
+    Attributes:
+        names: the labels that were imagined.
+        real: the real images ``[n, 2]``.
+        targets: which of the names each real image has, -1 for another or none ``[n]``.
+        seen: whether training had images of the label of each real image ``[n]``.
+        made: the generated features ``[k, count, 2]``.
+        projection: ``pca``, ``umap`` or ``tsne``.
+    """
+
+    names: tuple[str, ...]
+    real: Tensor
+    targets: Tensor
+    seen: Tensor
+    made: Tensor
+    projection: Projection
+
+
+def imagined_view(
+    classifier: Classifier, imagined: Imagined, targets: Tensor, projection: Projection = "pca"
+) -> ImaginedView:
+    """Return what was imagined in a plane with the gallery of real images.
+
+    Args:
+        classifier: whose labels targets point into.
+        imagined: what ``imagine`` returned.
+        targets: where the label of each gallery image stands among the classifier's, -1 where it is not known ``[n]``.
+        projection: ``pca``; ``tsne``; or ``umap``, which needs the package umap-learn.
+    """
+    n, (k, count, _) = len(imagined.gallery), imagined.features.shape
+    if len(targets) != n or n + k * count < 3:
+        raise UsageError(f"There are {n} gallery images and {len(targets)} targets; give as many, and 3 points in all.")
+    rows = torch.cat([imagined.gallery, imagined.features.flatten(0, 1)])
+    points = torch.as_tensor(_planar(projection, len(rows)).fit_transform(rows.numpy())).float()
+    places = torch.full((len(classifier.labels) + 1,), -1)
+    places[[classifier.labels.index(name) for name in imagined.names]] = torch.arange(k)
+    seen = torch.tensor([name not in classifier.described for name in classifier.labels.names] + [False])
+    return ImaginedView(
+        names=imagined.names,
+        real=points[:n],
+        targets=places[targets.cpu()],
+        seen=seen[targets.cpu()],
+        made=points[n:].reshape(k, count, 2),
+        projection=projection,
+    )
+
+
+def _planar(projection: Projection, points: int) -> Any:
+    if projection != "tsne":
+        return _plane(projection)
+    from sklearn.manifold import TSNE
+
+    return TSNE(2, random_state=0, perplexity=min(30.0, (points - 1) / 3))
+
+
+def draw_imagined(view: ImaginedView) -> Any:
+    """Return a figure: grey dots for real images of other labels, coloured ones of the imagined; crosses are generated."""
+    from matplotlib import colormaps
+    from matplotlib.figure import Figure
+
+    table = colormaps["tab10"]
+    figure = Figure(figsize=(7.4, 5), layout="constrained", facecolor="white")
+    axes: Any = figure.subplots()
+    other = (view.targets < 0) | (view.targets >= COLOURED)
+    for rows, shade, words in (
+        (view.real[other & view.seen], "#cccccc", "other labels, seen"),
+        (view.real[other & ~view.seen], "#888888", "other labels, not seen"),
+    ):
+        if len(rows):
+            axes.scatter(*rows.T.numpy(), 8, color=shade, linewidths=0, label=words)
+    for place, name in enumerate(view.names[:COLOURED]):
+        colour = table(place)
+        if len(rows := view.real[view.targets == place]):
+            axes.scatter(*rows.T.numpy(), 14, color=colour, linewidths=0, alpha=0.8, label=f"{name}, real")
+        axes.scatter(
+            *view.made[place].T.numpy(), 22, color=colour, marker="x", linewidths=0.9, label=f"{name}, generated"
+        )
+    axes.set(xticks=[], yticks=[], xlabel=f"{view.projection.upper()} 1", ylabel=f"{view.projection.upper()} 2")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure

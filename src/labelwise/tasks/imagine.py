@@ -1,0 +1,110 @@
+"""Imagine: what would images of a described label look like? Generated features, and the real images nearest to them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from labelwise.core import Classifier, as_float, check_shape
+from labelwise.data.pictures import Pictures, as_batch
+from labelwise.errors import UsageError
+from labelwise.ops.retrieval import distances
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Imagined:
+    """Generated features of k labels beside a gallery of n real images; everything lies on the CPU.
+
+    Attributes:
+        names: the labels.
+        features: what the model made of each description ``[k, count, f]``.
+        gallery: features of the real images ``[n, f]``.
+        nearest: the gallery image nearest to each generated feature ``[k, count]``.
+        distances: how far it is ``[k, count]``.
+        typical: where a generated feature would stand among the real images of its label ``[k, count]``: the share of them
+            whose nearest fellow is at least as far as the real image nearest to the feature. 0 is stranger than every
+            real image, and real images themselves have 0.5 on average. NaN where fewer than two are known.
+    """
+
+    names: tuple[str, ...]
+    features: Tensor
+    gallery: Tensor
+    nearest: Tensor
+    distances: Tensor
+    typical: Tensor
+
+    def closest(self, name: str, most: int = 16) -> list[tuple[int, float]]:
+        """Return different gallery images for a label, and their distances to the generated feature nearest to them.
+
+        The image that most generated features are nearest to comes first; of images with as many, the closest.
+        """
+        row = self.names.index(name)
+        votes = self.nearest[row].bincount(minlength=len(self.gallery)).tolist()
+        least = distances(self.features[row], self.gallery).amin(0).tolist()
+        order = sorted(range(len(votes)), key=lambda image: (-votes[image], least[image]))
+        return [(image, least[image]) for image in order[:most]]
+
+
+def imagine(
+    classifier: Classifier,
+    names: Sequence[str],
+    gallery: Pictures,
+    *,
+    targets: Tensor | None = None,
+    count: int = 50,
+    seed: int = 0,
+) -> Imagined:
+    """Return generated features of described labels, and the real images nearest to them.
+
+    Args:
+        classifier: one whose model can generate features, such as that of the method izf.
+        names: labels of the classifier; ones that were just taught by a description, too.
+        gallery: real images to look at: paths, PIL images, arrays or tensors.
+        targets: where the label of each real image stands among the classifier's, -1 where it is not known ``[n]``.
+        count: how many features to generate for each label.
+        seed: of what is drawn at random.
+    """
+    if not names or count < 1:
+        raise UsageError(f"Give at least one label and a count of 1; given {len(names)} labels and a count of {count}.")
+    made = generated(classifier, names, count, seed)
+    images = as_batch(gallery, classifier.model.spec.shape)
+    places = torch.full((len(images),), -1) if targets is None else targets.cpu()
+    if len(places) != len(images):
+        raise UsageError(f"There are {len(images)} images but {len(places)} targets; give one for each image.")
+    real = image_features(classifier, images)
+    near = [distances(rows, real).min(1) for rows in made]
+    labels = [classifier.labels.index(name) for name in names]
+    return Imagined(
+        names=tuple(names),
+        features=made,
+        gallery=real,
+        nearest=torch.stack([found.indices for found in near]),
+        distances=torch.stack([found.values for found in near]),
+        typical=torch.stack([_typical(rows, real[places == i]) for rows, i in zip(made, labels, strict=True)]),
+    )
+
+
+def generated(classifier: Classifier, names: Sequence[str], count: int, seed: int) -> Tensor:
+    """Return features ``[k, count, f]`` that the model makes of the descriptions of these labels."""
+    labels = classifier.labels.select(names)
+    model = classifier.model.eval()
+    with torch.no_grad():
+        return model.generate(labels, count, seed).float().cpu()
+
+
+def image_features(classifier: Classifier, images: Tensor, batch: int = 256) -> Tensor:
+    """Return features ``[n, f]`` of real images, in the space of the generated ones."""
+    model = classifier.model.eval()
+    check_shape(images, model.spec.shape)
+    with torch.no_grad():
+        parts = [model.features_of(as_float(x.to(model.device))).float().cpu() for x in torch.split(images, batch)]
+    return torch.cat(parts)
+
+
+def _typical(made: Tensor, real: Tensor) -> Tensor:
+    """Return for each feature ``[m, f]`` the share of real ones ``[n, f]`` that lie no closer to their nearest fellow."""
+    if len(real) < 2:
+        return torch.full((len(made),), torch.nan)
+    own = distances(real, real).fill_diagonal_(torch.inf).amin(1)
+    return (own >= distances(made, real).amin(1)[:, None]).float().mean(1)

@@ -1,0 +1,145 @@
+"""Figures of generated features against sums over pairs, and the plane."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from labelwise.core import Classifier
+from labelwise.data.dataset import Split
+from labelwise.errors import DataError, UsageError
+from labelwise.evaluate.imagined import ImaginedLabel, draw_imagined, evaluate_imagined, imagined_view
+from labelwise.tasks.imagine import imagine
+from tests.described import UNSEEN, by_vector
+from tests.generating import generating
+
+DATA = by_vector(noise=0.15)
+TEST = DATA.split("test")
+WAY = torch.linalg.lstsq(DATA.labels.vectors, torch.stack([TEST.images[TEST.targets == i].mean(0) for i in range(12)]))
+# Labels are described by where their features lie, so that the model can be right.
+LABELS = replace(DATA.labels, vectors=DATA.labels.vectors @ WAY.solution)
+DESCRIBED = frozenset(f"label {i}" for i in UNSEEN)
+
+
+@pytest.fixture(scope="module")
+def classifier() -> Classifier:
+    return generating(LABELS, (20,), DESCRIBED)
+
+
+def root_mean_square(rows: torch.Tensor) -> float:
+    middle = rows.mean(0)
+    return math.sqrt(sum(math.dist(row.tolist(), middle.tolist()) ** 2 for row in rows) / (len(rows) - 1))
+
+
+def slow(classifier: Classifier, name: str, count: int, seed: int) -> ImaginedLabel:
+    rows = classifier.model.generate(classifier.labels, count, seed)[classifier.labels.index(name)]
+    means = [TEST.images[TEST.targets == i].mean(0).tolist() for i in range(12)]
+    between = [math.dist(a, b) for i, a in enumerate(means) for b in means[:i]]
+    place = classifier.labels.index(name)
+    real = TEST.images[TEST.targets == place]
+
+    def right(row: torch.Tensor, skip: int = -1) -> bool:
+        far = [(math.dist(row.tolist(), x.tolist()), i) for i, x in enumerate(TEST.images) if i != skip]
+        return int(TEST.targets[min(far)[1]]) == place
+
+    own = (TEST.targets == place).nonzero()[:, 0].tolist()
+    return ImaginedLabel(
+        label=name,
+        described=place in UNSEEN,
+        images=len(real),
+        offset=math.dist(rows.mean(0).tolist(), means[place]) / (sum(between) / len(between)),
+        precision=sum(right(row) for row in rows) / count,
+        real_precision=sum(right(TEST.images[i], i) for i in own) / len(own),
+        spread=root_mean_square(rows) / root_mean_square(real),
+    )
+
+
+def test_figures(classifier: Classifier) -> None:
+    result = evaluate_imagined(classifier, TEST, LABELS, count=10, seed=1)
+    assert [one.label for one in result.labels] == list(LABELS.names)
+    for one in result.labels[1:4]:
+        right = slow(classifier, one.label, 10, 1)
+        assert (one.label, one.described) == (right.label, right.described)
+        for figure in ("images", "offset", "precision", "real_precision", "spread"):
+            assert getattr(one, figure) == pytest.approx(getattr(right, figure), rel=1e-3), figure
+    assert result.mean("precision", described=True) == pytest.approx(
+        sum(result.labels[i].precision for i in UNSEEN) / len(UNSEEN)
+    )
+    assert result.mean("offset", described=False) == pytest.approx(
+        sum(one.offset for one in result.labels if not one.described) / 9
+    )
+
+
+def test_a_wrong_description_is_seen_in_the_figures(classifier: Classifier) -> None:
+    vectors = LABELS.vectors
+    assert vectors is not None
+    swapped = generating(replace(LABELS, vectors=vectors.roll(1, 0)), (20,))
+    good, bad = (evaluate_imagined(one, TEST, LABELS) for one in (classifier, swapped))
+    assert good.mean("precision", described=False) == 1.0
+    assert bad.mean("precision", described=False) == 0.0
+    assert (good.mean("offset", described=True) or 1) < 0.1
+    assert (bad.mean("offset", described=False) or 0) > 0.5
+    assert bad.mean("offset", described=True) is None, "no label is known from a description alone"
+    assert good.mean("spread", described=True) == pytest.approx(1, abs=0.1)
+
+
+def test_a_single_image_has_no_spread(classifier: Classifier) -> None:
+    few = TEST.select([0, 1, 12, 13, 14])
+    found = evaluate_imagined(classifier, few, LABELS)
+    assert [(one.label, one.images) for one in found.labels] == [("label 0", 2), ("label 1", 2), ("label 2", 1)]
+    assert [one.spread is None for one in found.labels] == [False, False, True]
+
+
+def test_one_label_alone_is_not_enough(classifier: Classifier) -> None:
+    one = Split(images=TEST.images[:1], targets=TEST.targets[:1])
+    with pytest.raises(DataError, match="at least two labels and a count of 2 are needed; given 1 and 50"):
+        evaluate_imagined(classifier, one, LABELS)
+
+
+@pytest.mark.parametrize("projection", ["pca", "tsne"])
+def test_the_plane(classifier: Classifier, projection: str) -> None:
+    names = ["label 2", "label 0"]
+    few = TEST.select(range(60))
+    found = imagine(classifier, names, few.images, count=7)
+    targets = few.targets.clone()
+    targets[:3] = -1
+    view = imagined_view(classifier, found, targets, projection)  # type: ignore[arg-type]
+    assert (view.real.shape, view.made.shape) == ((60, 2), (2, 7, 2))
+    assert view.targets.tolist() == [{2: 0, 0: 1}.get(t, -1) for t in targets.tolist()]
+    assert view.seen.tolist() == [t >= 0 and t not in UNSEEN for t in targets.tolist()]
+    centre = few.images[targets == 2]
+    assert len(centre) == 4
+    near = view.real[view.targets == 0].mean(0)
+    others = torch.stack([view.real[targets == i].mean(0) for i in range(12)])
+    assert int((others - view.made[0].mean(0)).norm(dim=1).argmin()) == 2, "generated points lie with their own"
+    assert near.isfinite().all()
+    figure = draw_imagined(view)
+    words = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert words == [
+        *("other labels, seen", "other labels, not seen"),
+        *(f"{name}, {kind}" for name in names for kind in ("real", "generated")),
+    ]
+    drawn = [np.shape(points.get_offsets())[0] for points in figure.axes[0].collections]
+    assert sum(drawn) == 60 + 14
+
+
+def test_pca_keeps_the_widest_directions(classifier: Classifier) -> None:
+    found = imagine(classifier, ["label 2"], TEST.images, count=5)
+    view = imagined_view(classifier, found, TEST.targets)
+    rows = torch.cat([found.gallery, found.features[0]])
+    values = torch.linalg.svdvals(rows - rows.mean(0))[:2]
+    torch.testing.assert_close(torch.cat([view.real, view.made[0]]).norm(dim=0), values, rtol=1e-4, atol=1e-4)
+
+
+def test_more_labels_than_colours_are_all_drawn(classifier: Classifier) -> None:
+    view = imagined_view(classifier, imagine(classifier, LABELS.names, TEST.images, count=2), TEST.targets)
+    drawn = sum(np.shape(points.get_offsets())[0] for points in draw_imagined(view).axes[0].collections)
+    assert drawn == len(TEST) + 10 * 2, "generated features of ten labels, and every real image"
+
+
+def test_targets_belong_to_the_gallery(classifier: Classifier) -> None:
+    found = imagine(classifier, ["label 2"], TEST.images, count=5)
+    with pytest.raises(UsageError, match="192 gallery images and 3 targets"):
+        imagined_view(classifier, found, torch.zeros(3, dtype=torch.int64))
