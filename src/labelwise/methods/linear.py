@@ -75,7 +75,8 @@ class LinearModel(LabelModel):
         images = self.prepare(split.images)
         parts = [self.encode_images(as_float(x.to(self.device))) for x in torch.split(images, 256)]
         codes = torch.cat(parts).float()
-        found = code_statistics(codes, split.targets, len(self.spec.labels))
+        targets = split.targets if split.truths is None else split.truths
+        found = code_statistics(codes, targets, len(self.spec.labels))
         self.means.copy_(found.means)
         self.counts.copy_(found.counts)
         self.within.copy_(found.within)

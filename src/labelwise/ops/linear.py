@@ -27,13 +27,31 @@ class CodeStatistics:
 
 
 def code_statistics(codes: Tensor, targets: Tensor, k: int) -> CodeStatistics:
-    """Return the statistics of image codes ``[n, d]`` with labels ``[n]`` in 0..k-1, in double precision."""
+    """Return the statistics of image codes ``[n, d]``, in double precision.
+
+    Args:
+        codes: image codes ``[n, d]``.
+        targets: labels ``[n]`` in 0..k-1; or, where several may be true, which are, ``[n, k]`` (bool): an image then counts
+            for each of its labels.
+        k: how many labels there are.
+    """
     x = codes.double()
+    if targets.ndim == 2:
+        return _shared_statistics(x, targets.double())
     counts = torch.bincount(targets, minlength=k).double()
     means = x.new_zeros(k, x.shape[1]).index_add_(0, targets, x) / counts.clamp_min(1)[:, None]
     inside = x - means[targets]
     weight = (1 / (counts.clamp_min(1) * (counts > 0).sum()))[targets]
     return CodeStatistics(means, counts, (inside * weight[:, None]).T @ inside)
+
+
+def _shared_statistics(x: Tensor, truths: Tensor) -> CodeStatistics:
+    """Return the statistics of image codes ``[n, d]`` with any number of labels each, ``[n, k]``."""
+    counts = truths.sum(0)
+    means = truths.T @ x / counts.clamp_min(1)[:, None]
+    weight = 1 / (counts.clamp_min(1) * (counts > 0).sum().clamp_min(1))
+    second = (x * (truths @ weight)[:, None]).T @ x
+    return CodeStatistics(means, counts, second - (means * (weight * counts)[:, None]).T @ means)
 
 
 def solve_label_code(examples: Tensor, known: CodeStatistics, codes: Tensor, *, ridge: float = 1.0) -> Tensor:
