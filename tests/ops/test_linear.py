@@ -72,3 +72,17 @@ def test_few_examples_are_enough_and_do_not_take_over(examples: int) -> None:
         kept.append(right[targets[~train] < 3].double().mean())
     assert float(torch.stack(hits).mean()) > 0.85
     assert float(torch.stack(kept).mean()) > 0.85
+
+
+def test_statistics_of_several_labels_equal_a_loop_over_labels() -> None:
+    codes, targets = clusters(k=3, per=40)
+    truths = torch.rand(120, 4, generator=torch.Generator().manual_seed(1)) < 0.4
+    truths[:7], truths[:, 3] = False, False  # images without a label, a label without images
+    found = code_statistics(codes, truths, 4)
+    parts = [codes[truths[:, label]].double() for label in range(3)]
+    torch.testing.assert_close(found.means[:3], torch.stack([part.mean(0) for part in parts]))
+    torch.testing.assert_close(found.within, torch.stack([torch.cov(p.T, correction=0) for p in parts]).mean(0))
+    assert found.counts.tolist() == [*(len(part) for part in parts), 0]
+    one, same = code_statistics(codes, targets, 3), code_statistics(codes, targets[:, None] == torch.arange(3), 3)
+    for piece in ("means", "counts", "within"):
+        torch.testing.assert_close(getattr(one, piece), getattr(same, piece))
