@@ -140,9 +140,7 @@ def test_features_in_a_table_have_several_labels(tmp_path: Path) -> None:
 
 
 def test_a_parquet_table_names_several_labels(tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    import pyarrow.parquet as parquet
-
+    pyarrow, parquet = (pytest.importorskip(name) for name in ("pyarrow", "pyarrow.parquet"))
     columns = {"f0": list(range(8)), "labels": ["a;b", None, "b", "", "a", "a; b", "b", None]}
     parquet.write_table(pyarrow.table(columns), tmp_path / "x.parquet")
     data = table(tmp_path / "x.parquet")

@@ -176,22 +176,15 @@ class Indicator(ImageMethod):
         model.encoder.fit_normalisation(data.train.images)
         last = len(data.labels) - 1 if self.negatives is None else self.negatives
         for position, negatives in enumerate((*self.curriculum, last)):
-            stage = self.stage(f"indicator N={negatives}", model, data, self.loss(model, negatives, data.train.truths))
+            loss = self.loss(model, negatives)
+            if data.train.truths is not None:
+                loss = self.loss_of_several(model, negatives, data.train.truths)
+            stage = self.stage(f"indicator N={negatives}", model, data, loss)
             yield self._later(stage) if position else stage
         model.fit_statistics(data.train)
 
-    def loss(
-        self, model: IndicatorModel, negatives: int, truths: Tensor | None = None
-    ) -> Callable[[Batch], dict[str, Tensor]]:
-        """Return the loss of eq. 4 with K2 = 1, each image encoded once; K1 = 1, or the number of an image's true labels.
-
-        Args:
-            model: the model to train.
-            negatives: N, wrong labels per image.
-            truths: which labels are true of each training image ``[images, k]``, where several may be.
-        """
-        if truths is not None:
-            return self._loss_of_several(model, negatives, truths)
+    def loss(self, model: IndicatorModel, negatives: int) -> Callable[[Batch], dict[str, Tensor]]:
+        """Return the loss of eq. 4 with K1 = K2 = 1, each image encoded once."""
 
         def of_batch(batch: Batch) -> dict[str, Tensor]:
             images, truth = model.project(model.encode_images(batch.images)), batch.targets[:, None]
@@ -207,12 +200,17 @@ class Indicator(ImageMethod):
 
         return of_batch
 
-    def _loss_of_several(
+    def loss_of_several(
         self, model: IndicatorModel, negatives: int, truths: Tensor
     ) -> Callable[[Batch], dict[str, Tensor]]:
-        """Return the loss where several labels are true of an image, or none.
+        """Return the loss of eq. 4 with K1 the number of an image's true labels, which may be 0, and K2 = 1.
 
         The truths of a batch are as large as its scores of all labels, so these are made whatever N.
+
+        Args:
+            model: the model to train.
+            negatives: N, wrong labels per image.
+            truths: which labels are true of each training image ``[images, k]``.
         """
 
         def of_batch(batch: Batch) -> dict[str, Tensor]:

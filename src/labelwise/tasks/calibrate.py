@@ -24,6 +24,7 @@ def calibrate(classifier: Classifier, images: Tensor, targets: Tensor, *, keep: 
         keep: the share of these images that the outlier rule must let pass as known.
     """
     check_shape(images, classifier.model.spec.shape)
+    _check_targets(classifier, targets)
     if targets.ndim == 1:
         labelled = targets >= 0
         images, targets = images[labelled.to(images.device)], targets[labelled]
