@@ -14,6 +14,7 @@ from labelwise.data.dataset import Split, first_true
 from labelwise.data.fingerprints import with_seen
 from labelwise.errors import DataError, UnsupportedError
 from labelwise.evaluate.answers import answer_calibration, asked_pairs, yes_rates
+from labelwise.evaluate.closed import evaluate_closed
 from labelwise.evaluate.multilabel import all_truths, evaluate_multilabel
 from labelwise.evaluate.probe import probe_codes
 from labelwise.metrics import expected_calibration_error
@@ -111,6 +112,12 @@ def test_rates_and_calibration_equal_loops() -> None:
         for s in (split.images, split.images * 1.5 - 1)
     ]
     assert [result.every.before.ece, result.every.after.ece] == pytest.approx(wanted, abs=1e-6)
+
+
+def test_accuracy_of_one_label_is_not_measured_on_several() -> None:
+    classifier, split, _ = known_scores()
+    with pytest.raises(DataError, match="evaluate_multilabel"):
+        evaluate_closed(classifier, split, LABELS)
 
 
 def test_a_probe_chooses_one_label_so_it_refuses_several() -> None:

@@ -105,10 +105,16 @@ def _pictures(columns: Columns, here: Path, *, outside: bool) -> list[Listed]:
             )
             raise DataError(
                 f'Rows {columns.numbers[first]} and {columns.numbers[row]} of "{columns.file}" name the same picture, '
-                f'"{given:.200}", with different {what.removesuffix("s")}s: "{getattr(other, what)}" and "{getattr(each, what)}". '
+                f'"{given:.200}", with different {what.removesuffix("s")}s: "{_said(other, what)}" and "{_said(each, what)}". '
                 "Keep one of them."
             )
     return [each for _, each in listed.values()]
+
+
+def _said(each: Listed, what: str) -> str:
+    """Return what is said about a picture, in words."""
+    value = getattr(each, what)
+    return "; ".join(value) if isinstance(value, tuple) else str(value)
 
 
 def _located(given: str, here: Path, where: str, *, outside: bool) -> Path:
