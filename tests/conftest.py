@@ -9,7 +9,7 @@ import torch
 
 from labelwise.core import Labels
 from labelwise.data.augment import Augment
-from labelwise.data.dataset import Dataset, Split
+from labelwise.data.dataset import Dataset, Split, first_true
 from labelwise.methods import METHODS, Cgan, Encoder, ImageMethod, Izf, Method
 from labelwise.optimization import Optimizer
 
@@ -35,6 +35,23 @@ def blobs(labels: int = 4, per_label: int = 60, side: int = 8, seed: int = 0) ->
     parts = {"train": slice(0, third), "val": slice(third, 2 * third), "test": slice(2 * third, None)}
     splits = {name: Split(images=images[rows], targets=targets[rows]) for name, rows in parts.items()}
     return Dataset(name="blobs", labels=Labels(names=names, vectors=vectors, texts=texts), splits=splits)
+
+
+def squares(images: int = 240, side: int = 8, seed: int = 0) -> Dataset:
+    """Pictures with a red, a green and a blue square, each there or not: several labels may be true, or none."""
+    made = torch.Generator().manual_seed(seed)
+    truths = torch.rand(images, 3, generator=made) < 0.45
+    pixels = torch.randint(0, 90, (images, 3, side, side), generator=made, dtype=torch.uint8)
+    for row, colour in truths.nonzero().tolist():
+        top, left = divmod((row + 4 * colour) % 9, 3)
+        pixels[row, colour, top * 2 : top * 2 + 3, left * 2 : left * 2 + 3] += 150
+    third = images // 3
+    parts = {"train": slice(0, third), "val": slice(third, 2 * third), "test": slice(2 * third, None)}
+    splits = {
+        name: Split(images=pixels[rows], targets=first_true(truths[rows]), truths=truths[rows])
+        for name, rows in parts.items()
+    }
+    return Dataset(name="squares", labels=Labels(names=("red", "green", "blue")), splits=splits)
 
 
 def quick(name: str, epochs: int = 30) -> Method:

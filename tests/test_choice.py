@@ -8,7 +8,7 @@ from labelwise.core import Labels
 from labelwise.data.dataset import Dataset
 from labelwise.errors import UnsupportedError
 from labelwise.methods import METHODS
-from tests.conftest import blobs
+from tests.conftest import blobs, squares
 
 EVERY = dict.fromkeys([*METHODS, "clarel", "izf", "eszsl", "zero_label", "prototype"])
 
@@ -55,10 +55,22 @@ def val_alone(data: Dataset, label: int) -> Dataset:
             "clarel",
             ("eszsl",),
         ),
+        (squares(), "indicator", ("multilabel",)),
         (unlabelled(blobs()), "zero_label", ()),
         (unlabelled(replace(blobs(), labels=Labels(names=("a", "b", "c", "d"), order=(0, 1, 2, 3)))), "zero_label", ()),
     ],
-    ids=["labelled", "sentences", "attributes", "both", "half", "half and vectors", "held out", "names", "order"],
+    ids=[
+        "labelled",
+        "sentences",
+        "attributes",
+        "both",
+        "half",
+        "half and vectors",
+        "held out",
+        "several",
+        "names",
+        "order",
+    ],
 )
 def test_what_is_known_decides(data: Dataset, method: str, others: tuple[str, ...]) -> None:
     found = choose_method(data, EVERY)

@@ -36,6 +36,7 @@ class Situation:
         texts: whether sentences describe every label, its own or those of its images.
         vectors: whether every label has a vector.
         order: whether labels are ordered.
+        multilabel: whether several labels may be true of one image.
     """
 
     labelled: bool
@@ -43,12 +44,16 @@ class Situation:
     texts: bool
     vectors: bool
     order: bool
+    multilabel: bool = False
 
 
 def situation(data: Dataset) -> Situation:
     """Return what is known about the labels of a data set, from its training split."""
     train = data.split("train")
-    present = {target for target in train.targets.tolist() if target >= 0}
+    if train.truths is None:
+        present = {target for target in train.targets.tolist() if target >= 0}
+    else:
+        present = set(train.truths.any(0).nonzero()[:, 0].tolist())
     try:
         labels = describe_labels(data).labels
     except DataError:  # the sentences of images leave some label out
@@ -59,6 +64,7 @@ def situation(data: Dataset) -> Situation:
         texts=labels.texts is not None,
         vectors=labels.vectors is not None,
         order=labels.order is not None,
+        multilabel=data.multilabel,
     )
 
 
@@ -88,6 +94,8 @@ def _wanted(now: Situation) -> tuple[tuple[str, ...], str]:
     """Return the methods that fit, best first, and why."""
     if not now.labelled:
         return ("zero_label",), "only the order of the labels is known" if now.order else "only label names are known"
+    if now.multilabel:
+        return ("indicator", "multilabel"), "several labels may be true of one image"
     if now.unseen and (now.texts or now.vectors):
         what = "sentences" if now.texts else "attribute vectors"
         return _readers(now), f"{what} describe the labels without an image in train ({now.unseen})"

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from labelwise.errors import UnsupportedError, UsageError, listing, suggest
 
-UNKNOWN = "unknown"
+UNKNOWN, NONE = "unknown", "none"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -252,6 +252,7 @@ class Classifier:
         scale: ``[k]``.
         offset: ``[k]``.
         temperature: divides scores when labels are compared with each other.
+        multilabel: whether several labels may be true of one image, or none; each is then answered on its own.
         described: the labels known from a description alone; training or ``teach`` had images of the others.
         gap: how far the others are held back, see ``LabelModel.balance``; part of ``scale`` and ``offset``.
         memory: codes of training images, of unit length ``[m, d]``; what is far from all of them is unfamiliar.
@@ -267,6 +268,7 @@ class Classifier:
     scale: Tensor
     offset: Tensor
     temperature: float = 1.0
+    multilabel: bool = False
     described: frozenset[str] = frozenset()
     gap: float = 0.0
     memory: Tensor | None = None

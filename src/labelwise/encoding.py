@@ -48,13 +48,13 @@ def encode_with(dataset: Dataset, classifier: Classifier) -> Dataset:
 def write_features(dataset: Dataset, path: str | Path) -> None:
     """Write features and their labels as one ``.npz`` pack, whole or not at all; ``data.pack`` reads it.
 
-    It holds ``features [n, a]``, ``labels [n]`` (positions in ``classes``), ``classes [k]``, ``split [n]`` and, where they
-    are known, ``files [n]``.
+    It holds ``features [n, a]``, ``labels [n]`` (positions in ``classes``; or yes and no to each of them ``[n, k]``, where
+    several may be true), ``classes [k]``, ``split [n]`` and, where they are known, ``files [n]``.
     """
     file = Path(path)
     if len(dataset.shape) != 1:
         raise DataError(f'"{dataset.name}" holds pictures of shape {dataset.shape}, not features. Encode it first.')
-    without = sum(int((split.targets < 0).sum()) for split in dataset.splits.values())
+    without = sum(int((split.targets < 0).sum()) for split in dataset.splits.values() if split.truths is None)
     if without:
         raise DataError(f'{without} pictures of "{dataset.name}" have no label. Leave them out.')
     if file.suffix.lower() != ".npz":
@@ -71,13 +71,14 @@ def write_features(dataset: Dataset, path: str | Path) -> None:
 
 def _columns(names: tuple[str, ...], splits: Mapping[str, Split]) -> dict[str, Array]:
     """Return what the file holds, all splits one after another."""
-    parts = list(splits.values())
+    parts = [split for split in splits.values() if len(split)]
+    labels = [split.targets if split.truths is None else split.truths for split in parts]
     columns: dict[str, Array] = {
         "features": torch.cat([split.images for split in parts]).cpu().numpy(),
-        "labels": torch.cat([split.targets for split in parts]).cpu().numpy(),
+        "labels": torch.cat(labels).cpu().numpy(),
         "classes": np.array(names),
         "split": np.array([name for name, split in splits.items() for _ in range(len(split))]),
     }
-    if all(split.files for split in parts if len(split)):
+    if all(split.files for split in parts):
         columns["files"] = np.array([file for split in parts for file in split.files])
     return columns

@@ -6,11 +6,13 @@ import torch
 from torch import Tensor
 
 from labelwise.core import Classifier
-from labelwise.data.dataset import Dataset, Split, TrainData
+from labelwise.data.dataset import Dataset, Split, TrainData, first_true
 from labelwise.data.fingerprints import with_seen
 from labelwise.data.knowledge import require
 from labelwise.data.splits import split_off
-from labelwise.errors import DataError
+from labelwise.errors import DataError, UsageError, listing
+from labelwise.methods import METHODS
+from labelwise.ops.ranking import average_precisions
 from labelwise.tasks.calibrate import calibrate_codes
 from labelwise.tasks.outliers import remember
 from labelwise.training import Method, Run, train
@@ -31,6 +33,7 @@ def fit(data: Dataset, method: Method, run: Run | None = None) -> Classifier:
         run: seed, device, folder for checkpoints; the default keeps nothing on disk.
     """
     run = run or Run()
+    _check_method(data, method)
     if method.zero_shot:
         return fit_zero_shot(data, method, run)
     seen = training_data(data, run.seed)
@@ -39,13 +42,30 @@ def fit(data: Dataset, method: Method, run: Run | None = None) -> Classifier:
     skipped = tuple({"skipped": one.file, "reason": one.reason} for one in data.skipped)
     model, summary = train(method, seen, replace(run, notes=skipped))
     bound = with_seen(with_seen(model.bind(seen.labels), seen.train.images), seen.val.images)
-    bound = replace(bound, method=method)
+    bound = replace(bound, method=method, multilabel=data.multilabel)
     held = bound.encode(model.prepare(seen.val.images))
-    right = bound.scores_of_codes(held.float()).argmax(1).cpu() == seen.val.targets
     bound = remember(bound, model.prepare(seen.train.images))
     about = {"data": data.name, "images": len(seen.train), "skipped": len(skipped), **summary}
-    about |= {"validation_images": len(seen.val), "validation_accuracy": float(right.double().mean())}
-    return calibrate_codes(replace(bound, summary={"training": about}), held, seen.val.targets)
+    about |= {"validation_images": len(seen.val), **_merit(bound.scores_of_codes(held.float()).cpu(), seen.val)}
+    targets = seen.val.targets if seen.val.truths is None else seen.val.truths
+    return calibrate_codes(replace(bound, summary={"training": about}), held, targets)
+
+
+def _check_method(data: Dataset, method: Method) -> None:
+    """Raise an error where several labels may be true of an image and the method takes one for each."""
+    if data.multilabel and not method.multilabel:
+        able = listing(name for name, kind in METHODS.items() if kind.multilabel)
+        raise UsageError(
+            f'Several labels may be true of one image of "{data.name}", and method {method.name} takes one label for each. '
+            f"Methods that can: {able}."
+        )
+
+
+def _merit(scores: Tensor, val: Split) -> dict[str, float]:
+    """Return how good scores ``[n, k]`` of validation images are: accuracy, or mean average precision of several labels."""
+    if val.truths is None:
+        return {"validation_accuracy": float((scores.argmax(1) == val.targets).double().mean())}
+    return {"validation_precision": float(average_precisions(scores, val.truths).nanmean())}
 
 
 def training_data(data: Dataset, seed: int = 0) -> TrainData:
@@ -53,7 +73,11 @@ def training_data(data: Dataset, seed: int = 0) -> TrainData:
 
     Labels that no training image has are unseen: their descriptions stay, their validation images do not.
     """
-    present = sorted(set(data.split("train").targets.tolist()))
+    train_part = data.split("train")
+    if train_part.truths is None:
+        present = sorted(set(train_part.targets.tolist()))
+    else:
+        present = train_part.truths.any(0).nonzero()[:, 0].tolist()
     names = [data.labels.names[i] for i in present if i >= 0]
     if len(names) < 2:
         raise DataError(
@@ -67,7 +91,7 @@ def training_data(data: Dataset, seed: int = 0) -> TrainData:
     whole = _labelled(data.split("train"), places)
     held = _labelled(data.splits["val"], places) if "val" in data.splits else whole.select([])
     if not len(held):
-        kept, rows = split_off(whole.targets, VALIDATION_SHARE, seed)
+        kept, rows = split_off(whole.strata, VALIDATION_SHARE, seed)
         whole, held = whole.select(kept), whole.select(rows)
     if len(held) < 2:
         raise DataError(
@@ -79,6 +103,12 @@ def training_data(data: Dataset, seed: int = 0) -> TrainData:
 
 
 def _labelled(split: Split, places: Tensor) -> Split:
-    """Return the images whose label has a place, with their targets moved to it."""
+    """Return the images whose label has a place, with their targets moved to it.
+
+    Where several labels may be true, an image without a true one is an image all the same: every answer to it is no.
+    """
+    if split.truths is not None:
+        truths = split.truths[:, (places[:-1] >= 0).to(split.truths.device)]
+        return replace(split, truths=truths, targets=first_true(truths))
     moved = replace(split, targets=places[split.targets.cpu()])
     return moved.select((moved.targets >= 0).nonzero()[:, 0])

@@ -59,11 +59,13 @@ class Method(ABC):
         name: what users call it.
         needs: the pieces of data it trains on, as ``data.inspect`` names them: ``targets``, ``vectors``, ``texts`` ...
         zero_shot: whether its models score labels that have a description and no image; see ``zero_shot``.
+        multilabel: whether it trains on images of which several labels may be true, or none; see ``Split.truths``.
     """
 
     name: ClassVar[str]
     needs: ClassVar[tuple[str, ...]] = ("targets",)
     zero_shot: ClassVar[bool] = False
+    multilabel: ClassVar[bool] = False
 
     @property
     def uses_targets(self) -> bool:
@@ -297,9 +299,8 @@ def _restore(session: _Session, optimizer: torch.optim.Optimizer) -> dict[str, T
 
 def _identity(method: Method, data: TrainData, run: Run) -> dict[str, Any]:
     """Return what must be the same for a run to be continued."""
-    content = zlib.crc32(
-        data.train.images.cpu().numpy().tobytes(), zlib.crc32(data.train.targets.cpu().numpy().tobytes())
-    )
+    said = data.train.targets if data.train.truths is None else data.train.truths
+    content = zlib.crc32(data.train.images.cpu().numpy().tobytes(), zlib.crc32(said.cpu().numpy().tobytes()))
     settings: dict[str, Any] = json.loads(json.dumps(asdict(method)))  # type: ignore[call-overload]
     about = {"method": method.name, "seed": run.seed, "images": len(data.train), "data": content}
     return {**about, "labels": list(data.labels.names), **{f"set {key}": value for key, value in settings.items()}}

@@ -1,9 +1,15 @@
 """Every registered method keeps every part of the contract."""
 
+from dataclasses import replace
+
 import pytest
 
 from labelwise.checks import CHECKS, check_all
+from labelwise.core import as_float
+from labelwise.fitting import fit, training_data
 from labelwise.methods import METHODS
+from labelwise.training import Run
+from tests.conftest import quick, squares
 from tests.contract.subjects import subject_of, trained
 
 
@@ -11,6 +17,19 @@ from tests.contract.subjects import subject_of, trained
 @pytest.mark.parametrize("method", METHODS)
 def test_method_keeps_contract(method: str, check: str) -> None:
     CHECKS[check](subject_of(method), trained(method))
+
+
+@pytest.mark.parametrize("method", [name for name, kind in METHODS.items() if kind.multilabel])
+def test_method_keeps_contract_where_several_labels_are_true(method: str) -> None:
+    data = squares(120)
+    subject = replace(
+        subject_of(method),
+        train=lambda: fit(data, quick(method, 5), Run(seed=4, device="cpu")),
+        build=lambda: quick(method).build(training_data(data).spec),
+        images=as_float(data.split("test").images[:12]),
+    )
+    assert subject.train().multilabel
+    check_all(subject)
 
 
 def test_check_all_runs_every_check() -> None:

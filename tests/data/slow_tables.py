@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 SPLIT_WORDS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
-NAMED = ("path", "label", "split", "domain", "group", "text", "text_1", "text_2")
+NAMED = ("path", "label", "labels", "split", "domain", "group", "text", "text_1", "text_2")
 Fault = tuple[int | None, str | None]
 
 
@@ -92,9 +92,16 @@ def read(content: bytes, folder: Path) -> Reading:
         for name in ("label", "domain", "group"):
             if name in cells:
                 found.rows[-1][name] = unicodedata.normalize("NFC", cells[name])
+        if "labels" in cells:  # in one order, so that rows can be compared
+            parts = sorted(unicodedata.normalize("NFC", part.strip()) for part in cells["labels"].split(";"))
+            found.rows[-1]["labels"] = ";".join(parts)
+            if cells["labels"] and ("" in parts or len(set(parts)) < len(parts)):
+                found.faults.append((i, "labels"))
         found.numbers.append(i)
     if not found.rows:
         found.faults.append((None, None))
+    elif "labels" in names and not any(row["labels"] for row in found.rows):
+        found.faults.append((None, "labels"))
     _check_cells(found, folder)
     return found
 
@@ -112,7 +119,11 @@ def _check_names(names: list[str], found: Reading) -> None:
     elif "path" not in names:
         found.features = features
         found.faults += [(None, "path")] * (not features)
-    if "label" not in names and any(name and name not in NAMED and name not in features for name in names):
+    if "label" in names and "labels" in names:
+        found.faults.append((None, "label"))
+    if not {"label", "labels"} & set(names) and any(
+        name and name not in NAMED and name not in features for name in names
+    ):
         found.faults.append((None, "label"))
 
 

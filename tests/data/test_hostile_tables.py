@@ -36,6 +36,7 @@ CELLS = {
     ),
     "split": ("train", "test", "Valid", "tset", "validation "),
     "group": ("g0", "g1", "g2", "g3"),
+    "labels": ("", "owl;été", "été; owl ", "owl;;été", "owl;owl", ";", "owl; ", "e\u0301t\u00e9;owl", "kiwi;owl"),
     "f0": ("nan", "inf", "-1e39", "1_0", "0x1", "1,5", "٣", "1e-400", " 7 ", "1e5"),
 }
 NAMES = (
@@ -54,6 +55,7 @@ NAMES = (
     "domain",
     "",
 )
+EXTRAS = ("labels", "split", "group", "domain", "text", "text_1", "note")
 KINDS = (
     "cell",
     "cell",
@@ -98,10 +100,12 @@ spellings = st.builds(
 
 
 def build(folder: Path, pictures: bool, extras: list[str], changes: list[Change], how: Spelling) -> bytes:
-    names = [*(["path"] if pictures else ["f1", "f0"]), "label", *extras]
+    label = ["labels"] if "labels" in extras else ["label"]
+    names = [*(["path"] if pictures else ["f1", "f0"]), *label, *(name for name in extras if name != "labels")]
     rows = []
     for i in range(8):
         cells = {"path": PICTURES[i], "f0": f"{i / 8}", "f1": f"-{i}e-3", "label": ("owl", "été")[i % 2]}
+        cells |= {"labels": ("owl", "été", "owl;été", "")[i % 4]}
         cells |= {"split": ("train", "train", "test", "test", "val", "val", "train", "train")[i]}
         cells |= {"group": f"g{i // 2}" if i < 6 else "", "domain": "ab"[i // 4], "text": f"a; {i}", "text_1": ""}
         rows.append([cells.get(name, "note") for name in names])
@@ -168,7 +172,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     pictures=st.sampled_from([True, False, False]),
-    extras=st.lists(st.sampled_from(["split", "group", "domain", "text", "text_1", "note"]), unique=True, max_size=3),
+    extras=st.lists(st.sampled_from(EXTRAS), unique=True, max_size=3),
     changes=st.lists(mutation, max_size=3),
     how=spellings,
 )
@@ -205,17 +209,23 @@ def check_error(text: str, slow: Reading, folder: Path) -> None:
             assert (None, None) in slow.faults, (text, slow.faults)
         return
     assert not rows, (text, "no row is at fault")
-    labels = Counter(row.get("label") for row in readable(slow, folder))
+    rows_here = readable(slow, folder)
+    labels = Counter(name for row in rows_here for name in ([row.get("label")] if "labels" not in row else named(row)))
     if "of one label only" in text or "at least two labels" in text or "no readable picture" in text:
         assert len(labels) < 2
     elif "pictures cannot be read" in text:
-        assert not labels
+        assert not rows_here
     elif "no train split" in text:
         assert "train" not in {row["split"] for row in readable(slow, folder)}
     elif "labels in" in text or "groups for" in text:
         assert any(row.get("split") or row.get("group") for row in slow.rows)
     else:
         pytest.fail(f"refused without a reason: {text}")
+
+
+def named(row: dict[str, str]) -> list[str]:
+    """The labels of a row, of which several may be true."""
+    return [name for name in row["labels"].split(";") if name]
 
 
 def readable(slow: Reading, folder: Path) -> list[dict[str, str]]:
@@ -228,11 +238,15 @@ def check_rows(data: Dataset, slow: Reading, folder: Path) -> None:
     for row in readable(slow, folder):
         texts = tuple(row[name] for name in ("text", "text_1", "text_2") if row.get(name))
         key = os.path.normpath(folder / row["path"]) if "path" in row else tuple(number(row[n]) for n in slow.features)
-        wanted[key, row.get("label"), row.get("domain", ""), row.get("group", ""), texts] += 1
+        wanted[key, row.get("label", row.get("labels")), row.get("domain", ""), row.get("group", ""), texts] += 1
     for name, split in data.splits.items():
         for i, target in enumerate(split.targets.tolist()):
             key = split.files[i] if split.files else tuple(split.images[i].tolist())
-            label = data.labels.names[target] if target >= 0 else None
+            label: str | None = data.labels.names[target] if target >= 0 else None
+            if split.truths is not None:
+                true = [name for name, yes in zip(data.labels.names, split.truths[i].tolist(), strict=True) if yes]
+                assert target == (data.labels.index(true[0]) if true else -1)
+                label = ";".join(sorted(true))
             about = [getattr(split, what)[i] if getattr(split, what) else "" for what in ("domains", "groups")]
             got[(key, label, *about, split.texts[i] if split.texts else ())] += 1
             homes[key] = name

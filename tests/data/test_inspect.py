@@ -57,7 +57,7 @@ def test_an_inspection_counts_and_finds() -> None:
     assert [(each.image.file, each.twin.file) for each in found.lookalikes] == [("6.png", "1.png")]
     assert (found.name, found.shape) == ("toys", (3, 12, 10))
     present = {piece for piece, has in found.pieces.items() if has}
-    assert present == {"targets", "pictures", "vectors", "order", "image_texts", "descriptions"}
+    assert present == {"targets", "pictures", "vectors", "order", "image_texts", "descriptions", "one_label"}
     missing = {"texts", "shares", "similarity", "image_domains", "image_groups"}
     assert set(found.pieces) - present == missing
 
@@ -131,7 +131,7 @@ def test_features_and_unlabelled_data_can_be_inspected() -> None:
     part = Split(images=torch.rand(3, 4), targets=torch.full((3,), -1))
     found = inspect(Dataset(name="bare", labels=Labels(names=("a", "b")), splits={"train": part}))
     assert (found.shape, found.imbalance, found.empty) == ((4,), None, ("a", "b"))
-    assert not any(found.pieces.values())
+    assert [piece for piece, has in found.pieces.items() if has] == ["one_label"]
     assert lines(found)[0] == "bare: 2 labels, images 3 train, shape 4"
 
 

@@ -63,7 +63,16 @@ def test_missing_files_of_a_table_are_listed(tmp_path: Path) -> None:
     [
         ("", r'birds.csv" is empty. Its first row must name the columns: path, label'),
         ("path,label\n\n", r"has no rows below its header"),
-        ("path,labels\na,b\n", r'has no column "label". Did you mean "labels"\? Its columns: path, labels'),
+        ("path,lable\na,b\n", r'has no column "label". Did you mean "lable"\? Its columns: path, lable'),
+        ("path,label,labels\na,b,c\n", r'has both a column "label" and a column "labels". Keep "label" where each'),
+        ("path,labels\na.png,owl;;barn\n", r'Row 2 of .*, column "labels": "owl;;barn": a name is empty. Write names'),
+        ("path,labels\na.png,owl; owl\n", r'Row 2 of .*, column "labels": "owl; owl": a name stands there twice'),
+        ("path,labels\na.png,\nb.png,\n", r'column "labels" is empty in every row'),
+        ("path,labels\npictures/a/0.png,owl\npictures/a/1.png,\n", r"one label|at least two labels"),
+        (
+            "path,labels\na.png,owl\na.png,owl;kiwi\n",
+            r"Rows 2 and 3 .* same picture, .* different labels: \"owl\" and \"kiwi; owl\"",
+        ),
         ("file,label\na,b\n", r'has no column "path". Its columns: file, label'),
         ("path,label,label\na,b,c\n", r'has more than one column "label"'),
         ("path,label\na.png,owl\nb.png, \n", r'Row 3 of ".*birds.csv", column "label": it is empty. Fill it'),

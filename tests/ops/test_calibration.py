@@ -4,7 +4,7 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit, log_softmax
 
 from labelwise.metrics import expected_calibration_error
-from labelwise.ops.calibration import fit_platt, fit_temperature
+from labelwise.ops.calibration import fit_platt, fit_platt_each, fit_temperature
 
 
 def problem(n: int = 800, k: int = 5, sharpness: float = 3.0, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -67,3 +67,57 @@ def test_minus_distances_get_probabilities_above_one_half() -> None:
     scale, offset = fit_platt(scores, targets)
     right = torch.sigmoid(scores * scale + offset).gather(1, targets[:, None])
     assert float(right.mean()) > 0.9
+
+
+def yes_and_no(n: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Scores of four labels, each with a scale and an offset of its own, and what is true; the last label is rare."""
+    made = torch.Generator().manual_seed(seed)
+    scale, offset = torch.tensor([0.5, 1.0, 2.0, 1.0]), torch.tensor([0.5, -1.0, 0.0, -6.0])
+    scores = torch.randn(n, 4, generator=made) * 2
+    return scores, torch.rand(n, 4, generator=made) < (scores * scale + offset).sigmoid(), scale, offset
+
+
+def test_each_label_gets_its_own_scale_and_offset() -> None:
+    scores, truths, scale, offset = yes_and_no(40_000)
+    found = fit_platt_each(scores, truths)
+    torch.testing.assert_close(found[0], scale, rtol=0.1, atol=0.05)
+    torch.testing.assert_close(found[1], offset, rtol=0.1, atol=0.05)
+
+
+def test_each_label_equals_scipy_with_the_prior() -> None:
+    scores, truths, _, _ = yes_and_no(150)
+    common = fit_platt(scores, truths)
+    found = fit_platt_each(scores, truths)
+    for label in range(4):
+        x, truth = scores[:, label].double().numpy() * common[0] + common[1], truths[:, label].numpy()
+
+        def loss(p: np.ndarray, x: np.ndarray = x, truth: np.ndarray = truth) -> float:
+            logits = x * np.exp(p[0]) + p[1]
+            return float(np.logaddexp(0, np.where(truth, -logits, logits)).sum() + 0.5 * (p**2).sum())
+
+        best = minimize(loss, np.zeros(2), method="Nelder-Mead", options={"xatol": 1e-8, "fatol": 1e-12}).x
+        assert abs(common[0] * np.exp(best[0]) - float(found[0][label])) < 1e-3
+        assert abs(common[1] * np.exp(best[0]) + best[1] - float(found[1][label])) < 1e-3
+
+
+def test_a_label_that_no_held_out_image_has_stays_near_the_others() -> None:
+    scores, truths, _, _ = yes_and_no(200)
+    truths[:, 3] = False
+    scale, offset = fit_platt_each(scores, truths)
+    assert bool((scale > 0).all())
+    assert float(scale[3]) < 10 * float(scale[:3].mean())
+    assert -10 < float(offset[3]) < float(offset[:3].min())
+    assert scale.dtype == scores.dtype
+
+
+def test_calibration_of_each_label_lowers_the_error_on_new_scores() -> None:
+    scores, truths, _, _ = yes_and_no(400, seed=1)
+    scale, offset = fit_platt_each(scores, truths)
+    new, right, _, _ = yes_and_no(20_000, seed=2)
+    errors = [
+        expected_calibration_error(given.sigmoid().flatten(), right.flatten())
+        for given in (new, new * fit_platt(scores, truths)[0] + fit_platt(scores, truths)[1], new * scale + offset)
+    ]
+    assert errors[2] < 0.5 * errors[0]
+    one = [expected_calibration_error(given.sigmoid()[:, 0], right[:, 0]) for given in (new, new * scale + offset)]
+    assert one[1] < 0.5 * one[0]

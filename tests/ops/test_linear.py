@@ -72,3 +72,36 @@ def test_few_examples_are_enough_and_do_not_take_over(examples: int) -> None:
         kept.append(right[targets[~train] < 3].double().mean())
     assert float(torch.stack(hits).mean()) > 0.85
     assert float(torch.stack(kept).mean()) > 0.85
+
+
+def test_statistics_of_several_labels_equal_a_loop_over_labels() -> None:
+    codes, targets = clusters(k=3, per=40)
+    truths = torch.rand(120, 4, generator=torch.Generator().manual_seed(1)) < 0.4
+    truths[:7], truths[:, 3] = False, False  # images without a label, a label without images
+    found = code_statistics(codes, truths, 4)
+    parts = [codes[truths[:, label]].double() for label in range(3)]
+    torch.testing.assert_close(found.means[:3], torch.stack([part.mean(0) for part in parts]))
+    x = codes.double()
+    centred = x - x.mean(0)
+    torch.testing.assert_close(found.within, centred.T @ centred / len(x))
+    torch.testing.assert_close(found.background, x.mean(0))
+    assert found.counts.tolist() == [*(len(part) for part in parts), 0]
+    assert code_statistics(codes, targets, 3).background is None
+
+
+def test_a_label_that_others_do_not_exclude_is_told_from_all_images() -> None:
+    """Three directions, each switched on or not: the third is taught to a model that knows two."""
+    made = torch.Generator().manual_seed(0)
+    truths = torch.rand(3000, 3, generator=made) < 0.4
+    codes = 3 * truths.float() @ torch.eye(3, 6) + torch.randn(3000, 6, generator=made)
+    known = code_statistics(codes, truths[:, :2], 2)
+    logits = [[*(6 * torch.eye(6)[label]).tolist(), -9.0] for label in range(2)]
+    trained = torch.tensor(logits)
+    for examples in (5, 500):
+        code = solve_label_code(codes[truths[:, 2]][:examples], known, trained)
+        scores = linear_scores(codes, code[None])[:, 0]
+        order = (scores[truths[:, 2]][:, None] > scores[~truths[:, 2]]).double().mean()
+        assert float(order) > (0.75 if examples == 5 else 0.95)
+        assert (
+            float((scores > 0)[truths[:, 2]].double().mean()) > float((scores > 0)[~truths[:, 2]].double().mean()) + 0.3
+        )

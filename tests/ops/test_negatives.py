@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from labelwise.ops.negatives import sample_by_score, sample_uniformly, sample_wrong_labels
 
@@ -111,6 +112,42 @@ def test_distinct_and_never_the_true_label(k: int, n: int, seed: int, data: st.D
         assert len(set(row)) == count
         assert target not in row
         assert all(0 <= label < k for label in row)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 12), st.integers(1, 20), st.floats(0, 1), st.integers(0, 2**32 - 1), st.data())
+def test_none_of_several_true_labels_is_drawn(k: int, n: int, share: float, seed: int, data: st.DataObject) -> None:
+    count = data.draw(st.integers(1, k))
+    made = torch.Generator().manual_seed(seed)
+    truths = torch.rand(n, k, generator=made) < share
+    uniforms, logits = torch.rand(n, k, generator=made), torch.randn(n, k, generator=made) * 10
+    width = data.draw(st.integers(1, k))
+    parts = zip(uniforms.split(width, 1), logits.split(width, 1), strict=True)  # type: ignore[no-untyped-call]
+    for drawn in (sample_by_score(parts, truths, count), sample_wrong_labels(uniforms, truths, count)):
+        assert drawn.shape == (n, count)
+        for row, true in zip(drawn.tolist(), truths.tolist(), strict=True):
+            wrong = {label for label in range(k) if not true[label]}
+            labels = [label for label in row if label >= 0]
+            assert len(set(labels)) == len(labels) == min(count, len(wrong))
+            assert set(labels) <= wrong
+            assert all(label == -1 for label in row if label not in wrong)
+
+
+def test_one_true_label_is_the_same_as_several_that_are_one() -> None:
+    made = torch.Generator().manual_seed(4)
+    targets, uniforms = torch.randint(0, 9, (50,), generator=made), torch.rand(50, 9, generator=made)
+    logits = torch.randn(50, 9, generator=made)
+    one = sample_wrong_labels(uniforms, targets, 5, logits)
+    assert torch.equal(sample_wrong_labels(uniforms, one_hot(targets, 9).bool(), 5, logits), one)
+
+
+def test_wrong_labels_of_several_true_ones_are_equally_likely() -> None:
+    n = 30_000
+    truths = torch.tensor([True, False, False, True, False, False]).expand(n, 6)
+    drawn = sample_wrong_labels(torch.rand(n, 6, generator=torch.Generator().manual_seed(2)), truths, 2)
+    pairs = Counter(frozenset(row) for row in drawn.tolist())
+    assert len(pairs) == comb(4, 2)
+    assert chisquare(list(pairs.values())).pvalue > 0.01
 
 
 def test_uniform_sampling_is_uniform() -> None:

@@ -77,13 +77,13 @@ def check(
 ) -> None:
     """What is in it: counts, sizes, unreadable files, duplicates, leaks, what is known of labels, what can train."""
     from labelwise.data import apply_split, load
-    from labelwise.data.inspect import contact_sheet, inspect, lines, missing_pieces
+    from labelwise.data.inspect import ONE_LABEL, contact_sheet, inspect, lines, missing_pieces
     from labelwise.methods import METHODS
 
     dataset = load(data, size=size, root=root)
     dataset = apply_split(dataset, splits) if splits else dataset
     found = inspect(dataset)
-    needs = {name: method.needs for name, method in METHODS.items()}
+    needs = {name: method.needs + (() if method.multilabel else (ONE_LABEL,)) for name, method in METHODS.items()}
     if sheet is not None:
         contact_sheet(dataset, sheet)
         note(f"Wrote {sheet}")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from labelwise.cli.multilabel import add_answers
 from labelwise.cli.output import bar, note, out, percent, plain_table, print_json
 from labelwise.errors import DataError, UsageError, listing
 
@@ -55,12 +56,12 @@ def classify(
     strict: Strict = False,
     device: Device = "auto",
 ) -> None:
-    """What is it? Names and probabilities, and "unknown" where no label fits."""
+    """What is it? Names and probabilities, and "unknown" where no label fits; each label answered yes where several may be."""
     from labelwise.tasks.classify import classify as run
 
     classifier = open_model(model, device)
     images, names, skipped = read(classifier, paths, strict)
-    found = run(classifier, images, top=top)
+    found = run(classifier, images, top=len(classifier.labels) if classifier.multilabel and not json else top)
     if json:
         rows = [
             {**asdict(p), "file": name, "top": [{"label": x, "probability": v} for x, v in p.top]}
@@ -70,6 +71,9 @@ def classify(
         return
     table = plain_table("picture", "label", "", ">probability")
     for name, p in zip(names, found, strict=True):
+        if classifier.multilabel:
+            add_answers(table, name, p)
+            continue
         for rank, (label, value) in enumerate(p.top):
             said = label if p.known else ("[yellow]unknown[/]; nearest " + label if not rank else label)
             table.add_row(name if not rank else "", said if rank else f"[bold]{said}[/]", bar(value), percent(value))

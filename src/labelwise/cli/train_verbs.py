@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from labelwise.cli.method_choice import check_settings, choose, list_settings, make_method, pretrained_settings
+from labelwise.cli.multilabel import EACH, calibration_line, closed_figures, print_each
 from labelwise.cli.output import note, out, percent, plain_table, print_json
 from labelwise.cli.picture_verbs import AsJson, Device, Model, Strict, open_model, read
 from labelwise.cli.zero_shot import (
@@ -115,10 +116,11 @@ def _tell(classifier: "Classifier", folder: Path, json: bool) -> None:
     accuracy = ""
     if "validation_accuracy" in about:
         accuracy = f"validation: accuracy {percent(about['validation_accuracy'])}, "
+    elif "validation_precision" in about:
+        accuracy = f"validation: mean average precision {percent(about['validation_precision'])}, "
     else:
         print_balance(classifier)
-    errors = (percent(calibration[f"ece_{when}"]) for when in ("before", "after"))
-    out().print(accuracy + "calibration error {} before, {} after".format(*errors))
+    out().print(f"{accuracy}calibration error {calibration_line(calibration)}")
 
 
 def teach(  # noqa: PLR0913 - the options of the verb
@@ -186,7 +188,6 @@ def evaluate(  # noqa: PLR0913 - the options of the verb
 ) -> None:
     """Measure a classifier on test images."""
     from labelwise.data.pictures import as_batch
-    from labelwise.evaluate.closed import evaluate_closed
 
     check_curve(curve)
     classifier = open_model(model, device)
@@ -195,8 +196,10 @@ def evaluate(  # noqa: PLR0913 - the options of the verb
     dataset = _load(data, size, root, splits)
     chosen = dataset.split(split)
     chosen = replace(chosen, images=as_batch(chosen.images, shape))
-    figures: dict[str, Any] = asdict(evaluate_closed(classifier, chosen, dataset.labels))
-    zero_shot = zero_shot_result(classifier, chosen, dataset.labels, curve)
+    figures = closed_figures(classifier, chosen, dataset.labels)
+    if curve and dataset.multilabel:
+        raise UsageError(f'There is no curve of "{data}": several labels may be true of one image. Leave --curve out.')
+    zero_shot = None if dataset.multilabel else zero_shot_result(classifier, chosen, dataset.labels, curve)
     if unknown is not None:
         figures |= _unknown_figures(classifier, chosen.images, _load(unknown, size, root))
     if figures["leaked"]:
@@ -209,9 +212,10 @@ def evaluate(  # noqa: PLR0913 - the options of the verb
         print_json({"model": str(model), "data": data, "split": split, **figures})
         return
     table = plain_table(f"{data}, {split}", ">")
-    for key, value in figures.items():
+    for key, value in ((key, value) for key, value in figures.items() if key != EACH):
         table.add_row(key.replace("_", " "), str(value) if isinstance(value, int) else percent(value))
     out().print(table)
+    print_each(figures)
     if zero_shot:
         print_figures(zero_shot)
 
@@ -239,6 +243,7 @@ def calibrate(  # noqa: PLR0913 - the options of the verb
     """Fit probabilities and the outlier rule anew, on held-out images of your own."""
     from labelwise.data.pictures import as_batch
     from labelwise.evaluate.closed import align_targets
+    from labelwise.evaluate.multilabel import all_truths
     from labelwise.store import check_free, save
     from labelwise.tasks.calibrate import calibrate as run
 
@@ -247,14 +252,12 @@ def calibrate(  # noqa: PLR0913 - the options of the verb
     shape = classifier.model.spec.shape
     dataset = _load(data, shape[1] if len(shape) == 3 else None, root, splits)
     chosen = dataset.split(split)
-    targets = align_targets(classifier, chosen, dataset.labels)
+    given = all_truths if dataset.multilabel else align_targets
+    targets = given(classifier, chosen, dataset.labels)
     done = run(classifier, as_batch(chosen.images, shape), targets, keep=keep)
     save(done, out_folder, overwrite=overwrite)
     figures = done.summary["calibration"]
-    out().print(
-        f"[bold]{out_folder}[/]: calibration error {percent(figures['ece_before'])} before, "
-        f"{percent(figures['ece_after'])} after, on {figures['images']} images"
-    )
+    out().print(f"[bold]{out_folder}[/]: calibration error {calibration_line(figures)}, on {figures['images']} images")
 
 
 def demo(

@@ -8,6 +8,7 @@ from labelwise.data.benchmarks import ENTRIES, load_benchmark
 from labelwise.data.dataset import Dataset
 from labelwise.data.digits import digits
 from labelwise.data.features import features
+from labelwise.data.finch_marks import finches_marks
 from labelwise.data.finches import finches, finches_unseen
 from labelwise.data.knowledge import find_knowledge, with_knowledge
 from labelwise.data.packs import pack
@@ -21,6 +22,7 @@ from labelwise.errors import DataError, listing, suggest
 EMBEDDED: dict[str, Callable[[int], Dataset]] = {
     "digits": lambda _: digits(),
     "finches": lambda _: finches(),
+    "finches/marks": lambda _: finches_marks(),
     "finches/unseen": lambda seed: finches_unseen(seed=seed),
 }
 DEFAULT_SIZE = 64
@@ -37,8 +39,8 @@ def load(
     """Return the data set that a word names, with what a file beside it says about the labels.
 
     Args:
-        source: an embedded set (``finches``, ``finches/unseen``, ``digits``), a benchmark (``pets``, ``pacs/sketch``), a folder of pictures, of
-            WAV files or of xlsa17 ``.mat`` files, a ``.csv`` or ``.parquet`` table, an ``.npz`` pack, or ``.npy`` features.
+        source: an embedded set (``finches``, ``finches/unseen``, ``finches/marks``, ``digits``), a benchmark (``pets``,
+            ``pacs/sketch``), a folder of pictures, of WAV files or of xlsa17 ``.mat`` files, a ``.csv`` or ``.parquet`` table, an ``.npz`` pack, or ``.npy`` features.
         size: the side in pixels that pictures are brought to; None is 64, or what a benchmark says.
         seed: of the split, where the source has none of its own.
         strict: make unreadable pictures an error instead of skipping them.

@@ -11,7 +11,7 @@ from labelwise.errors import DataError, listing, suggest
 
 Floats = npt.NDArray[np.float32]
 
-_ONE_OF_EACH = ("path", "label", "split", "domain", "group")
+_ONE_OF_EACH = ("path", "label", "labels", "split", "domain", "group")
 _TEXT = re.compile(r"text(?:_([0-9]+))?")
 _NUMBERED = re.compile(r"(f|feature_)([0-9]{1,9})")
 
@@ -46,7 +46,7 @@ class Header:
 
     Attributes:
         names: all columns, in lower case.
-        cells: the position of path, label, split, domain, group and the texts, as far as they are there.
+        cells: the position of path, label or labels, split, domain, group and the texts, as far as they are there.
         features: the positions of the features in their order, where there is no path.
     """
 
@@ -69,6 +69,11 @@ def read_header(given: Sequence[str], file: str, *, beside: bool = False) -> Hea
     for name in known:
         if names.count(name) > 1:
             raise DataError(f'The table "{file}" has more than one column "{name}". Its columns: {listing(names)}.')
+    if {"label", "labels"} <= set(names):
+        raise DataError(
+            f'The table "{file}" has both a column "label" and a column "labels". Keep "label" where each picture has one '
+            'label, "labels" where several may be true of a picture.'
+        )
     if not ("path" in names or features or beside):
         raise DataError(
             f'The table "{file}" has no column "path".{suggest("path", names)} Its columns: {listing(names)}. '
@@ -79,7 +84,7 @@ def read_header(given: Sequence[str], file: str, *, beside: bool = False) -> Hea
         for i, name in enumerate(names)
         if name not in known and i not in features and not _is_feature(name) and name
     ]
-    if "label" not in names and other:
+    if not {"label", "labels"} & set(names) and other:
         raise DataError(
             f'The table "{file}" has no column "label".{suggest("label", names)} Its columns: {listing(names)}. '
             f"Rename the one that holds the labels; where there are none, remove the others: {listing(other)}."

@@ -13,10 +13,10 @@ def describe_labels(dataset: Dataset) -> Dataset:
 
     Each label gets the sentences of its first images in train; a label that has none there, such as one held out to
     choose settings, those of its images in val. The test split is never read. Data whose labels have texts, or whose
-    images have none, come back unchanged; so do data where some label would stay without but all have vectors.
+    images have none, or several labels each, come back unchanged; so do data where some label would stay without but all have vectors.
     """
     labels = dataset.labels
-    if labels.texts is not None:
+    if labels.texts is not None or dataset.multilabel:  # a sentence about an image is not about each of its labels
         return dataset
     train, val = (_sentences(dataset, name) for name in ("train", "val"))
     if not train and not val:

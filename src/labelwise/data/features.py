@@ -13,8 +13,9 @@ from torch import Tensor
 from labelwise.data.csv_files import read_csv
 from labelwise.data.dataset import Dataset
 from labelwise.data.npz_files import readable
-from labelwise.data.sources import Rows, as_dataset, as_labels, as_targets, same_length, split_name
+from labelwise.data.sources import Rows, as_dataset, same_length, split_name
 from labelwise.data.tables import feature_rows
+from labelwise.data.targets import as_labels, as_targets
 from labelwise.errors import DataError, UsageError, listing
 
 # What other tools call the same thing; one of each at most.
@@ -96,14 +97,13 @@ def _targets(found: Tensor, held: Mapping[str, Any]) -> Rows:
     if "labels" not in held:
         return Rows(images=found, targets=torch.full((len(found),), -1), names=(), owned=True)
     labels = held["labels"]
-    if labels.ndim == 2 and 1 in labels.shape:
+    if labels.ndim == 2 and 1 in labels.shape and labels.dtype.kind != "b":
         labels = labels.reshape(-1)
     if labels.dtype.kind == "f" and (labels == np.round(labels)).all():
         labels = labels.astype(np.int64)
     names = as_labels(held["classes"]).tolist() if "classes" in held else None
     same_length(len(found), len(labels))
-    targets, known = as_targets(as_labels(labels), names)
-    return Rows(images=found, targets=targets, names=known, owned=True)
+    return Rows(images=found, owned=True, **as_targets(as_labels(labels), names)._asdict())
 
 
 def split_names(given: np.ndarray[Any, Any]) -> list[str]:

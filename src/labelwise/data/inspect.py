@@ -1,28 +1,29 @@
 """The data check: what a data set holds, what is wrong with it, what can be trained on it, and a sheet to look at."""
 
 import io
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from labelwise.checkpoint import write_atomically
-from labelwise.data.dataset import SPLITS, Dataset
+from labelwise.data.dataset import SPLITS, Dataset, Split
 from labelwise.data.described import describe_labels
 from labelwise.data.leaks import LeakReport, Lookalike, check_leaks, near_duplicates
+from labelwise.data.sheets import draw_sheet
 from labelwise.errors import DataError, UnsupportedError, UsageError, listing, suggest
-
-if TYPE_CHECKING:
-    from PIL import Image, ImageFont
 
 OF_LABELS = ("vectors", "texts", "order", "shares", "similarity")
 OF_IMAGES = ("texts", "domains", "groups")
-DESCRIPTIONS = "descriptions"
+DESCRIPTIONS, ONE_LABEL = "descriptions", "one_label"
+
+LACKING = {
+    DESCRIPTIONS: "descriptions (vectors or texts of every label)",
+    ONE_LABEL: "images of one label each (here several may be true)",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,8 +33,10 @@ class Inspection:
     Attributes:
         name: of the data set.
         shape: of one image: channels, height and width, or the size of features.
+        images: how many each split has.
         counts: images of each label in each split: ``counts["owl"]["train"]``.
         unlabelled: images without a label in each split.
+        multilabel: whether several labels may be true of one image; ``unlabelled`` are then those of which none is.
         imbalance: images of the largest label for one of the smallest that has any; None without labelled images.
         unreadable: how many files were left out for each reason.
         empty: labels without any image.
@@ -42,14 +45,16 @@ class Inspection:
         lookalikes: images of val and test that look like one of an earlier split.
         pieces: what there is and what is missing: ``targets`` (train images of two labels or more), ``pictures`` (and
             not features); what labels have: ``vectors``, ``texts``, ``order``, ``shares``, ``similarity``; what
-            images have: ``image_texts``, ``image_domains``, ``image_groups``; and ``descriptions``: vectors or texts
-            of every label, or image texts that describe every label.
+            images have: ``image_texts``, ``image_domains``, ``image_groups``; ``descriptions``: vectors or texts
+            of every label, or image texts that describe every label; and ``one_label``: an image has one label at most.
     """
 
     name: str
     shape: tuple[int, ...]
+    images: dict[str, int]
     counts: dict[str, dict[str, int]]
     unlabelled: dict[str, int]
+    multilabel: bool
     imbalance: float | None
     unreadable: dict[str, int]
     empty: tuple[str, ...]
@@ -58,32 +63,27 @@ class Inspection:
     lookalikes: tuple[Lookalike, ...]
     pieces: dict[str, bool]
 
-    @property
-    def images(self) -> dict[str, int]:
-        """How many images each split has."""
-        return {
-            split: none + sum(count[split] for count in self.counts.values()) for split, none in self.unlabelled.items()
-        }
-
 
 def inspect(dataset: Dataset) -> Inspection:
     """Return what a data set holds and what is wrong with it; seconds for ten thousand images."""
     splits = {name: dataset.splits[name] for name in SPLITS if name in dataset.splits}
-    names, k = dataset.labels.names, len(dataset.labels)
-    table = {split: torch.bincount(part.targets.cpu() + 1, minlength=k + 1).tolist() for split, part in splits.items()}
-    counts = {name: {split: table[split][i + 1] for split in table} for i, name in enumerate(names)}
+    names = dataset.labels.names
+    table = {split: _label_counts(part, len(names)) for split, part in splits.items()}
+    counts = {name: {split: table[split][i] for split in table} for i, name in enumerate(names)}
     totals = {name: sum(count.values()) for name, count in counts.items()}
     trained = [name for name, count in counts.items() if count.get("train")]
     some = [total for total in totals.values() if total]
     pieces = {"targets": len(trained) >= 2, "pictures": len(dataset.shape) == 3}
     pieces |= {piece: getattr(dataset.labels, piece) is not None for piece in OF_LABELS}
     pieces |= {f"image_{piece}": any(any(getattr(part, piece)) for part in splits.values()) for piece in OF_IMAGES}
-    pieces |= {DESCRIPTIONS: _described(dataset)}
+    pieces |= {DESCRIPTIONS: _described(dataset), ONE_LABEL: not dataset.multilabel}
     return Inspection(
         name=dataset.name,
         shape=dataset.shape,
+        images={split: len(part) for split, part in splits.items()},
         counts=counts,
-        unlabelled={split: row[0] for split, row in table.items()},
+        unlabelled={split: int((part.targets < 0).sum()) for split, part in splits.items()},
+        multilabel=dataset.multilabel,
         imbalance=max(some) / min(some) if some else None,
         unreadable=dict(Counter(each.reason for each in dataset.skipped).most_common()),
         empty=tuple(name for name in names if not totals[name]),
@@ -92,6 +92,13 @@ def inspect(dataset: Dataset) -> Inspection:
         lookalikes=near_duplicates(dataset),
         pieces=pieces,
     )
+
+
+def _label_counts(part: Split, k: int) -> list[int]:
+    """Return how many images each of k labels is true of."""
+    if part.truths is not None:
+        return part.truths.sum(0).tolist()
+    return torch.bincount(part.targets.cpu() + 1, minlength=k + 1)[1:].tolist()
 
 
 def _described(dataset: Dataset) -> bool:
@@ -138,12 +145,15 @@ def lines(inspection: Inspection, needs: Mapping[str, Sequence[str]] | None = No
         f"{inspection.name}: {len(inspection.counts)} labels, images {_counted(inspection.images)}, "
         f"shape {' x '.join(map(str, inspection.shape))}"
     ]
+    if inspection.multilabel:
+        images, pairs = sum(inspection.images.values()), sum(sum(c.values()) for c in inspection.counts.values())
+        said.append(f"Several labels may be true of one image: {pairs / max(1, images):.1f} on average.")
     if inspection.imbalance == 1:
         said.append(f"Every label has {sizes[0].rsplit(' ', 1)[1]} images.")
     elif inspection.imbalance is not None:
         said.append(f"Smallest labels: {listing(sizes[:5])}. Largest: {listing(sizes[:-6:-1])}.")
         said.append(f"Imbalance: the largest label has {inspection.imbalance:.1f} times the images of the smallest.")
-    pieces = {piece: has for piece, has in inspection.pieces.items() if piece != DESCRIPTIONS}
+    pieces = {piece: has for piece, has in inspection.pieces.items() if piece not in (DESCRIPTIONS, ONE_LABEL)}
     for word, there in (("Found", True), ("Missing", False)):
         named = [piece.replace("_", " ") for piece, has in pieces.items() if has is there]
         said.append(f"{word}: {listing(named) or 'nothing'}.")
@@ -154,8 +164,7 @@ def lines(inspection: Inspection, needs: Mapping[str, Sequence[str]] | None = No
 def _about_method(inspection: Inspection, method: str, needed: Sequence[str]) -> str:
     """Return whether a method can be trained, in a line."""
     lacking = [
-        "descriptions (vectors or texts of every label)" if piece == DESCRIPTIONS else piece.replace("_", " ")
-        for piece in missing_pieces(inspection, {method: needed})[method]
+        LACKING.get(piece, piece.replace("_", " ")) for piece in missing_pieces(inspection, {method: needed})[method]
     ]
     if lacking:
         return f"Method {method}: lacks {listing(lacking)}."
@@ -179,12 +188,13 @@ def contact_sheet(dataset: Dataset, path: str | Path, *, images: int = 6, labels
         raise UnsupportedError(f'"{dataset.name}" holds features, not pictures, so there is nothing to look at.')
     if images < 1 or labels < 1:
         raise UsageError(f"A sheet shows at least one image of one label; given {images} images of {labels} labels.")
-    targets = torch.cat([dataset.splits[split].targets.cpu() for split in dataset.splits])
-    filled = [label for label in range(len(dataset.labels)) if bool((targets == label).any())]
+    parts = [part for part in dataset.splits.values() if len(part)]
+    table = torch.cat([part.table(len(dataset.labels)).cpu() for part in parts])
+    filled = table.any(0).nonzero()[:, 0].tolist()
     if not filled:
         raise DataError(f'"{dataset.name}" has no labelled images to show.')
     shown = [filled[i] for i in _evenly(len(filled), labels)]
-    rows = {label: (targets == label).nonzero()[:, 0] for label in shown}
+    rows = {label: table[:, label].nonzero()[:, 0] for label in shown}
     strips = {
         f"{dataset.labels.names[label]} ({len(rows[label])})": _pictures(
             dataset, rows[label][_evenly(len(rows[label]), images)].tolist()
@@ -192,11 +202,9 @@ def contact_sheet(dataset: Dataset, path: str | Path, *, images: int = 6, labels
         for label in shown
     }
     more = len(filled) - len(shown)
-    title = f"{dataset.name}: {len(targets)} images, {len(filled)} labels" + (
-        f"; {more} more not shown" if more else ""
-    )
+    title = f"{dataset.name}: {len(table)} images, {len(filled)} labels" + (f"; {more} more not shown" if more else "")
     stream = io.BytesIO()
-    _sheet(title, strips, images).save(stream, "PNG")
+    draw_sheet(title, strips, images).save(stream, "PNG")
     try:
         write_atomically(Path(path), stream.getvalue())
     except OSError as error:
@@ -210,7 +218,8 @@ def _problems(inspection: Inspection) -> list[str]:
     if unreadable:
         said.append(f"Left out: {sum(unreadable.values())} ({_counted(unreadable)}).")
     if any(inspection.unlabelled.values()):
-        said.append(f"Without a label: {_counted(inspection.unlabelled)}.")
+        what = "None of the labels is true" if inspection.multilabel else "Without a label"
+        said.append(f"{what}: {_counted(inspection.unlabelled)}.")
     if inspection.empty:
         said.append(f"Labels without images: {listing(inspection.empty)}.")
     if inspection.unseen:
@@ -247,51 +256,3 @@ def _pictures(dataset: Dataset, rows: Sequence[int]) -> Tensor:
                 break
             row -= len(part)
     return torch.stack(found)
-
-
-def _sheet(title: str, strips: Mapping[str, Tensor], images: int) -> "Image.Image":
-    """Return the sheet: columns of strips of images, each under its caption."""
-    from PIL import Image, ImageDraw
-
-    side, gap, margin, head = 80, 4, 24, 56
-    width = images * (side + gap) - gap
-    columns = min(len(strips), max(1, round(math.sqrt(len(strips) * 1.5 * (side + 34) / width))))
-    deep = math.ceil(len(strips) / columns)
-    size = (margin + columns * (width + margin), head + deep * (side + 34) + margin // 2)
-    sheet = Image.new("RGB", size, "white")
-    draw = ImageDraw.Draw(sheet)
-    large, small = _font(20), _font(14)
-    draw.text((margin, 18), _cut(title, size[0] - 2 * margin, large), "black", large)
-    for i, (caption, pictures) in enumerate(strips.items()):
-        left, top = margin + i // deep * (width + margin), head + i % deep * (side + 34)
-        draw.text((left, top), _cut(caption, width, small), "#333333", small)
-        for j, picture in enumerate(pictures):
-            sheet.paste(_thumbnail(picture, side), (left + j * (side + gap), top + 20))
-    return sheet
-
-
-def _thumbnail(picture: Tensor, side: int) -> "Image.Image":
-    """Return an image that fills a square box as far as its form allows; few pixels stay visible as such."""
-    from PIL import Image
-
-    pixels = picture.movedim(0, 2).expand(-1, -1, 3) if picture.shape[0] == 1 else picture[:3].movedim(0, 2)
-    image = Image.fromarray(pixels.contiguous().numpy())
-    scale = side / max(image.size)
-    size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
-    return image.resize(size, Image.Resampling.NEAREST if scale > 2 else Image.Resampling.LANCZOS)
-
-
-def _font(size: int) -> "ImageFont.FreeTypeFont":
-    import matplotlib
-    from PIL import ImageFont
-
-    return ImageFont.truetype(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf", size)
-
-
-def _cut(text: str, width: int, font: "ImageFont.FreeTypeFont") -> str:
-    """Return the text on one line, shortened until it fits the width."""
-    short = text = " ".join(text.split())
-    while font.getlength(short) > width:
-        text = text[:-1]
-        short = text + "…"
-    return short

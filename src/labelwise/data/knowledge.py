@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from torch.nn.functional import pad
 
 from labelwise.core import Labels
 from labelwise.data.dataset import Dataset
@@ -112,7 +113,12 @@ def with_knowledge(dataset: Dataset, knowledge: Knowledge) -> Dataset:
     if len(labels) == len(dataset.labels):
         before = {piece: getattr(dataset.labels, piece) for piece in _PIECES if getattr(labels, piece) is None}
         labels = replace(labels, **before)
-    return replace(dataset, labels=labels)
+    extra = len(labels) - len(dataset.labels)
+    splits = {
+        name: split if split.truths is None else replace(split, truths=pad(split.truths, (0, extra)))
+        for name, split in dataset.splits.items()
+    }
+    return replace(dataset, labels=labels, splits=splits)
 
 
 def require(labels: Labels, piece: str, where: str) -> None:

@@ -169,13 +169,12 @@ def _nearest(
 
 def _places(dataset: Dataset) -> list[Place]:
     """Return the place of each image, in the order of train, val and test."""
-    names = (*dataset.labels.names, "")
     found: list[Place] = []
     for split in (name for name in SPLITS if name in dataset.splits):
         part = dataset.splits[split]
         files = part.files or [""] * len(part)
-        for row, (file, target) in enumerate(zip(files, part.targets.tolist(), strict=True)):
-            found.append(Place(split=split, row=row, file=file or f"image {len(found)}", label=names[target]))
+        for row, (file, label) in enumerate(zip(files, part.words(dataset.labels.names), strict=True)):
+            found.append(Place(split=split, row=row, file=file or f"image {len(found)}", label=label))
     return found
 
 

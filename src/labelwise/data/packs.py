@@ -13,7 +13,8 @@ from labelwise.data.dataset import Dataset
 from labelwise.data.features import split_names
 from labelwise.data.npz_files import read_npz
 from labelwise.data.pictures import Array, as_batch, read_pictures
-from labelwise.data.sources import Rows, as_dataset, as_images, as_labels, as_targets, same_length
+from labelwise.data.sources import Rows, as_dataset, as_images, same_length
+from labelwise.data.targets import as_labels, as_targets
 from labelwise.errors import DataError, UsageError, listing
 
 _KEYS = ("images", "features", "data", "offsets", "labels", "classes", "split", "files")
@@ -22,7 +23,8 @@ _KEYS = ("images", "features", "data", "offsets", "labels", "classes", "split", 
 def pack(path: str | Path, *, size: int | None = None, seed: int = 0) -> Dataset:
     """Return the data of one ``.npz`` file, which is read without pickle.
 
-    It holds ``labels [n]``, names or positions in ``classes [k]``, and one of: ``images``, bytes ``[n, h, w, c]``,
+    It holds ``labels [n]``, names or positions in ``classes [k]``, or, where several may be true of an image, yes or no
+    to each class ``[n, k]`` (bool); and one of: ``images``, bytes ``[n, h, w, c]``,
     ``[n, c, h, w]`` or ``[n, h, w]``; ``features [n, a]``, floats; or encoded pictures, the bytes of all files one after
     another in ``data`` and where they begin and end in ``offsets [n + 1]``. Optional are ``split [n]``, names, or
     0 train and 1 test, or 0 train, 1 val and 2 test; and ``files [n]``, the names of where the images came from.
@@ -52,7 +54,7 @@ def _packed(held: Mapping[str, Array], size: int | None) -> Rows:
             f"It holds: {listing(held) or 'nothing'}."
         )
     labels = as_labels(held["labels"])
-    targets, names = as_targets(labels, as_labels(held["classes"]).tolist() if "classes" in held else None)
+    found = as_targets(labels, as_labels(held["classes"]).tolist() if "classes" in held else None)
     splits = split_names(as_labels(held["split"])) if "split" in held else []
     if splits:
         same_length(len(labels), len(splits), " and their splits")
@@ -62,11 +64,13 @@ def _packed(held: Mapping[str, Array], size: int | None) -> Rows:
         images, kept, skipped = read_pictures(encoded, size or _side(encoded))
         splits = [splits[i] for i in kept] if splits else []
         files = tuple(files[i] for i in kept) if files else ()
-        return Rows(images=images, targets=targets[kept], names=names, splits=splits, files=files, skipped=skipped)
+        truths = None if found.truths is None else found.truths[kept]
+        found = found._replace(targets=found.targets[kept], truths=truths)
+        return Rows(images=images, splits=splits, files=files, skipped=skipped, **found._asdict())
     images = as_images(held[kinds[0]])
     if size and images.ndim == 4:
         images = as_batch(images, (images.shape[1], size, size))
-    return Rows(images=images, targets=targets, names=names, splits=splits, files=files)
+    return Rows(images=images, splits=splits, files=files, **found._asdict())
 
 
 def _file_names(given: Array, n: int) -> tuple[str, ...]:

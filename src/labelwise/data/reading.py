@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
-from labelwise.data.dataset import Skipped
+from labelwise.data.dataset import Skipped, divided_by
 from labelwise.data.disk import decode_to_disk, fits_in_memory
 from labelwise.data.divide import split_rows
 from labelwise.data.pictures import read_pictures
 from labelwise.data.splits import Shares
+from labelwise.data.targets import named_targets
 from labelwise.errors import DataError
 
 
@@ -22,9 +22,15 @@ class Listed:
     path: Path
     label: str | None
     split: str
+    labels: tuple[str, ...] | None = None
     texts: tuple[str, ...] | None = None
     domain: str | None = None
     group: str | None = None
+
+    @property
+    def all_labels(self) -> tuple[str, ...]:
+        """All labels that are true of it."""
+        return self.labels or (() if self.label is None else (self.label,))
 
 
 def read_listed(
@@ -45,12 +51,11 @@ def read_listed(
     shape = (3, size, size)
     if fits_in_memory(len(listed), shape):
         return listed, read_pictures([each.path for each in listed], size, strict=strict)
-    names = sorted({each.label for each in listed if each.label is not None})
-    position: dict[str | None, int] = {label: i for i, label in enumerate(names)}
-    targets = torch.tensor([position.get(each.label, -1) for each in listed])
+    named = named_targets([each.label for each in listed], [each.labels for each in listed])
+    strata = divided_by(named.targets, named.truths)
     splits = [each.split for each in listed] if listed[0].split else []
     groups = [each.group for each in listed if each.group is not None]
-    parts = split_rows(name, targets, splits, groups, Shares(), seed)
+    parts = split_rows(name, strata, splits, groups, Shares(), seed)
     ordered = [replace(listed[i], split=split) for split, rows in parts.items() for i in rows.tolist()]
     found = decode_to_disk([each.path for each in ordered], shape)
     if strict and found[2]:

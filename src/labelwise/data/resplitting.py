@@ -23,15 +23,19 @@ def divide(dataset: Dataset, kind: str = "stratified", held: str | None = None, 
     """
     whole = pool(dataset)
     if kind == "stratified":
-        rows = stratified(whole.targets, Shares(), seed)
+        rows = stratified(whole.strata, Shares(), seed)
     elif kind == "grouped":
         if not whole.groups:
             raise DataError(f'"{dataset.name}" has no groups. Add a column "group" to its table.')
-        rows = grouped(whole.groups, whole.targets, Shares(), seed)
+        rows = grouped(whole.groups, whole.strata, Shares(), seed)
     elif kind == "domain":
         rows = _domain(whole.domains, held, dataset.name)
-        kept, val = split_off(whole.targets[rows["train"]], 0.1, seed)
+        kept, val = split_off(whole.strata[rows["train"]], 0.1, seed)
         rows = {"train": rows["train"][kept], "val": rows["train"][val], "test": rows["test"]}
+    elif kind == "zero-shot" and dataset.multilabel:
+        raise UsageError(
+            f'Several labels may be true of one image of "{dataset.name}", so none can be unseen as a whole.'
+        )
     elif kind == "zero-shot":
         rows = dict(zero_shot(whole.targets, dataset.labels.names, seed=seed).splits)
     else:

@@ -6,7 +6,7 @@ groups, a group is divided as one picture would be.
 """
 
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,9 +21,8 @@ from labelwise.data.knowledge import described_labels
 from labelwise.data.pictures import Array, as_batch, channels_first, is_hidden, is_picture, list_pictures
 from labelwise.data.reading import Listed, read_listed
 from labelwise.data.splits import Shares
+from labelwise.data.targets import Targets, as_labels, as_targets, named_targets
 from labelwise.errors import DataError, UsageError, listing, suggest
-
-Targets = Sequence[int] | Sequence[str] | Array | Tensor
 
 _SPLITS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 UNLABELLED = "unlabelled"
@@ -33,7 +32,7 @@ UNLABELLED = "unlabelled"
 class Rows:
     """Pictures with their targets, and the split of each where the data say so.
 
-    Without any label ``names`` is empty and all targets are -1. ``owned`` says that nobody else holds the images, so
+    Without any label ``names`` is empty and all targets are -1. ``truths`` as in ``Split``. ``owned`` says that nobody else holds the images, so
     that they may be put in another order in place. ``described`` names labels that need no training picture, because a
     file beside the data describes them.
     """
@@ -41,6 +40,7 @@ class Rows:
     images: Tensor
     targets: Tensor
     names: tuple[str, ...]
+    truths: Tensor | None = None
     splits: Sequence[str] = ()
     files: tuple[str, ...] = ()
     texts: tuple[tuple[str, ...], ...] = ()
@@ -64,27 +64,34 @@ def arrays(
     Args:
         images: bytes (or floats in [0, 1]) ``[n, h, w, c]``, ``[n, c, h, w]`` or ``[n, h, w]``, or features ``[n, a]``
             as floats; or these for each split: ``{"train": ..., "test": ...}``.
-        targets: n labels, as names or as positions in ``names``; for each split where images are.
-        names: the names of the labels; without, those that occur, sorted.
+        targets: n labels, as names or as positions in ``names``; or, where several may be true of an image, yes or no to
+            each of them, ``[n, k]`` (bool); for each split where images are.
+        names: the names of the labels; without, those that occur, sorted. Needed where several may be true.
         shares: how much train, val and test get where the splits are not given.
         seed: of the division into splits.
     """
     if not isinstance(images, Mapping) and not isinstance(targets, Mapping):
-        found, known = as_targets(as_labels(targets), names)
-        return as_dataset("arrays", Rows(images=as_images(images), targets=found, names=known), seed, shares)
+        found = as_targets(as_labels(targets), names)
+        return as_dataset("arrays", Rows(images=as_images(images), **found._asdict()), seed, shares)
     if not (isinstance(images, Mapping) and isinstance(targets, Mapping) and set(images) == set(targets) and images):
         raise UsageError("Give images and targets for the same splits, or neither of them by split.")
     parts = {name: (as_images(part), as_labels(targets[name])) for name, part in images.items()}
     if len({part.shape[1:] for part, _ in parts.values()}) > 1:
-        raise DataError(
-            f"All splits must hold images of one shape; given {[list(x.shape) for x, _ in parts.values()]}."
-        )
+        raise DataError(f"All splits must hold images of one shape; given {_shapes(x for x, _ in parts.values())}.")
     for name, (part, labels) in parts.items():
         same_length(len(part), len(labels), f" in {name}")
-    found, known = as_targets(np.concatenate([labels for _, labels in parts.values()]), names)
+    if len({labels.shape[1:] for _, labels in parts.values()}) > 1:
+        raise DataError(
+            f"All splits must say yes or no to the same labels; given {_shapes(x for _, x in parts.values())}."
+        )
+    found = as_targets(np.concatenate([labels for _, labels in parts.values()]), names)
     splits = [split_name(name, "Images: ") for name, (part, _) in parts.items() for _ in range(len(part))]
-    rows = Rows(images=torch.cat([part for part, _ in parts.values()]), targets=found, names=known, splits=splits)
+    rows = Rows(images=torch.cat([part for part, _ in parts.values()]), splits=splits, **found._asdict())
     return as_dataset("arrays", rows, seed)
+
+
+def _shapes(given: Iterable[Array | Tensor]) -> list[list[int]]:
+    return [list(each.shape) for each in given]
 
 
 def folder(path: str | Path, *, size: int = 64, seed: int = 0, strict: bool = False) -> Dataset:
@@ -121,23 +128,35 @@ def folder(path: str | Path, *, size: int = 64, seed: int = 0, strict: bool = Fa
 def as_dataset(name: str, rows: Rows, seed: int, shares: Shares | None = None) -> Dataset:
     """Return the data set of these rows, divided into splits as the top of this file says."""
     same_length(len(rows.images), len(rows.targets))
-    if rows.names and len(set(rows.targets.tolist())) < 2:
-        raise DataError(
-            f'"{name}" has pictures of one label only ({rows.names[int(rows.targets[0])]}). At least two are needed.'
-        )
-    parts = split_rows(name, rows.targets, rows.splits, rows.groups, shares or Shares(), seed)
-    seen = set(rows.targets[parts["train"]].tolist())
+    whole = Split(
+        images=rows.images,
+        targets=rows.targets,
+        truths=rows.truths,
+        **{what: getattr(rows, what) for what in PER_IMAGE},
+    )
+    every = torch.arange(len(whole))
+    if rows.names and len(_present(whole, every)) < 2:
+        found = listing(rows.names[i] for i in _present(whole, every)) or "none"
+        raise DataError(f'"{name}" has pictures of one label only ({found}). At least two are needed.')
+    parts = split_rows(name, whole.strata, rows.splits, rows.groups, shares or Shares(), seed)
+    seen = _present(whole, parts["train"])
     for split in parts:
-        others = sorted(set(rows.targets[parts[split]].tolist()) - seen - {-1})
+        others = sorted(_present(whole, parts[split]) - seen)
         strange = [rows.names[i] for i in others if rows.names[i] not in rows.described]
         if strange:
             raise DataError(
                 f'"{name}" has labels in {split} that train does not have: {listing(strange)}. Add training pictures of '
                 f"them, describe them (labels.csv beside the data), or take them out of {split}."
             )
-    whole = Split(images=rows.images, targets=rows.targets, **{what: getattr(rows, what) for what in PER_IMAGE})
     splits = place_splits(whole, parts) if rows.owned else {split: whole.select(parts[split]) for split in parts}
     return Dataset(name=name, labels=Labels(names=rows.names or (UNLABELLED,)), splits=splits, skipped=rows.skipped)
+
+
+def _present(split: Split, rows: Tensor) -> set[int]:
+    """Return the labels of these rows."""
+    if split.truths is not None:
+        return set(split.truths[rows].any(0).nonzero()[:, 0].tolist())
+    return set(split.targets[rows].tolist()) - {-1}
 
 
 def from_files(
@@ -158,18 +177,18 @@ def from_files(
     if not listed:
         raise DataError(f'"{name}" has no picture in its class folders: {listing(homes)}. Put some in at least two.')
     listed, (images, kept, skipped) = read_listed(name, listed, size=size, seed=seed, strict=strict)
-    names = tuple(sorted({label for i in kept if (label := listed[i].label) is not None}))
+    here = [listed[i] for i in kept]
+    names, targets, truths = named_targets([each.label for each in here], [each.labels for each in here])
     lost = sorted(set(homes) - set(names))
     if lost and (strict or len(names) < 2):
         raise DataError(
             f'"{name}" has no readable picture of: {listing(lost)}. Add some or remove the label; at least two labels '
             f"with pictures are needed (there are: {listing(names)})."
         )
-    position: dict[str | None, int] = {label: i for i, label in enumerate(names)}
-    here = [listed[i] for i in kept]
     rows = Rows(
         images=images,
-        targets=torch.tensor([position.get(each.label, -1) for each in here]),
+        targets=targets,
+        truths=truths,
         names=names,
         splits=[each.split for each in here] if listed[0].split else (),
         files=tuple(str(each.path) for each in here),
@@ -213,40 +232,6 @@ def as_images(given: Array | Tensor) -> Tensor:
             f"Pictures have 1 channel (grey) or 3 (colour); given {images.shape[1]}. Leave out transparency."
         )
     return images
-
-
-def as_labels(given: Targets) -> Array:
-    """Return labels ``[n]`` as whole numbers or as text."""
-    values: Array = given.cpu().numpy() if isinstance(given, Tensor) else np.asarray(given)
-    if values.dtype.kind == "O" and all(isinstance(value, str) for value in values.flat):
-        values = values.astype(np.str_)
-    if values.ndim != 1 or not len(values) or values.dtype.kind not in "iuU":
-        raise UsageError(
-            f"Labels must be whole numbers or names, one for each image; given {values.dtype} {list(values.shape)}."
-        )
-    return values
-
-
-def as_targets(values: Array, names: Sequence[str] | None) -> tuple[Tensor, tuple[str, ...]]:
-    """Return positions ``[n]`` in the names of the labels, and these names."""
-    if values.dtype.kind == "U":
-        texts = [unicodedata.normalize("NFC", text) for text in values.tolist()]
-        known = tuple(sorted(set(texts))) if names is None else tuple(unicodedata.normalize("NFC", n) for n in names)
-        position = {name: i for i, name in enumerate(known)}
-        strange = next((text for text in texts if text not in position), None)
-        if strange is not None:
-            raise UsageError(
-                f'Label "{strange}" is not among the names.{suggest(strange, known)} Names: {listing(known)}.'
-            )
-        return torch.tensor([position[text] for text in texts]), known
-    low, high = int(values.min()), int(values.max())
-    if low < 0 or (names is not None and high >= len(names)):
-        most = "" if names is None else f" and at most {len(names) - 1}, as there are {len(names)} names"
-        raise UsageError(f"Labels as numbers must be at least 0{most}; given {low} to {high}.")
-    if names is not None:
-        return torch.from_numpy(values.astype(np.int64)), tuple(str(name) for name in names)
-    found, where = np.unique(values, return_inverse=True)
-    return torch.from_numpy(where.astype(np.int64)), tuple(str(value) for value in found.tolist())
 
 
 def _subfolders(place: Path) -> list[Path]:

@@ -32,7 +32,12 @@ def pool(dataset: Dataset) -> Split:
             blank = () if what == "texts" else ""
             pieces[what] = tuple(each for part in filled for each in getattr(part, what) or [blank] * len(part))
     pieces["files"] = tuple(file or f"image {i}" for i, file in enumerate(pieces["files"]))
-    whole = Split(images=torch.cat([part.images for part in filled]), targets=torch.cat([p.targets for p in filled]))
+    truths = [part.truths for part in filled if part.truths is not None]
+    whole = Split(
+        images=torch.cat([part.images for part in filled]),
+        targets=torch.cat([part.targets for part in filled]),
+        truths=torch.cat(truths) if truths else None,
+    )
     return replace(whole, **pieces)  # type: ignore[arg-type]
 
 
@@ -58,7 +63,7 @@ def resplit(dataset: Dataset, rows: Mapping[str, Tensor | Sequence[int]]) -> Dat
 
 
 def write_split(dataset: Dataset, path: str | Path) -> None:
-    """Write which split each image is in: a CSV file with the columns file, label, split (domain, group).
+    """Write which split each image is in: a CSV file with the columns file, label (or labels), split (domain, group).
 
     Files are named from the folder that all of them share, so that the file still fits when the data move. See
     ``pool`` for images that come from no file. The label is blank where there is none.
@@ -71,7 +76,7 @@ def write_split(dataset: Dataset, path: str | Path) -> None:
     files = _short_names(whole.files, dataset.name)
     columns: dict[str, Sequence[str]] = {
         "file": files,
-        "label": _label_names(dataset, whole),
+        _column(dataset): whole.words(dataset.labels.names),
         "split": [name for name in SPLITS if name in dataset.splits for _ in range(len(dataset.splits[name]))],
     }
     columns |= {head: kept for head, kept in (("domain", whole.domains), ("group", whole.groups)) if kept}
@@ -99,7 +104,7 @@ def apply_split(dataset: Dataset, path: str | Path, *, leave_out: bool = False) 
     whole = pool(dataset)
     names = _short_names(whole.files, dataset.name)
     position = {name: i for i, name in enumerate(names)}
-    labels = _label_names(dataset, whole)
+    labels, column = whole.words(dataset.labels.names), _column(dataset)
     first: dict[str, int] = {}
     parts: dict[str, list[int]] = {name: [] for name in SPLITS}
     for number, row in _read(Path(path)):
@@ -109,9 +114,9 @@ def apply_split(dataset: Dataset, path: str | Path, *, leave_out: bool = False) 
         if first.setdefault(name, number) != number:
             raise DataError(f'{where}"{name}" is in row {first[name]} already. Keep one of them.')
         known = labels[position[name]]
-        if row.get("label", known) != known:
+        if row.get(column, known) != known:
             raise DataError(
-                f'{where}"{name}" is labelled "{row["label"]}" but in "{dataset.name}" it is "{known}". '
+                f'{where}"{name}" is labelled "{row[column]}" but in "{dataset.name}" it is "{known}". '
                 "This file only divides the data; correct labels in the data themselves."
             )
         parts[split_name(row["split"], where)].append(position[name])
@@ -136,9 +141,9 @@ def _short_names(files: Sequence[str], data: str) -> list[str]:
     return names
 
 
-def _label_names(dataset: Dataset, whole: Split) -> list[str]:
-    """Return the name of each image's label, blank where it has none."""
-    return [dataset.labels.names[target] if target >= 0 else "" for target in whole.targets.tolist()]
+def _column(dataset: Dataset) -> str:
+    """Return what the column of labels is called."""
+    return "labels" if dataset.multilabel else "label"
 
 
 def _read(file: Path) -> list[tuple[int, dict[str, str]]]:

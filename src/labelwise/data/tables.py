@@ -7,6 +7,8 @@ Columns, in any order and spelled in small or capital letters:
 - ``f0``, ``f1``, ... or ``feature_...``, where there is no ``path``: the features of one picture, finite numbers.
 - ``label``: in every row. Only a table without this column, and without columns of another meaning, is unlabelled:
   all targets are -1, and the only label is called "unlabelled".
+- ``labels``, in place of ``label``, where several may be true of a picture: their names with semicolons between them, in
+  quotes where the fields of the file are separated by semicolons, too. Empty says that none of them is true.
 - ``split``: train, val (valid, validation) or test, in every row or in none.
 - ``domain`` and ``group``: where a picture was taken and what it belongs to. A group is never divided; a blank is no group.
 - ``text``, ``text_1``, ``text_2``, ...: sentences that describe the picture; empty ones are left out.
@@ -31,6 +33,7 @@ from labelwise.data.knowledge import described_labels
 from labelwise.data.parquet_files import read_parquet
 from labelwise.data.reading import Listed
 from labelwise.data.sources import Rows, as_dataset, from_files, split_name
+from labelwise.data.targets import named_targets
 from labelwise.errors import DataError
 
 PARQUET_SUFFIXES = frozenset((".parquet", ".pq"))
@@ -56,19 +59,18 @@ def table(path: str | Path, *, size: int = 64, seed: int = 0, strict: bool = Fal
         rows = feature_rows(columns, torch.from_numpy(columns.features))
         return as_dataset(file.stem, replace(rows, described=described_labels(file.parent)), seed)
     listed = _pictures(columns, file.parent, outside=outside)
-    homes = {each.label: f'label "{each.label}"' for each in listed if each.label is not None}
+    homes = {label: f'label "{label}"' for each in listed for label in each.all_labels}
     return from_files(file, listed, homes, size=size, seed=seed, strict=strict)
 
 
 def feature_rows(columns: Columns, features: torch.Tensor) -> Rows:
     """Return features ``[n, a]`` with what a table says about each."""
-    labels = _labels(columns)
-    names = tuple(sorted(set(labels)))
-    position = {name: i for i, name in enumerate(names)}
+    named = named_targets(_labels(columns) or [None] * len(columns), _label_sets(columns))
     return Rows(
         images=features,
-        targets=torch.tensor([position[label] for label in labels]) if labels else torch.full((len(columns),), -1),
-        names=names,
+        targets=named.targets,
+        truths=named.truths,
+        names=named.names,
         splits=_splits(columns),
         files=tuple(columns.cells.get("path", ())),
         texts=_texts(columns),
@@ -80,13 +82,15 @@ def feature_rows(columns: Columns, features: torch.Tensor) -> Rows:
 
 def _pictures(columns: Columns, here: Path, *, outside: bool) -> list[Listed]:
     """Return each picture of a table once, or raise an error where two rows say different things about it."""
-    labels, splits, texts = _labels(columns), _splits(columns), _texts(columns)
+    labels, several = _labels(columns), _label_sets(columns)
+    splits, texts = _splits(columns), _texts(columns)
     domains, groups = _names(columns, "domain"), _names(columns, "group")
     listed: dict[Path, tuple[int, Listed]] = {}
     for row, given in enumerate(columns.cells["path"]):
         each = Listed(
             path=_located(given, here, columns.cell(row, "path"), outside=outside),
             label=labels[row] if labels else None,
+            labels=several[row] if several else None,
             split=splits[row] if splits else "",
             texts=texts[row] if texts else None,
             domain=domains[row] if domains else None,
@@ -95,14 +99,22 @@ def _pictures(columns: Columns, here: Path, *, outside: bool) -> list[Listed]:
         first, other = listed.setdefault(each.path, (row, each))
         if other != each:
             what = next(
-                w for w in ("label", "split", "domain", "group", "texts") if getattr(other, w) != getattr(each, w)
+                w
+                for w in ("label", "labels", "split", "domain", "group", "texts")
+                if getattr(other, w) != getattr(each, w)
             )
             raise DataError(
                 f'Rows {columns.numbers[first]} and {columns.numbers[row]} of "{columns.file}" name the same picture, '
-                f'"{given:.200}", with different {what.removesuffix("s")}s: "{getattr(other, what)}" and "{getattr(each, what)}". '
+                f'"{given:.200}", with different {what.removesuffix("s")}s: "{_said(other, what)}" and "{_said(each, what)}". '
                 "Keep one of them."
             )
     return [each for _, each in listed.values()]
+
+
+def _said(each: Listed, what: str) -> str:
+    """Return what is said about a picture, in words."""
+    value = getattr(each, what)
+    return "; ".join(value) if isinstance(value, tuple) else str(value)
 
 
 def _located(given: str, here: Path, where: str, *, outside: bool) -> Path:
@@ -129,6 +141,25 @@ def _labels(columns: Columns) -> list[str]:
                 "label has no such column."
             )
     return labels
+
+
+def _label_sets(columns: Columns) -> list[tuple[str, ...]]:
+    """Return the labels of each row, sorted, or nothing where the table has no such column."""
+    found = []
+    for row, given in enumerate(columns.cells.get("labels", ())):
+        names = [unicodedata.normalize("NFC", name.strip()) for name in given.split(";")] if given else []
+        if not all(names) or len(set(names)) < len(names):
+            wrong = "a name is empty" if not all(names) else "a name stands there twice"
+            raise DataError(
+                f'{columns.cell(row, "labels")}"{given:.200}": {wrong}. Write names with one semicolon between two of '
+                "them, and nothing where no label is true."
+            )
+        found.append(tuple(sorted(names)))
+    if found and not any(found):
+        raise DataError(
+            f'The table "{columns.file}", column "labels" is empty in every row. Name what is true of some.'
+        )
+    return found
 
 
 def _splits(columns: Columns) -> Sequence[str]:

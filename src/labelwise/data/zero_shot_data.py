@@ -25,6 +25,10 @@ def build_zero_shot(
     """
     if len(features.shape) != 1:
         raise DataError(f'"{features.name}" holds pictures. Encode them first.')
+    if features.multilabel:
+        raise DataError(
+            f'Several labels may be true of one image of "{features.name}"; zero-shot data have one for each.'
+        )
     known = with_knowledge(features, knowledge)
     if known.labels.vectors is None:
         raise DataError(

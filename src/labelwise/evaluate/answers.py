@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,7 +12,9 @@ from labelwise.core import Classifier, Labels, check_shape
 from labelwise.data.dataset import Split
 from labelwise.errors import DataError, UsageError
 from labelwise.evaluate.closed import align_targets, leaked_share
+from labelwise.evaluate.multilabel import all_truths
 from labelwise.metrics import Reliability, brier, expected_calibration_error, reliability
+from labelwise.ops.negatives import sample_wrong_labels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +22,7 @@ class YesRates:
     """Share of images answered yes, by what is asked.
 
     Attributes:
-        right: their true label.
+        right: their true label, or each of them where several may be true.
         wrong: a wrong label, drawn at random for each image.
         every_wrong: every wrong label, averaged; what ``wrong`` is without the luck of the draw.
         ones: a label input of ones; None where the model takes no label inputs.
@@ -76,7 +78,8 @@ class AnswerCalibration:
     Attributes:
         images: how many were asked about.
         every: each image asked about each label, so that most answers are no.
-        balanced: each image asked about its true label and one wrong label: as many yes as no.
+        balanced: each image asked about its true label (one of them where several may be true) and one wrong label: as many
+            yes as no, but for images without a true or without a wrong label.
         leaked: share of the images that the classifier was trained or calibrated on.
     """
 
@@ -88,18 +91,16 @@ class AnswerCalibration:
 
 def yes_rates(classifier: Classifier, split: Split, labels: Labels, *, seed: int = 0) -> AnswersResult:
     """Return how often the answer is yes for images whose targets point into ``labels``; ``seed`` draws wrong labels."""
-    images, targets = labelled_images(classifier, split, labels)
-    wrong = wrong_labels(targets, len(classifier.labels), seed)
+    images, pairs = asked_pairs(classifier, split, labels, seed)
     codes = classifier.encode(images).float()
 
     def rates(one: Classifier) -> YesRates:
         yes = one.answers(_scores(one, codes)) > 0.5
         odd = odd_answers(one, codes)
-        right = _column(yes, targets)
         return YesRates(
-            right=_share(right),
-            wrong=_share(_column(yes, wrong)),
-            every_wrong=int(yes.sum() - right.sum()) / (yes.numel() - len(right)),
+            right=_share(yes[pairs.truths]),
+            wrong=_share(yes[pairs.wrong]),
+            every_wrong=_share(yes[~pairs.truths]),
             ones=None if odd is None else _share(odd[:, 0] > 0.5),
             zeros=None if odd is None else _share(odd[:, 1] > 0.5),
         )
@@ -120,18 +121,51 @@ def answer_calibration(
         seed: draws a wrong label for each image.
         bins: of the calibration error.
     """
-    images, targets = labelled_images(classifier, split, labels)
-    wrong = wrong_labels(targets, len(classifier.labels), seed)
+    images, pairs = asked_pairs(classifier, split, labels, seed)
     codes = classifier.encode(images).float()
     answers = [one.answers(_scores(one, codes).double()) for one in (uncalibrated(classifier), classifier)]
-    truth = one_hot(targets, len(classifier.labels)).flatten()
-    even = torch.cat([torch.ones_like(targets), torch.zeros_like(targets)])
+    yes, no = (torch.full((len(places[0]),), value) for places, value in ((pairs.right, 1), (pairs.wrong, 0)))
     return AnswerCalibration(
         images=len(images),
-        every=_pair_figures([table.flatten() for table in answers], truth, bins),
-        balanced=_pair_figures([torch.cat([_column(a, targets), _column(a, wrong)]) for a in answers], even, bins),
+        every=_pair_figures([table.flatten() for table in answers], pairs.truths.flatten(), bins),
+        balanced=_pair_figures(
+            [torch.cat([table[pairs.right], table[pairs.wrong]]) for table in answers], torch.cat([yes, no]), bins
+        ),
         leaked=leaked_share(classifier, images),
     )
+
+
+class Pairs(NamedTuple):
+    """What images are asked about.
+
+    Attributes:
+        truths: which labels are true ``[n, k]`` (bool).
+        right: rows and places of one true label of each image that has any.
+        wrong: rows and places of one wrong label of each image that has any.
+    """
+
+    truths: Tensor
+    right: tuple[Tensor, Tensor]
+    wrong: tuple[Tensor, Tensor]
+
+
+def asked_pairs(classifier: Classifier, split: Split, labels: Labels, seed: int) -> tuple[Tensor, Pairs]:
+    """Return the images to ask about ``[n, ...]``, those with a label or all where several may be true, and the labels."""
+    k = len(classifier.labels)
+    if split.truths is None:
+        images, targets = labelled_images(classifier, split, labels)
+        rows = torch.arange(len(images), device=targets.device)
+        wrong = wrong_labels(targets, k, seed)
+        return images, Pairs(one_hot(targets, k).bool(), (rows, targets), (rows, wrong))
+    truths = all_truths(classifier, split, labels)
+    check_shape(split.images, classifier.model.spec.shape)
+    made = torch.Generator().manual_seed(seed)
+    drawn = []
+    for banned in (~truths, truths):
+        places = sample_wrong_labels(torch.rand(truths.shape, generator=made), banned.cpu(), 1)[:, 0]
+        rows = (places >= 0).nonzero()[:, 0]
+        drawn.append((rows.to(classifier.codes.device), places[rows].to(classifier.codes.device)))
+    return split.images, Pairs(truths.to(classifier.codes.device), drawn[0], drawn[1])
 
 
 def labelled_images(classifier: Classifier, split: Split, labels: Labels) -> tuple[Tensor, Tensor]:
@@ -176,10 +210,6 @@ def odd_answers(classifier: Classifier, codes: Tensor) -> Tensor | None:
 def _scores(classifier: Classifier, codes: Tensor) -> Tensor:
     with torch.no_grad():
         return classifier.scores_of_codes(codes)
-
-
-def _column(table: Tensor, places: Tensor) -> Tensor:
-    return table.gather(1, places[:, None])[:, 0]
 
 
 def _share(yes: Tensor) -> float:

@@ -41,6 +41,8 @@ class ClosedResult:
 
 def evaluate_closed(classifier: Classifier, split: Split, labels: Labels) -> ClosedResult:
     """Return the closed-protocol figures of a classifier on a test split whose targets point into ``labels``."""
+    if split.truths is not None:
+        raise DataError("Several labels may be true of these images; measure them with evaluate_multilabel.")
     targets = align_targets(classifier, split, labels)
     rows = (targets >= 0).nonzero()[:, 0]
     if not len(rows):

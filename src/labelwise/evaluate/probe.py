@@ -7,7 +7,7 @@ import torch
 
 from labelwise.core import Classifier, Labels
 from labelwise.data.dataset import Split
-from labelwise.errors import DataError
+from labelwise.errors import DataError, UnsupportedError
 from labelwise.evaluate.answers import labelled_images
 from labelwise.evaluate.closed import leaked_share
 from labelwise.metrics import accuracy
@@ -51,6 +51,8 @@ def probe_codes(classifier: Classifier, train: Split, test: Split, labels: Label
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import SGDClassifier
 
+    if train.truths is not None or test.truths is not None:
+        raise UnsupportedError("The regression chooses one label for each image; of these, several may be true.")
     known, known_targets = labelled_images(classifier, train, labels)
     images, targets = labelled_images(classifier, test, labels)
     if len(torch.unique(known_targets)) < 2:

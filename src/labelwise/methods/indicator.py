@@ -1,4 +1,4 @@
-"""Indicator networks: "is this image a y?", trained with the true label and N wrong labels per image.
+"""Indicator networks: "is this image a y?", trained with the true labels, one or several, and N wrong labels per image.
 
 The paper repeats each image N + 1 times, once per asked label. Its predictor is linear in the product of image code
 z and label embedding psi, so w.(z * psi) + b = z.(w * psi) + b: the code of a label is (w * psi, b), each image is
@@ -23,7 +23,7 @@ from labelwise.data.batches import Batch
 from labelwise.data.dataset import TrainData
 from labelwise.errors import UsageError
 from labelwise.methods.linear import Encoder, ImageMethod, LinearModel
-from labelwise.ops.negatives import sample_by_score, sample_uniformly
+from labelwise.ops.negatives import sample_by_score, sample_uniformly, sample_wrong_labels
 from labelwise.training import Stage
 
 Activation = Literal["none", "relu", "leaky_relu", "sigmoid", "tanh"]
@@ -149,6 +149,7 @@ class Indicator(ImageMethod):
     """
 
     name: ClassVar[str] = "indicator"
+    multilabel: ClassVar[bool] = True
 
     negatives: int | None = None
     sampling: Literal["uniform", "hard"] = "uniform"
@@ -175,7 +176,10 @@ class Indicator(ImageMethod):
         model.encoder.fit_normalisation(data.train.images)
         last = len(data.labels) - 1 if self.negatives is None else self.negatives
         for position, negatives in enumerate((*self.curriculum, last)):
-            stage = self.stage(f"indicator N={negatives}", model, data, self.loss(model, negatives))
+            loss = self.loss(model, negatives)
+            if data.train.truths is not None:
+                loss = self.loss_of_several(model, negatives, data.train.truths)
+            stage = self.stage(f"indicator N={negatives}", model, data, loss)
             yield self._later(stage) if position else stage
         model.fit_statistics(data.train)
 
@@ -196,10 +200,40 @@ class Indicator(ImageMethod):
 
         return of_batch
 
+    def loss_of_several(
+        self, model: IndicatorModel, negatives: int, truths: Tensor
+    ) -> Callable[[Batch], dict[str, Tensor]]:
+        """Return the loss of eq. 4 with K1 the number of an image's true labels, which may be 0, and K2 = 1.
+
+        The truths of a batch are as large as its scores of all labels, so these are made whatever N.
+
+        Args:
+            model: the model to train.
+            negatives: N, wrong labels per image.
+            truths: which labels are true of each training image ``[images, k]``.
+        """
+
+        def of_batch(batch: Batch) -> dict[str, Tensor]:
+            images, true = model.project(model.encode_images(batch.images)), truths[batch.rows]
+            scores = model.scores_of_rows(images, slice(None)).float()
+            yes = (softplus(-scores) * true).sum(1)
+            if negatives >= len(model.spec.labels) - 1:
+                return {"yes": yes.mean(), "no": (softplus(scores) * ~true).sum(1).mean()}
+            wrong = self.wrong_labels(model, images, replace(batch, targets=true), negatives)
+            no = softplus(scores.gather(1, wrong.clamp_min(0))) * (wrong >= 0)
+            return {"yes": yes.mean(), "no": no.sum(1).mean()}
+
+        return of_batch
+
     @torch.no_grad()
     def wrong_labels(self, model: IndicatorModel, images: Projected, batch: Batch, negatives: int) -> Tensor:
-        """Return the labels ``[n, negatives]`` to answer no to; hard sampling scores all labels, a part at a time."""
+        """Return the labels ``[n, negatives]`` to answer no to; hard sampling scores all labels, a part at a time.
+
+        Targets of the batch may be ``[n, k]``, see ``ops.negatives.sample_by_score``.
+        """
         k, draws = len(model.spec.labels), batch.draws
+        if self.sampling == "uniform" and batch.targets.ndim == 2:
+            return sample_wrong_labels(draws.uniform(k), batch.targets, negatives)
         if self.sampling == "uniform":
             return sample_uniformly(draws.uniform(negatives, 2), batch.targets, k)
         width = max(1, PART[draws.device.type] // draws.total)

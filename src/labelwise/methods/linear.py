@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,11 +29,13 @@ class LinearModel(LabelModel):
         means: mean training code of each label, see ``ops.linear.CodeStatistics``.
         counts: training images of each label.
         within: covariance of training codes inside a label.
+        background: mean training code where several labels may be true of an image; else infinite.
     """
 
     means: Tensor
     counts: Tensor
     within: Tensor
+    background: Tensor
 
     def __init__(self, spec: Spec, encoder: Encoder) -> None:
         super().__init__(spec)
@@ -41,6 +44,7 @@ class LinearModel(LabelModel):
         self.register_buffer("means", torch.zeros(k, d))
         self.register_buffer("counts", torch.zeros(k))
         self.register_buffer("within", torch.zeros(d, d))
+        self.register_buffer("background", torch.full((d,), torch.inf))
 
     def encode_images(self, images: Tensor) -> Tensor:
         """Return image codes ``[n, d]`` of images, or of the features that the encoder's trunk made of images."""
@@ -75,17 +79,26 @@ class LinearModel(LabelModel):
         images = self.prepare(split.images)
         parts = [self.encode_images(as_float(x.to(self.device))) for x in torch.split(images, 256)]
         codes = torch.cat(parts).float()
-        found = code_statistics(codes, split.targets, len(self.spec.labels))
+        targets = split.targets if split.truths is None else split.truths
+        found = code_statistics(codes, targets, len(self.spec.labels))
         self.means.copy_(found.means)
         self.counts.copy_(found.counts)
         self.within.copy_(found.within)
+        if found.background is not None:
+            self.background.copy_(found.background)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *more: Any) -> None:
+        """Take a state that was saved before there was a background, too."""
+        state_dict.setdefault(f"{prefix}background", self.background)
+        super()._load_from_state_dict(state_dict, prefix, *more)
 
     def encode_examples(self, images: Tensor, groups: Tensor) -> Tensor:
         """Return label codes ``[g, d + 1]`` solved in closed form from example images and training statistics."""
         if not self.counts.any():
             raise UsageError("This model was not trained yet, so it cannot learn a label from examples.")
         codes = self.encode_images(images).float()
-        known = CodeStatistics(self.means, self.counts, self.within)
+        background = self.background if bool(self.background.isfinite().all()) else None
+        known = CodeStatistics(self.means, self.counts, self.within, background)
         trained = self.encode_labels(self.spec.labels)
         solved = [solve_label_code(codes[groups == group], known, trained) for group in range(int(groups.max()) + 1)]
         return torch.stack(solved)

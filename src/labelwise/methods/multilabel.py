@@ -19,6 +19,7 @@ class Multilabel(ImageMethod):
     """One binary cross-entropy per label, summed; the baseline called B-ML in the indicator paper."""
 
     name: ClassVar[str] = "multilabel"
+    multilabel: ClassVar[bool] = True
 
     def build(self, spec: Spec) -> HeadModel:
         """Return the untrained model."""
@@ -30,7 +31,9 @@ class Multilabel(ImageMethod):
 
         def loss(batch: Batch) -> dict[str, Tensor]:
             scores = model.score(model.encode_images(batch.images), model.encode_labels(data.labels)).float()
-            truth = one_hot(batch.targets, scores.shape[1]).to(scores)
+            truths = data.train.truths
+            truth = one_hot(batch.targets, scores.shape[1]) if truths is None else truths[batch.rows]
+            truth = truth.to(scores)
             return {"answers": binary_cross_entropy_with_logits(scores, truth, reduction="sum") / len(scores)}
 
         return self.train_whole(model, data, loss)

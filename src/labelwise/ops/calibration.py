@@ -16,10 +16,10 @@ def fit_platt(scores: Tensor, targets: Tensor) -> tuple[float, float]:
 
     Args:
         scores: held-out scores ``[n, k]``.
-        targets: true labels ``[n]``.
+        targets: true labels ``[n]``, or which labels are true ``[n, k]`` (bool).
     """
     x = scores.double().detach()
-    truth = one_hot(targets, x.shape[1]).double()
+    truth = (one_hot(targets, x.shape[1]) if targets.ndim == 1 else targets).double()
     yes, no = truth.sum(), (1 - truth).sum()
     soft = torch.where(truth > 0, (yes + 1) / (yes + 2), 1 / (no + 2))
     spread = float(x.std()) if x.numel() > 1 else 1.0
@@ -30,6 +30,30 @@ def fit_platt(scores: Tensor, targets: Tensor) -> tuple[float, float]:
 
     log_scale, offset = _minimise(loss, [0.0, 0.0])
     return float(torch.tensor(log_scale).exp()) / max(spread, 1e-12), offset
+
+
+def fit_platt_each(scores: Tensor, truths: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a scale and an offset of each label ``[k]``: sigmoid(scores * scale + offset) is the probability of a yes.
+
+    Labels differ in how frequent and how hard they are, but one that few held-out images have says little about itself.
+    So each label departs from what ``fit_platt`` finds for all of them as far as its own images ask for it: the log of its
+    scale and its offset have a standard normal prior around the common ones (maximum a posteriori).
+
+    Args:
+        scores: held-out scores ``[n, k]``.
+        truths: which labels are true ``[n, k]`` (bool).
+    """
+    scale, offset = fit_platt(scores, truths)
+    x, truth = scores.double().detach() * scale + offset, truths.double()
+
+    def loss(p: Tensor) -> Tensor:
+        stretch, shift = p.to(x.device).view(2, -1)
+        likelihood = binary_cross_entropy_with_logits(x * stretch.exp() + shift, truth, reduction="sum")
+        return (likelihood + 0.5 * p.to(x.device).square().sum()) / len(x)
+
+    stretch, shift = torch.tensor(_minimise(loss, [0.0] * (2 * x.shape[1]))).to(x).view(2, -1)
+    each = stretch.exp()
+    return (scale * each).to(scores.dtype), (offset * each + shift).to(scores.dtype)
 
 
 def fit_temperature(scores: Tensor, targets: Tensor) -> float:

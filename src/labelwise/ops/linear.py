@@ -18,17 +18,31 @@ class CodeStatistics:
     Attributes:
         means: mean code of each label ``[k, d]``.
         counts: images of each label ``[k]``.
-        within: covariance of codes around the mean of their label, every label weighing the same ``[d, d]``.
+        within: covariance of codes around the mean of their label, every label weighing the same ``[d, d]``. Where several
+            labels may be true of an image: covariance of all codes around their mean.
+        background: mean of all codes ``[d]`` where several labels may be true of an image, else None.
     """
 
     means: Tensor
     counts: Tensor
     within: Tensor
+    background: Tensor | None = None
 
 
 def code_statistics(codes: Tensor, targets: Tensor, k: int) -> CodeStatistics:
-    """Return the statistics of image codes ``[n, d]`` with labels ``[n]`` in 0..k-1, in double precision."""
+    """Return the statistics of image codes ``[n, d]``, in double precision.
+
+    Args:
+        codes: image codes ``[n, d]``.
+        targets: labels ``[n]`` in 0..k-1; or, where several may be true, which are, ``[n, k]`` (bool): an image then counts
+            for each of its labels.
+        k: how many labels there are.
+    """
     x = codes.double()
+    if targets.ndim == 2:
+        counts = targets.sum(0).double()
+        means = targets.double().T @ x / counts.clamp_min(1)[:, None]
+        return CodeStatistics(means, counts, torch.cov(x.T, correction=0).reshape(x.shape[1], -1), x.mean(0))
     counts = torch.bincount(targets, minlength=k).double()
     means = x.new_zeros(k, x.shape[1]).index_add_(0, targets, x) / counts.clamp_min(1)[:, None]
     inside = x - means[targets]
@@ -43,6 +57,9 @@ def solve_label_code(examples: Tensor, known: CodeStatistics, codes: Tensor, *, 
     difference of their Gaussian log-likelihoods with a shared covariance, which is linear in the image code. The mean
     of m examples is off by a random amount that makes every image look too far away; the expected excess is added
     back, without which a label taught from few examples would hardly ever win.
+
+    Where several labels may be true of an image, no trained label stands against the new one. What tells its examples
+    from all training images does: again a difference of log-likelihoods, brought to the level of trained scores.
 
     Args:
         examples: image codes of the new label ``[m, d]``.
@@ -59,6 +76,14 @@ def solve_label_code(examples: Tensor, known: CodeStatistics, codes: Tensor, *, 
     likelihoods = _likelihoods(means, precision, excess / counts)
     mean = examples.double().mean(0, keepdim=True)
     new = _likelihoods(mean, precision, excess / len(examples))[0]
+    if known.background is not None:
+        points = torch.cat([means, known.background.double()[None]])
+        base = _likelihoods(points[-1:], precision, excess * 0)[0]
+        scores, logs = linear_scores(points, trained), linear_scores(points, likelihoods - base)
+        scale = _slope(scores - scores.mean(), logs - logs.mean())
+        code = scale * (new - base)
+        code[-1] += scores.mean() - scale * logs.mean()
+        return code.to(examples.dtype)
     nearest = int(linear_scores(mean, trained).argmax())
     code = trained[nearest] + _scale(means, trained, likelihoods) * (new - likelihoods[nearest])
     return code.to(examples.dtype)
@@ -75,4 +100,8 @@ def _scale(means: Tensor, codes: Tensor, likelihoods: Tensor) -> Tensor:
     """Return how much trained scores change for a change of one in the log-likelihoods, by least squares."""
     scores, logs = (linear_scores(means, table) for table in (codes, likelihoods))
     scores, logs = (table - table.mean(1, keepdim=True) for table in (scores, logs))
+    return _slope(scores, logs)
+
+
+def _slope(scores: Tensor, logs: Tensor) -> Tensor:
     return (scores * logs).sum() / (logs * logs).sum().clamp_min(1e-12)

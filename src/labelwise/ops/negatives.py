@@ -38,27 +38,32 @@ def sample_uniformly(uniforms: Tensor, targets: Tensor, k: int) -> Tensor:
 
 
 def sample_by_score(parts: Iterable[tuple[Tensor, Tensor]], targets: Tensor, count: int) -> Tensor:
-    """Return ``[n, count]`` distinct labels per image, never the true one, drawn in proportion to exp(logits).
+    """Return ``[n, count]`` distinct labels per image, never a true one, drawn in proportion to exp(logits).
 
     Adding Gumbel noise to the logits and keeping the largest draws exactly so, without replacement (the Gumbel top-k
     trick). The labels may come in parts, so that not all logits are held at a time.
 
     Args:
         parts: of the labels, side by side: random numbers in [0, 1) and logits, both ``[n, part]``.
-        targets: the true labels ``[n]``.
-        count: how many to draw, at most k - 1.
+        targets: the true labels ``[n]``; or, where several may be true, which are, ``[n, k]`` (bool). Then -1 fills up the
+            rows of images that have fewer than ``count`` wrong labels.
+        count: how many to draw, at most k - 1 where one label is true, else at most k.
     """
     best = torch.empty(len(targets), 0, device=targets.device)
     labels = torch.empty(len(targets), 0, dtype=torch.int64, device=targets.device)
     start = 0
     for uniforms, logits in parts:
-        keys = _without(_gumbel(uniforms).add_(logits), targets - start)
+        keys = _gumbel(uniforms).add_(logits)
+        if targets.ndim == 2:
+            keys = keys.masked_fill_(targets[:, start : start + keys.shape[1]], -torch.inf)
+        else:
+            keys = _without(keys, targets - start)
         found = keys.topk(min(count, keys.shape[1]), sorted=False)
         best, labels = torch.cat([best, found.values], 1), torch.cat([labels, found.indices + start], 1)
         kept = best.topk(min(count, best.shape[1]), sorted=False)
         best, labels = kept.values, labels.gather(1, kept.indices)
         start += keys.shape[1]
-    return labels
+    return labels if targets.ndim == 1 else labels.masked_fill(best == -torch.inf, -1)
 
 
 def sample_wrong_labels(uniforms: Tensor, targets: Tensor, count: int, logits: Tensor | None = None) -> Tensor:

@@ -1,0 +1,59 @@
+"""A sheet of pictures to look at: rows of thumbnails under captions."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from PIL import Image, ImageFont
+
+
+def draw_sheet(title: str, strips: Mapping[str, Tensor], images: int) -> "Image.Image":
+    """Return the sheet: columns of strips of images, each under its caption."""
+    from PIL import Image, ImageDraw
+
+    side, gap, margin, head = 80, 4, 24, 56
+    width = images * (side + gap) - gap
+    columns = min(len(strips), max(1, round(math.sqrt(len(strips) * 1.5 * (side + 34) / width))))
+    deep = math.ceil(len(strips) / columns)
+    size = (margin + columns * (width + margin), head + deep * (side + 34) + margin // 2)
+    sheet = Image.new("RGB", size, "white")
+    draw = ImageDraw.Draw(sheet)
+    large, small = _font(20), _font(14)
+    draw.text((margin, 18), _cut(title, size[0] - 2 * margin, large), "black", large)
+    for i, (caption, pictures) in enumerate(strips.items()):
+        left, top = margin + i // deep * (width + margin), head + i % deep * (side + 34)
+        draw.text((left, top), _cut(caption, width, small), "#333333", small)
+        for j, picture in enumerate(pictures):
+            sheet.paste(_thumbnail(picture, side), (left + j * (side + gap), top + 20))
+    return sheet
+
+
+def _thumbnail(picture: Tensor, side: int) -> "Image.Image":
+    """Return an image that fills a square box as far as its form allows; few pixels stay visible as such."""
+    from PIL import Image
+
+    pixels = picture.movedim(0, 2).expand(-1, -1, 3) if picture.shape[0] == 1 else picture[:3].movedim(0, 2)
+    image = Image.fromarray(pixels.contiguous().numpy())
+    scale = side / max(image.size)
+    size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+    return image.resize(size, Image.Resampling.NEAREST if scale > 2 else Image.Resampling.LANCZOS)
+
+
+def _font(size: int) -> "ImageFont.FreeTypeFont":
+    import matplotlib
+    from PIL import ImageFont
+
+    return ImageFont.truetype(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf", size)
+
+
+def _cut(text: str, width: int, font: "ImageFont.FreeTypeFont") -> str:
+    """Return the text on one line, shortened until it fits the width."""
+    short = text = " ".join(text.split())
+    while font.getlength(short) > width:
+        text = text[:-1]
+        short = text + "…"
+    return short
