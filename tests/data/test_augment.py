@@ -14,7 +14,9 @@ from labelwise.errors import UsageError
 CONTRASTIVE = Augment(
     scale=(0.2, 1.0), flip=True, brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1, jitter_probability=0.8, grey=0.3
 )
-EVERYTHING = Augment(size=7, padding=2, scale=(0.3, 0.9), flip=True, rotation=40, contrast=0.5, hue=0.2, noise=0.1)
+EVERYTHING = Augment(
+    size=7, padding=2, scale=(0.3, 0.9), flip=True, rotation=40, contrast=0.5, hue=0.2, erase=3, noise=0.1
+)
 PLACE = ("area", "ratio", "top", "left", "flip", "angle")
 NAMES = (*PLACE, "brightness", "contrast", "saturation", "hue", "jitter", "grey")
 
@@ -228,6 +230,20 @@ def test_shared_batches_and_blocks_are_the_whole_batch(augment: Augment, monkeyp
     torch.testing.assert_close(augment(images, Draws.seeded(7, 8)), whole, atol=1e-6, rtol=0)
 
 
+@pytest.mark.parametrize("side", [1, 3, 4])
+def test_one_square_of_each_image_is_grey(side: int) -> None:
+    images = picture(n=40, h=9, w=7)
+    plain, erased = (Augment(flip=True, erase=erase)(images, Draws.seeded(3, 40)) for erase in (0, side))
+    draws = Draws.seeded(3, 40)
+    draws.uniform(len(NAMES))
+    expected = plain.clone()
+    for image, (down, across) in zip(expected, draws.uniform(2).tolist(), strict=True):
+        top, left = int(down * 9) - side // 2, int(across * 7) - side // 2
+        image[:, max(0, top) : top + side, max(0, left) : left + side] = 0.5
+    assert torch.equal(erased, expected)
+    assert not torch.equal(erased, plain)
+
+
 def test_noise_has_the_deviation_asked_for() -> None:
     middle = torch.full((64, 3, 16, 16), 0.5)
     added = Augment(noise=0.05)(middle, Draws.seeded(0, 64)) - middle
@@ -266,6 +282,7 @@ WRONG: dict[str, tuple[object, ...]] = {
     "hue": (0.6,),
     "jitter_probability": (1.1,),
     "grey": (-0.1,),
+    "erase": (-1,),
     "noise": (-1.0,),
 }
 

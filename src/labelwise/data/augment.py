@@ -33,7 +33,7 @@ BLOCK = 2**17  # pixels that a CPU takes at a time
 class Augment:
     """Random changes to a batch of images; without settings it only turns bytes into [0, 1].
 
-    The order is fixed: crop, flip, rotation; brightness, contrast, saturation, hue, grey; noise. Values are cut to
+    The order is fixed: crop, flip, rotation; brightness, contrast, saturation, hue, grey; square; noise. Values are cut to
     [0, 1] after colour and after noise. Geometry is one bilinear pass that does not average when it shrinks: keep stored images
     less than twice as large as ``size``.
 
@@ -51,6 +51,7 @@ class Augment:
         hue: largest turn about the grey axis (of YIQ), either way; 0.5 is half the circle.
         jitter_probability: how often brightness, contrast, saturation and hue apply, all four together.
         grey: how often an image loses its colours.
+        erase: side in pixels of a square, centred on any pixel, that is painted a middle grey; 0 is none (Cutout).
         noise: standard deviation of the normal noise added to every value.
     """
 
@@ -66,6 +67,7 @@ class Augment:
     hue: float = 0.0
     jitter_probability: float = 1.0
     grey: float = 0.0
+    erase: int = 0
     noise: float = 0.0
 
     def __post_init__(self) -> None:
@@ -77,7 +79,7 @@ class Augment:
         if not (len(self.ratio) == 2 and 0 < self.ratio[0] <= self.ratio[1] < math.inf):
             raise UsageError(f"ratio must be two numbers, 0 < smallest <= largest; given {self.ratio}.")
         limits = {"rotation": 180.0, "hue": 0.5, "jitter_probability": 1.0, "grey": 1.0}
-        for name in ("padding", "brightness", "contrast", "saturation", "noise", *limits):
+        for name in ("padding", "brightness", "contrast", "saturation", "erase", "noise", *limits):
             value, most = getattr(self, name), limits.get(name, math.inf)
             if not 0 <= value <= most or value == math.inf:
                 allowed = "zero or more" if most == math.inf else f"from 0 to {most:g}"
@@ -98,11 +100,22 @@ class Augment:
         uniform = draws.uniform(PLACE + COLOUR)
         placed = self._placed(images, uniform[:, :PLACE])
         coloured = self._coloured(placed, uniform[:, PLACE:])
+        if self.erase:
+            coloured.masked_fill_(self._square(coloured, draws.uniform(2)), 0.5)
         changed = self._with_noise(coloured, draws).clamp_(0, 1) if self.noise else coloured
         return changed.contiguous(memory_format=_memory_format(images))
 
     def _with_noise(self, images: Tensor, draws: Draws) -> Tensor:
         return torch.add(images, draws.normal(*images.shape[1:]), alpha=self.noise) if self.noise else images
+
+    def _square(self, images: Tensor, uniform: Tensor) -> Tensor:
+        """Return which pixels lie in the square of each image ``[n, 1, h, w]``; part of it may lie outside."""
+        inside = []
+        for place, side in zip(uniform.unbind(1), images.shape[2:], strict=True):
+            first = (place * side).floor()[:, None] - self.erase // 2
+            pixels = torch.arange(side, device=images.device)
+            inside.append((pixels >= first) & (pixels < first + self.erase))
+        return (inside[0][:, :, None] & inside[1][:, None])[:, None]
 
     def _placed(self, images: Tensor, uniform: Tensor) -> Tensor:
         """Return cropped, flipped and rotated floats ``[n, c, size, size]``, never the memory of the images given."""
