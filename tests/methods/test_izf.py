@@ -251,12 +251,12 @@ def test_softmax_layer_sees_real_and_generated_features_only() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"epochs": 0, "start": "random"}, '"epochs" must be at least 1'),
         ({"epochs": -1}, '"epochs" must be at least 1'),
         ({"epochs": 0, "shrink": 0.0}, '"shrink" lies above 0; given 0.0'),
         ({"width": -1.0}, '"width" must not lie below 0; given -1.0'),
         ({"head": "svm"}, '"head" is one of nbc, softmax; given "svm"'),
         ({"start": "warm"}, '"start" is one of closed, random; given "warm"'),
+        ({"start": "random"}, "has to be trained: set epochs"),
         ({"blocks": 0}, '"blocks" of a flow must be at least 1'),
         ({"generated": 0}, '"generated" must be at least 1'),
         ({"head_penalty": 0.0}, "softmax layer lies above 0"),
@@ -275,9 +275,9 @@ def test_settings_survive_as_plain_values() -> None:
 def test_long_vectors_need_the_closed_start() -> None:
     labels = Labels(names=("a", "b"), vectors=torch.randn(2, 30))
     spec = replace(final().spec, labels=labels)
-    Izf(**SMALL).build(spec)
+    Izf(epochs=1, **SMALL).build(spec)
     with pytest.raises(UsageError, match=r"at most as many numbers as a feature \(20\); given 30"):
-        Izf(start="random", **SMALL).build(spec)
+        Izf(start="random", epochs=1, **SMALL).build(spec)
 
 
 PACK = Path(os.environ.get("LABELWISE_DATA", "missing")) / "cub_res50.npz"

@@ -56,7 +56,7 @@ class GeneratedSoftmax(GeneratingModel):
     Attributes:
         real: some features of the images of each trained label ``[k * REAL, d]``.
         real_targets: their labels ``[k * REAL]``; -1 where a label has fewer.
-        head_penalty: on the squared weights.
+        head_penalty: on the squared weights, in units of the mean squared length of codes.
     """
 
     exclusive = True
@@ -103,9 +103,12 @@ class GeneratedSoftmax(GeneratingModel):
             features = torch.cat([features, made])
             targets = torch.cat([targets, rows.repeat_interleave(self.generated)])
         asked = torch.tensor([places[name] for name in labels.names], device=features.device)
-        found = features.new_zeros(len(places), features.shape[1] + 1)
+        with torch.no_grad():
+            codes = self.finish(features)
+        unit = float(codes.square().sum(1).mean())
+        found = codes.new_zeros(len(places), codes.shape[1] + 1)
         for penalty in penalties:
-            found = fit_softmax(features, targets, found, penalty)
+            found = fit_softmax(codes, targets, found, penalty * unit)
             yield penalty, found[asked]
 
 
@@ -207,7 +210,8 @@ class GeneratingMethod(DescribedMethod):
         model.fit_head(features, data.train.targets)
         penalty = self.head_penalty
         if penalty is None and len(data.val):
-            codes = encoded_images(model, data.val.images)
+            with torch.no_grad():
+                codes = model.finish(encoded_images(model, data.val.images))
             scored = (((one,), model.score(codes, head)) for one, head in model.heads(data.known, HEAD_PENALTIES))
             best = best_on_validation(scored, data)
             penalty = best[0] if best else None

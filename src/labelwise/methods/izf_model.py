@@ -223,8 +223,12 @@ class IzfModel(FlowModel):
 
 
 class IzfSoftmaxModel(GeneratedSoftmax, FlowModel):
-    """Labels by a softmax layer on real and generated features."""
+    """Labels by a softmax layer on real and generated features, as latents: there no direction is steeper than another."""
 
     def __init__(self, spec: Spec, settings: "Izf") -> None:
         super().__init__(spec, settings)
         self.keep_for_head(spec, settings.generated)
+
+    def finish(self, features: Tensor) -> Tensor:
+        """Return image codes ``[n, d]``, the latents of features ``[n, d]``."""
+        return self.latents(features)[0]
