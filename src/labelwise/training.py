@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,8 @@ from labelwise.distributed import any_process, average_gradients, choose_device,
 from labelwise.errors import Interrupted, LabelwiseError, UsageError
 from labelwise.optimization import Optimizer, Schedule
 from labelwise.progress import Bar, no_bar, progress_bar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -38,6 +40,7 @@ class Stage:
         clip: the largest gradient norm, or None.
         validate: a figure of merit on validation data, larger is better; the best epoch's weights are kept.
         patience: stop after this many epochs without a better figure.
+        measured: names of entries that ``loss`` returns for the log alone, without a gradient; they are not minimised.
     """
 
     name: str
@@ -50,6 +53,11 @@ class Stage:
     clip: float | None = None
     validate: Callable[[], float] | None = None
     patience: int | None = None
+    measured: tuple[str, ...] = ()
+
+    def minimised(self, terms: Mapping[str, T]) -> dict[str, T]:
+        """Return the terms that make up the loss."""
+        return {name: term for name, term in terms.items() if name not in self.measured}
 
 
 class Method(ABC):
@@ -204,7 +212,7 @@ def _train_epoch(
         for name, value in terms.items():
             sums[name] = sums.get(name, torch.zeros((), device=session.device)) + value
         now.step += 1
-        bar(sums, now.step, stage.optimizer.lr * rate)
+        bar(stage.minimised(sums), now.step, stage.optimizer.lr * rate)
         due = time.monotonic() - written > run.checkpoint_seconds
         if session.folder is None:
             continue
@@ -238,7 +246,7 @@ def _step(
         )
     with torch.autocast(session.device.type, torch.bfloat16, enabled=session.device.type == "cuda"):
         terms = stage.loss(batch)
-    loss = torch.stack([term.float() for term in terms.values()]).sum()
+    loss = torch.stack([term.float() for term in stage.minimised(terms).values()]).sum()
     if share.world > 1:
         loss = loss * (len(batch.targets) * share.world / batch.draws.total)
     optimizer.zero_grad(set_to_none=True)
@@ -254,7 +262,8 @@ def _step(
 def _end_epoch(session: _Session, stage: Stage, best: dict[str, Tensor], begun: float) -> dict[str, Tensor]:
     now = session.now
     means = {name: value / now.step for name, value in now.sums.items()}
-    total = sum(means.values())
+    terms = stage.minimised(means)
+    total = sum(terms.values())
     if not total < float("inf"):
         raise LabelwiseError(
             f"The loss of stage {stage.name} is {total} in epoch {now.epoch + 1}: training diverged. "
@@ -269,7 +278,8 @@ def _end_epoch(session: _Session, stage: Stage, best: dict[str, Tensor], begun: 
             now.best, now.best_epoch = merit, now.epoch
             best = {name: tensor.clone() for name, tensor in session.model.state_dict().items()}
     if session.folder and session.main:
-        entry = {"stage": stage.name, "stage_number": now.stage, "epoch": now.epoch, "loss": total, "terms": means}
+        entry = {"stage": stage.name, "stage_number": now.stage, "epoch": now.epoch, "loss": total, "terms": terms}
+        entry |= {"measured": {name: means[name] for name in stage.measured}} if stage.measured else {}
         session.folder.append_log({**entry, "validation": merit, "seconds": round(time.monotonic() - begun, 3)})
     now.epoch, now.step, now.sums = now.epoch + 1, 0, {}
     return best

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from labelwise.errors import UsageError
-from labelwise.ops.contrastive import supervised_contrastive
+from labelwise.ops.contrastive import alignment, momentum_contrast, nt_xent, supervised_contrastive, uniformity
 
 
 def codes(*shape: int, seed: int = 0) -> Tensor:
@@ -142,3 +142,149 @@ def test_requests_that_make_no_sense() -> None:
         supervised_contrastive(codes(4), torch.zeros(4), 0.1)
     with pytest.raises(UsageError, match="above 0; given 0"):
         supervised_contrastive(codes(4, 3), torch.zeros(4), 0.0)
+
+
+def slow_momentum(queries: Tensor, keys: Tensor, queue: Tensor, temperature: float) -> float:
+    """MoCo's loss: each query has to find its own key among that key and the queue."""
+    total = 0.0
+    for query, key in zip(queries.tolist(), keys.tolist(), strict=True):
+        own = math.exp(cosine(query, key) / temperature)
+        others = [math.exp(cosine(query, other) / temperature) for other in queue.tolist()]
+        total -= math.log(own / (own + sum(others)))
+    return total / len(queries)
+
+
+def apart(a: list[float], b: list[float]) -> float:
+    """The squared distance of two rows brought to unit length."""
+    return sum((x / math.hypot(*a) - y / math.hypot(*b)) ** 2 for x, y in zip(a, b, strict=True))
+
+
+@settings(deadline=None, max_examples=40)
+@given(n=st.integers(1, 7), temperature=st.sampled_from([0.1, 0.5, 2.0]), seed=st.integers(0, 99))
+def test_nt_xent_equals_a_double_loop(n: int, temperature: float, seed: int) -> None:
+    made = 3 * codes(n, 2, 5, seed=seed)
+    found = nt_xent(made, temperature)
+    assert found.dtype == torch.float32
+    assert float(found) == pytest.approx(slow_nt_xent(made[:, 0], made[:, 1], temperature), rel=1e-4, abs=1e-5)
+
+
+@settings(deadline=None, max_examples=40)
+@given(n=st.integers(1, 6), temperature=st.sampled_from([0.05, 0.5]), scale=st.floats(-2, 2), seed=st.integers(0, 99))
+def test_nt_xent_has_the_gradient_of_the_plain_loss(n: int, temperature: float, scale: float, seed: int) -> None:
+    first, second = (codes(n, 2, 4, seed=seed).float().requires_grad_() for _ in range(2))
+    (scale * nt_xent(first, temperature)).backward()  # type: ignore[no-untyped-call]
+    (scale * supervised_contrastive(second, torch.full((n,), -1), temperature)).backward()  # type: ignore[no-untyped-call]
+    assert first.grad is not None
+    assert second.grad is not None
+    torch.testing.assert_close(first.grad, second.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_nt_xent_holds_one_matrix() -> None:
+    """Of all results during loss and gradient, one matrix of all pairs has memory of its own."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    pairs: dict[int, Tensor] = {}  # holding them keeps an address from being given twice
+
+    class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            result = func(*args, **(kwargs or {}))
+            for each in result if isinstance(result, tuple | list) else [result]:
+                if isinstance(each, Tensor) and tuple(each.shape) == (24, 24):
+                    pairs[each.untyped_storage().data_ptr()] = each
+            return result
+
+    given = codes(12, 2, 5).float().requires_grad_()
+    with Watch():  # type: ignore[no-untyped-call]
+        nt_xent(given, 0.5).backward()  # type: ignore[no-untyped-call]
+    assert len(pairs) == 1
+
+
+@settings(deadline=None, max_examples=40)
+@given(n=st.integers(1, 5), m=st.integers(1, 7), temperature=st.sampled_from([0.1, 0.2]), seed=st.integers(0, 99))
+def test_momentum_contrast_equals_a_double_loop(n: int, m: int, temperature: float, seed: int) -> None:
+    queries, keys, queue = codes(n, 4, seed=seed), 2 * codes(n, 4, seed=seed + 1), codes(m, 4, seed=seed + 2)
+    found = momentum_contrast(queries, keys, queue, temperature)
+    assert float(found) == pytest.approx(slow_momentum(queries, keys, queue, temperature), rel=1e-4, abs=1e-5)
+
+
+def test_momentum_contrast_trains_queries_alone() -> None:
+    queries, keys, queue = (codes(3, 4, seed=seed).requires_grad_() for seed in range(3))
+    momentum_contrast(queries, keys, queue, 0.2).backward()  # type: ignore[no-untyped-call]
+    assert queries.grad is not None
+    assert keys.grad is queue.grad is None
+    up, down = (queries.detach().clone() for _ in range(2))
+    up[1, 2] += 1e-5
+    down[1, 2] -= 1e-5
+    expected = (slow_momentum(up, keys, queue, 0.2) - slow_momentum(down, keys, queue, 0.2)) / 2e-5
+    assert float(queries.grad[1, 2]) == pytest.approx(expected, rel=1e-3)
+
+
+@settings(deadline=None, max_examples=30)
+@given(n=st.integers(2, 7), seed=st.integers(0, 99))
+def test_alignment_and_uniformity_equal_loops(n: int, seed: int) -> None:
+    made = 5 * codes(n, 2, 3, seed=seed)
+    views = [apart(*pair) for pair in made.tolist()]
+    assert float(alignment(made)) == pytest.approx(sum(views) / n, rel=1e-4, abs=1e-6)
+    rows = made[:, 0].tolist()
+    near = [math.exp(-2 * apart(rows[i], rows[j])) for i in range(n) for j in range(i)]
+    assert float(uniformity(made[:, 0])) == pytest.approx(math.log(sum(near) / len(near)), rel=1e-4, abs=1e-5)
+
+
+def test_figures_of_extreme_codes() -> None:
+    same, opposite = torch.ones(4, 2, 3), torch.tensor([[[1.0, 0.0], [-1.0, 0.0]]])
+    assert float(alignment(same)) == 0
+    assert float(uniformity(same[:, 0])) == pytest.approx(0, abs=1e-5)
+    assert float(alignment(opposite)) == pytest.approx(4)
+    assert float(uniformity(opposite[0])) == pytest.approx(-8)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-20, 1e4])
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_codes_without_labels_that_are_the_same_have_finite_gradients(kind: torch.dtype, scale: float) -> None:
+    for queue in (False, True):
+        given = torch.full((4, 2, 6), scale, dtype=kind, requires_grad=True)
+        first, second = given.unbind(1)
+        found = momentum_contrast(first, second, second, 1e-3) if queue else nt_xent(given, 1e-3)
+        found.backward()  # type: ignore[no-untyped-call]
+        assert given.grad is not None
+        assert torch.isfinite(found)
+        assert torch.isfinite(given.grad).all()
+
+
+def test_mixed_precision_without_labels_computes_in_single() -> None:
+    made = codes(16, 2, 8).bfloat16()
+
+    def figures(given: Tensor) -> Tensor:
+        first, second = given.unbind(1)
+        queue = momentum_contrast(first, second, second.flip(0), 0.05)
+        return torch.stack([nt_xent(given, 0.05), queue, alignment(given), uniformity(first)])
+
+    expected = figures(made.double())
+    given = made.clone().requires_grad_()
+    plain = made.clone().requires_grad_()
+    nt_xent(plain, 0.05).backward()  # type: ignore[no-untyped-call]
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(figures(made), expected, rtol=1e-5, atol=1e-5)
+        nt_xent(given, 0.05).backward()  # type: ignore[no-untyped-call]
+    assert given.grad is not None
+    assert plain.grad is not None
+    assert torch.equal(given.grad, plain.grad)
+
+
+def test_requests_without_labels_that_make_no_sense() -> None:
+    for shape in ((4, 3), (4, 3, 5), (0, 2, 5)):
+        with pytest.raises(UsageError, match=r"given \["):
+            nt_xent(codes(*shape), 0.1)
+        with pytest.raises(UsageError, match=r"given \["):
+            alignment(codes(*shape))
+    for queue in (codes(5, 4), codes(3)):
+        with pytest.raises(UsageError, match=r"given \[2, 3\], \[2, 3\]"):
+            momentum_contrast(codes(2, 3), codes(2, 3), queue, 0.1)
+    with pytest.raises(UsageError, match=r"given \[2, 3\], \[1, 3\]"):
+        momentum_contrast(codes(2, 3), codes(1, 3), codes(4, 3), 0.1)
+    with pytest.raises(UsageError, match=r"at least two; given \[1, 3\]"):
+        uniformity(codes(1, 3))
+    with pytest.raises(UsageError, match="above 0; given 0"):
+        nt_xent(codes(2, 2, 3), 0.0)
+    with pytest.raises(UsageError, match="above 0; given -1"):
+        momentum_contrast(codes(2, 3), codes(2, 3), codes(4, 3), -1)

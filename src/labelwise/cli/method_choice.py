@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 def make_method(name: str, words: list[str], epochs: int | None) -> "Method":
     """Return the method with its settings."""
+    from labelwise.cli.pretrain_verb import with_stored_encoder
     from labelwise.methods import method_class
     from labelwise.settings import override
 
@@ -22,7 +23,7 @@ def make_method(name: str, words: list[str], epochs: int | None) -> "Method":
     pairs = dict(word.split("=", 1) for word in words)
     if epochs is not None:
         pairs["epochs"] = str(epochs)
-    return override(method_class(name)(), pairs)
+    return override(method_class(name)(), with_stored_encoder(pairs))
 
 
 def check_settings(name: str, words: list[str], epochs: int | None) -> None:

@@ -1,7 +1,15 @@
-"""The contrastive loss: views of one image, and images of one label, should lie closer together than others."""
+"""Contrastive losses: views of one image, and images of one label, should lie closer together than others.
+
+And two figures of codes that need no label (Wang and Isola, 2020): how close views of one image are, and how evenly all
+codes are spread over the sphere. All codes are brought to unit length here, and computed with in single precision.
+"""
+
+import math
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn.functional import normalize
 
 from labelwise.errors import UsageError
@@ -26,8 +34,7 @@ def supervised_contrastive(codes: Tensor, targets: Tensor, temperature: float) -
         raise UsageError(
             f"Codes are [n, views, size] or [n, size] with targets [n]; given {list(codes.shape)} and {list(targets.shape)}."
         )
-    if temperature <= 0:
-        raise UsageError(f"The temperature must be above 0; given {temperature}.")
+    _check_temperature(temperature)
     views = codes.shape[1] if codes.ndim == 3 else 1
     with torch.autocast(codes.device.type, enabled=False):
         rows = normalize(codes.float().reshape(-1, codes.shape[-1]), dim=1, eps=SHORTEST)
@@ -42,3 +49,101 @@ def supervised_contrastive(codes: Tensor, targets: Tensor, temperature: float) -
     mean = (scores * positive).sum(1) / counts.clamp_min(1)
     anchor = counts > 0
     return ((total - mean) * anchor).sum() / anchor.sum().clamp_min(1)
+
+
+def nt_xent(codes: Tensor, temperature: float) -> Tensor:
+    """Return the loss NT-Xent of SimCLR (Chen et al., 2020), a float32 scalar.
+
+    Each of the 2n rows has to find the other view of its image among the 2n - 1 other rows. One matrix ``[2n, 2n]`` is held,
+    and none is added for the gradient.
+
+    Args:
+        codes: ``[n, 2, e]``, two views of each image.
+        temperature: tau, divides the cosines.
+    """
+    if codes.ndim != 3 or codes.shape[1] != 2 or not len(codes):
+        raise UsageError(f"Codes are [n, 2, size], two views of at least one image each; given {list(codes.shape)}.")
+    _check_temperature(temperature)
+    loss: Tensor = _NtXent.apply(_unit(codes.transpose(0, 1).flatten(0, 1)), temperature)  # type: ignore[no-untyped-call]
+    return loss
+
+
+class _NtXent(torch.autograd.Function):
+    """The loss of rows of unit length ``[2n, e]``, first views and then second ones; the matrix is reused in place."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, temperature: float) -> Tensor:
+        """Return the loss, and keep its slope with regard to the scores of all pairs of rows."""
+        n = len(rows) // 2
+        with torch.autocast(rows.device.type, enabled=False):
+            scores = (rows / temperature) @ rows.T
+        partners = scores.diagonal(n).mean()
+        highest = scores.fill_diagonal_(-torch.inf).amax(1, keepdim=True)
+        total = scores.sub_(highest).exp_().sum(1, keepdim=True)
+        slope = scores.div_(total)
+        slope.diagonal(n).sub_(1)
+        slope.diagonal(-n).sub_(1)
+        ctx.save_for_backward(rows, slope)
+        ctx.share = 1 / (2 * n * temperature)
+        return (total.log() + highest).mean() - partners
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        """Return the gradient of the rows: each takes part as an anchor and as one of the others."""
+        rows, slope = ctx.saved_tensors
+        with torch.autocast(rows.device.type, enabled=False):
+            return (slope @ rows + slope.T @ rows) * (grad * ctx.share), None
+
+
+def momentum_contrast(queries: Tensor, keys: Tensor, queue: Tensor, temperature: float) -> Tensor:
+    """Return the loss InfoNCE of MoCo (He et al., 2020), a float32 scalar.
+
+    Each query has to find the key of its own image among that key and the queue. No gradient reaches keys and queue.
+
+    Args:
+        queries: ``[n, e]``.
+        keys: ``[n, e]``, other views of the same images.
+        queue: ``[m, e]``, keys of other images.
+        temperature: tau, divides the cosines.
+    """
+    if queries.ndim != 2 or queries.shape != keys.shape or queue.ndim != 2 or queue.shape[1] != queries.shape[1]:
+        shapes = ", ".join(str(list(given.shape)) for given in (queries, keys, queue))
+        raise UsageError(f"Queries and keys are [n, size] and the queue is [m, size]; given {shapes}.")
+    _check_temperature(temperature)
+    rows = _unit(queries) / temperature
+    with torch.autocast(rows.device.type, enabled=False):
+        others = rows @ _unit(queue.detach()).T
+    own = (rows * _unit(keys.detach())).sum(1)
+    return (torch.logaddexp(own, others.logsumexp(1)) - own).mean()
+
+
+def alignment(codes: Tensor) -> Tensor:
+    """Return the mean squared distance of two views ``[n, 2, e]`` of one image, a float32 scalar: 0 is best, 4 the most."""
+    if codes.ndim != 3 or codes.shape[1] != 2 or not len(codes):
+        raise UsageError(f"Codes are [n, 2, size], two views of at least one image; given {list(codes.shape)}.")
+    first, second = _unit(codes).unbind(1)
+    return (first - second).square().sum(1).mean()
+
+
+def uniformity(codes: Tensor) -> Tensor:
+    """Return how unevenly codes ``[n, e]`` are spread, a float32 scalar: 0 where all are the same, lower is more even.
+
+    It is the log of the mean of ``exp(-2 distance ** 2)`` over all pairs.
+    """
+    if codes.ndim != 2 or len(codes) < 2:
+        raise UsageError(f"Codes are [n, size], at least two; given {list(codes.shape)}.")
+    n, rows = len(codes), _unit(codes)
+    with torch.autocast(rows.device.type, enabled=False):
+        near = (4 * rows) @ rows.T - 4  # -2 distance ** 2 of codes of unit length
+    pairs = near.masked_fill(torch.eye(n, dtype=torch.bool, device=rows.device), -torch.inf)
+    return pairs.logsumexp((0, 1)) - math.log(n * (n - 1))
+
+
+def _unit(codes: Tensor) -> Tensor:
+    return normalize(codes.float(), dim=-1, eps=SHORTEST)
+
+
+def _check_temperature(temperature: float) -> None:
+    if temperature <= 0:
+        raise UsageError(f"The temperature must be above 0; given {temperature}.")

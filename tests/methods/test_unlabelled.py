@@ -1,0 +1,269 @@
+"""Training without labels: that none is read, resuming, MoCo's copy and queue, the log, and files of weights."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn.functional import normalize
+
+from labelwise.checkpoint import read_tensors
+from labelwise.core import as_float
+from labelwise.data.augment import Augment
+from labelwise.data.batches import Share
+from labelwise.data.dataset import Dataset, TrainData
+from labelwise.data.draws import Draws
+from labelwise.errors import Interrupted, UsageError
+from labelwise.fitting import training_data
+from labelwise.methods.supcon import contrastive_augment
+from labelwise.methods.unlabelled import (
+    Contrast,
+    ContrastModel,
+    Pretrain,
+    contrast_stage,
+    pretrain,
+)
+from labelwise.nn.encoder import Encoder
+from labelwise.ops.contrastive import alignment, momentum_contrast, nt_xent, uniformity
+from labelwise.optimization import Optimizer
+from labelwise.settings import override
+from labelwise.training import Run, train
+from tests.conftest import blobs
+
+CPU = Run(device="cpu", seed=3)
+ROOT = Path(__file__).parent.parent.parent
+KINDS = ("simclr", "moco")
+SMALL = Encoder(backbone="convnet", width=4)
+
+
+def small(kind: str, epochs: int = 2) -> Pretrain:
+    return override(
+        Pretrain(hidden=16, projection_size=8, epochs=epochs, batch=20, queue=50, encoder=SMALL), {"kind": kind}
+    )
+
+
+def data_of(dataset: Dataset) -> TrainData:
+    return training_data(dataset)
+
+
+def built(kind: str, data: TrainData) -> ContrastModel:
+    torch.manual_seed(0)
+    return small(kind).build(data.spec)
+
+
+def same(first: torch.nn.Module, second: torch.nn.Module) -> bool:
+    other = second.state_dict()
+    return all(torch.equal(value, other[name]) for name, value in first.state_dict().items())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_label_is_read(kind: str, blob_data: Dataset) -> None:
+    """Random labels, and truths in place of labels, give the same weights to the bit."""
+    data = data_of(blob_data)
+    whole, _ = train(small(kind), data, CPU)
+    made = torch.Generator().manual_seed(1)
+    mixed = torch.randint(0, 4, (len(data.train),), generator=made)
+    other, _ = train(small(kind), replace(data, train=replace(data.train, targets=mixed)), CPU)
+    assert same(whole, other)
+    encoder, _ = pretrain(data.train.images, small(kind), CPU)
+    assert isinstance(whole, ContrastModel)
+    assert same(whole.encoder, encoder)
+    changed, _ = train(small(kind), data, replace(CPU, seed=4))
+    assert not same(whole, changed), "the seed makes no difference, so neither could labels"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("step", [1, 4, 6])  # 80 images make 4 steps an epoch, 8 in all
+def test_an_interrupted_run_continues_to_the_same_weights(
+    kind: str, step: int, tmp_path: Path, blob_data: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = data_of(blob_data)
+    whole, _ = train(small(kind), data, CPU)
+    calls: list[int] = []
+
+    def stop(flag: bool, device: torch.device) -> bool:
+        calls.append(1)
+        return len(calls) == step
+
+    run = replace(CPU, folder=tmp_path / "run")
+    monkeypatch.setattr("labelwise.training.any_process", stop)
+    with pytest.raises(Interrupted, match=kind):
+        train(small(kind), data, run)
+    monkeypatch.setattr("labelwise.training.any_process", lambda flag, device: flag)
+    resumed, _ = train(small(kind), data, replace(run, resume=True))
+    assert same(whole, resumed)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_log_has_figures_that_are_not_minimised(kind: str, tmp_path: Path, blob_data: Dataset) -> None:
+    train(small(kind), data_of(blob_data), replace(CPU, folder=tmp_path / "run"))
+    lines = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    assert len(lines) == 2
+    for line in lines:
+        assert set(line["measured"]) == {"alignment", "uniformity"}
+        assert set(line["terms"]) == {"contrast"}
+        assert line["loss"] == line["terms"]["contrast"]
+        assert 0 < line["measured"]["alignment"] < 4
+        assert -8 < line["measured"]["uniformity"] < 0
+
+
+def test_the_loss_of_simclr_is_nt_xent_of_both_views(blob_data: Dataset) -> None:
+    data = data_of(blob_data)
+    model = built("simclr", data)
+    stage = contrast_stage(small("simclr"), model.encoder, model.contrast, data)
+    model.eval()
+    batch = next(iter(stage.batches.epoch(5, 0, Share())))
+    assert batch.images.shape == (20, 2, 3, 8, 8)
+    assert batch.targets.tolist() == [-1] * 20
+    first, second = (model.contrast.projection(model.encoder(batch.images[:, view])) for view in (0, 1))
+    codes, found = torch.stack([first, second], 1), stage.loss(batch)
+    torch.testing.assert_close(found["contrast"], nt_xent(codes, 0.5))
+    torch.testing.assert_close(found["alignment"], alignment(codes).detach())
+    torch.testing.assert_close(found["uniformity"], uniformity(first).detach())
+    assert found["contrast"].requires_grad
+    assert not found["alignment"].requires_grad
+    wanted = [*model.encoder.parameters(), *model.contrast.projection.parameters()]
+    assert [id(p) for p in stage.parameters] == [id(p) for p in wanted]
+
+
+def test_moco_follows_and_fills_its_queue(blob_data: Dataset) -> None:
+    """Three steps of a queue of 50 by hand: the copy is a running mean, and the third batch wraps around."""
+    data = data_of(blob_data)
+    model, settings = built("moco", data), replace(small("moco"), momentum=0.9)
+    head = model.contrast
+    assert head.keys is not None
+    stage = contrast_stage(settings, model.encoder, head, data)
+    assert torch.equal(head.keys.state_dict()["0.mean"], model.encoder.mean), "the copy sees other images"
+    trained = [*model.encoder.parameters(), *head.projection.parameters()]
+    slow = [p.detach().clone() for p in trained]
+    queue, place = head.queue.clone(), 0
+    torch.testing.assert_close(queue.norm(dim=1), torch.ones(50))
+    model.train()
+    for batch in list(stage.batches.epoch(5, 0, Share()))[:3]:
+        with torch.no_grad():
+            for p in trained:
+                p.add_(0.1 * torch.randn_like(p))
+        slow = [0.9 * old + 0.1 * p.detach() for old, p in zip(slow, trained, strict=True)]
+        found = stage.loss(batch)["contrast"]
+        for mine, expected in zip(head.keys.parameters(), slow, strict=True):
+            torch.testing.assert_close(mine, expected)
+        with torch.no_grad():  # batch norm in training uses the batch alone, so a second pass gives the same codes
+            queries = head.projection(model.encoder(batch.images[:, 0]))
+            keys = head.keys(batch.images[:, 1])
+        torch.testing.assert_close(found.detach(), momentum_contrast(queries, keys, queue, 0.2), rtol=1e-4, atol=1e-4)
+        for row in normalize(keys, dim=1):
+            queue[place % 50] = row
+            place += 1
+        torch.testing.assert_close(head.queue, queue)
+        assert int(head.place) == place % 50
+        found.backward()  # type: ignore[no-untyped-call]
+    assert all(p.grad is None for p in head.keys.parameters())
+    before = {name: value.clone() for name, value in head.state_dict().items()}
+    head.eval()
+    stage.loss(batch)
+    kept = {name: value for name, value in head.state_dict().items() if "projection" not in name}
+    assert all(torch.equal(kept[name], before[name]) for name in ("queue", "place")), "a look is not a step"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_tells_pictures_apart(kind: str, blob_data: Dataset) -> None:
+    """A view finds the other view of its picture among unseen pictures more often than before training."""
+    data, change = data_of(blob_data), Augment(flip=True, noise=0.05)
+    method = replace(small(kind, epochs=20), augment=change, optimizer=Optimizer(name="adam", lr=0.01))
+    fresh = built(kind, data)
+    fresh.encoder.fit_normalisation(data.train.images)
+    model, _ = train(method, data, CPU)
+    images = as_float(data.val.images)
+    views = [change(images, Draws.seeded(seed, len(images))) for seed in (1, 2)]
+
+    def loss(of: torch.nn.Module) -> float:
+        assert isinstance(of, ContrastModel)
+        of.eval()
+        with torch.no_grad():
+            return float(nt_xent(torch.stack([of.contrast.projection(of.encoder(x)) for x in views], 1), 0.2))
+
+    assert loss(model) < loss(fresh) - 0.3
+
+
+WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "is_nonzero", "equal", "unique")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_step_in_mixed_precision_never_waits_for_the_device(kind: str, blob_data: Dataset) -> None:
+    """No operation whose result the host has to read; and half precision gives the loss of single, nearly."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    names: list[str] = []
+
+    class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            names.append(func._schema.name.removeprefix("aten::"))
+            return func(*args, **(kwargs or {}))
+
+    data = data_of(blob_data)
+    model = built(kind, data)
+    stage = contrast_stage(small(kind), model.encoder, model.contrast, data)
+    model.train()
+    batch = next(iter(stage.batches.epoch(5, 0, Share())))
+    model.contrast.eval()
+    plain = float(stage.loss(batch)["contrast"].detach())
+    with torch.autocast("cpu", torch.bfloat16):
+        half = stage.loss(batch)["contrast"]
+    assert half.dtype == torch.float32
+    assert float(half.detach()) == pytest.approx(plain, rel=0.02)
+    model.train()
+    with Watch():  # type: ignore[no-untyped-call]
+        with torch.autocast("cpu", torch.bfloat16):
+            terms = stage.loss(batch)
+        terms["contrast"].backward()  # type: ignore[no-untyped-call]
+    assert "convolution" in "".join(names)
+    assert not set(names) & set(WAITS)
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in stage.parameters)
+
+
+# One process group for both runs: a second one in the same processes may meet addresses of the first.
+SCRIPT = """
+import sys
+from pathlib import Path
+import torch
+from labelwise.checkpoint import write_tensors
+from labelwise.distributed import is_main_process, process_group
+from labelwise.training import train
+from tests.conftest import blobs
+from tests.methods.test_unlabelled import CPU, KINDS, data_of, small
+with process_group(torch.device("cpu")):
+    for kind in KINDS:
+        model, _ = train(small(kind), data_of(blobs()), CPU)
+        if is_main_process():
+            write_tensors(Path(sys.argv[1], kind), model.state_dict(), {})
+"""
+
+
+def test_two_processes_train_like_one(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    subprocess.run([*torchrun, str(tmp_path / "script.py"), str(tmp_path)], cwd=ROOT, env=environment, check=True)
+    for kind in KINDS:
+        whole, _ = train(small(kind), data_of(blobs()), CPU)
+        found = read_tensors(tmp_path / kind)[0]
+        for name, value in whole.state_dict().items():
+            torch.testing.assert_close(found[name], value, rtol=5e-3, atol=5e-3, msg=f"{kind} {name}")
+
+
+def test_settings_are_checked() -> None:
+    wrong = {"kind": "byol", "temperature": "0", "hidden": "0", "batch": "1", "epochs": "0", "momentum": "1"}
+    for name, value in wrong.items():
+        with pytest.raises(UsageError, match=f"{value}"):
+            override(small("moco"), {name: value})
+    with pytest.raises(UsageError, match=r"at least one batch \(20\); given 19"):
+        override(small("moco"), {"queue": "19"})
+    assert (Contrast().tau, Contrast(kind="moco").tau, Contrast(temperature=0.1).tau) == (0.5, 0.2, 0.1)
+    views = contrastive_augment((3, 32, 32))
+    assert (views.brightness, views.contrast, views.saturation, views.hue) == (0.4, 0.4, 0.4, 0.1)
+    assert (views.jitter_probability, views.grey, views.flip) == (0.8, 0.2, True)
+    assert replace(Contrast(), augment=Augment()).augment == Augment()
