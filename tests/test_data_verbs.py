@@ -39,7 +39,7 @@ def test_list_and_where(run: Any, tmp_path: Path) -> None:
     code, out, _ = run("data", "list", "--data-root", tmp_path, "--json")
     assert code == 0
     document = json.loads(out)
-    assert document["embedded"] == ["digits", "finches", "finches/marks", "finches/unseen"]
+    assert document["embedded"] == ["digits", "finches", "finches/marks", "finches/quality", "finches/unseen"]
     names = {row["name"] for row in document["benchmarks"]}
     assert {"cifar10", "pets", "cub200", "cub20", "pacs", "omniglot", "awa2", "voxceleb1", "audiomnist"} <= names
     assert not any(row["found"] for row in document["benchmarks"])

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from scipy.stats import spearmanr
 from sklearn import metrics as reference
 from sklearn.calibration import calibration_curve
 
@@ -219,6 +220,16 @@ def test_ordered_classes(rows: Pairs) -> None:
         assert metrics.quadratic_kappa(predicted, targets) == pytest.approx(expected, abs=1e-12)
 
 
+@given(st.lists(st.tuples(st.integers(-3, 3).map(lambda i: i / 4), st.integers(0, 4)), min_size=2, max_size=30))
+def test_spearman_with_ties(rows: list[tuple[float, int]]) -> None:
+    scores, targets = [row[0] for row in rows], [row[1] for row in rows]
+    if min(len(set(scores)), len(set(targets))) < 2:
+        with pytest.raises(UsageError, match="different numbers"):
+            metrics.spearman(scores, targets)
+    else:
+        assert metrics.spearman(scores, targets) == pytest.approx(spearmanr(scores, targets).statistic, abs=1e-12)
+
+
 def test_tensors_arrays_and_lists_give_the_same() -> None:
     predicted, targets = [0, 1, 2, 2], [0, 1, 1, 2]
     forms: list[Callable[[list[int]], metrics.Values]] = [list, np.array, torch.tensor, lambda x: np.array(x)[::-1]]
@@ -256,6 +267,8 @@ def test_tensors_arrays_and_lists_give_the_same() -> None:
         (lambda: metrics.brier(np.array([[0.5, 0.5]]), [2]), "targets below k"),
         (lambda: metrics.brier([0.5, math.nan], [0, 1]), "row 1 is not a number"),
         (lambda: metrics.quadratic_kappa([], []), "No prediction"),
+        (lambda: metrics.spearman([1.0, 2.0], [1, 2, 3]), r"two rows.*given \[2, 3\]"),
+        (lambda: metrics.spearman([1.0, math.nan], [1, 2]), "row 1 is not a number"),
         (lambda: metrics.within_one([-1], [0]), "prediction must be a whole number, at least 0"),
         (lambda: metrics.class_accuracies([0], [5], classes=3), "3 classes but a position of 5"),
     ],

@@ -248,6 +248,19 @@ def within_one(predicted: Values, targets: Values) -> float:
     return float(((given - right).abs() <= 1).double().mean())
 
 
+def spearman(scores: Values, targets: Values) -> float:
+    """Return the correlation of the ranks of scores and targets ``[n]``: 1 is the same order; ties share their mean rank."""
+    ranks = []
+    for values in (_scores(scores, "prediction").numpy(), _scores(targets, "target").numpy()):
+        _, place, count = np.unique(values, return_inverse=True, return_counts=True)
+        ranks.append((count.cumsum() - (count - 1) / 2)[place])
+    if len(ranks[0]) != len(ranks[1]) or min(map(np.ptp, ranks)) == 0:
+        raise UsageError(
+            f"A rank correlation needs two rows [n] of different numbers; given {[len(r) for r in ranks]}."
+        )
+    return float(torch.corrcoef(torch.from_numpy(np.stack(ranks)))[0, 1])
+
+
 def _tensor(values: Values, what: str) -> Tensor:
     tensor = values.detach().cpu() if isinstance(values, Tensor) else torch.from_numpy(np.array(values))
     if not tensor.numel():

@@ -5,6 +5,7 @@ from labelwise.data.augment import Augment
 from labelwise.data.benchmarks import list_benchmarks, load_benchmark
 from labelwise.data.catalogue import EMBEDDED, load
 from labelwise.data.dataset import Dataset, Skipped, Split, TrainData
+from labelwise.data.degraded import degraded
 from labelwise.data.described import describe_labels
 from labelwise.data.digits import digits
 from labelwise.data.episodes import Episode, episodes
@@ -39,6 +40,7 @@ __all__ = [
     "build_zero_shot",
     "check_leaks",
     "contact_sheet",
+    "degraded",
     "describe_labels",
     "digits",
     "divide",

@@ -6,6 +6,7 @@ from pathlib import Path
 from labelwise.data.audio import audio_folder
 from labelwise.data.benchmarks import ENTRIES, load_benchmark
 from labelwise.data.dataset import Dataset
+from labelwise.data.degraded import degraded
 from labelwise.data.digits import digits
 from labelwise.data.features import features
 from labelwise.data.finch_marks import finches_marks
@@ -23,9 +24,11 @@ EMBEDDED: dict[str, Callable[[int], Dataset]] = {
     "digits": lambda _: digits(),
     "finches": lambda _: finches(),
     "finches/marks": lambda _: finches_marks(),
+    "finches/quality": lambda _: degraded(finches()),
     "finches/unseen": lambda seed: finches_unseen(seed=seed),
 }
 DEFAULT_SIZE = 64
+QUALITY = "/quality"  # after the name of any benchmark of pictures: graded by quality instead
 
 
 def load(
@@ -39,8 +42,10 @@ def load(
     """Return the data set that a word names, with what a file beside it says about the labels.
 
     Args:
-        source: an embedded set (``finches``, ``finches/unseen``, ``finches/marks``, ``digits``), a benchmark (``pets``,
-            ``pacs/sketch``), a folder of pictures, of WAV files or of xlsa17 ``.mat`` files, a ``.csv`` or ``.parquet`` table, an ``.npz`` pack, or ``.npy`` features.
+        source: an embedded set (``finches``, ``finches/unseen``, ``finches/marks``, ``finches/quality``, ``digits``), a
+            benchmark (``pets``, ``pacs/sketch``, and with ordered labels ``pets/quality``), a folder of
+            pictures, of WAV files or of xlsa17 ``.mat`` files, a ``.csv`` or ``.parquet`` table, an ``.npz`` pack, or
+            ``.npy`` features.
         size: the side in pixels that pictures are brought to; None is 64, or what a benchmark says.
         seed: of the split, where the source has none of its own.
         strict: make unreadable pictures an error instead of skipping them.
@@ -50,9 +55,10 @@ def load(
     if not path.exists():
         if word in EMBEDDED:
             return EMBEDDED[word](seed)
-        name, _, protocol = word.partition("/")
+        name, _, protocol = word.removesuffix(QUALITY).partition("/")
         if name in ENTRIES:
-            return load_benchmark(name, root=root, size=size, protocol=protocol or None, seed=seed)
+            data = load_benchmark(name, root=root, size=size, protocol=protocol or None, seed=seed)
+            return degraded(data) if word.endswith(QUALITY) else data
         known = [*EMBEDDED, *ENTRIES]
         raise DataError(
             f'No data at "{word}": no such file or folder.{suggest(word, known)} Sets by name: {listing(known, 40)}.'

@@ -1,0 +1,126 @@
+"""Test images of ordered labels: how far off answers are, and whether intervals of levels hold what they promise."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from labelwise.core import Classifier, Labels, check_shape
+from labelwise.data.dataset import Split
+from labelwise.errors import DataError
+from labelwise.evaluate.closed import align_targets, leaked_share
+from labelwise.metrics import accuracy, mean_absolute_error_in_classes, quadratic_kappa, spearman, within_one
+from labelwise.tasks.rank import (
+    covering_levels,
+    expected_ranks,
+    level_columns,
+    level_probabilities,
+    median_levels,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LevelFigures:
+    """How good levels are that were said, one for each image.
+
+    Attributes:
+        accuracy: the share that is right.
+        mean_absolute_error: how many levels they are off on average.
+        kappa: Cohen's kappa with quadratic weights; None where all images have one level.
+        within_one: the share that is at most one level off.
+    """
+
+    accuracy: float
+    mean_absolute_error: float
+    kappa: float | None
+    within_one: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrdinalResult:
+    """Figures on test images of ordered labels.
+
+    Attributes:
+        images: how many were tested.
+        levels: the labels from the lowest to the highest.
+        best: the most probable level is said, which is best for accuracy.
+        median: the median of the probabilities is said, which is best for the absolute error.
+        spearman: rank correlation of the expected rank with the true level; None where either is always the same.
+        coverage: the probability that intervals of levels were asked to hold.
+        covered: the share of images whose true level lies in its interval; at least ``coverage`` if probabilities are right.
+        width: how many levels an interval has on average.
+        leaked: share of the images that the classifier was trained or calibrated on; anything but 0 flatters it.
+    """
+
+    images: int
+    levels: tuple[str, ...]
+    best: LevelFigures
+    median: LevelFigures
+    spearman: float | None
+    coverage: float
+    covered: float
+    width: float
+    leaked: float
+
+
+def evaluate_ordinal(
+    classifier: Classifier, split: Split, labels: Labels, *, order: Sequence[str] | None = None, coverage: float = 0.8
+) -> OrdinalResult:
+    """Return the figures of a classifier on a test split whose targets point into ``labels``.
+
+    Args:
+        classifier: any that knows the labels of the images.
+        split: test images of one label each.
+        labels: the labels of the data.
+        order: the classifier's labels from the lowest to the highest; None is as ``find_order`` says.
+        coverage: the probability that an interval of levels must hold at least.
+    """
+    columns = level_columns(classifier, order or find_order(classifier, labels))
+    if split.truths is not None:
+        raise DataError("Several labels may be true of these images; measure them with evaluate_multilabel.")
+    targets = align_targets(classifier, split, labels)
+    rows = (targets >= 0).nonzero()[:, 0]
+    if not len(rows):
+        raise DataError("There is no labelled test image to evaluate on.")
+    check_shape(split.images, classifier.model.spec.shape)
+    images = split.images[rows.to(split.images.device)]
+    truth = torch.tensor(columns).argsort()[targets[rows]]
+    levels = level_probabilities(classifier, classifier.scores(images), columns)
+    ranks = expected_ranks(levels)
+    first, last = covering_levels(levels, coverage)
+    varied = bool((truth != truth[0]).any() and (ranks != ranks[0]).any())
+    return OrdinalResult(
+        images=len(rows),
+        levels=tuple(classifier.labels.names[column] for column in columns),
+        best=level_figures(levels.argmax(1), truth),
+        median=level_figures(median_levels(levels), truth),
+        spearman=spearman(ranks, truth) if varied else None,
+        coverage=coverage,
+        covered=float(((first <= truth) & (truth <= last)).double().mean()),
+        width=float((last - first + 1).double().mean()),
+        leaked=leaked_share(classifier, images),
+    )
+
+
+def level_figures(said: Tensor, truth: Tensor) -> LevelFigures:
+    """Return the figures of levels that were said ``[n]`` beside the true ones ``[n]``, both from 0."""
+    return LevelFigures(
+        accuracy=accuracy(said, truth),
+        mean_absolute_error=mean_absolute_error_in_classes(said, truth),
+        kappa=quadratic_kappa(said, truth) if bool((truth != truth[0]).any()) else None,
+        within_one=within_one(said, truth),
+    )
+
+
+def find_order(classifier: Classifier, labels: Labels) -> list[str] | None:
+    """Return the classifier's labels from the lowest to the highest, or None where nobody orders all of them.
+
+    The order of the data counts where it ranks every label of the classifier, and otherwise the classifier's own.
+    """
+    own = classifier.labels
+    known = labels if labels.order is not None and set(own.names) <= set(labels.names) else own
+    if known.order is None:
+        return None
+    ranks = dict(zip(known.names, known.order, strict=True))
+    return sorted(own.names, key=ranks.__getitem__)

@@ -1,0 +1,146 @@
+"""Rank: where does each picture stand among ordered labels? Grades, ages, qualities, from the lowest level to the highest.
+
+A level is a label in its order. Probabilities of levels say more than the best of them: their mean is a rank between two
+levels, their median is the level with the smallest expected distance from the true one, and an interval of levels says how
+sure that is.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from labelwise.core import Classifier, Labels
+from labelwise.data.pictures import Pictures, as_batch
+from labelwise.errors import UnsupportedError, UsageError, listing
+from labelwise.tasks.outliers import flag_outliers, outlier_scores
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranked:
+    """Where one picture stands.
+
+    Attributes:
+        picture: its position among the pictures given.
+        rank: the expected one, from 1 (all probability on the lowest level) to k (all on the highest).
+        median: the lowest level such that this or a lower one is right with a probability of one half or more.
+        best: the most probable level.
+        interval: the lowest and the highest level of the shortest interval that covers the asked share of probability.
+        probabilities: of each level, from the lowest to the highest.
+        known: False where the picture is none of the labels, so that its rank says little.
+    """
+
+    picture: int
+    rank: float
+    median: str
+    best: str
+    interval: tuple[str, str]
+    probabilities: dict[str, float]
+    known: bool
+
+
+def rank(
+    classifier: Classifier, pictures: Pictures, *, order: Sequence[str] | None = None, coverage: float = 0.8
+) -> list[Ranked]:
+    """Return where each picture stands, sorted from the lowest rank to the highest.
+
+    Args:
+        classifier: any whose labels are ordered, or become so here.
+        pictures: paths, PIL images, arrays or tensors; one or many.
+        order: all labels from the lowest to the highest; None is the order that the labels have.
+        coverage: the probability that an interval of levels must hold at least.
+    """
+    columns = level_columns(classifier, order)
+    codes = classifier.encode(as_batch(pictures, classifier.model.spec.shape))
+    levels = level_probabilities(classifier, classifier.scores_of_codes(codes.float()), columns)
+    first, last = (ends.tolist() for ends in covering_levels(levels, coverage))
+    medians, best = median_levels(levels).tolist(), levels.argmax(1).tolist()
+    strange = flag_outliers(classifier, outlier_scores(classifier, codes)).tolist()
+    names = [classifier.labels.names[column] for column in columns]
+    ranks = expected_ranks(levels)
+    return [
+        Ranked(
+            picture=i,
+            rank=float(ranks[i]),
+            median=names[medians[i]],
+            best=names[best[i]],
+            interval=(names[first[i]], names[last[i]]),
+            probabilities=dict(zip(names, levels[i].tolist(), strict=True)),
+            known=not strange[i],
+        )
+        for i in ranks.argsort(stable=True).tolist()
+    ]
+
+
+def level_columns(classifier: Classifier, order: Sequence[str] | None = None) -> list[int]:
+    """Return the positions of the classifier's labels from the lowest level to the highest.
+
+    Args:
+        classifier: any; it is an error where several of its labels may be true of one picture.
+        order: all labels from the lowest to the highest; None is the order that the labels have.
+    """
+    labels = classifier.labels
+    if classifier.multilabel:
+        raise UnsupportedError(
+            "Several labels may be true of one picture here, so they are no levels of one order. Ask about each label."
+        )
+    if order is not None:
+        return _given_columns(labels, order)
+    if labels.order is None:
+        raise UsageError(
+            f"These labels have no order: {listing(labels.names)}. Give it, from the lowest to the highest: "
+            'order=["poor", "fair", "good"] in Python, --order poor,fair,good in the shell. Or write it beside the data '
+            'and fit again: a column "order" (1, 2, 3, ...) in labels.csv, or order.txt with one label a line.'
+        )
+    ranks = labels.order
+    return sorted(range(len(labels)), key=lambda column: ranks[column])
+
+
+def level_probabilities(classifier: Classifier, scores: Tensor, columns: Sequence[int]) -> Tensor:
+    """Return the probability of each level ``[n, k]`` from calibrated scores ``[n, k]``, in double precision on the CPU."""
+    return classifier.probabilities(scores.double()).cpu()[:, torch.tensor(columns)]
+
+
+def expected_ranks(levels: Tensor) -> Tensor:
+    """Return the mean rank ``[n]``, from 1 to k, under probabilities of levels ``[n, k]``."""
+    return levels @ torch.arange(1, levels.shape[1] + 1, dtype=levels.dtype)
+
+
+def median_levels(levels: Tensor) -> Tensor:
+    """Return the lowest level ``[n]``, from 0, at which the sum of probabilities ``[n, k]`` reaches one half."""
+    return (levels.cumsum(1) < 0.5).sum(1).clamp_max(levels.shape[1] - 1)
+
+
+def covering_levels(levels: Tensor, coverage: float = 0.8) -> tuple[Tensor, Tensor]:
+    """Return the first and last level ``[n]``, from 0, of the shortest interval that holds this share of probability.
+
+    Of intervals as short, the one that holds most is taken.
+
+    Args:
+        levels: probabilities ``[n, k]``, from the lowest level to the highest.
+        coverage: above 0, at most 1.
+    """
+    if not 0 < coverage <= 1:
+        raise UsageError(f"The share of probability to cover lies above 0 and at most at 1; given {coverage}.")
+    n, k = levels.shape
+    below = torch.cat([levels.new_zeros(n, 1), levels.cumsum(1)], 1)
+    first, last = torch.zeros(n, dtype=torch.int64), torch.full((n,), k - 1)
+    for width in range(k - 1, 0, -1):
+        held, start = (below[:, width:] - below[:, :-width]).max(1)
+        enough = held >= coverage
+        first, last = torch.where(enough, start, first), torch.where(enough, start + width - 1, last)
+    return first, last
+
+
+def _given_columns(labels: Labels, order: Sequence[str]) -> list[int]:
+    """Return the positions of labels in an order given by name, or raise an error unless it names each once."""
+    columns = [labels.index(name) for name in order]
+    missing = [name for name in labels.names if name not in set(order)]
+    if missing or len(columns) > len(labels):
+        twice = sorted({name for name in order if list(order).count(name) > 1})
+        wrong = f"it lacks {listing(missing)}" if missing else f"more than once: {listing(twice)}"
+        raise UsageError(
+            f"The order must name every label once, from the lowest to the highest; {wrong}. Given: {listing(order)}."
+        )
+    return columns
