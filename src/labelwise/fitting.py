@@ -1,6 +1,6 @@
 """Fit: from data and a method to a calibrated classifier."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from labelwise.data.knowledge import require
 from labelwise.data.splits import split_off
 from labelwise.errors import DataError, UsageError, listing
 from labelwise.methods import METHODS
+from labelwise.methods.zero_label import NamedModel
 from labelwise.ops.ranking import average_precisions
 from labelwise.tasks.calibrate import calibrate_codes
 from labelwise.tasks.outliers import remember
@@ -25,7 +26,7 @@ def fit(data: Dataset, method: Method, run: Run | None = None) -> Classifier:
     """Return a classifier trained on the train split and calibrated on the validation split.
 
     The test split is never read. Without a validation split a tenth of the training images is set aside for it. Methods
-    that read descriptions of labels are fitted as ``zero_shot`` says.
+    that read descriptions of labels are fitted as ``zero_shot`` says. Methods that read no target are fitted without any.
 
     Args:
         data: labels and splits.
@@ -36,6 +37,8 @@ def fit(data: Dataset, method: Method, run: Run | None = None) -> Classifier:
     _check_method(data, method)
     if method.zero_shot:
         return fit_zero_shot(data, method, run)
+    if not method.uses_targets:
+        return _fit_unlabelled(data, method, run)
     seen = training_data(data, run.seed)
     for piece in (piece for piece in method.needs if hasattr(seen.labels, piece)):
         require(seen.labels, piece, f"Method {method.name}")
@@ -51,8 +54,41 @@ def fit(data: Dataset, method: Method, run: Run | None = None) -> Classifier:
     return calibrate_codes(replace(bound, summary={"training": about}), held, targets)
 
 
+def _fit_unlabelled(data: Dataset, method: Method, run: Run) -> Classifier:
+    """Return a classifier of all labels by a method that reads no target: targets are taken away before it starts.
+
+    Probabilities say how many of the other clusterings put an image into the same cluster; what a cluster is called may be
+    wrong all the same, and without a label no more can be known.
+    """
+    whole = _without_targets(data.split("train"))
+    held = _without_targets(data.splits["val"]) if "val" in data.splits else whole.select([])
+    if not len(held):
+        kept, rows = split_off(whole.targets + 1, VALIDATION_SHARE, run.seed)
+        whole, held = whole.select(kept), whole.select(rows)
+    notes = tuple({"skipped": one.file, "reason": one.reason} for one in data.skipped)
+    model, summary = train(method, TrainData(train=whole, val=held, labels=data.labels), replace(run, notes=notes))
+    assert isinstance(model, NamedModel)
+    about = {"data": data.name, "images": len(whole), "skipped": len(notes), **summary}
+    report = {} if model.report is None else asdict(model.report)
+    bound = replace(model.bind(data.labels), method=method, summary={"training": about, "naming": report})
+    bound = remember(with_seen(with_seen(bound, whole.images), held.images), model.prepare(whole.images))
+    codes = bound.encode(model.prepare(held.images)).float()
+    opinions = model.second_opinions(codes)
+    return calibrate_codes(bound, codes.repeat(len(opinions), 1), opinions.flatten())
+
+
+def _without_targets(split: Split) -> Split:
+    """Return the images alone: no method can read a label from them."""
+    return Split(images=split.images, targets=torch.full_like(split.targets, -1), files=split.files)
+
+
 def _check_method(data: Dataset, method: Method) -> None:
-    """Raise an error where several labels may be true of an image and the method takes one for each."""
+    """Raise an error where a method cannot train on such data: several labels an image, or features to be attacked."""
+    if len(data.shape) == 1 and getattr(method, "adversarial", None) is not None:
+        raise UsageError(
+            f'Adversarial training changes the pixels of pictures, and "{data.name}" holds precomputed features. '
+            "Leave adversarial out, or give pictures."
+        )
     if data.multilabel and not method.multilabel:
         able = listing(name for name, kind in METHODS.items() if kind.multilabel)
         raise UsageError(

@@ -1,0 +1,259 @@
+"""Naming clusters without a labelled image: the clusters' likeness to each other is matched to that of the labels.
+
+Several clusterings of the same images are named, each by itself: many matchings are improved, and the best of them are
+averaged (``ops.assignment``). Each clustering then votes on what the images of the chosen clusters are called.
+"""
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize, one_hot
+
+from labelwise.core import Classifier
+from labelwise.errors import UnsupportedError, UsageError
+from labelwise.ops.assignment import (
+    Structure,
+    best_matching,
+    gibbs_average,
+    improve,
+    matching_scores,
+    random_matchings,
+)
+from labelwise.ops.clusters import Clusters, kmeans, nearest_centres
+from labelwise.ops.segments import segment_mean
+from labelwise.ops.sinkhorn import SinkhornSettings, sinkhorn
+
+if TYPE_CHECKING:
+    from labelwise.methods.zero_label import NamedModel
+
+BALANCING_STEPS = 30
+CERTAIN = 1e3  # more than any vote
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamingSettings:
+    """How clusters are named.
+
+    Attributes:
+        matchings: random matchings that are improved, for each clustering.
+        temperature: a matching of k clusters weighs exp(score * k / temperature) in the average of matchings.
+        size_weight: how much it counts that a cluster is as large as the label's share says; only where shares are known.
+        seed: of the random matchings.
+    """
+
+    matchings: int = 500
+    temperature: float = 0.2
+    size_weight: float = 0.1
+    seed: int = 0
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Evidence:
+    """What naming goes by: r clusterings of the same images, of which the first is the one to name.
+
+    Attributes:
+        clusters: how alike the clusters of each are ``[r, k, k]``.
+        overlaps: which share of a cluster of the first lies in each cluster of the others ``[r, k, k]``.
+        sizes: the share of images in each cluster ``[r, k]``.
+        labels: how alike labels are, in one or several views ``[s, k, k]``.
+        shares: how frequent each label is ``[k]``, or None.
+    """
+
+    clusters: Tensor
+    overlaps: Tensor
+    sizes: Tensor
+    labels: Tensor
+    shares: Tensor | None = None
+
+    @classmethod
+    def of(cls, codes: Tensor, members: Tensor, labels: Tensor, shares: Tensor | None = None) -> "Evidence":
+        """Return the evidence of clusterings ``[r, n]`` of codes ``[n, d]``, and label similarities ``[s, k, k]``."""
+        k = labels.shape[-1]
+        inside = one_hot(members, k).double()
+        counts = inside.sum(1)
+        overlaps = inside[0].T @ inside / counts[0].clamp_min(1)[:, None]
+        alike = torch.stack([cluster_similarity(codes, own, k) for own in members])
+        return cls(clusters=alike, overlaps=overlaps, sizes=counts / members.shape[1], labels=labels, shares=shares)
+
+
+def cluster_similarity(codes: Tensor, members: Tensor, k: int) -> Tensor:
+    """Return how alike clusters are ``[k, k]``: the cosine of their mean codes around the mean of these."""
+    means = segment_mean(codes.double(), members, k)
+    unit = normalize(means - means.mean(0), dim=1)
+    return unit @ unit.T
+
+
+def name_each(evidence: Evidence, settings: NamingSettings, answers: Mapping[int, int] | None = None) -> Tensor:
+    """Return how probable each label is for each cluster of every clustering, each named by itself ``[r, k, k]``.
+
+    Args:
+        evidence: what naming goes by.
+        settings: how.
+        answers: the label of each cluster of the first clustering that a person named; the others take it over for the
+            cluster that overlaps most.
+    """
+    k = evidence.labels.shape[-1]
+    tables = []
+    for alike, overlap, sizes in zip(evidence.clusters, evidence.overlaps, evidence.sizes, strict=True):
+        same, fixed = best_matching(overlap).tolist(), torch.full((k,), -1)
+        for cluster, label in (answers or {}).items():
+            fixed[same[cluster]] = label
+        structure = Structure.of(alike, evidence.labels, _fits(evidence, sizes, settings))
+        tables.append(_named(structure, fixed, settings))
+    return torch.stack(tables)
+
+
+def vote(evidence: Evidence, tables: Tensor, answers: Mapping[int, int] | None = None) -> Tensor:
+    """Return how probable each label is for each cluster of the first clustering ``[k, k]``, all clusterings voting.
+
+    Args:
+        evidence: how clusterings overlap.
+        tables: what ``name_each`` returned ``[r, k, k]``.
+        answers: what a person said, which nothing can outvote.
+    """
+    votes = (evidence.overlaps @ tables).mean(0)
+    for cluster, label in (answers or {}).items():
+        votes[cluster], votes[:, label] = 0.0, 0.0
+        votes[cluster, label] = 1.0
+    return votes / votes.sum(1, keepdim=True).clamp_min(1e-12)
+
+
+def _named(structure: Structure, fixed: Tensor, settings: NamingSettings) -> Tensor:
+    """Return how probable each label is for each cluster ``[k, k]``, where the label of some is fixed ``[k]`` (or -1)."""
+    k = len(fixed)
+    generator = torch.Generator().manual_seed(settings.seed)
+    starts = random_matchings(settings.matchings, k, generator, fixed)
+    found = improve(structure, starts, fixed >= 0)
+    return gibbs_average(found, matching_scores(structure, found), settings.temperature / k)
+
+
+def _fits(evidence: Evidence, sizes: Tensor, settings: NamingSettings) -> Tensor | None:
+    """Return how well the size of each cluster fits the share of each label ``[k, k]``; None where shares say nothing."""
+    if evidence.shares is None or float(evidence.shares.max() - evidence.shares.min()) < 1e-6:
+        return None
+    apart = (sizes.clamp_min(1e-4).log()[:, None] - evidence.shares.double().clamp_min(1e-4).log()).abs()
+    return -settings.size_weight * apart / len(sizes)
+
+
+def cluster_starts(codes: Tensor, k: int, starts: int, seed: int, sizes: Tensor | None) -> list[Clusters]:
+    """Return clusterings of codes ``[n, d]`` from several starts, the one of least inertia first.
+
+    Args:
+        codes: of unit length.
+        k: how many clusters.
+        starts: how many clusterings.
+        seed: of the starts.
+        sizes: shares of images that clusters should have, in any order ``[k]``; None leaves them free.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    found = sorted((kmeans(codes, k, generator, starts=1) for _ in range(starts)), key=lambda one: one.inertia)
+    if sizes is None:
+        return found
+    return sorted((balanced(codes, one, sizes) for one in found), key=lambda one: one.inertia)
+
+
+def balanced(codes: Tensor, start: Clusters, sizes: Tensor) -> Clusters:
+    """Return clusters of these sizes (shares ``[k]``, the largest for the largest cluster), from those of a start.
+
+    Codes are shared out by entropic transport, and centres moved to the mean of what they receive, in turns.
+    """
+    k, centres = len(sizes), start.centres
+    order = torch.bincount(start.members, minlength=k).argsort(descending=True)
+    wanted = torch.empty_like(sizes)
+    wanted[order] = sizes.sort(descending=True).values
+    settings = SinkhornSettings(epsilon=0.01, iterations=100, tolerance=1e-5, gradient="detached")
+    for _ in range(BALANCING_STEPS):
+        plan = sinkhorn(torch.cdist(codes, centres).square(), columns=wanted.to(codes), settings=settings).plan
+        moved = plan.T @ codes / plan.sum(0)[:, None].clamp_min(1e-12)
+        done = float((moved - centres).abs().max()) < 1e-4
+        centres = moved
+        if done:
+            break
+    members, _ = nearest_centres(codes, centres)
+    spent = (plan * torch.cdist(codes, centres).square()).sum() / plan.sum()
+    return Clusters(centres, members, float(spent))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doubt:
+    """A cluster, what it is called, how probable that is, and the other labels it may be, the most probable first."""
+
+    cluster: int
+    label: str
+    probability: float
+    others: tuple[tuple[str, float], ...]
+
+
+def uncertain_clusters(classifier: Classifier) -> list[Doubt]:
+    """Return the clusters of a ``zero_label`` classifier, the one whose name is least certain first.
+
+    Show a person some images of it (``cluster_examples``), and hand the answers to ``name_clusters``.
+    """
+    model = _model(classifier)
+    names = model.spec.labels.names
+    found = []
+    for cluster, (label, votes) in enumerate(zip(model.names.tolist(), model.votes.tolist(), strict=True)):
+        others = sorted(((names[i], vote) for i, vote in enumerate(votes) if i != label), key=lambda pair: -pair[1])
+        kept = tuple((name, round(vote, 4)) for name, vote in others[:3] if vote > 0)
+        found.append(Doubt(cluster=cluster, label=names[label], probability=votes[label], others=kept))
+    return sorted(found, key=lambda doubt: doubt.probability)
+
+
+def cluster_examples(classifier: Classifier, images: Tensor, count: int = 9) -> Tensor:
+    """Return the rows of the images nearest to the centre of each cluster ``[k, count]``, to show to a person."""
+    model = _model(classifier)
+    codes = classifier.encode(model.prepare(images)).float()
+    far = torch.cdist(codes, model.centres)
+    return far.topk(min(count, len(codes)), dim=0, largest=False).indices.T
+
+
+def name_clusters(classifier: Classifier, answers: Mapping[int, str]) -> Classifier:
+    """Return the classifier with clusters named as a person says, and the others named again in the light of it.
+
+    Args:
+        classifier: one that ``zero_label`` made. What ``teach`` added to it is lost.
+        answers: the label of each cluster that was named, by the number that ``uncertain_clusters`` gives.
+    """
+    model = _model(classifier)
+    labels = model.spec.labels
+    wrong = [cluster for cluster in answers if not 0 <= cluster < len(labels)]
+    if wrong:
+        raise UsageError(f"Clusters are numbered 0 to {len(labels) - 1}; given {wrong[0]}.")
+    known = {cluster: labels.index(name) for cluster, name in answers.items()}
+    if len(set(known.values())) < len(known):
+        raise UsageError("Two clusters cannot have one label: each label is the name of one cluster.")
+    evidence = model.evidence()
+    votes = vote(evidence, name_each(evidence, model.naming, known), known)
+    renamed = deepcopy(model)
+    renamed.rename(votes, choose_names(votes, known))
+    bound = renamed.bind(labels)
+    summary = {**classifier.summary, "answers": {str(cluster): name for cluster, name in answers.items()}}
+    return replace(
+        classifier,
+        model=renamed,
+        labels=labels,
+        codes=bound.codes,
+        scale=bound.scale,
+        offset=bound.offset,
+        summary=summary,
+    )
+
+
+def choose_names(votes: Tensor, known: Mapping[int, int] | None = None) -> Tensor:
+    """Return the label of each cluster ``[k]`` with the most votes in all, answers kept."""
+    sure = votes.clone()
+    for cluster, label in (known or {}).items():
+        sure[cluster, label] += CERTAIN
+    return best_matching(sure)
+
+
+def _model(classifier: Classifier) -> "NamedModel":
+    from labelwise.methods.zero_label import NamedModel
+
+    if not isinstance(classifier.model, NamedModel):
+        raise UnsupportedError(f"{type(classifier.model).__name__} names no clusters; only zero_label does.")
+    return classifier.model

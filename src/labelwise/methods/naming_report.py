@@ -1,0 +1,79 @@
+"""What can be told about a naming without a label, so that a good run can be told from a bad one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from labelwise.ops.segments import segment_mean
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamingReport:
+    """What can be told about a run without a label.
+
+    Attributes:
+        losses: of each restart, the chosen one first: squared distance to the centres, or the loss of stage III.
+        sizes: the share of images that get each label.
+        shares: the share that each label should have.
+        certainty: how probable the name of each label's cluster is.
+        agreement: which part of each label's images the other restarts call the same.
+        near, far: the share of labels that have one of their two most (and least) similar labels in common with the prior.
+        cohesion: the share of each cluster that is called by its most frequent label.
+    """
+
+    losses: tuple[float, ...]
+    sizes: tuple[float, ...]
+    shares: tuple[float, ...]
+    certainty: tuple[float, ...]
+    agreement: tuple[float, ...]
+    near: float
+    far: float
+    cohesion: tuple[float, ...]
+
+
+def restart_agreement(answers: Tensor, k: int) -> Tensor:
+    """Return for each label ``[k]`` how many of its images the other restarts call the same, on average.
+
+    Args:
+        answers: the label of each image in each restart ``[r, n]``; the first is the chosen one.
+        k: how many labels.
+    """
+    if len(answers) < 2:
+        return torch.ones(k, dtype=torch.float64)
+    same = (answers[1:] == answers[0]).double().mean(0)
+    return segment_mean(same[:, None], answers[0], k)[:, 0]
+
+
+def prior_agreement(means: Tensor, similarity: Tensor) -> tuple[float, float]:
+    """Return the share of labels whose two nearest, and whose two farthest, labels share one with the prior's (figure 4).
+
+    Args:
+        means: mean scores of the images of each label ``[k, k]``.
+        similarity: of labels ``[k, k]``.
+    """
+    near, far = [], []
+    k = len(means)
+    few = min(2, k - 1)
+    for label in range(k):
+        others = [i for i in range(k) if i != label]
+        own = sorted(others, key=lambda i: -float(means[label, i]))
+        said = sorted(others, key=lambda i: -float(similarity[label, i]))
+        near.append(bool(set(own[:few]) & set(said[:few])))
+        far.append(bool(set(own[-few:]) & set(said[-few:])))
+    return sum(near) / k, sum(far) / k
+
+
+def modal_shares(members: Tensor, answers: Tensor, k: int) -> Tensor:
+    """Return the share of each cluster that is called by its most frequent label ``[k]`` (figure 4)."""
+    table = torch.zeros(k * k, dtype=torch.float64).index_add_(
+        0, members * k + answers, torch.ones(len(members), dtype=torch.float64)
+    )
+    counts = table.view(k, k)
+    return counts.amax(1) / counts.sum(1).clamp_min(1)
+
+
+def plain(values: Sequence[float] | Tensor, digits: int = 4) -> tuple[float, ...]:
+    """Return numbers as plain rounded ones, for a summary."""
+    return tuple(round(float(value), digits) for value in values)

@@ -1,0 +1,290 @@
+"""zero_label: a named classifier from images and label names; not one image has a label.
+
+Images are encoded by a network that was trained without these labels, their codes are clustered, and the clusters are named
+by how alike labels are. There are two ways to name. ``structure`` matches the likeness of clusters to the likeness of labels
+(``naming``). ``transport`` is that of Babu Sam et al. (2022): Sinkhorn clustering (stage II), then a linear layer is trained so
+that its scores follow a prior over labels, with each cluster moving as one (stage III). All restarts are trained together, and
+one is chosen by its loss alone.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from labelwise.core import LabelModel, Labels, Spec
+from labelwise.data.dataset import TrainData
+from labelwise.errors import UsageError
+from labelwise.methods.described import Centring, encoded
+from labelwise.methods.label_prior import LabelPrior, Source, label_similarity
+from labelwise.methods.linear import Encoder, HeadModel
+from labelwise.methods.naming import Evidence, NamingSettings, choose_names, cluster_starts, name_each, vote
+from labelwise.methods.naming_report import NamingReport, modal_shares, plain, prior_agreement, restart_agreement
+from labelwise.methods.transport import Clustering, Matching, Restarts, transport_stages
+from labelwise.ops.assignment import best_matching
+from labelwise.ops.clusters import discriminant, nearest_centres, neighbour_means
+from labelwise.ops.linear import linear_scores
+from labelwise.ops.segments import segment_mean
+from labelwise.training import Method, Stage
+
+MOST_CODES = 20_000  # codes that structure naming clusters
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Found:
+    """What naming found, the chosen restart first.
+
+    Attributes:
+        members: the cluster of each image ``[r, n]``.
+        opinions: label codes ``[r, k, d + 1]``.
+        names: the label of each cluster ``[r, k]``.
+        votes: how probable each label is for each cluster of the chosen restart ``[k, k]``.
+        losses: ``[r]``.
+    """
+
+    members: Tensor
+    opinions: Tensor
+    names: Tensor
+    votes: Tensor
+    losses: Tensor
+
+
+class NamedModel(HeadModel):
+    """A linear model whose labels are named clusters; scores of an image compete.
+
+    Attributes:
+        centres: mean code of each cluster ``[k, d]``, in the clusters' own order.
+        names: the label of each cluster ``[k]``.
+        votes: how probable each label is for each cluster ``[k, k]``.
+        opinions: label codes of every restart ``[r, k, d + 1]``, the chosen one first, before a person named any cluster.
+        own_names: the label of each cluster in every restart ``[r, k]``, likewise.
+        clusters, overlaps, sizes, alike: see ``naming.Evidence``.
+        restarts: of transport naming, else None.
+        report: what can be told about the run; None until it is over.
+    """
+
+    exclusive = True
+    centres: Tensor
+    names: Tensor
+    votes: Tensor
+    opinions: Tensor
+    own_names: Tensor
+    clusters: Tensor
+    overlaps: Tensor
+    sizes: Tensor
+    alike: Tensor
+
+    def __init__(self, spec: Spec, method: "ZeroLabel") -> None:
+        super().__init__(spec, method.encoder)
+        k, d, r = len(spec.labels), self.encoder.code_size, method.restarts
+        self.naming = method.naming_settings
+        self.centring = Centring(d)
+        self.head.requires_grad_(False)
+        self.restarts = Restarts(r, k, d) if method.naming == "transport" else None
+        self.report: NamingReport | None = None
+        shapes = {"centres": (k, d), "votes": (k, k), "opinions": (r, k, d + 1)}
+        shapes |= {"clusters": (r, k, k), "overlaps": (r, k, k), "sizes": (r, k)}
+        for name, shape in shapes.items():
+            self.register_buffer(name, torch.zeros(shape))
+        self.register_buffer("names", torch.arange(k))
+        self.register_buffer("own_names", torch.arange(k).repeat(r, 1))
+        self.register_buffer("alike", method.similarity(spec.labels).float()[None])
+
+    def encode_images(self, images: Tensor) -> Tensor:
+        """Return image codes ``[n, d]`` of unit length."""
+        return self.centring(self.encoder(images))  # type: ignore[no-any-return]
+
+    def pool_maps(self, maps: Tensor) -> Tensor:
+        """Return image codes ``[n, d]`` from feature maps."""
+        return self.centring(self.encoder.pool(maps))  # type: ignore[no-any-return]
+
+    def evidence(self) -> Evidence:
+        """Return what naming goes by."""
+        parts = {name: getattr(self, name).double().cpu() for name in ("clusters", "overlaps", "sizes")}
+        return Evidence(**parts, labels=self.alike.double().cpu(), shares=self.spec.labels.shares)
+
+    @torch.no_grad()
+    def keep_evidence(self, evidence: Evidence) -> None:
+        """Keep what naming goes by."""
+        for name in ("clusters", "overlaps", "sizes"):
+            getattr(self, name).copy_(getattr(evidence, name))
+
+    @torch.no_grad()
+    def take(self, found: Found) -> None:
+        """Answer with the label codes of the chosen restart."""
+        self.opinions.copy_(found.opinions)
+        self.head.weight.copy_(found.opinions[0, :, :-1])
+        self.head.bias.copy_(found.opinions[0, :, -1])
+        self.own_names.copy_(found.names)
+        self.names.copy_(found.names[0])
+        self.votes.copy_(found.votes)
+
+    @torch.no_grad()
+    def rename(self, votes: Tensor, names: Tensor) -> None:
+        """Call each cluster by another label ``[k]``, and move all that is known of a label to its new one."""
+        to, of = names.to(self.names), self.names.clone()
+        for rows in (self.head.weight, self.head.bias, self.means, self.counts):
+            rows[to] = rows[of].clone()
+        self.votes.copy_(votes)
+        self.names.copy_(to)
+
+    @torch.no_grad()
+    def second_opinions(self, codes: Tensor) -> Tensor:
+        """Return the label of each code by the clusters of every other restart ``[r - 1, n]``; its own where there is none.
+
+        A cluster of another restart counts as the one it overlaps most with, so names play no part in it.
+        """
+        found = []
+        for opinion, own, overlap in zip(self.opinions, self.own_names, self.overlaps, strict=True):
+            same = best_matching(overlap)
+            label = torch.empty_like(own)
+            label[own[same]] = self.names
+            found.append(label[linear_scores(codes, opinion).argmax(1)])
+        return torch.stack(found[1:] or found)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ZeroLabel(Method):
+    """Names clusters of images by what label names say about each other; reads no label of any image.
+
+    Attributes:
+        encoder: what makes codes of images, never trained here: a pretrained one, or weights of your own; features are taken
+            as they are. One with random weights is ablation A.
+        naming: ``structure`` or ``transport`` (the paper's).
+        prior: where the similarity of labels comes from, see ``label_similarity``.
+        neighbours: nearest words that stand for a name beside itself, where the prior is words.
+        second: the prior's value at the second most similar label, 0.2 in the paper, 0.1 in the authors' code.
+        restarts: how many; 50 in the paper.
+        centre: codes are taken around their mean before they get unit length; the paper does not.
+        smooth: structure naming clusters means of this many neighbouring codes, see ``neighbour_means``; 1 is the codes.
+        balanced: structure naming makes clusters as large as shares say (equal ones, unless labels have shares).
+        search: random matchings that structure naming improves, for each restart.
+        clustering: stage II of transport naming.
+        matching: stage III of transport naming.
+    """
+
+    name: ClassVar[str] = "zero_label"
+    needs: ClassVar[tuple[str, ...]] = ()
+
+    encoder: Encoder = field(default_factory=lambda: Encoder(frozen=True))
+    naming: Literal["structure", "transport"] = "structure"
+    prior: Source = "auto"
+    neighbours: int = 10
+    second: float = 0.2
+    restarts: int = 10
+    centre: bool = True
+    smooth: int = 20
+    balanced: bool = True
+    search: int = 500
+    clustering: Clustering = field(default_factory=Clustering)
+    matching: Matching = field(default_factory=Matching)
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        if self.naming not in ("structure", "transport"):
+            raise UsageError(f'Naming is by "structure" or by "transport"; given "{self.naming}".')
+        for what in ("restarts", "search"):
+            if getattr(self, what) < 1:
+                raise UsageError(f'Setting "{what}" must be at least 1; given {getattr(self, what)}.')
+        if self.matching.guided and self.matching.gradient == "envelope":
+            raise UsageError(
+                'A guided loss has no envelope gradient. Set matching.gradient to "implicit" or "unrolled".'
+            )
+
+    @property
+    def naming_settings(self) -> NamingSettings:
+        """How structure naming searches."""
+        return NamingSettings(matchings=self.search)
+
+    def similarity(self, labels: Labels) -> Tensor:
+        """Return how alike labels are ``[k, k]``."""
+        neighbours = self.neighbours if self.naming == "structure" else 0
+        return label_similarity(labels, self.prior, neighbours=neighbours)
+
+    def build(self, spec: Spec) -> NamedModel:
+        """Return the untrained model."""
+        return NamedModel(spec, self)
+
+    def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
+        """Yield stages II and III where naming is by transport; then name, and keep what adding a label needs."""
+        assert isinstance(model, NamedModel)
+        codes = self._codes(model, data)
+        if model.restarts is None:
+            found = self._structure(model, codes)
+        else:
+            split = replace(data.train, images=codes)
+            prior = LabelPrior.of(model.alike[0].double(), data.labels.shares, second=self.second)
+            yield from transport_stages(model.restarts, prior, split, self.clustering, self.matching)
+            found = self._transport(model, model.restarts, codes)
+        model.take(found)
+        model.report = _report(model, codes, found)
+        answers = linear_scores(codes, model.encode_labels(data.labels)).argmax(1)
+        model.centres.copy_(segment_mean(codes, answers, len(data.labels))[found.names[0]])
+        model.fit_statistics(replace(data.train, targets=answers))
+
+    @torch.no_grad()
+    def _codes(self, model: NamedModel, data: TrainData) -> Tensor:
+        """Return the codes of the training images ``[n, d]``, once the model's normalisation is fitted to them."""
+        model.eval()
+        images = data.train.images
+        if len(data.train.shape) == 3:
+            model.encoder.fit_normalisation(images)
+        if model.encoder.frozen:
+            model.encoder.fit_features(model.encoder.features(images))
+        prepared = model.prepare(images)
+        if self.centre:
+            model.centring.fit(encoded(model.encoder, prepared))
+        return encoded(model, prepared)
+
+    def _structure(self, model: NamedModel, codes: Tensor) -> Found:
+        """Return the best of several clusterings, its clusters named, and the others."""
+        k, shares = len(model.spec.labels), model.spec.labels.shares
+        some = codes[
+            torch.randperm(len(codes), generator=torch.Generator().manual_seed(0))[:MOST_CODES].to(codes.device)
+        ]
+        sizes = torch.full((k,), 1 / k) if shares is None else shares.float()
+        seed = int(torch.randint(2**31, ()))
+        smooth = neighbour_means(some, self.smooth)
+        starts = cluster_starts(smooth, k, self.restarts, seed, sizes if self.balanced else None)
+        rows = torch.stack([discriminant(some, one.members, k) for one in starts])
+        members = torch.stack([linear_scores(codes, own).argmax(1) for own in rows])
+        losses = torch.tensor([one.inertia for one in starts])
+        model.keep_evidence(Evidence.of(codes, members, model.alike.double(), shares))
+        tables = name_each(model.evidence(), model.naming)
+        votes = vote(model.evidence(), tables)
+        names = torch.stack([choose_names(votes), *(best_matching(table) for table in tables[1:])]).to(codes.device)
+        opinions = torch.empty_like(rows).scatter_(1, names[..., None].expand_as(rows), rows)
+        return Found(members=members, opinions=opinions, names=names, votes=votes, losses=losses)
+
+    def _transport(self, model: NamedModel, restarts: Restarts, codes: Tensor) -> Found:
+        """Return the restart with the lowest loss, and the others; its clusters are the images it gives one label."""
+        order = restarts.head_losses.argsort()
+        heads = restarts.best_heads[order]
+        opinions = torch.cat([heads, torch.zeros_like(heads[..., :1])], -1)
+        answers = (codes @ heads.mT).argmax(-1)
+        model.keep_evidence(Evidence.of(codes, answers, model.alike.double(), model.spec.labels.shares))
+        votes = model.overlaps.double().mean(0)
+        names = torch.arange(len(model.spec.labels), device=codes.device).repeat(len(heads), 1)
+        members = nearest_centres(codes, restarts.best_centres[order])[0]
+        return Found(members=members, opinions=opinions, names=names, votes=votes, losses=restarts.head_losses[order])
+
+
+def _report(model: NamedModel, codes: Tensor, found: Found) -> NamingReport:
+    """Return what can be told about a run without a label."""
+    k, shares = len(model.spec.labels), model.spec.labels.shares
+    scores = linear_scores(codes, model.encode_labels(model.spec.labels))
+    answers = torch.stack([linear_scores(codes, own).argmax(1) for own in found.opinions])
+    near, far = prior_agreement(segment_mean(scores, answers[0], k), model.alike[0])
+    certainty = torch.empty(k).scatter_(0, model.names.cpu(), model.votes.cpu()[torch.arange(k), model.names.cpu()])
+    return NamingReport(
+        losses=plain(found.losses, 6),
+        sizes=plain(torch.bincount(answers[0], minlength=k) / len(codes)),
+        shares=plain(torch.full((k,), 1 / k) if shares is None else shares),
+        certainty=plain(certainty),
+        agreement=plain(restart_agreement(answers, k)),
+        near=near,
+        far=far,
+        cohesion=plain(modal_shares(found.members[0], answers[0], k)),
+    )

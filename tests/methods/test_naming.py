@@ -1,0 +1,106 @@
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from labelwise.methods.naming import (
+    Evidence,
+    NamingSettings,
+    balanced,
+    choose_names,
+    cluster_starts,
+    name_each,
+    vote,
+)
+from labelwise.methods.naming_report import modal_shares, prior_agreement, restart_agreement
+from labelwise.ops.clusters import kmeans
+
+HIDDEN = torch.tensor([3, 0, 4, 1, 2])
+
+
+def world(noise: float = 0.05) -> tuple[Tensor, Tensor, Tensor]:
+    """Codes, the cluster of each, and label vectors whose likeness is that of the clusters, in another order."""
+    made = torch.Generator().manual_seed(2)
+    vectors = torch.randn(5, 6, generator=made)
+    members = torch.arange(5).repeat(20)
+    return vectors[HIDDEN][members] + noise * torch.randn(100, 6, generator=made), members, vectors
+
+
+def evidence_of(shares: Tensor | None = None) -> Evidence:
+    codes, members, vectors = world()
+    unit = normalize(vectors - vectors.mean(0), dim=1)
+    other = torch.tensor([2, 0, 1, 4, 3])[members]
+    return Evidence.of(codes, torch.stack([members, other]), (unit @ unit.T)[None].double(), shares)
+
+
+def test_clusters_get_their_names() -> None:
+    evidence = evidence_of()
+    tables = name_each(evidence, NamingSettings(matchings=50))
+    votes = vote(evidence, tables)
+    assert torch.equal(choose_names(votes), HIDDEN)
+    torch.testing.assert_close(votes.sum(1), torch.ones(5).double())
+    torch.testing.assert_close(tables[0], evidence.overlaps[1] @ tables[1])  # the same clusters in another order
+
+
+def test_overlaps_and_sizes_are_counts() -> None:
+    members = torch.tensor([[0, 0, 0, 1, 1, 2], [1, 1, 0, 2, 2, 0]])
+    found = Evidence.of(torch.randn(6, 2), members, torch.eye(3)[None].double())
+    assert found.overlaps[1].tolist() == [[pytest.approx(1 / 3), pytest.approx(2 / 3), 0], [0, 0, 1], [1, 0, 0]]
+    assert found.sizes[0].tolist() == [pytest.approx(1 / 2), pytest.approx(1 / 3), pytest.approx(1 / 6)]
+
+
+def test_answers_are_kept_and_change_the_others() -> None:
+    evidence = evidence_of()
+    answers = {0: 1}
+    votes = vote(evidence, name_each(evidence, NamingSettings(matchings=50), answers), answers)
+    assert votes[0].tolist() == [0, 1, 0, 0, 0]
+    names = choose_names(votes, answers)
+    assert names[0] == 1
+    assert sorted(names.tolist()) == list(range(5))
+
+
+def test_shares_break_a_tie() -> None:
+    """Two labels that are alike to all others the same can only be told apart by how frequent they are."""
+    codes = torch.eye(3)[torch.tensor([0] * 6 + [1] * 3 + [2] * 1)]
+    members = codes.argmax(1)[None]
+    alike = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])[None].double()
+    shares = torch.tensor([0.3, 0.1, 0.6])
+    evidence = Evidence.of(codes, members, alike, shares)
+    assert choose_names(vote(evidence, name_each(evidence, NamingSettings(matchings=20)))).tolist() == [2, 0, 1]
+
+
+def test_balanced_clusters_have_the_sizes_asked_for() -> None:
+    made = torch.Generator().manual_seed(0)
+    codes = normalize(torch.randn(300, 4, generator=made) + torch.tensor([1.0, 0, 0, 0]), dim=1)
+    start = kmeans(codes, 3, made)
+    before = torch.bincount(start.members, minlength=3) / 300
+    for sizes in (torch.full((3,), 1 / 3), torch.tensor([0.2, 0.5, 0.3])):
+        found = balanced(codes, start, sizes)
+        after = torch.bincount(found.members, minlength=3) / 300
+        wanted, free = sizes.sort().values, before.sort().values
+        assert float((after.sort().values - wanted).abs().max()) < max(0.06, float((free - wanted).abs().max()))
+
+
+def test_clusterings_come_with_the_best_first() -> None:
+    codes, _, _ = world()
+    found = cluster_starts(codes, 5, 4, 0, None)
+    assert [one.inertia for one in found] == sorted(one.inertia for one in found)
+
+
+def test_restart_agreement() -> None:
+    answers = torch.tensor([[0, 0, 1, 1], [0, 1, 1, 1], [0, 0, 0, 0]])
+    assert restart_agreement(answers, 2).tolist() == [0.75, 0.5]
+    assert restart_agreement(answers[:1], 2).tolist() == [1.0, 1.0]
+
+
+def test_prior_agreement() -> None:
+    similarity = -(torch.arange(5.0)[:, None] - torch.arange(5.0)).abs()
+    assert prior_agreement(similarity, similarity) == (1.0, 1.0)
+    near, far = prior_agreement(-similarity, similarity)
+    assert near < 1
+    assert far < 1
+
+
+def test_modal_shares() -> None:
+    members, answers = torch.tensor([0, 0, 0, 1, 1]), torch.tensor([1, 1, 0, 0, 0])
+    assert modal_shares(members, answers, 2).tolist() == [pytest.approx(2 / 3), 1.0]

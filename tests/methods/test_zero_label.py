@@ -1,0 +1,188 @@
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import labelwise as lw
+from labelwise.core import Labels
+from labelwise.data.dataset import Dataset, Split
+from labelwise.errors import UnsupportedError, UsageError
+from labelwise.methods import Encoder, Softmax, ZeroLabel
+from labelwise.methods.naming import cluster_examples, name_clusters, uncertain_clusters
+from labelwise.methods.transport import Clustering, Matching
+from labelwise.methods.zero_label import NamedModel
+from labelwise.store import load, save
+
+STRUCTURE = ZeroLabel(restarts=3, search=50)
+SHORT = Matching(steps=6, batch=30, iterations=50)
+TRANSPORT = ZeroLabel(
+    naming="transport", restarts=3, clustering=Clustering(steps=6, batch=40, iterations=50), matching=SHORT
+)
+CPU = lw.Run(device="cpu")
+
+
+def world(shuffled: bool = False, labelled: bool = True) -> Dataset:
+    """Features of five labels that are as alike as the labels' vectors, which have other numbers."""
+    made = torch.Generator().manual_seed(7)
+    vectors = torch.randn(5, 4, generator=made)
+    means = vectors @ torch.linalg.qr(torch.randn(12, 12, generator=made))[0][:4]
+    targets = torch.arange(5).repeat(40)
+    images = means[targets] + 0.2 * torch.randn(200, 12, generator=made)
+    if shuffled:
+        targets = targets[torch.randperm(200, generator=made)]
+    if not labelled:
+        targets = torch.full_like(targets, -1)
+    rows = {"train": slice(0, 140), "test": slice(140, 200)}
+    splits = {name: Split(images=images[part], targets=targets[part]) for name, part in rows.items()}
+    return Dataset(name="world", labels=Labels(names=tuple("abcde"), vectors=vectors), splits=splits)
+
+
+def model_of(classifier: lw.Classifier) -> NamedModel:
+    assert isinstance(classifier.model, NamedModel)
+    return classifier.model
+
+
+def accuracy(classifier: lw.Classifier) -> float:
+    test = world().split("test")
+    return float((classifier.scores(test.images).argmax(1) == test.targets).double().mean())
+
+
+@pytest.mark.parametrize("method", [STRUCTURE, TRANSPORT], ids=["structure", "transport"])
+def test_no_label_is_read(method: ZeroLabel) -> None:
+    """True targets, random targets and none at all give the same weights and the same calibration, bit for bit."""
+    runs = [lw.fit(data, method, CPU) for data in (world(), world(shuffled=True), world(labelled=False))]
+    first = runs[0].model.state_dict()
+    for run in runs[1:]:
+        other = run.model.state_dict()
+        assert all(torch.equal(first[name], other[name]) for name in first)
+        assert (run.temperature, run.outlier) == (runs[0].temperature, runs[0].outlier)
+
+
+def test_structure_names_what_it_never_saw() -> None:
+    assert accuracy(lw.fit(world(), STRUCTURE, CPU)) > 0.95
+
+
+def test_another_seed_is_another_run() -> None:
+    runs = [lw.fit(world(), TRANSPORT, lw.Run(device="cpu", seed=seed)) for seed in (0, 1)]
+    assert not torch.equal(model_of(runs[0]).opinions, model_of(runs[1]).opinions)
+
+
+def test_transport_lowers_its_loss_and_takes_the_best_restart() -> None:
+    found = [
+        model_of(lw.fit(world(), replace(TRANSPORT, matching=replace(SHORT, steps=steps, lr=1e-3)), CPU))
+        for steps in (4, 40)
+    ]
+    losses = [model.restarts.head_losses for model in found if model.restarts is not None]
+    assert bool((losses[1] < losses[0]).all())
+    best = int(losses[1].argmin())
+    assert found[1].restarts is not None
+    torch.testing.assert_close(found[1].head.weight, found[1].restarts.best_heads[best])
+    assert found[1].report is not None
+    assert list(found[1].report.losses) == sorted(found[1].report.losses)
+
+
+@pytest.mark.parametrize(
+    "matching",
+    [Matching(guided=False), Matching(guided=False, initial="random"), Matching(initial="random")],
+    ids=["B", "C", "D"],
+)
+def test_ablations_run(matching: Matching) -> None:
+    method = replace(TRANSPORT, matching=replace(matching, steps=4, batch=30, iterations=50))
+    assert bool(lw.fit(world(), method, CPU).codes.isfinite().all())
+
+
+@pytest.mark.parametrize("method", [STRUCTURE, TRANSPORT], ids=["structure", "transport"])
+def test_saved_and_renamed(method: ZeroLabel, tmp_path: Path) -> None:
+    classifier = lw.fit(world(), method, CPU)
+    save(classifier, tmp_path / "a.lw")
+    loaded = load(tmp_path / "a.lw")
+    images = world().split("test").images
+    torch.testing.assert_close(loaded.scores(images), classifier.scores(images))
+    label = uncertain_clusters(loaded)[0].others[:1]
+    answers = {uncertain_clusters(loaded)[0].cluster: label[0][0] if label else "a"}
+    one, two = name_clusters(loaded, answers), name_clusters(classifier, answers)
+    torch.testing.assert_close(one.scores(images), two.scores(images))
+
+
+def test_answers_make_the_naming_right() -> None:
+    classifier = lw.fit(world(), STRUCTURE, CPU)
+    names = model_of(classifier).names.tolist()
+    wrong = {cluster: "abcde"[(label + 1) % 5] for cluster, label in enumerate(names)}
+    broken = name_clusters(classifier, wrong)
+    assert accuracy(broken) < 0.05
+    assert broken.summary["answers"] == {str(cluster): name for cluster, name in wrong.items()}
+    right = name_clusters(broken, {cluster: "abcde"[label] for cluster, label in enumerate(names)})
+    images = world().split("test").images
+    torch.testing.assert_close(right.scores(images), classifier.scores(images))
+    torch.testing.assert_close(model_of(right).means, model_of(classifier).means)
+    assert {doubt.probability for doubt in uncertain_clusters(right)} == {1.0}
+    assert accuracy(classifier) > 0.95, "the classifier itself must not change"
+
+
+def test_answers_are_checked() -> None:
+    classifier = lw.fit(world(), STRUCTURE, CPU)
+    with pytest.raises(UsageError, match="numbered 0 to 4; given 9"):
+        name_clusters(classifier, {9: "a"})
+    with pytest.raises(UsageError, match='No label "okapi"'):
+        name_clusters(classifier, {0: "okapi"})
+    with pytest.raises(UsageError, match="Two clusters cannot have one label"):
+        name_clusters(classifier, {0: "a", 1: "a"})
+    other = lw.fit(world(), Softmax(epochs=1), CPU)
+    with pytest.raises(UnsupportedError, match="names no clusters"):
+        uncertain_clusters(other)
+
+
+def test_examples_belong_to_their_cluster() -> None:
+    classifier, train = lw.fit(world(), STRUCTURE, CPU), world().split("train")
+    rows = cluster_examples(classifier, train.images, 5)
+    assert rows.shape == (5, 5)
+    for cluster, label in enumerate(model_of(classifier).names.tolist()):
+        assert set(train.targets[rows[cluster]].tolist()) == {label}
+
+
+def test_summary_tells_a_run_without_labels() -> None:
+    classifier = lw.fit(world(), STRUCTURE, CPU)
+    found: dict[str, Any] = classifier.summary["naming"]
+    assert sum(found["sizes"]) == pytest.approx(1, abs=1e-3)
+    told = {doubt.label: doubt.probability for doubt in uncertain_clusters(classifier)}
+    assert list(found["certainty"]) == pytest.approx([told[name] for name in "abcde"], abs=1e-4)
+    assert all(0 <= share <= 1 for share in found["agreement"])
+    assert found["cohesion"] == (1.0,) * 5
+    assert len(found["losses"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"naming": "guess"}, "structure"),
+        ({"restarts": 0}, "restarts"),
+        ({"matching": Matching(gradient="envelope")}, "envelope"),
+    ],
+)
+def test_settings_are_checked(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        ZeroLabel(**settings)
+
+
+def test_an_encoder_with_random_weights_is_an_ablation(blob_data: Dataset) -> None:
+    method = ZeroLabel(encoder=Encoder(backbone="convnet", width=8), restarts=2, search=10)
+    assert bool(lw.fit(blob_data, method, CPU).codes.isfinite().all())
+
+
+PACK = Path(os.environ.get("LABELWISE_DATA", "")) / "cifar10_simclr_r18_pca128.npz"
+
+
+@pytest.mark.skipif("LABELWISE_DATA" not in os.environ or not PACK.is_file(), reason="needs the CIFAR-10 features")
+def test_clusters_of_real_features_are_stable() -> None:
+    with np.load(PACK) as pack:
+        images = torch.from_numpy(pack["f"][:4000].astype(np.float32))
+    names = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+    part = Split(images=images, targets=torch.full((len(images),), -1))
+    data = Dataset(name="features", labels=Labels(names=names), splits={"train": part})
+    found = lw.fit(data, ZeroLabel(restarts=3, search=100), CPU).summary["naming"]
+    assert max(found["sizes"]) < 0.16
+    assert found["near"] > 0.5
