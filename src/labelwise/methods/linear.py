@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from labelwise.adversarial import Adversarial
 from labelwise.core import LabelModel, Labels, Spec, as_float
 from labelwise.data.augment import Augment
 from labelwise.data.batches import Batch, ShuffledBatches
@@ -134,6 +135,7 @@ class ImageMethod(Method):
         augment: None chooses by the images: a crop with padding of an eighth of the side, and for colour
             pictures a mirror image half of the time. A frozen encoder sees the images as they are.
         clip: the largest gradient norm; it guards against the rare step that would undo training. None is no limit.
+        adversarial: attack the pictures of each batch before its loss is computed; None does not.
     """
 
     encoder: Encoder = field(default_factory=Encoder)
@@ -143,6 +145,7 @@ class ImageMethod(Method):
     schedule: Schedule = field(default_factory=Schedule)
     augment: Augment | None = None
     clip: float | None = 5.0
+    adversarial: Adversarial | None = None
 
     def __post_init__(self) -> None:
         """Check the numbers."""
@@ -181,6 +184,8 @@ class ImageMethod(Method):
         """Return a stage that trains the whole model, or what follows a frozen trunk, with these settings."""
         if isinstance(model, LinearModel) and model.encoder.frozen:
             data = self.encoded(model.encoder, data)
+        if self.adversarial is not None:
+            loss = self.adversarial.around(loss, model, data)
         return Stage(
             name=name,
             loss=loss,

@@ -1,0 +1,94 @@
+"""The Square attack: random search with scores alone, so that a model cannot hide behind useless gradients."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from labelwise.errors import UsageError
+from labelwise.ops.attacks import Best, Problem, check_counts
+
+HALVINGS = (
+    0.001,
+    0.005,
+    0.02,
+    0.05,
+    0.1,
+    0.2,
+    0.4,
+    0.6,
+    0.8,
+)  # shares of the queries after which squares halve their area
+TOGETHER = 50  # queries between two looks at which images are left standing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Square:
+    """Random search over squares of pixels at the edge of the ball (Andriushchenko et al. 2020).
+
+    It starts from vertical stripes. Each query repaints one square of an image, every channel by plus or minus epsilon, and keeps it
+    where the true label loses ground. Squares get smaller as queries are spent. Fooled images are left alone.
+
+    Attributes:
+        queries: how often each image is scored.
+        share: of the pixels that the first squares cover.
+    """
+
+    black_box: ClassVar[bool] = True
+
+    queries: int = 1000
+    share: float = 0.8
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        check_counts(queries=self.queries)
+        if not 0 < self.share <= 1:
+            raise UsageError(f"The share of pixels lies above 0 and at most at 1; given {self.share}.")
+
+    @property
+    def name(self) -> str:
+        """The name and the queries."""
+        return f"square-{self.queries}"
+
+    def __call__(self, problem: Problem, generator: torch.Generator) -> Best:
+        """Return the best point of the search."""
+        n, c, _, width = problem.images.shape
+        stripes = problem.project(problem.images + problem.radius * _signs((n, c, 1, width), generator))
+        seen = problem.glance(stripes)
+        best = Best(stripes, seen.margins, seen.fooled)
+        for first in range(1, self.queries, TOGETHER):
+            rows = (~best.fooled).nonzero()[:, 0]
+            if not len(rows):
+                break
+            standing = Best(best.images[rows], best.margins[rows], best.fooled[rows])
+            part = range(first, min(first + TOGETHER, self.queries))
+            best = best.merged(rows, self._search(problem.select(rows), standing, part, generator))
+        return best
+
+    def _search(self, problem: Problem, best: Best, queries: range, generator: torch.Generator) -> Best:
+        for query in queries:
+            inside = self._squares(problem.images, query, generator)
+            signs = _signs((*problem.images.shape[:2], 1, 1), generator)
+            painted = problem.project(problem.images + problem.radius * signs)
+            tried = torch.where(inside, painted, best.images)
+            best = best.better(tried, problem.glance(tried))
+        return best
+
+    def _squares(self, images: Tensor, query: int, generator: torch.Generator) -> Tensor:
+        """Return which pixels lie in the square of each image ``[n, 1, h, w]``."""
+        height, width = images.shape[2:]
+        area = self.share * 0.5 ** sum(query > share * self.queries for share in HALVINGS)
+        side = min(max(1, round((area * height * width) ** 0.5)), height, width)
+        places = torch.rand(2, len(images), 1, generator=generator, device=images.device)
+        inside: list[Tensor] = []
+        for place, length in zip(places, (height, width), strict=True):
+            first = (place * (length - side + 1)).floor()
+            pixels = torch.arange(length, device=images.device)
+            inside.append((pixels >= first) & (pixels < first + side))
+        return (inside[0][:, :, None] & inside[1][:, None])[:, None]
+
+
+def _signs(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """Return -1 or 1, each as likely."""
+    return torch.randint(0, 2, shape, generator=generator, device=generator.device) * 2 - 1

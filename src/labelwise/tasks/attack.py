@@ -1,0 +1,187 @@
+"""Attack: how little must a picture change for a wrong answer? Perturbed pictures within a ball around the given ones."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from labelwise.core import Classifier, as_float, check_shape
+from labelwise.data.batches import mix
+from labelwise.data.pictures import Pictures, as_batch
+from labelwise.errors import UnsupportedError, UsageError
+from labelwise.ops.adaptive_attacks import Apgd
+from labelwise.ops.attacks import Attack, Best, Fgsm, Pgd, Problem, Scores
+from labelwise.ops.square_attack import Square
+
+QUICK: tuple[Attack, ...] = (Fgsm(), Apgd(), Apgd(loss="ratio"))
+GRADIENTS: tuple[Attack, ...] = (Fgsm(), Pgd(), Apgd(), Apgd(loss="ratio"))
+STANDARD: tuple[Attack, ...] = (*GRADIENTS, Square())
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackSettings:
+    """How to attack.
+
+    Attributes:
+        epsilon: how far a pixel may move, where pixels lie in [0, 1]; before any normalisation.
+        attacks: one after another, each on the pictures that those before left standing.
+        bisections: how often to halve the interval of the smallest radius that fools; 0 does not look for it.
+        seed: of random starts and random search.
+        batch: pictures attacked together.
+    """
+
+    epsilon: float = 8 / 255
+    attacks: tuple[Attack, ...] = QUICK
+    bisections: int = 0
+    seed: int = 0
+    batch: int = 256
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        check_radius(self.epsilon)
+        if not self.attacks:
+            raise UsageError("No attack was given; give at least one, such as Pgd().")
+        if self.bisections < 0 or self.batch < 1:
+            raise UsageError(
+                f"bisections must be 0 or more and batch at least 1; given {self.bisections} and {self.batch}."
+            )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Attacked:
+    """What an attack found.
+
+    Attributes:
+        clean: the pictures as the model takes them, floats in [0, 1] ``[n, c, h, w]``.
+        images: perturbed ones, the worst found; a picture that is answered wrongly as it is stays as it is.
+        wrong: whether the answer to the clean picture is wrong already ``[n]``.
+        fooled: whether the answer to the perturbed picture is wrong ``[n]``; true where ``wrong`` is.
+        answers: what is said of the perturbed pictures.
+        radii: the smallest radius that was found to fool each picture ``[n]``: 0 where ``wrong``, infinite where none within
+            epsilon did. A bound from above: a better attack may need less. None unless bisections were asked for.
+    """
+
+    clean: Tensor
+    images: Tensor
+    wrong: Tensor
+    fooled: Tensor
+    answers: tuple[str, ...]
+    radii: Tensor | None
+
+    @property
+    def accuracy(self) -> float:
+        """The share of pictures that no attack fooled."""
+        return float((~self.fooled).double().mean())
+
+
+def attack(
+    classifier: Classifier,
+    pictures: Pictures,
+    targets: Tensor | Sequence[str] | None = None,
+    settings: AttackSettings | None = None,
+) -> Attacked:
+    """Return perturbed pictures that the classifier answers wrongly, as far as they were found.
+
+    Args:
+        classifier: any classifier of pictures.
+        pictures: paths, PIL images, arrays or tensors; one or many.
+        targets: the true label of each, by name or as its place among the classifier's ``[n]``; None takes what the classifier
+            says of the clean pictures.
+        settings: how to attack.
+    """
+    settings = settings or AttackSettings()
+    scores = scores_of(classifier)
+    clean = as_float(as_batch(pictures, classifier.model.spec.shape).to(classifier.model.device))
+    right = _places(classifier, clean, targets)
+    found = worst_of(scores, clean, right, settings, torch.full_like(clean[:, 0, 0, 0], settings.epsilon))
+    wrong = classifier.scores(clean, settings.batch).argmax(1) != right
+    radii = None
+    if settings.bisections:
+        found, radii = _smallest(scores, clean, right, settings, found)
+    said = classifier.scores(found.images, settings.batch).argmax(1)
+    names = tuple(classifier.labels.names[column] for column in said.tolist())
+    return Attacked(clean=clean, images=found.images, wrong=wrong, fooled=said != right, answers=names, radii=radii)
+
+
+def scores_of(classifier: Classifier) -> Scores:
+    """Return the function from images in [0, 1] to the scores that decide, ``[n, k]``, through which gradients flow."""
+    if len(classifier.model.spec.shape) != 3:
+        raise UnsupportedError(
+            "This model takes precomputed features, not pictures, so there are no pixels to change. Train it on pictures."
+        )
+    if classifier.multilabel:
+        raise UnsupportedError(
+            "Several labels may be true of one image, and an attack is on the one that is. Train with one label per image."
+        )
+    if len(classifier.labels) < 2:
+        raise UnsupportedError("There is one label only, so no answer is wrong. An attack needs a second label.")
+    return lambda images: classifier.scores_of_codes(classifier.model.encode_images(images).float())
+
+
+def check_radius(epsilon: float) -> None:
+    """Raise an error unless a pixel can move that far."""
+    if not 0 < epsilon <= 1:
+        hint = " (divide by 255?)" if epsilon > 1 else ""
+        raise UsageError(f"epsilon lies above 0 and at most at 1, as pixels lie in [0, 1]; given {epsilon:g}{hint}.")
+
+
+def worst_of(scores: Scores, images: Tensor, targets: Tensor, settings: AttackSettings, radii: Tensor) -> Best:
+    """Return the best point that the attacks found for each image; those already answered wrongly are left as they are.
+
+    Args:
+        scores: what is attacked.
+        images: floats in [0, 1] ``[n, c, h, w]``.
+        targets: ``[n]``.
+        settings: which attacks; its epsilon is not read.
+        radii: epsilon of each image ``[n]``.
+    """
+    parts = []
+    pieces = zip(*(torch.split(piece, settings.batch) for piece in (images, targets, radii)), strict=True)
+    for number, (pixels, right, epsilon) in enumerate(pieces):
+        problem = Problem(scores=scores, images=pixels, targets=right, epsilon=epsilon)
+        seen = problem.glance(pixels)
+        best = Best(pixels, seen.margins, seen.fooled)
+        for place, way in enumerate(settings.attacks):
+            rows = (~best.fooled).nonzero()[:, 0]
+            if len(rows):
+                generator = torch.Generator(pixels.device).manual_seed(mix(settings.seed, number, place))
+                best = best.merged(rows, way(problem.select(rows), generator))
+        parts.append(best)
+    every = ([part.images for part in parts], [part.margins for part in parts], [part.fooled for part in parts])
+    return Best(*(torch.cat(pieces) for pieces in every))
+
+
+def _smallest(
+    scores: Scores, images: Tensor, targets: Tensor, settings: AttackSettings, found: Best
+) -> tuple[Best, Tensor]:
+    """Return the points of the smallest radius found by bisection, and these radii ``[n]``."""
+    moved = (found.images - images).abs().flatten(1).amax(1)
+    high = torch.where(found.fooled, moved, torch.inf)
+    low = torch.zeros_like(high)
+    for number in range(settings.bisections):
+        rows = (found.fooled & (high > 0)).nonzero()[:, 0]
+        if not len(rows):
+            break
+        middle = (low[rows] + high[rows]) / 2
+        again = AttackSettings(attacks=settings.attacks, seed=mix(settings.seed, number), batch=settings.batch)
+        closer = worst_of(scores, images[rows], targets[rows], again, middle)
+        high[rows] = torch.where(closer.fooled, middle, high[rows])
+        low[rows] = torch.where(closer.fooled, low[rows], middle)
+        kept = rows[closer.fooled]
+        found.images[kept], found.margins[kept] = closer.images[closer.fooled], closer.margins[closer.fooled]
+    return found, high
+
+
+def _places(classifier: Classifier, images: Tensor, targets: Tensor | Sequence[str] | None) -> Tensor:
+    """Return the place of each image's label among the classifier's ``[n]``."""
+    if targets is None:
+        return classifier.scores(images).argmax(1)
+    if not isinstance(targets, Tensor):
+        targets = torch.tensor([classifier.labels.index(name) for name in targets])
+    if targets.shape != (len(images),):
+        raise UsageError(f"Give one label for each of the {len(images)} pictures; given {list(targets.shape)}.")
+    if not bool(((targets >= 0) & (targets < len(classifier.labels))).all()):
+        raise UsageError(f"Targets are places among the {len(classifier.labels)} labels of the classifier, from 0 on.")
+    check_shape(images, classifier.model.spec.shape)
+    return targets.to(images.device)
