@@ -1,4 +1,10 @@
+import atexit
 import os
+import shutil
+import tempfile
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
 
 # One thread per worker: tests run in parallel, and two OpenMP pools on the same cores slow each other down.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -6,12 +12,15 @@ os.environ.setdefault("COLUMNS", "200")
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from labelwise.core import Labels
 from labelwise.data.augment import Augment
 from labelwise.data.dataset import Dataset, Split, first_true
-from labelwise.methods import METHODS, Cgan, Encoder, ImageMethod, Izf, Method
+from labelwise.methods import METHODS, Cgan, Encoder, ImageMethod, Izf, Method, Prototype, ZeroLabel
+from labelwise.methods.linear import HeadModel
 from labelwise.optimization import Optimizer
+from labelwise.training import Run
 
 torch.set_num_threads(1)
 CHANNELS = ([0], [1], [2], [0, 1], [1, 2], [0, 2])
@@ -54,15 +63,32 @@ def squares(images: int = 240, side: int = 8, seed: int = 0) -> Dataset:
     return Dataset(name="squares", labels=Labels(names=("red", "green", "blue")), splits=splits)
 
 
+@cache
+def colour_weights() -> str:
+    """The file of a convnet's weights that tell colours apart; a method that reads no label cannot learn that itself."""
+    from labelwise.fitting import fit
+
+    model = fit(blobs(6), quick("softmax"), Run(device="cpu")).model
+    assert isinstance(model, HeadModel)
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    state = {name: tensor.contiguous() for name, tensor in model.encoder.backbone.state_dict().items()}
+    save_file(state, Path(folder) / "colours.safetensors")
+    return str(Path(folder) / "colours.safetensors")
+
+
 def quick(name: str, epochs: int = 30) -> Method:
     """A method with settings for a second of training."""
     kind = METHODS[name]
-    assert issubclass(kind, ImageMethod)
     encoder = Encoder(backbone="convnet", width=8)
+    if issubclass(kind, ZeroLabel):
+        return kind(encoder=replace(encoder, weights=colour_weights(), frozen=True), restarts=3, search=20)
+    assert issubclass(kind, ImageMethod)
     if issubclass(kind, Izf | Cgan):
         own = Optimizer(lr=0.05)
         return kind(epochs=6, hidden=32, batch=20, encoder=encoder, encoder_optimizer=own, encoder_epochs=epochs)
-    return kind(epochs=epochs, batch=20, encoder=encoder, optimizer=Optimizer(lr=0.05), augment=Augment())
+    made = kind(epochs=epochs, batch=20, encoder=encoder, optimizer=Optimizer(lr=0.05), augment=Augment())
+    return replace(made, head="mean") if isinstance(made, Prototype) else made  # both of its heads at once
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,10 @@ def unlabelled(data: Dataset) -> Dataset:
 def test_labelled_images() -> None:
     found = choose_method(blobs(), METHODS)
     assert found.method == "indicator"
-    assert found.line() == "Method indicator: every training image has a label. Alternatives: softmax, multilabel."
+    assert (
+        found.line()
+        == "Method indicator: every training image has a label. Alternatives: prototype, softmax, multilabel."
+    )
 
 
 def with_sentences(data: Dataset, *labels: int) -> Dataset:

@@ -72,7 +72,20 @@ def model(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_help_is_quick_because_torch_is_not_imported() -> None:
     code = "import sys; sys.argv = ['labelwise', '--help']\nfrom labelwise.cli import main\ntry: main()\nexcept SystemExit: pass\nassert 'torch' not in sys.modules and 'numpy' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    for verb in ("fit", "classify", "ask", "teach", "forget", "outliers", "explain", "evaluate", "calibrate", "demo"):
+    for verb in (
+        "fit",
+        "classify",
+        "ask",
+        "teach",
+        "forget",
+        "outliers",
+        "explain",
+        "evaluate",
+        "calibrate",
+        "rank",
+        "imagine",
+        "demo",
+    ):
         assert verb in done.stdout
 
 

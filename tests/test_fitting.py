@@ -5,11 +5,12 @@ import pytest
 import torch
 
 import labelwise as lw
+from labelwise.adversarial import Adversarial
 from labelwise.data.dataset import Dataset
-from labelwise.errors import DataError
+from labelwise.errors import DataError, UsageError
 from labelwise.evaluate.closed import evaluate_closed
 from labelwise.fitting import training_data
-from labelwise.methods import Softmax
+from labelwise.methods import ImageMethod, Softmax
 from tests.conftest import blobs, quick
 from tests.contract.subjects import trained
 
@@ -108,3 +109,14 @@ class ReadsSentences(Softmax):
 def test_missing_knowledge_names_file_and_column(blob_data: Dataset) -> None:
     with pytest.raises(DataError, match=r'Method softmax reads sentences.*Add a column "text" to labels.csv'):
         lw.fit(replace(blob_data, labels=replace(blob_data.labels, texts=None)), ReadsSentences(epochs=1))
+
+
+@pytest.mark.parametrize("method", ["softmax", "izf"])
+def test_features_cannot_be_attacked_in_training(method: str) -> None:
+    data = blobs(per_label=12)
+    flat = {name: replace(split, images=split.images.flatten(1).float()) for name, split in data.splits.items()}
+    plain = quick(method)
+    assert isinstance(plain, ImageMethod)
+    attacked = replace(plain, adversarial=Adversarial())
+    with pytest.raises(UsageError, match="precomputed features"):
+        lw.fit(replace(data, splits=flat), attacked, lw.Run(device="cpu"))

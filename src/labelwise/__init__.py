@@ -15,10 +15,13 @@ if TYPE_CHECKING:
     from labelwise.fitting import fit
     from labelwise.store import load, save
     from labelwise.tasks.ask import ask
+    from labelwise.tasks.attack import attack
     from labelwise.tasks.calibrate import calibrate
     from labelwise.tasks.classify import classify
     from labelwise.tasks.explain import explain
+    from labelwise.tasks.imagine import imagine
     from labelwise.tasks.outliers import outliers
+    from labelwise.tasks.rank import rank
     from labelwise.tasks.teach import forget, teach
     from labelwise.training import Run
 
@@ -30,13 +33,16 @@ _PLACES = {
     "Run": "training",
     "Spec": "core",
     "ask": "tasks.ask",
+    "attack": "tasks.attack",
     "calibrate": "tasks.calibrate",
     "classify": "tasks.classify",
     "explain": "tasks.explain",
     "fit": "fitting",
     "forget": "tasks.teach",
+    "imagine": "tasks.imagine",
     "load": "store",
     "outliers": "tasks.outliers",
+    "rank": "tasks.rank",
     "save": "store",
     "teach": "tasks.teach",
 }
@@ -48,15 +54,18 @@ __all__ = [
     "Run",
     "Spec",
     "ask",
+    "attack",
     "calibrate",
     "classify",
     "data",
     "explain",
     "fit",
     "forget",
+    "imagine",
     "load",
     "methods",
     "outliers",
+    "rank",
     "save",
     "teach",
 ]

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 from labelwise.errors import UnsupportedError, UsageError, listing, suggest
 
@@ -200,6 +201,10 @@ class LabelModel(nn.Module, ABC):
     def unfamiliarity(self, image_codes: Tensor, label_codes: Tensor) -> Tensor | None:  # noqa: ARG002
         """Return how unfamiliar images are ``[n]``, larger is stranger; None where the model cannot tell by itself."""
         return None
+
+    def similarity(self, queries: Tensor, gallery: Tensor) -> Tensor:
+        """Return how alike images are ``[n, m]``, larger is more alike, from codes ``[n, d]`` and ``[m, d]``: their cosine."""
+        return normalize(queries.float(), dim=1) @ normalize(gallery.float(), dim=1).T
 
     def prepare(self, images: Tensor) -> Tensor:
         """Return what ``encode_images`` takes in place of these images; a model may keep here what it computes once."""

@@ -4,11 +4,16 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+import torch
+
 from labelwise.checks import Subject
 from labelwise.core import Classifier, LabelModel, as_float
 from labelwise.data.dataset import Dataset
 from labelwise.fitting import fit, training_data
 from labelwise.methods import METHODS
+from labelwise.methods.naming import name_clusters
+from labelwise.methods.zero_label import NamedModel
+from labelwise.ops.assignment import best_matching
 from labelwise.store import load, save
 from labelwise.training import Method, Run
 from labelwise.zero_shot import plan_runs
@@ -26,6 +31,18 @@ def pictures(name: str) -> Dataset:
     return blobs(6 if METHODS[name].zero_shot else 4)
 
 
+def fit_named(data: Dataset, method: Method, run: Run) -> Classifier:
+    """Fit; where clusters were found without a label, answer what each of them is, as a person would."""
+    classifier = fit(data, method, run)
+    if not isinstance(classifier.model, NamedModel):
+        return classifier
+    train = data.split("train")
+    answers = classifier.scores(train.images).argmax(1)
+    table = torch.zeros(len(data.labels), len(data.labels)).index_put_((answers, train.targets), torch.ones(()), True)
+    true = best_matching(table)[classifier.model.names].tolist()
+    return name_clusters(classifier, {cluster: data.labels.names[label] for cluster, label in enumerate(true)})
+
+
 def subject_of(name: str) -> Subject:
     data, method = pictures(name), quick(name)
 
@@ -35,7 +52,7 @@ def subject_of(name: str) -> Subject:
         return settled.build((plan_runs(data, method, 4).final if method.zero_shot else training_data(data)).spec)
 
     return Subject(
-        train=lambda: fit(data, method, Run(seed=4, device="cpu")),
+        train=lambda: fit_named(data, method, Run(seed=4, device="cpu")),
         build=build,
         roundtrip=roundtrip,
         images=as_float(data.split("test").images[:12]),

@@ -19,7 +19,7 @@ DATA = blobs(6, 20)
 TRAIN, IMAGE = DATA.split("train"), DATA.split("test").images[0]
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if name != "clarel"])
+@pytest.mark.parametrize("method", [name for name in METHODS if name not in ("clarel", "prototype")])
 def test_joint_codes_and_a_bias_add_up_to_the_score(method: str) -> None:
     classifier = untrained(method, DATA)
     codes = joint_codes(classifier, TRAIN.images, TRAIN.targets)

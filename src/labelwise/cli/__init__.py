@@ -5,10 +5,13 @@ import sys
 import typer
 
 from labelwise.cli.analysis_verbs import analyse
+from labelwise.cli.attack_verb import attack
 from labelwise.cli.data_verbs import app as data_app
 from labelwise.cli.imagine_verb import imagine
 from labelwise.cli.output import fail
 from labelwise.cli.picture_verbs import ask, classify, explain, outliers
+from labelwise.cli.pretrain_verb import pretrain
+from labelwise.cli.rank_verb import rank
 from labelwise.cli.train_verbs import calibrate, demo, evaluate, fit, forget, teach
 from labelwise.errors import LabelwiseError, UsageError
 
@@ -20,7 +23,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (fit, classify, ask, teach, forget, outliers, explain, imagine, evaluate, analyse, calibrate, demo):
+for verb in (
+    fit,
+    pretrain,
+    classify,
+    ask,
+    rank,
+    teach,
+    forget,
+    outliers,
+    explain,
+    imagine,
+    evaluate,
+    analyse,
+    attack,
+    calibrate,
+    demo,
+):
     app.command()(verb)
 app.add_typer(data_app)
 

@@ -9,8 +9,10 @@ import typer
 
 from labelwise.cli.method_choice import check_settings, choose, list_settings, make_method, pretrained_settings
 from labelwise.cli.multilabel import EACH, calibration_line, closed_figures, print_each
+from labelwise.cli.naming import print_naming
 from labelwise.cli.output import note, out, percent, plain_table, print_json
 from labelwise.cli.picture_verbs import AsJson, Device, Model, Strict, open_model, read
+from labelwise.cli.rank_verb import ordinal_result, print_ordinal
 from labelwise.cli.zero_shot import (
     check_curve,
     plain_figures,
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from labelwise.training import Method
 
 DATA_HELP = "A folder of pictures, a .csv table, an .npz pack, or the name of an embedded set (finches, digits)."
-METHOD_HELP = "auto, or one of: indicator, softmax, multilabel, supcon, clarel, eszsl, ridge, devise, izf, cgan."
+METHOD_HELP = "auto, or one of: indicator, prototype, softmax, multilabel, supcon, clarel, eszsl, ridge, devise, izf, cgan, zero_label."
 Data = Annotated[str, typer.Argument(help=DATA_HELP, show_default=False)]
 Out = Annotated[Path, typer.Option("--out", help="The folder to write the classifier to.", show_default=False)]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a classifier that is already there.")]
@@ -118,6 +120,9 @@ def _tell(classifier: "Classifier", folder: Path, json: bool) -> None:
         accuracy = f"validation: accuracy {percent(about['validation_accuracy'])}, "
     elif "validation_precision" in about:
         accuracy = f"validation: mean average precision {percent(about['validation_precision'])}, "
+    elif "naming" in classifier.summary:
+        print_naming(classifier)
+        accuracy = "agreement with other restarts, not truth: "
     else:
         print_balance(classifier)
     out().print(f"{accuracy}calibration error {calibration_line(calibration)}")
@@ -200,6 +205,7 @@ def evaluate(  # noqa: PLR0913 - the options of the verb
     if curve and dataset.multilabel:
         raise UsageError(f'There is no curve of "{data}": several labels may be true of one image. Leave --curve out.')
     zero_shot = None if dataset.multilabel else zero_shot_result(classifier, chosen, dataset.labels, curve)
+    ordinal = ordinal_result(classifier, chosen, dataset.labels)
     if unknown is not None:
         figures |= _unknown_figures(classifier, chosen.images, _load(unknown, size, root))
     if figures["leaked"]:
@@ -209,6 +215,7 @@ def evaluate(  # noqa: PLR0913 - the options of the verb
         )
     if json:
         figures |= {"zero_shot": plain_figures(zero_shot)} if zero_shot else {}
+        figures |= {"ordinal": asdict(ordinal)} if ordinal else {}
         print_json({"model": str(model), "data": data, "split": split, **figures})
         return
     table = plain_table(f"{data}, {split}", ">")
@@ -218,6 +225,8 @@ def evaluate(  # noqa: PLR0913 - the options of the verb
     print_each(figures)
     if zero_shot:
         print_figures(zero_shot)
+    if ordinal:
+        print_ordinal(ordinal)
 
 
 def _unknown_figures(classifier: "Classifier", known: "Tensor", strange: "Dataset") -> dict[str, Any]:

@@ -9,13 +9,16 @@ from labelwise.methods.indicator import Indicator
 from labelwise.methods.izf import Izf
 from labelwise.methods.linear import Encoder, ImageMethod
 from labelwise.methods.multilabel import Multilabel
+from labelwise.methods.prototype import Prototype
 from labelwise.methods.ridge import Ridge
 from labelwise.methods.softmax import Softmax
 from labelwise.methods.supcon import Supcon
+from labelwise.methods.zero_label import ZeroLabel
 from labelwise.training import Method
 
 METHODS: dict[str, type[Method]] = {
     "indicator": Indicator,
+    "prototype": Prototype,
     "softmax": Softmax,
     "multilabel": Multilabel,
     "supcon": Supcon,
@@ -25,6 +28,7 @@ METHODS: dict[str, type[Method]] = {
     "devise": Devise,
     "izf": Izf,
     "cgan": Cgan,
+    "zero_label": ZeroLabel,
 }
 
 
@@ -47,8 +51,10 @@ __all__ = [
     "Izf",
     "Method",
     "Multilabel",
+    "Prototype",
     "Ridge",
     "Softmax",
     "Supcon",
+    "ZeroLabel",
     "method_class",
 ]

@@ -105,7 +105,7 @@ class GeneratedSoftmax(GeneratingModel):
         asked = torch.tensor([places[name] for name in labels.names], device=features.device)
         with torch.no_grad():
             codes = self.finish(features)
-        unit = float(codes.square().sum(1).mean())
+        unit = float(codes.square().sum(1).mean()) if len(codes) else 1.0
         found = codes.new_zeros(len(places), codes.shape[1] + 1)
         for penalty in penalties:
             found = fit_softmax(codes, targets, found, penalty * unit)

@@ -252,6 +252,14 @@ def efficientnet_lite0(shape: tuple[int, ...], width: int = 32) -> Backbone:
     return EfficientNetLite0()
 
 
+def small(name: str, shape: tuple[int, ...], width: int | None = None) -> Backbone:
+    """Return a backbone of ``nn.small_backbones``."""
+    from labelwise.nn.small_backbones import SMALL_BACKBONES
+
+    return SMALL_BACKBONES[name](shape) if width is None else SMALL_BACKBONES[name](shape, width)
+
+
+ON_FEATURES: Final = ("identity", "xvector_8k", "xvector_16k")  # the others take images
 BACKBONES: Final[Mapping[str, Callable[..., Backbone]]] = {
     "convnet": ConvNet,
     "resnet18": partial(ResNet, BasicBlock, (2, 2, 2, 2)),
@@ -259,6 +267,7 @@ BACKBONES: Final[Mapping[str, Callable[..., Backbone]]] = {
     "vgg11_bn": VGG,
     "efficientnet_lite0": efficientnet_lite0,
     "identity": Identity,
+    **{name: partial(small, name) for name in ("lenet", "wrn28_10", "resnet12", "xvector", *ON_FEATURES[1:])},
 }
 
 
@@ -268,8 +277,8 @@ def build_backbone(name: str, shape: tuple[int, ...], width: int | None = None) 
     Args:
         name: one of ``BACKBONES``; or "auto": "identity" for features, "convnet" for images; or a network of another
             library, such as "timm:NAME" (see ``nn.adapters``).
-        shape: ``(c, h, w)``, or ``(a,)`` for precomputed features.
-        width: channels of the first convolution; by default 32 for "convnet" and 64, as published, for the others.
+        shape: ``(c, h, w)``, or ``(a,)`` for precomputed features and waveforms.
+        width: channels of the first convolution; None is the default of the backbone, mostly 64, as published.
     """
     features = len(shape) == 1
     if len(shape) not in (1, 3) or min(shape) < 1:
@@ -285,13 +294,13 @@ def build_backbone(name: str, shape: tuple[int, ...], width: int | None = None) 
         raise UsageError(
             f'No backbone "{name}".{suggest(name, BACKBONES)} Known backbones: {listing(["auto", *BACKBONES])}.'
         )
-    if features != (name == "identity"):
-        needed = '"identity"' if features else listing(f'"{known}"' for known in BACKBONES if known != "identity")
+    if features != (name in ON_FEATURES):
+        needed = listing(f'"{known}"' for known in BACKBONES if (known in ON_FEATURES) == features)
         given = "precomputed features" if features else "images"
         raise UsageError(f'The data are {given} of shape {shape}, and "{name}" does not take these. Use {needed}.')
     if width is None:
         return BACKBONES[name](shape=shape)
-    if features:
+    if name == "identity":
         raise UsageError(f'The backbone "identity" has no width; given {width}. Leave it out.')
     if width < 1:
         raise UsageError(f"The width of a backbone must be at least 1; given {width}.")

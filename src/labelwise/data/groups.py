@@ -1,0 +1,84 @@
+"""Batches of groups: several images of a label together, so that a batch holds pairs of the same label."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from labelwise.core import as_float
+from labelwise.data.batches import Batch, Share, ShuffledBatches, mix
+from labelwise.data.draws import Draws
+from labelwise.errors import UsageError
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GroupedBatches(ShuffledBatches):
+    """Every image once an epoch, in groups of one label; groups are in random order, an incomplete last batch is left out.
+
+    The images of a label are divided anew in each epoch, into as few groups as the largest size allows, as equal as can be:
+    with groups of five, 12 images make three of four, and a label with three images gives one of three.
+
+    Attributes:
+        size: rows of a batch over all processes, at most; a batch has at least two groups.
+        group: the largest size of a group.
+    """
+
+    group: int = 5
+
+    def __post_init__(self) -> None:
+        """Check the sizes."""
+        super().__post_init__()
+        if self.group < 1:
+            raise UsageError(f"A group needs at least one image; given {self.group}.")
+
+    def __len__(self) -> int:
+        return max(1, int(self._groups.sum()) // self._per_batch) if len(self.split) else 0
+
+    def epoch(self, seed: int, start: int, share: Share) -> Iterator[Batch]:
+        """Yield the batches of one epoch from step ``start`` on."""
+        device = self.split.targets.device
+        whole = self.plan(seed)[start:]
+        parts = [share.rows(len(rows)) for rows in whole]
+        mine = [rows[part] for rows, part in zip(whole, parts, strict=True)]
+        for step, (here, images) in enumerate(zip(mine, self._images(mine), strict=True)):
+            generator = torch.Generator(device).manual_seed(mix(seed, start + step))
+            draws = Draws(generator, parts[step], len(whole[step]))
+            rows, images = here.to(device, non_blocking=True), images.to(device, non_blocking=True)
+            images = self.augment(images, draws) if self.augment else as_float(images)
+            yield Batch(images=images, targets=self.split.targets[rows], rows=rows, draws=draws)
+
+    def plan(self, seed: int) -> list[Tensor]:
+        """Return the rows of each batch of an epoch, one group after another."""
+        if not len(self):
+            return []
+        generator = torch.Generator().manual_seed(mix(seed))
+        order = torch.randperm(len(self._places), generator=generator)
+        order = order[torch.argsort(self._places[order], stable=True)]  # by label, at random inside one
+        place, counts = self._places[order], self._counts
+        inside = torch.arange(len(order)) - (counts.cumsum(0) - counts)[place]
+        own = inside * self._groups[place] // counts[place]
+        group = (self._groups.cumsum(0) - self._groups)[place] + own
+        turn = torch.randperm(int(self._groups.sum()), generator=generator)[group]
+        sizes = torch.bincount(turn // self._per_batch).tolist()
+        return list(torch.split(order[torch.argsort(turn, stable=True)], sizes))[: len(self)]
+
+    @property
+    def _per_batch(self) -> int:
+        return max(2, self.size // self.group)
+
+    @cached_property
+    def _places(self) -> Tensor:
+        """The label of each row as a number from 0 on, without gaps ``[n]``."""
+        places: Tensor = torch.unique(self.split.targets.cpu(), return_inverse=True)[1]
+        return places
+
+    @cached_property
+    def _counts(self) -> Tensor:
+        return torch.bincount(self._places)
+
+    @cached_property
+    def _groups(self) -> Tensor:
+        """How many groups each label has in an epoch."""
+        return (self._counts + self.group - 1) // self.group

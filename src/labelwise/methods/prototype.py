@@ -1,0 +1,289 @@
+"""Prototypes with a learned similarity: which label, same label or not, most alike, new labels from a few images.
+
+A label is a prototype, the moving mean of its training codes, and its score is S(prototype, code), see ``nn.similarity``.
+The same S compares two images.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, linear, normalize, pad
+
+from labelwise.core import LabelModel, Labels, Spec
+from labelwise.data.batches import Batch
+from labelwise.data.dataset import TrainData
+from labelwise.data.groups import GroupedBatches
+from labelwise.distributed import whole_batch
+from labelwise.errors import UsageError
+from labelwise.methods.linear import Encoder, ImageMethod, LinearModel
+from labelwise.nn.similarity import Similarity, SimilaritySettings
+from labelwise.ops.linear import CodeStatistics, linear_scores, solve_label_code
+from labelwise.ops.segments import segment_mean
+from labelwise.training import Stage
+
+Head = Literal["sim", "dol", "mean"]
+
+
+class PrototypeModel(LinearModel):
+    """Image encoder, prototypes, similarity, and a dense output layer.
+
+    A label's code is all that S needs of its prototype and a level that is added to it, or its row of the dense layer
+    ``[d + 1]``, or one after the other.
+
+    Attributes:
+        head: what scores a label: ``sim`` S of its prototype, ``dol`` the dense output layer, ``mean`` the mean of both.
+        prototypes: C ``[k, d]``.
+        cosine: of the dense layer: None is a linear score, else this times the cosine with its row (AM-softmax).
+        lifted: whether labels learnt from examples are brought to the level of trained ones.
+    """
+
+    exclusive = True
+    prototypes: Tensor
+
+    def __init__(self, spec: Spec, encoder: Encoder, settings: "Prototype") -> None:
+        super().__init__(spec, encoder)
+        k, d = len(spec.labels), self.encoder.code_size
+        self.head: Head = settings.head
+        self.cosine = None if settings.margin is None else settings.margin_scale
+        self.lifted = settings.lifted
+        self.compare = Similarity(d, settings.similarity_settings)
+        self.dense = nn.Linear(d, k, bias=self.cosine is None)
+        start = torch.randn(k, d) if settings.start == "normal" else torch.rand(k, d)
+        if settings.prototypes == "sgd":
+            self.prototypes = nn.Parameter(start)
+        else:
+            self.register_buffer("prototypes", start)
+
+    def encode_labels(self, labels: Labels) -> Tensor:
+        """Return label codes ``[k, e]``."""
+        rows = self.trained_rows(labels)
+        prototypes = self.prototypes[rows]
+        return self._codes(prototypes, prototypes.new_zeros(len(prototypes)), self._dense_rows()[rows])
+
+    def encode_examples(self, images: Tensor, groups: Tensor) -> Tensor:
+        """Return label codes ``[g, e]``: the mean code of each group's images becomes a prototype.
+
+        The row of the dense layer is solved in closed form; with AM-softmax it is the mean direction.
+        """
+        if not self.counts.any():
+            raise UsageError("This model was not trained yet, so it cannot learn a label from examples.")
+        codes = self.encode_images(images).float()
+        count = int(groups.max()) + 1
+        means = segment_mean(codes, groups, count)
+        levels = self._levels(means) if self.lifted else means.new_zeros(count)
+        if self.head == "sim":
+            rows = means
+        elif self.cosine is not None:
+            directions = normalize(segment_mean(normalize(codes, dim=1), groups, count), dim=1)
+            rows = pad(directions * self.cosine, (0, 1))
+        else:
+            known, trained = CodeStatistics(self.means, self.counts, self.within), self._dense_rows()
+            rows = torch.stack([solve_label_code(codes[groups == group], known, trained) for group in range(count)])
+        return self._codes(means, levels, rows)
+
+    def _levels(self, means: Tensor) -> Tensor:
+        """Return what brings S of new labels to the level of trained ones ``[g]``, from their mean codes ``[g, d]``.
+
+        S is higher for prototypes it was trained with, so a new one would win too seldom. How much higher, a prototype and
+        the mean code of its label's images tell: S of the two is to be the same for a new label as for trained ones.
+        """
+        here = self.counts > 0
+        return self.compare.matched(self.prototypes[here], self.means[here]).mean() - self.compare.matched(means, means)
+
+    def score(self, image_codes: Tensor, label_codes: Tensor) -> Tensor:
+        """Return the score of every pair ``[n, k]``, each label on its own."""
+        if self.head == "dol":
+            return self._dense_scores(image_codes, label_codes)
+        e = self.compare.first_size
+        with self._gradients(image_codes, label_codes):
+            alike = self.compare.pairs(label_codes[:, :e], self.compare.second(image_codes)).T + label_codes[:, e]
+        return alike if self.head == "sim" else (alike + self._dense_scores(image_codes, label_codes[:, e + 1 :])) / 2
+
+    def similarity(self, queries: Tensor, gallery: Tensor) -> Tensor:
+        """Return S of every query with every image of the gallery ``[n, m]``, from codes ``[n, d]`` and ``[m, d]``."""
+        with self._gradients(queries, gallery):
+            return self.compare(queries, gallery)  # type: ignore[no-any-return]
+
+    @torch.no_grad()
+    def follow(self, codes: Tensor, targets: Tensor, momentum: float) -> None:
+        """Move the prototypes of the labels in a batch to the mean code of their images, by the share 1 - momentum.
+
+        Args:
+            codes: of the whole batch ``[n, d]``.
+            targets: ``[n]``.
+            momentum: the share of a prototype that stays.
+        """
+        means = segment_mean(codes, targets, len(self.prototypes))
+        here = means.new_zeros(len(means), 1).index_fill_(0, targets, 1 - momentum)
+        self.prototypes.lerp_(means, here)
+
+    def _gradients(self, *codes: Tensor) -> AbstractContextManager[object]:
+        """Keep gradients where codes carry them; without, there is a faster way to scores."""
+        return torch.set_grad_enabled(torch.is_grad_enabled() and any(x.requires_grad for x in codes))
+
+    def _codes(self, prototypes: Tensor, levels: Tensor, dense_rows: Tensor) -> Tensor:
+        if self.head == "dol":
+            return dense_rows
+        alike = torch.cat([self.compare.first(prototypes), levels[:, None]], 1)
+        return alike if self.head == "sim" else torch.cat([alike, dense_rows.to(alike)], 1)
+
+    def _dense_rows(self) -> Tensor:
+        """Return the dense layer as weights and then a bias ``[k, d + 1]``."""
+        if self.cosine is not None:
+            return pad(normalize(self.dense.weight, dim=1) * self.cosine, (0, 1))
+        return torch.cat([self.dense.weight, self.dense.bias[:, None]], 1)
+
+    def _dense_scores(self, image_codes: Tensor, rows: Tensor) -> Tensor:
+        return linear_scores(image_codes if self.cosine is None else normalize(image_codes, dim=1), rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prototype(ImageMethod):
+    """Prototypical classifier with a learned similarity: L_class + L_pair + L_aux.
+
+    Ablations of the paper: ``similarity="cosine"``, ``aux_weight=0``, ``prototypes="sgd"``.
+
+    Attributes:
+        head: what scores a label, see ``PrototypeModel``.
+        similarity: S is ``learned``, or the ``cosine`` with a learned scale and offset.
+        symmetric: how S(a, b) and S(b, a) become one; ``none`` keeps S(a, b), prototype first.
+        hidden: units of a hidden layer of S.
+        layers: hidden layers of S, 1 or 2.
+        dropout: in S, before its output.
+        prototypes: ``mean``, moving means of codes; or ``sgd``, trained as weights are.
+        start: prototypes begin ``normal``, as in the paper, or ``uniform`` in [0, 1).
+        momentum: lambda, the share of a prototype that stays in a step that has images of its label.
+        group: the most images of a label that stand together in a batch, see ``GroupedBatches``.
+        class_weight: of L_class, the cross-entropy of S over the prototypes.
+        pair_weight: of L_pair, whether two images of a batch have the same label.
+        aux_weight: of L_aux, the cross-entropy of the dense output layer.
+        smoothing: of the targets of L_class and L_aux.
+        pair_smoothing: s > 0 draws the targets of L_pair from [1 - s, 1] and [0, s].
+        margin: m of AM-softmax in the dense layer, 0.4 in the paper; None is a plain dense layer.
+        margin_scale: s of AM-softmax.
+        lifted: S of labels learnt from examples is brought to the level of trained ones; the paper does not.
+    """
+
+    name: ClassVar[str] = "prototype"
+
+    head: Head = "sim"
+    similarity: Literal["learned", "cosine"] = "learned"
+    symmetric: Literal["none", "max", "mean"] = "none"
+    hidden: int = 512
+    layers: int = 1
+    dropout: float = 0.25
+    prototypes: Literal["mean", "sgd"] = "mean"
+    start: Literal["normal", "uniform"] = "normal"
+    momentum: float = 0.9
+    group: int = 5
+    class_weight: float = 1.0
+    pair_weight: float = 1.0
+    aux_weight: float = 1.0
+    smoothing: float = 0.2
+    pair_smoothing: float = 0.0
+    margin: float | None = None
+    margin_scale: float = 30.0
+    lifted: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        super().__post_init__()
+        _ = self.similarity_settings
+        for name in ("momentum", "smoothing", "pair_smoothing"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UsageError(f'Setting "{name}" is a share from 0 to 1; given {getattr(self, name)}.')
+        weights = {name: getattr(self, name) for name in ("class_weight", "pair_weight", "aux_weight")}
+        if min(weights.values()) < 0 or not any(weights.values()):
+            raise UsageError(f"Weights of the loss must not be negative, and one must be above 0; given {weights}.")
+        if self.margin is not None and not (self.margin >= 0 < self.margin_scale):
+            raise UsageError(
+                f"AM-softmax takes a margin of at least 0 and a scale above 0; given {self.margin}, {self.margin_scale}."
+            )
+        if self.head != "sim" and not self.aux_weight:
+            raise UsageError(
+                f'The head "{self.head}" uses the dense layer, which aux_weight=0 leaves untrained. Use head=sim.'
+            )
+
+    @property
+    def similarity_settings(self) -> SimilaritySettings:
+        """The settings of S."""
+        return SimilaritySettings(
+            kind=self.similarity,
+            symmetric=self.symmetric,
+            hidden=self.hidden,
+            layers=self.layers,
+            dropout=self.dropout,
+        )
+
+    def build(self, spec: Spec) -> PrototypeModel:
+        """Return the untrained model."""
+        return PrototypeModel(spec, self.encoder, self)
+
+    def batches(self, data: TrainData) -> GroupedBatches:
+        """Return the training images in batches of groups, augmented."""
+        plain = super().batches(data)
+        return GroupedBatches(split=plain.split, size=plain.size, augment=plain.augment, group=self.group)
+
+    def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
+        """Yield the one stage."""
+        assert isinstance(model, PrototypeModel)
+        return self.train_whole(model, data, self.loss(model))
+
+    def loss(self, model: PrototypeModel) -> Callable[[Batch], dict[str, Tensor]]:
+        """Return the loss of a batch; prototypes move before they are compared with."""
+
+        def of_batch(batch: Batch) -> dict[str, Tensor]:
+            codes = model.encode_images(batch.images).float()
+            every, targets = whole_batch(codes, batch)
+            if self.prototypes == "mean" and model.training:  # not while a batch is being attacked
+                model.follow(every, targets, self.momentum)
+            terms = {}
+            if self.class_weight:
+                scores = model.compare(model.prototypes, codes).T
+                terms["class"] = self.class_weight * self._choice(scores, batch.targets)
+            if self.pair_weight:
+                noise = self._noise(batch, len(every)) if self.pair_smoothing else None
+                terms["pair"] = self.pair_weight * pair_loss(model.compare(every, every), targets, noise)
+            if self.aux_weight:
+                terms["aux"] = self.aux_weight * self._choice(self._dense(model, codes, batch.targets), batch.targets)
+            return terms
+
+        return of_batch
+
+    def _choice(self, scores: Tensor, targets: Tensor) -> Tensor:
+        return cross_entropy(scores.float(), targets, label_smoothing=self.smoothing)
+
+    def _dense(self, model: PrototypeModel, codes: Tensor, targets: Tensor) -> Tensor:
+        """Return the scores of the dense layer ``[n, k]``, the true ones less the margin."""
+        if self.margin is None:
+            return model.dense(codes)  # type: ignore[no-any-return]
+        scores = linear(normalize(codes, dim=1), normalize(model.dense.weight, dim=1)) * self.margin_scale
+        return scores.scatter_add(
+            1, targets[:, None], scores.new_full((len(targets), 1), -self.margin * self.margin_scale)
+        )
+
+    def _noise(self, batch: Batch, n: int) -> Tensor:
+        """Return how far each pair's target is moved ``[n, n]``, the same in every process."""
+        draws = batch.draws
+        return self.pair_smoothing * torch.rand((n, n), generator=draws.generator, device=draws.device)
+
+
+def pair_loss(scores: Tensor, targets: Tensor, noise: Tensor | None = None) -> Tensor:
+    """Return L_pair, a scalar: binary cross-entropy of pairs of one label and of others, each averaged over its own pairs.
+
+    Args:
+        scores: S of every ordered pair ``[n, n]``; a row's pair with itself does not count.
+        targets: ``[n]``.
+        noise: how far the target of each pair is moved inwards from 1 or 0 ``[n, n]``; None leaves it.
+    """
+    same = targets[:, None] == targets
+    apart = ~torch.eye(len(targets), dtype=torch.bool, device=targets.device)
+    truth = same.float() if noise is None else torch.where(same, 1 - noise, noise)
+    losses = binary_cross_entropy_with_logits(scores.float(), truth, reduction="none")
+    kinds = (same & apart, ~same)
+    means = [(losses * kind).sum() / kind.sum().clamp_min(1) for kind in kinds]
+    return means[0] + means[1]

@@ -1,0 +1,160 @@
+"""Backbones of few layers or few channels, for small pictures and for sound: LeNet, wide and 12-layer residual networks, x-vectors."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from labelwise.errors import UsageError
+from labelwise.nn.backbones import Backbone, convolution, initialise
+from labelwise.nn.spectrogram import Spectrogram
+
+COEFFICIENTS = 23  # cepstral coefficients of a frame of sound
+SMALLEST = 16  # the side that two unpadded 5x5 convolutions, each halved after, leave one pixel of
+
+
+class LeNet(Backbone):
+    """Two 5x5 convolutions, each with a max pool, and a linear layer; d is 5 times its width, 50 for digits."""
+
+    def __init__(self, shape: tuple[int, ...], width: int = 10) -> None:
+        super().__init__(5 * width)
+        if min(shape[1:]) < SMALLEST:
+            raise UsageError(f'"lenet" takes images of at least {SMALLEST} pixels a side; given {shape}.')
+        self.conv1 = nn.Conv2d(shape[0], width, 5)
+        self.conv2 = nn.Conv2d(width, 2 * width, 5)
+        sides = [((side - 4) // 2 - 4) // 2 for side in shape[1:]]
+        self.full = nn.Linear(2 * width * sides[0] * sides[1], 5 * width)
+        initialise(self)
+
+    def maps(self, x: Tensor) -> Tensor:
+        """Return the maps of the second convolution ``[n, 2 * width, h, w]``."""
+        x = F.relu(F.max_pool2d(self.conv1(x), 2))
+        return F.relu(F.max_pool2d(self.conv2(x), 2))
+
+    def pool(self, maps: Tensor) -> Tensor:
+        """Return codes ``[n, d]``: a linear layer on all pixels of the maps."""
+        return F.relu(self.full(maps.flatten(1)))
+
+
+class WideBlock(nn.Module):
+    """Batch norm and ReLU before each of two 3x3 convolutions, and a shortcut."""
+
+    def __init__(self, channels: int, out: int, stride: int) -> None:
+        super().__init__()
+        self.bn1 = nn.BatchNorm2d(channels)
+        self.conv1 = convolution(channels, out, 3, stride)
+        self.bn2 = nn.BatchNorm2d(out)
+        self.conv2 = convolution(out, out, 3)
+        self.shortcut = None if channels == out and stride == 1 else convolution(channels, out, 1, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the block's maps ``[n, out, h / stride, w / stride]``."""
+        y = F.relu(self.bn1(x))
+        around = x if self.shortcut is None else self.shortcut(y)
+        return self.conv2(F.relu(self.bn2(self.conv1(y)))) + around  # type: ignore[no-any-return]
+
+
+class WideResNet(Backbone):
+    """WRN-28-10: three stages of four blocks, ten times as wide as the stem; d is 40 times its width (16 as published)."""
+
+    def __init__(self, shape: tuple[int, ...], width: int = 16) -> None:
+        super().__init__(40 * width)
+        self.conv1 = convolution(shape[0], width, 3)
+        layers: list[nn.Module] = []
+        channels = width
+        for stage, out in enumerate((10 * width, 20 * width, 40 * width)):
+            layers += [WideBlock(channels if i == 0 else out, out, 2 if stage and i == 0 else 1) for i in range(4)]
+            channels = out
+        self.blocks = nn.Sequential(*layers)
+        self.bn = nn.BatchNorm2d(channels)
+        initialise(self)
+
+    def maps(self, x: Tensor) -> Tensor:
+        """Return the maps of the last stage ``[n, d, h, w]``."""
+        return F.relu(self.bn(self.blocks(self.conv1(x))))
+
+
+class TripleBlock(nn.Module):
+    """Three 3x3 convolutions with batch norm, a shortcut, and a max pool where at least two pixels are left to pool."""
+
+    def __init__(self, channels: int, out: int, pooled: bool) -> None:
+        super().__init__()
+        sizes = (channels, out, out)
+        self.convs = nn.ModuleList(convolution(size, out, 3) for size in sizes)
+        self.norms = nn.ModuleList(nn.BatchNorm2d(out) for _ in sizes)
+        self.shortcut = nn.Sequential(convolution(channels, out, 1), nn.BatchNorm2d(out))
+        self.pooled = pooled
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the block's maps ``[n, out, h / 2, w / 2]``."""
+        y = x
+        for place, (conv, norm) in enumerate(zip(self.convs, self.norms, strict=True)):
+            y = norm(conv(y))
+            y = F.leaky_relu(y if place < 2 else y + self.shortcut(x), 0.1)
+        return F.max_pool2d(y, 2) if self.pooled else y
+
+
+class ResNet12(Backbone):
+    """The residual network of few-shot learning: four blocks of three convolutions; d is 10 times its width (64 as published)."""
+
+    def __init__(self, shape: tuple[int, ...], width: int = 64) -> None:
+        super().__init__(10 * width)
+        layers: list[nn.Module] = []
+        channels, side = shape[0], min(shape[1:])
+        for out in (width, 5 * width // 2, 5 * width, 10 * width):
+            layers.append(TripleBlock(channels, out, pooled=side >= 2))
+            channels, side = out, side // 2 if side >= 2 else side
+        self.blocks = nn.Sequential(*layers)
+        initialise(self)
+
+    def maps(self, x: Tensor) -> Tensor:
+        """Return the maps of the last block ``[n, d, h, w]``."""
+        return self.blocks(x)  # type: ignore[no-any-return]
+
+
+class XVector(Backbone):
+    """A time-delay network with the mean and the deviation over time (x-vectors); d is half its width (512 as published).
+
+    Args:
+        shape: ``(c, coefficients, frames)``, features of sound over time; or ``(samples,)``, waveforms.
+        width: channels of a layer; the last has three times as many.
+        rate: samples per second of waveforms, of which the network makes 23 cepstral coefficients a frame.
+    """
+
+    def __init__(self, shape: tuple[int, ...], width: int = 512, rate: int | None = None) -> None:
+        super().__init__(max(1, width // 2))
+        self.spectrogram = None if rate is None else Spectrogram(rate, coefficients=COEFFICIENTS)
+        channels = COEFFICIENTS if rate is not None else shape[0] * shape[1]
+        layers: list[nn.Module] = []
+        for kernel, dilation, out in ((5, 1, width), (3, 2, width), (3, 3, width), (1, 1, width), (1, 1, 3 * width)):
+            padding = dilation * (kernel // 2)
+            layers += [nn.Conv1d(channels, out, kernel, padding=padding, dilation=dilation), nn.BatchNorm1d(out)]
+            layers.append(nn.ReLU())
+            channels = out
+        self.layers = nn.Sequential(*layers)
+        self.full = nn.Linear(6 * width, self.width_out)
+
+    def maps(self, x: Tensor) -> Tensor:
+        """Return the last layer over time ``[n, 3 * width, 1, frames]``."""
+        frames = (x if self.spectrogram is None else self.spectrogram(x)).flatten(1, 2)
+        centred = frames - frames.mean(2, keepdim=True)  # what a microphone adds to every frame
+        return self.layers(centred)[:, :, None]  # type: ignore[no-any-return]
+
+    def pool(self, maps: Tensor) -> Tensor:
+        """Return codes ``[n, d]``: a linear layer on mean and deviation over time."""
+        x = maps.flatten(2).float()
+        deviation = (x.var(2, correction=0) + 1e-5).sqrt()
+        return self.full(torch.cat([x.mean(2), deviation], 1))  # type: ignore[no-any-return]
+
+
+SMALL_BACKBONES: Final[Mapping[str, Callable[..., Backbone]]] = {
+    "lenet": LeNet,
+    "wrn28_10": WideResNet,
+    "resnet12": ResNet12,
+    "xvector": XVector,
+    "xvector_8k": partial(XVector, rate=8_000),
+    "xvector_16k": partial(XVector, rate=16_000),
+}
