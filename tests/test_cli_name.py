@@ -19,6 +19,7 @@ from labelwise.evaluate.naming import cluster_images, named_clusters
 from labelwise.evaluate.naming_page import doubts
 from labelwise.methods import Encoder, Softmax, ZeroLabel
 from labelwise.methods.naming import name_clusters
+from labelwise.methods.naming_report import kept_together, overlap_agreement
 from labelwise.store import load, save
 from tests.conftest import blobs
 from tests.methods.test_zero_label import CPU, STRUCTURE, model_of, world
@@ -116,7 +117,8 @@ def test_what_is_known_follows_the_name(model: Path) -> None:
     assert (after.temperature, after.outlier) == (before.temperature, before.outlier)
     told, old = after.summary["naming"], before.summary["naming"]
     assert list(told["sizes"]) == [old["sizes"][i] for i in column.tolist()]
-    assert list(told["agreement"]) == [old["agreement"][i] for i in column.tolist()]
+    said_before = overlap_agreement(model_of(before).overlaps, model_of(before).own_names)
+    assert said_before.tolist() == pytest.approx(old["agreement"], abs=1e-4)
     assert list(told["certainty"]) == [1.0] * 5
     assert list(told["shares"]) == list(old["shares"])
     back = name_clusters(after, {cluster: "abcde"[label] for cluster, label in enumerate(names)})
@@ -195,11 +197,12 @@ def test_examples_of_a_cluster_are_its_own(model: Path) -> None:
 
 
 def test_what_stands_out_is_told(model: Path) -> None:
-    plain = replace(named_clusters(load(model))[0], certainty=0.9, agreement=0.9, size=0.2, share=0.2)
+    plain = replace(named_clusters(load(model))[0], certainty=0.9, agreement=0.9, together=0.9, size=0.2, share=0.2)
     assert doubts(plain) == []
-    assert doubts(replace(plain, certainty=0.3, agreement=0.5, size=0.4)) == [
+    assert doubts(replace(plain, certainty=0.3, agreement=0.1, together=0.5, size=0.4)) == [
         "the name is in doubt",
         "other groupings divide it differently",
+        "most other groupings call it something else",
         "larger than expected",
     ]
     assert doubts(replace(plain, size=0.1)) == ["smaller than expected"]
@@ -260,3 +263,63 @@ def test_taught_labels_are_lost_and_it_is_told(run: Any, model: Path, tmp_path: 
 def test_images_of_another_shape_are_refused(model: Path) -> None:
     with pytest.raises(UsageError, match="shape"):
         cluster_images(load(model), torch.zeros(2, 3))
+
+
+def test_agreement_is_a_count() -> None:
+    """Against counting images one by one, where two clusterings have their own names."""
+    first, second = torch.tensor([0, 0, 0, 1, 1, 2]), torch.tensor([2, 2, 1, 0, 0, 1])
+    names = torch.tensor([[2, 0, 1], [0, 1, 2]])
+    inside = torch.nn.functional.one_hot(first).double()
+    shares = [
+        inside.T @ torch.nn.functional.one_hot(each).double() / inside.sum(0)[:, None] for each in (first, second)
+    ]
+    overlaps = torch.stack(shares)
+    called = [names[0][first], names[1][second]]
+    wanted = [float((called[1] == label)[called[0] == label].double().mean()) for label in range(3)]
+    assert overlap_agreement(overlaps, names).tolist() == pytest.approx(wanted)
+    assert kept_together(overlaps).tolist() == pytest.approx([2 / 3, 1, 1])
+    assert kept_together(overlaps[:1]).tolist() == overlap_agreement(overlaps[:1], names[:1]).tolist() == [1, 1, 1]
+
+
+QUICK = [
+    "--method",
+    "zero_label",
+    "--set",
+    "encoder.backbone=convnet",
+    "--set",
+    "encoder.width=8",
+    "--set",
+    "encoder.frozen=false",
+    "--size",
+    8,
+]
+
+
+def test_pictures_and_names_are_enough(run: Any, pictures: Path, tmp_path: Path) -> None:
+    (tmp_path / "names.txt").write_text("dog\ncat\n\nship\n truck\n")
+    words = ["--set", "restarts=2", "--set", "search=10", "--json"]
+    code, out, err = run("fit", pictures, *QUICK, *words, "--names", tmp_path / "names.txt", "--out", tmp_path / "a.lw")
+    assert code == 0, err
+    assert json.loads(out)["labels"] == ["dog", "cat", "ship", "truck"]
+    code, out, _ = run("name", tmp_path / "a.lw", pictures, "--sheets", tmp_path / "sheets", "--json")
+    found = json.loads(out)["clusters"]
+    assert code == 0
+    assert sum(one["images"] for one in found) == len(list(pictures.iterdir()))
+    assert all(Path(file).is_file() for one in found for file in one["examples"])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--names", "cat"], "At least two names"),
+        (["--names", "absent.txt"], "Cannot read the names"),
+        (["--names", "cat,dog,cat"], "unique"),
+        (["--names", "cat,dog", "--splits", "splits.csv"], "no split"),
+        (["--names", "cat,dog", "--method", "softmax"], "softmax reads labels"),
+    ],
+)
+def test_wrong_names_are_told(run: Any, pictures: Path, tmp_path: Path, words: list[str], message: str) -> None:
+    code, _, err = run("fit", pictures, *QUICK, *words, "--out", tmp_path / "a.lw")
+    assert code in (1, 2)
+    assert message in " ".join(err.split())
+    assert not (tmp_path / "a.lw").exists()

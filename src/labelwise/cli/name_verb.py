@@ -253,17 +253,19 @@ def _example_files(cluster: int, shown: Shown | None) -> dict[str, Any]:
 
 
 def _print_clusters(clusters: "list[NamedCluster]", shown: Shown | None, drawn: dict[int, str]) -> None:
-    heads = [">cluster", "name", ">sure of it", ">images", ">expected", ">same in other restarts", "may also be"]
-    table = plain_table(*heads, *(["examples"] if shown else []))
+    listed = shown is not None and not drawn
+    heads = [">cluster", "name", ">sure of it", "or else", ">images", ">expected", ">restarts agree"]
+    table = plain_table(*heads, *(["examples"] if listed else []))
     for one in clusters:
         sure = "you said so" if one.answered else percent(one.certainty)
-        others = ", ".join(f"{label} {percent(share)}" for label, share in one.others)
-        figures = [percent(value) for value in (one.size, one.share, one.agreement)]
-        cells = [str(one.cluster), one.label, sure, *figures, others]
-        if shown:
-            cells.append(drawn.get(one.cluster) or listing(_example_files(one.cluster, shown)["examples"], 3))
-        table.add_row(*map(Text, cells))
+        other = f"{one.others[0][0]} {percent(one.others[0][1])}" if one.others else ""
+        cells = [str(one.cluster), one.label, sure, other, *map(percent, (one.size, one.share, one.agreement))]
+        table.add_row(
+            *map(Text, cells), *([listing(_example_files(one.cluster, shown)["examples"], 3)] if listed else [])
+        )
     out().print(table)
+    if drawn:
+        out().print(Text(f"Sheets: {next(iter(drawn.values()))} and {len(drawn) - 1} more"))
 
 
 def _print_written(target: Path | None, report: Path | None, *, changed: bool) -> None:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from labelwise.core import Classifier, check_shape
 from labelwise.methods.naming import named_model, uncertain_clusters
+from labelwise.methods.naming_report import kept_together, plain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +21,8 @@ class NamedCluster:
         answered: whether a person said so.
         size: the share of training images in it.
         share: the share that the label should have.
-        agreement: which part of it the other clusterings keep together.
+        agreement: which part of it the other clusterings call the same.
+        together: which part of it they keep together, whatever they call it.
         others: labels that it may be instead, with their probability, the most probable first.
     """
 
@@ -31,6 +33,7 @@ class NamedCluster:
     size: float
     share: float
     agreement: float
+    together: float
     others: tuple[tuple[str, float], ...]
 
 
@@ -45,7 +48,9 @@ class ClusterImages:
 
 def named_clusters(classifier: Classifier) -> list[NamedCluster]:
     """Return the clusters of a ``zero_label`` classifier, the one whose name is least certain first."""
-    labels, told = named_model(classifier).spec.labels, classifier.summary["naming"]
+    model = named_model(classifier)
+    labels, told = model.spec.labels, classifier.summary["naming"]
+    together = plain(kept_together(model.overlaps))
     answers = classifier.summary.get("answers", {})
     return [
         NamedCluster(
@@ -53,6 +58,7 @@ def named_clusters(classifier: Classifier) -> list[NamedCluster]:
             label=doubt.label,
             certainty=round(doubt.probability, 4),
             answered=str(doubt.cluster) in answers,
+            together=together[doubt.cluster],
             others=doubt.others,
             **{
                 ours: told[theirs][labels.index(doubt.label)]

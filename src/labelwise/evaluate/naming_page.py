@@ -11,7 +11,7 @@ from labelwise.data.sheets import thumbnail
 from labelwise.evaluate.naming import ClusterImages, NamedCluster
 
 SIDE = 96  # of a picture on the page
-DOUBTFUL, APART, OFF = 0.5, 0.7, 1.5  # what is pointed out: certainty and agreement below, sizes this factor off
+DOUBTFUL, APART, OFF = 0.5, 0.7, 1.5  # what is pointed out: certainty and togetherness below, sizes this factor off
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; background: #fff; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
@@ -20,7 +20,7 @@ h3 { font-size: .85rem; font-weight: normal; color: #555; margin: .8rem 0 .2rem;
 table { border-collapse: collapse; width: 100%; margin: 1rem 0; }
 th, td { padding: .3rem .6rem; border-bottom: 1px solid #ddd; text-align: right; vertical-align: top; }
 th:first-child, td:first-child, th:last-child, td:last-child { text-align: left; }
-section { border-top: 2px solid #ccc; padding: 1.2rem 0; break-inside: avoid; }
+.wide { overflow-x: auto; } section { border-top: 2px solid #ccc; padding: 1.2rem 0; break-inside: avoid; }
 dl { display: flex; flex-wrap: wrap; gap: .2rem 1.6rem; margin: .4rem 0; } dl div { display: flex; gap: .4rem; }
 dt { color: #555; } dd { margin: 0; font-weight: 600; }
 .strip { display: flex; flex-wrap: wrap; gap: 4px; } .strip img { display: block; }
@@ -51,9 +51,7 @@ def naming_page(
     """
     rows = "\n".join(_row(one) for one in clusters)
     parts = "\n".join(_section(one, shown[one.cluster], images, files) for one in clusters)
-    head = (
-        "<th>label</th><th>cluster</th><th>sure of the name</th><th>images</th><th>expected</th><th>kept together</th>"
-    )
+    head = "<th>label</th><th>cluster</th><th>sure of the name</th><th>images</th><th>expected</th><th>called the same</th>"
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title>
@@ -62,10 +60,10 @@ def naming_page(
 <h1>{escape(title)}</h1>
 <p>{len(clusters)} labels, the least certain name first; example pictures from {len(files)} images.</p>
 {NOTE}
-<table><thead><tr>{head}<th>look at</th></tr></thead>
+<div class="wide"><table><thead><tr>{head}<th>look at</th></tr></thead>
 <tbody>
 {rows}
-</tbody></table>
+</tbody></table></div>
 {parts}
 </body></html>
 """
@@ -76,8 +74,10 @@ def doubts(one: NamedCluster) -> list[str]:
     found = []
     if one.certainty < DOUBTFUL:
         found.append("the name is in doubt")
-    if one.agreement < APART:
+    if one.together < APART:
         found.append("other groupings divide it differently")
+    if not one.answered and one.agreement < one.together / 2:
+        found.append("most other groupings call it something else")
     if one.share > 0 and one.size > OFF * one.share:
         found.append("larger than expected")
     if one.share > 0 and one.size < one.share / OFF:
@@ -97,7 +97,8 @@ def _section(one: NamedCluster, shown: ClusterImages, images: Tensor, files: Seq
         "cluster": str(one.cluster),
         "sure of the name": _sure(one),
         "images": f"{_percent(one.size)} (expected {_percent(one.share)})",
-        "kept together by other groupings": _percent(one.agreement),
+        "called the same by other groupings": _percent(one.agreement),
+        "kept together by them": _percent(one.together),
     }
     if one.others:
         facts["may also be"] = ", ".join(f"{escape(name)} {_percent(share)}" for name, share in one.others)

@@ -7,7 +7,7 @@ averaged (``ops.assignment``). Each clustering then votes on what the images of 
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from torch.nn.functional import normalize, one_hot
 
 from labelwise.core import Classifier
 from labelwise.errors import UnsupportedError, UsageError
-from labelwise.methods.naming_report import plain, prior_agreement
+from labelwise.methods.naming_report import renamed_report
 from labelwise.ops.assignment import (
     Structure,
     best_matching,
@@ -25,7 +25,6 @@ from labelwise.ops.assignment import (
     random_matchings,
 )
 from labelwise.ops.clusters import Clusters, kmeans, nearest_centres
-from labelwise.ops.linear import linear_scores
 from labelwise.ops.segments import segment_mean
 from labelwise.ops.sinkhorn import SinkhornSettings, sinkhorn
 
@@ -234,13 +233,15 @@ def name_clusters(classifier: Classifier, answers: Mapping[int, str]) -> Classif
                 f'"{labels.names[label]}" for clusters {same[0]} and {same[1]}.'
             )
     evidence = model.evidence()
-    votes = vote(evidence, name_each(evidence, model.naming, known), known)
+    tables = name_each(evidence, model.naming, known)
+    votes = vote(evidence, tables, known)
     renamed = deepcopy(model)
     renamed.rename(votes, choose_names(votes, known))
     bound = renamed.bind(labels)
     summary = {**classifier.summary, "answers": {str(cluster): name for cluster, name in answers.items()}}
     if "naming" in summary:
-        summary["naming"] = {**summary["naming"], **_told_anew(summary["naming"], model, renamed)}
+        names = torch.stack([renamed.names.cpu(), *(best_matching(table) for table in tables[1:])])
+        summary["naming"] = renamed_report(summary["naming"], model, renamed, names)
     return replace(
         classifier,
         model=renamed,
@@ -250,19 +251,6 @@ def name_clusters(classifier: Classifier, answers: Mapping[int, str]) -> Classif
         offset=bound.offset,
         summary=summary,
     )
-
-
-def _told_anew(report: Mapping[str, Any], old: "NamedModel", new: "NamedModel") -> dict[str, Any]:
-    """Return the parts of a report (``naming_report``) that change when clusters are called by other labels.
-
-    Scores are linear, so the mean score of a label's images is the score of their mean code.
-    """
-    came = old.names[new.names.argsort()].tolist()
-    moved = {key: tuple(report[key][label] for label in came) for key in ("sizes", "agreement")}
-    scores = linear_scores(new.means, new.encode_labels(new.spec.labels))
-    near, far = prior_agreement(scores, new.alike[0])
-    certainty = new.votes.gather(1, new.names[:, None])[new.names.argsort(), 0]
-    return {**moved, "certainty": plain(certainty), "near": near, "far": far}
 
 
 def choose_names(votes: Tensor, known: Mapping[int, int] | None = None) -> Tensor:
