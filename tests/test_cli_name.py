@@ -82,6 +82,8 @@ def test_clusters_are_listed_the_least_certain_first(run: Any, model: Path, feat
     for one in found["clusters"]:
         rows = [int(name.removeprefix("train ")) for name in one["examples"]]
         assert {"abcde"[int(targets[row])] for row in rows} == {one["label"]}
+    _, out, _ = run("name", model, features)
+    assert out.count("train ") == 5 * 8
     code, out, err = run("name", model)
     assert code == 0
     assert "sure of it" in out

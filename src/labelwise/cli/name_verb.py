@@ -253,19 +253,20 @@ def _example_files(cluster: int, shown: Shown | None) -> dict[str, Any]:
 
 
 def _print_clusters(clusters: "list[NamedCluster]", shown: Shown | None, drawn: dict[int, str]) -> None:
-    listed = shown is not None and not drawn
-    heads = [">cluster", "name", ">sure of it", "or else", ">images", ">expected", ">restarts agree"]
-    table = plain_table(*heads, *(["examples"] if listed else []))
+    table = plain_table(">cluster", "name", ">sure of it", "or else", ">images", ">expected", ">restarts agree")
     for one in clusters:
         sure = "you said so" if one.answered else percent(one.certainty)
         other = f"{one.others[0][0]} {percent(one.others[0][1])}" if one.others else ""
         cells = [str(one.cluster), one.label, sure, other, *map(percent, (one.size, one.share, one.agreement))]
-        table.add_row(
-            *map(Text, cells), *([listing(_example_files(one.cluster, shown)["examples"], 3)] if listed else [])
-        )
+        table.add_row(*map(Text, cells))
     out().print(table)
     if drawn:
         out().print(Text(f"Sheets: {next(iter(drawn.values()))} and {len(drawn) - 1} more"))
+    elif shown is not None:
+        near = plain_table(">cluster", "nearest to its centre")
+        for one in clusters:
+            near.add_row(str(one.cluster), Text(listing(_example_files(one.cluster, shown)["examples"])))
+        out().print(near)
 
 
 def _print_written(target: Path | None, report: Path | None, *, changed: bool) -> None:

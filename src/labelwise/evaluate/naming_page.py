@@ -19,6 +19,7 @@ h1 { font-size: 1.6rem; margin-bottom: .3rem; } h2 { font-size: 1.25rem; margin:
 h3 { font-size: .85rem; font-weight: normal; color: #555; margin: .8rem 0 .2rem; }
 table { border-collapse: collapse; width: 100%; margin: 1rem 0; }
 th, td { padding: .3rem .6rem; border-bottom: 1px solid #ddd; text-align: right; vertical-align: top; }
+td { white-space: nowrap; } td:last-child { white-space: normal; min-width: 14rem; }
 th:first-child, td:first-child, th:last-child, td:last-child { text-align: left; }
 .wide { overflow-x: auto; } section { border-top: 2px solid #ccc; padding: 1.2rem 0; break-inside: avoid; }
 dl { display: flex; flex-wrap: wrap; gap: .2rem 1.6rem; margin: .4rem 0; } dl div { display: flex; gap: .4rem; }
