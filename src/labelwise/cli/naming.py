@@ -1,11 +1,71 @@
-"""What the shell says about labels that were named without a labelled image."""
+"""Labels that are known by name alone: how the shell reads them, and what it says about the naming."""
 
+import csv
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from labelwise.cli.output import out, percent, plain_table
+from labelwise.errors import DataError, UsageError, listing
 
 if TYPE_CHECKING:
     from labelwise.core import Classifier
+    from labelwise.data import Dataset
+
+
+def method_of_names(method: str, splits: Path | None) -> str:
+    """Return the method for pictures of which only the names of labels are known, or raise an error for one that reads labels."""
+    from labelwise.methods import method_class
+
+    if method != "auto" and method_class(method)().uses_targets:
+        raise UsageError(
+            f"Method {method} reads labels of pictures; with --names there are none. Use --method zero_label."
+        )
+    if splits is not None:
+        raise UsageError("With --names there is no split: all pictures are used. Leave out --splits.")
+    return "zero_label" if method == "auto" else method
+
+
+def read_names(given: str) -> tuple[str, ...]:
+    """Return the names of labels: those between commas, or the lines of a text file."""
+    file = Path(given)
+    if file.suffix.lower() == ".txt":
+        try:
+            lines = file.read_text(encoding="utf-8-sig").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(f'Cannot read the names in "{given}" ({error}). One name a line is expected.') from None
+    else:
+        lines = next(csv.reader([given], skipinitialspace=True), [])
+    names = tuple(line.strip() for line in lines if line.strip())
+    if len(names) < 2:
+        raise UsageError(f"At least two names are needed, as cat,dog or a .txt file of lines; given {listing(names)}.")
+    return names
+
+
+def unsorted_data(folder: Path, names: tuple[str, ...], size: int | None, strict: bool) -> "Dataset":
+    """Return the pictures of a folder and all below it, whose labels have these names and which of them have which is open.
+
+    A file beside them may say more about the labels, see ``data.knowledge``.
+    """
+    import torch
+
+    from labelwise.core import Labels
+    from labelwise.data import Dataset, Split
+    from labelwise.data.catalogue import DEFAULT_SIZE
+    from labelwise.data.knowledge import find_knowledge, with_knowledge
+    from labelwise.data.pictures import list_pictures, read_pictures
+
+    if not folder.is_dir():
+        raise UsageError(f'--names is for a folder of pictures without labels; "{folder}" is no folder.')
+    files = list_pictures(folder)
+    if not files:
+        raise DataError(f'No picture found in "{folder}".')
+    images, kept, skipped = read_pictures(files, size or DEFAULT_SIZE, strict=strict)
+    targets = torch.full((len(images),), -1)
+    train = Split(images=images, targets=targets, files=tuple(str(files[i]) for i in kept))
+    data = Dataset(name=folder.name, labels=Labels(names=names), splits={"train": train}, skipped=skipped)
+    known = find_knowledge(folder, names)
+    return replace(data, labels=with_knowledge(data, known).labels.select(names)) if known else data
 
 
 def print_naming(classifier: "Classifier") -> None:

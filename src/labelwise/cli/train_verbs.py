@@ -9,7 +9,7 @@ import typer
 
 from labelwise.cli.method_choice import check_settings, choose, list_settings, make_method, pretrained_settings
 from labelwise.cli.multilabel import EACH, calibration_line, closed_figures, print_each
-from labelwise.cli.naming import print_naming
+from labelwise.cli.naming import method_of_names, print_naming, read_names, unsorted_data
 from labelwise.cli.output import note, out, percent, plain_table, print_json
 from labelwise.cli.picture_verbs import AsJson, Device, Model, Strict, open_model, read
 from labelwise.cli.rank_verb import ordinal_result, print_ordinal
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 DATA_HELP = "A folder of pictures, a .csv table, an .npz pack, or the name of an embedded set (finches, digits)."
 METHOD_HELP = "auto, or one of: indicator, prototype, softmax, multilabel, supcon, clarel, eszsl, ridge, devise, izf, cgan, zero_label."
+NAMES_HELP = "Pictures have no labels: names of labels (cat,dog or a .txt file of lines), for zero_label."
 Data = Annotated[str, typer.Argument(help=DATA_HELP, show_default=False)]
 Out = Annotated[Path, typer.Option("--out", help="The folder to write the classifier to.", show_default=False)]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a classifier that is already there.")]
@@ -50,6 +51,7 @@ def fit(  # noqa: PLR0913 - the options of the verb
     encoder: Annotated[
         str, typer.Option(help="auto, none (train from scratch), or a pretrained backbone to use as it is.")
     ] = "auto",
+    names: Annotated[str | None, typer.Option(help=NAMES_HELP, show_default=False)] = None,
     splits: Splits = None,
     root: Root = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="How often to go through the images.")] = None,
@@ -72,10 +74,15 @@ def fit(  # noqa: PLR0913 - the options of the verb
     from labelwise.training import Run
 
     check_free(out_folder, overwrite)
+    method = method if names is None else method_of_names(method, splits)
     folder = out_folder.with_name(out_folder.name + ".run")
     check_settings(method, words, epochs)
     pretrained = pretrained_settings(encoder, data, words)
-    dataset = _load(data, size or (224 if pretrained else None), root, splits, strict)
+    side = size or (224 if pretrained else None)
+    if names is None:
+        dataset = _load(data, side, root, splits, strict)
+    else:
+        dataset = unsorted_data(Path(data), read_names(names), side, strict)
     chosen = make_method(choose(method, dataset), pretrained + words, epochs)
     if is_main_process():
         _describe(dataset, chosen)

@@ -28,11 +28,11 @@ def draw_sheet(title: str, strips: Mapping[str, Tensor], images: int) -> "Image.
         left, top = margin + i // deep * (width + margin), head + i % deep * (side + 34)
         draw.text((left, top), _cut(caption, width, small), "#333333", small)
         for j, picture in enumerate(pictures):
-            sheet.paste(_thumbnail(picture, side), (left + j * (side + gap), top + 20))
+            sheet.paste(thumbnail(picture, side), (left + j * (side + gap), top + 20))
     return sheet
 
 
-def _thumbnail(picture: Tensor, side: int) -> "Image.Image":
+def thumbnail(picture: Tensor, side: int) -> "Image.Image":
     """Return an image that fills a square box as far as its form allows; few pixels stay visible as such."""
     from PIL import Image
 

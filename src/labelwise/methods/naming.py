@@ -15,6 +15,7 @@ from torch.nn.functional import normalize, one_hot
 
 from labelwise.core import Classifier
 from labelwise.errors import UnsupportedError, UsageError
+from labelwise.methods.naming_report import renamed_report
 from labelwise.ops.assignment import (
     Structure,
     best_matching,
@@ -193,7 +194,7 @@ def uncertain_clusters(classifier: Classifier) -> list[Doubt]:
 
     Show a person some images of it (``cluster_examples``), and hand the answers to ``name_clusters``.
     """
-    model = _model(classifier)
+    model = named_model(classifier)
     names = model.spec.labels.names
     found = []
     for cluster, (label, votes) in enumerate(zip(model.names.tolist(), model.votes.tolist(), strict=True)):
@@ -205,7 +206,7 @@ def uncertain_clusters(classifier: Classifier) -> list[Doubt]:
 
 def cluster_examples(classifier: Classifier, images: Tensor, count: int = 9) -> Tensor:
     """Return the rows of the images nearest to the centre of each cluster ``[k, count]``, to show to a person."""
-    model = _model(classifier)
+    model = named_model(classifier)
     codes = classifier.encode(model.prepare(images)).float()
     far = torch.cdist(codes, model.centres)
     return far.topk(min(count, len(codes)), dim=0, largest=False).indices.T
@@ -218,20 +219,29 @@ def name_clusters(classifier: Classifier, answers: Mapping[int, str]) -> Classif
         classifier: one that ``zero_label`` made. What ``teach`` added to it is lost.
         answers: the label of each cluster that was named, by the number that ``uncertain_clusters`` gives.
     """
-    model = _model(classifier)
+    model = named_model(classifier)
     labels = model.spec.labels
     wrong = [cluster for cluster in answers if not 0 <= cluster < len(labels)]
     if wrong:
         raise UsageError(f"Clusters are numbered 0 to {len(labels) - 1}; given {wrong[0]}.")
     known = {cluster: labels.index(name) for cluster, name in answers.items()}
-    if len(set(known.values())) < len(known):
-        raise UsageError("Two clusters cannot have one label: each label is the name of one cluster.")
+    for label in known.values():
+        same = [cluster for cluster in known if known[cluster] == label]
+        if len(same) > 1:
+            raise UsageError(
+                f"Two clusters cannot have one label: each label is the name of one cluster. Given "
+                f'"{labels.names[label]}" for clusters {same[0]} and {same[1]}.'
+            )
     evidence = model.evidence()
-    votes = vote(evidence, name_each(evidence, model.naming, known), known)
+    tables = name_each(evidence, model.naming, known)
+    votes = vote(evidence, tables, known)
     renamed = deepcopy(model)
     renamed.rename(votes, choose_names(votes, known))
     bound = renamed.bind(labels)
     summary = {**classifier.summary, "answers": {str(cluster): name for cluster, name in answers.items()}}
+    if "naming" in summary:
+        names = torch.stack([renamed.names.cpu(), *(best_matching(table) for table in tables[1:])])
+        summary["naming"] = renamed_report(summary["naming"], model, renamed, names)
     return replace(
         classifier,
         model=renamed,
@@ -251,9 +261,12 @@ def choose_names(votes: Tensor, known: Mapping[int, int] | None = None) -> Tenso
     return best_matching(sure)
 
 
-def _model(classifier: Classifier) -> "NamedModel":
+def named_model(classifier: Classifier) -> "NamedModel":
+    """Return the model of a classifier that ``zero_label`` made, or raise an error for any other."""
     from labelwise.methods.zero_label import NamedModel
 
     if not isinstance(classifier.model, NamedModel):
-        raise UnsupportedError(f"{type(classifier.model).__name__} names no clusters; only zero_label does.")
+        raise UnsupportedError(
+            f"{type(classifier.model).__name__} names no clusters; only method zero_label does. Fit with that method."
+        )
     return classifier.model

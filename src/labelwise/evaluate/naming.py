@@ -1,0 +1,97 @@
+"""What a person needs to check names that no label was read for: facts about each cluster, and images of it."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from labelwise.core import Classifier, check_shape
+from labelwise.methods.naming import named_model, uncertain_clusters
+from labelwise.methods.naming_report import kept_together, plain
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedCluster:
+    """A cluster and what can be told about its name without a label.
+
+    Attributes:
+        cluster: its number, which never changes.
+        label: what it is called.
+        certainty: how probable that is, by the votes of all clusterings; 1 where a person said so.
+        answered: whether a person said so.
+        size: the share of training images in it.
+        share: the share that the label should have.
+        agreement: which part of it the other clusterings call the same.
+        together: which part of it they keep together, whatever they call it.
+        others: labels that it may be instead, with their probability, the most probable first.
+    """
+
+    cluster: int
+    label: str
+    certainty: float
+    answered: bool
+    size: float
+    share: float
+    agreement: float
+    together: float
+    others: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterImages:
+    """Rows of the images to show of a cluster: those nearest to its centre, some drawn at random, and how many it has."""
+
+    nearest: tuple[int, ...]
+    drawn: tuple[int, ...]
+    count: int
+
+
+def named_clusters(classifier: Classifier) -> list[NamedCluster]:
+    """Return the clusters of a ``zero_label`` classifier, the one whose name is least certain first."""
+    model = named_model(classifier)
+    labels, told = model.spec.labels, classifier.summary["naming"]
+    together = plain(kept_together(model.overlaps))
+    answers = classifier.summary.get("answers", {})
+    return [
+        NamedCluster(
+            cluster=doubt.cluster,
+            label=doubt.label,
+            certainty=round(doubt.probability, 4),
+            answered=str(doubt.cluster) in answers,
+            together=together[doubt.cluster],
+            others=doubt.others,
+            **{
+                ours: told[theirs][labels.index(doubt.label)]
+                for ours, theirs in (("size", "sizes"), ("share", "shares"), ("agreement", "agreement"))
+            },
+        )
+        for doubt in uncertain_clusters(classifier)
+    ]
+
+
+@torch.no_grad()
+def cluster_images(classifier: Classifier, images: Tensor, count: int = 8, seed: int = 0) -> list[ClusterImages]:
+    """Return what to show of each cluster, in the order of their numbers; an image belongs to one cluster only.
+
+    Images nearest to a centre flatter it; those drawn at random show what the label is really given to.
+
+    Args:
+        classifier: one that ``zero_label`` made.
+        images: any images of the kind it was fitted to ``[n, ...]``.
+        count: how many of either kind, at most.
+        seed: of the draw.
+    """
+    model = named_model(classifier)
+    check_shape(images, model.spec.shape)
+    codes = classifier.encode(model.prepare(images)).float()
+    answers = model.score(codes, model.encode_labels(model.spec.labels).float()).argmax(1).cpu()
+    far = torch.cdist(codes, model.centres).cpu()
+    generator = torch.Generator().manual_seed(seed)
+    found = []
+    for cluster, label in enumerate(model.names.tolist()):
+        rows = (answers == label).nonzero()[:, 0]
+        near = rows[far[rows, cluster].argsort(stable=True)]
+        rest = near[count:]
+        drawn = rest[torch.randperm(len(rest), generator=generator)[:count]]
+        found.append(ClusterImages(nearest=tuple(near[:count].tolist()), drawn=tuple(drawn.tolist()), count=len(rows)))
+    return found
