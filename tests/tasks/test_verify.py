@@ -1,4 +1,6 @@
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -114,3 +116,20 @@ def test_what_is_missing_is_said() -> None:
         fit_verification(classifier, VAL, 1e-5)
     with pytest.raises(UsageError, match="between 0 and 1"):
         fit_verification(classifier, VAL, 1.5)
+
+
+@pytest.mark.parametrize("by", ["similarity", "cosine", "sum"])
+def test_pairs_looked_up_in_a_table_score_the_same(by: By, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, codes = trained("prototype").model, trained("prototype").encode(VAL.images)
+    looked_up = scored_pairs(model, codes, VAL.targets, by, (1_000, 0))
+    monkeypatch.setattr("labelwise.tasks.verify.TABLE", 0)
+    for found, slow in zip(looked_up, scored_pairs(model, codes, VAL.targets, by, (1_000, 0)), strict=True):
+        torch.testing.assert_close(found, slow, atol=1e-4, rtol=1e-4)
+
+
+def test_a_classifier_saved_before_there_were_rules_is_loaded(tmp_path: Path) -> None:
+    lw.save(trained("softmax"), tmp_path / "m")
+    about = json.loads((tmp_path / "m" / "classifier.json").read_text())
+    del about["verification"]
+    (tmp_path / "m" / "classifier.json").write_text(json.dumps(about))
+    assert lw.load(tmp_path / "m").verification is None

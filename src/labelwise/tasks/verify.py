@@ -20,6 +20,7 @@ By = Literal["similarity", "cosine", "sum"]
 Rule = Literal["eer"] | float
 PAIRS = 50_000  # of each kind that a rule is fitted on, at most
 CHUNK = 4_096  # pairs scored at a time
+TABLE = 4_096  # images up to which a table of all pairs is held
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +134,11 @@ def scored_pairs(
             f"given {int((targets >= 0).sum())} labelled images of {len(set(targets.tolist()) - {-1})} labels."
         )
     pairs = draw_pairs(targets, *draw)
+    n, d = codes.shape
+    if by != "cosine" and n <= TABLE and n * n <= d * (len(pairs.same) + len(pairs.different)):
+        # A learned similarity of all pairs is quick, for each code passes its first layer once.
+        table = _table(model, codes.float(), by)
+        return table[*pairs.same.T], table[*pairs.different.T]
     same, different = (
         pair_scores(model, codes, codes, by, rows).double().cpu() for rows in (pairs.same, pairs.different)
     )
@@ -161,6 +167,14 @@ def pair_scores(model: LabelModel, first: Tensor, second: Tensor, by: By, rows: 
             alike = cosine if by == "cosine" else (model.matched(a, b) + model.matched(b, a)) / 2
             out.append(alike + cosine if by == "sum" else alike)
     return torch.cat(out)
+
+
+def _table(model: LabelModel, codes: Tensor, by: By) -> Tensor:
+    """Return ``pair_scores`` of all pairs ``[n, n]``, in double precision on the CPU."""
+    with torch.no_grad():
+        alike = model.similarity(codes, codes)
+        alike = (alike + alike.T) / 2
+        return (alike + LabelModel.similarity(model, codes, codes) if by == "sum" else alike).double().cpu()
 
 
 def _check_share(share: Rule, different: int) -> None:
