@@ -1,5 +1,6 @@
 """Retrieve: which pictures of a gallery are most like this one? The gallery is encoded once and then searched exactly."""
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -48,7 +49,7 @@ class Gallery:
                 f"{len(self.files)} names and {len(self.labels)} labels."
             )
         if len(set(self.files)) < len(self.files):
-            twice = sorted({name for name in self.files if self.files.count(name) > 1})
+            twice = [name for name, count in Counter(self.files).items() if count > 1]
             raise UsageError(f"Names in a gallery must be unique; given more than once: {listing(twice)}.")
 
     def __len__(self) -> int:
