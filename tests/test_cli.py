@@ -83,6 +83,8 @@ def test_help_is_quick_because_torch_is_not_imported() -> None:
         "evaluate",
         "calibrate",
         "rank",
+        "verify",
+        "retrieve",
         "imagine",
         "demo",
     ):

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from labelwise.tasks.imagine import imagine
     from labelwise.tasks.outliers import outliers
     from labelwise.tasks.rank import rank
+    from labelwise.tasks.retrieve import retrieve
     from labelwise.tasks.teach import forget, teach
+    from labelwise.tasks.verify import verify
     from labelwise.training import Run
 
 # Where each public name lives. Nothing is imported before it is used: torch alone takes a second.
@@ -43,8 +45,10 @@ _PLACES = {
     "load": "store",
     "outliers": "tasks.outliers",
     "rank": "tasks.rank",
+    "retrieve": "tasks.retrieve",
     "save": "store",
     "teach": "tasks.teach",
+    "verify": "tasks.verify",
 }
 
 __all__ = [
@@ -66,8 +70,10 @@ __all__ = [
     "methods",
     "outliers",
     "rank",
+    "retrieve",
     "save",
     "teach",
+    "verify",
 ]
 
 

@@ -206,6 +206,10 @@ class LabelModel(nn.Module, ABC):
         """Return how alike images are ``[n, m]``, larger is more alike, from codes ``[n, d]`` and ``[m, d]``: their cosine."""
         return normalize(queries.float(), dim=1) @ normalize(gallery.float(), dim=1).T
 
+    def matched(self, queries: Tensor, others: Tensor) -> Tensor:
+        """Return ``similarity`` of each row of codes ``[n, d]`` and the same row of others ``[n, d]`` alone: ``[n]``."""
+        return (normalize(queries.float(), dim=1) * normalize(others.float(), dim=1)).sum(1)
+
     def prepare(self, images: Tensor) -> Tensor:
         """Return what ``encode_images`` takes in place of these images; a model may keep here what it computes once."""
         return images
@@ -245,6 +249,27 @@ class OutlierRule:
     limit: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class VerificationRule:
+    """When two images are of the same label, fitted on pairs of held-out images. See ``tasks.verify``.
+
+    Attributes:
+        by: which score of a pair.
+        threshold: a score at least as large means "same".
+        rule: how it was chosen: where both kinds of error are equally frequent, or the share of different pairs accepted.
+        eer: the equal error rate on those pairs.
+        scale: with ``offset``: ``sigmoid(score * scale + offset)`` is the probability of "same".
+        offset: for same and different pairs that are equally frequent.
+    """
+
+    by: Literal["similarity", "cosine", "sum"]
+    threshold: float
+    rule: Literal["eer"] | float
+    eer: float
+    scale: float
+    offset: float
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Classifier:
     """A model bound to labels, and the calibration that makes its scores mean something. Never changes.
@@ -262,6 +287,7 @@ class Classifier:
         gap: how far the others are held back, see ``LabelModel.balance``; part of ``scale`` and ``offset``.
         memory: codes of training images, of unit length ``[m, d]``; what is far from all of them is unfamiliar.
         outlier: when an image is none of the labels; None is not chosen yet.
+        verification: when two images are of the same label; None is not chosen yet.
         seen: fingerprints of the images it was trained and calibrated on, so that evaluation can tell a leak.
         method: the settings whose ``build(model.spec)`` makes this model anew, so that it can be saved.
         summary: how it came about (training, calibration figures), plain JSON values.
@@ -278,6 +304,7 @@ class Classifier:
     gap: float = 0.0
     memory: Tensor | None = None
     outlier: OutlierRule | None = None
+    verification: VerificationRule | None = None
     seen: Tensor | None = None
     method: object | None = None
     summary: Mapping[str, Any] = field(default_factory=dict)

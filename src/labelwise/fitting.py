@@ -16,10 +16,12 @@ from labelwise.methods.zero_label import NamedModel
 from labelwise.ops.ranking import average_precisions
 from labelwise.tasks.calibrate import calibrate_codes
 from labelwise.tasks.outliers import remember
+from labelwise.tasks.verify import can_verify, verification_rule
 from labelwise.training import Method, Run, train
 from labelwise.zero_shot import fit_zero_shot
 
 VALIDATION_SHARE = 0.1
+MOST_VERIFIED = 2_000  # validation images up to which a threshold for pairs is fitted at once
 
 
 def fit(data: Dataset, method: Method, run: Run | None = None) -> Classifier:
@@ -51,7 +53,10 @@ def fit(data: Dataset, method: Method, run: Run | None = None) -> Classifier:
     about = {"data": data.name, "images": len(seen.train), "skipped": len(skipped), **summary}
     about |= {"validation_images": len(seen.val), **_merit(bound.scores_of_codes(held.float()).cpu(), seen.val)}
     targets = seen.val.targets if seen.val.truths is None else seen.val.truths
-    return calibrate_codes(replace(bound, summary={"training": about}), held, targets)
+    done = calibrate_codes(replace(bound, summary={"training": about}), held, targets)
+    if seen.val.truths is not None or len(held) > MOST_VERIFIED or not can_verify(targets):
+        return done
+    return replace(done, verification=verification_rule(model, held, targets))
 
 
 def _fit_unlabelled(data: Dataset, method: Method, run: Run) -> Classifier:

@@ -12,7 +12,7 @@ import torch
 
 from labelwise import __version__
 from labelwise.checkpoint import read_tensors, state_tensors, under, write_atomically, write_tensors
-from labelwise.core import Classifier, Labels, OutlierRule, Spec
+from labelwise.core import Classifier, Labels, OutlierRule, Spec, VerificationRule
 from labelwise.errors import StoreError, UsageError
 from labelwise.methods import METHODS
 from labelwise.settings import from_plain, to_plain
@@ -83,6 +83,7 @@ def load(path: str | Path, *, device: str | torch.device = "cpu") -> Classifier:
             gap=about.get("gap", 0.0),
             memory=tensors.get("memory"),
             outlier=None if about["outlier"] is None else from_plain(OutlierRule, about["outlier"]),
+            verification=from_plain(VerificationRule, rule) if (rule := about.get("verification")) else None,
             seen=tensors.get("seen"),
             method=method,
             summary=about["summary"],
@@ -115,6 +116,7 @@ def _write(classifier: Classifier, folder: Path) -> None:
         "described": sorted(classifier.described),
         "gap": classifier.gap,
         "outlier": None if classifier.outlier is None else to_plain(classifier.outlier),
+        "verification": None if classifier.verification is None else to_plain(classifier.verification),
         "summary": dict(classifier.summary),
         "versions": {"labelwise": __version__, **_versions("torch", "numpy", "pillow")},
         "weights_sha256": _digest(folder / WEIGHTS),

@@ -8,6 +8,7 @@ from labelwise.cli.analysis_verbs import analyse
 from labelwise.cli.attack_verb import attack
 from labelwise.cli.data_verbs import app as data_app
 from labelwise.cli.imagine_verb import imagine
+from labelwise.cli.match_verbs import retrieve, verify
 from labelwise.cli.name_verb import name
 from labelwise.cli.output import fail
 from labelwise.cli.picture_verbs import ask, classify, explain, outliers
@@ -31,6 +32,8 @@ for verb in (
     classify,
     ask,
     rank,
+    verify,
+    retrieve,
     teach,
     forget,
     outliers,

@@ -254,14 +254,21 @@ def calibrate(  # noqa: PLR0913 - the options of the verb
     split: Annotated[str, typer.Option(help="Which split to calibrate on; never the one you test on.")] = "val",
     splits: Splits = None,
     root: Root = None,
+    false_accepts: Annotated[
+        float | None,
+        typer.Option(
+            help="For verify: share of different pairs to call the same; left out, as many as same pairs are missed."
+        ),
+    ] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Fit probabilities and the outlier rule anew, on held-out images of your own."""
+    """Fit probabilities, the outlier rule and the threshold of verify anew, on held-out images of your own."""
     from labelwise.data.pictures import as_batch
     from labelwise.evaluate.closed import align_targets
     from labelwise.evaluate.multilabel import all_truths
     from labelwise.store import check_free, save
     from labelwise.tasks.calibrate import calibrate as run
+    from labelwise.tasks.verify import can_verify, fit_verification
 
     check_free(out_folder, overwrite)
     classifier = open_model(model, "cpu")
@@ -271,6 +278,8 @@ def calibrate(  # noqa: PLR0913 - the options of the verb
     given = all_truths if dataset.multilabel else align_targets
     targets = given(classifier, chosen, dataset.labels)
     done = run(classifier, as_batch(chosen.images, shape), targets, keep=keep)
+    if false_accepts is not None or (not dataset.multilabel and can_verify(targets)):
+        done = fit_verification(done, chosen, "eer" if false_accepts is None else false_accepts)
     save(done, out_folder, overwrite=overwrite)
     figures = done.summary["calibration"]
     out().print(f"[bold]{out_folder}[/]: calibration error {calibration_line(figures)}, on {figures['images']} images")

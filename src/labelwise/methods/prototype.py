@@ -108,6 +108,11 @@ class PrototypeModel(LinearModel):
         with self._gradients(queries, gallery):
             return self.compare(queries, gallery)  # type: ignore[no-any-return]
 
+    def matched(self, queries: Tensor, others: Tensor) -> Tensor:
+        """Return S of each row of codes ``[n, d]`` and the same row of others ``[n, d]``: ``[n]``."""
+        with self._gradients(queries, others):
+            return self.compare.matched(queries, others)
+
     @torch.no_grad()
     def follow(self, codes: Tensor, targets: Tensor, momentum: float) -> None:
         """Move the prototypes of the labels in a batch to the mean code of their images, by the share 1 - momentum.

@@ -1,0 +1,238 @@
+"""Retrieve: which pictures of a gallery are most like this one? The gallery is encoded once and then searched exactly."""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from labelwise.checkpoint import read_tensors, write_tensors
+from labelwise.core import Classifier, LabelModel
+from labelwise.data.dataset import Skipped
+from labelwise.data.pictures import Pictures, as_batch, read_files
+from labelwise.errors import DataError, StoreError, UsageError, listing
+
+FORMAT = "labelwise gallery 1"
+CHUNK = 2**24  # similarities held at a time
+READ = 1_024  # files read at a time
+CANDIDATES = 100
+PROBES, DRIFT = (
+    4,
+    0.02,
+)  # how a gallery of another model is told: codes of a few pictures of noise, and how far they may be off
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Gallery:
+    """Codes of pictures to search in. Never changes: ``join`` and ``remove`` return new ones.
+
+    Attributes:
+        codes: ``[m, d]``, float32 on the CPU.
+        files: m unique names.
+        labels: what is known of each picture, m names, or empty.
+        probe: codes of fixed pictures of noise ``[p, d]``, which tell whether another model made a gallery.
+    """
+
+    codes: Tensor
+    files: tuple[str, ...]
+    labels: tuple[str, ...] = ()
+    probe: Tensor
+
+    def __post_init__(self) -> None:
+        """Check that there is one name, and one label or none, for each code."""
+        if len(self.files) != len(self.codes) or (self.labels and len(self.labels) != len(self.codes)):
+            raise UsageError(
+                f"A gallery needs a name for each code, and a label for each or none; given {len(self.codes)} codes, "
+                f"{len(self.files)} names and {len(self.labels)} labels."
+            )
+        if len(set(self.files)) < len(self.files):
+            twice = [name for name, count in Counter(self.files).items() if count > 1]
+            raise UsageError(f"Names in a gallery must be unique; given more than once: {listing(twice)}.")
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def join(self, other: "Gallery") -> "Gallery":
+        """Return the pictures of both; labels are kept if both have them."""
+        _check_probe(self.probe, other.probe)
+        both = bool(self.labels) and bool(other.labels)
+        return Gallery(
+            codes=torch.cat([self.codes, other.codes]),
+            files=self.files + other.files,
+            labels=self.labels + other.labels if both else (),
+            probe=self.probe,
+        )
+
+    def remove(self, files: Collection[str]) -> "Gallery":
+        """Return the gallery without these pictures."""
+        gone = set(files)
+        missing = sorted(gone - set(self.files))
+        if missing:
+            raise UsageError(f"Not in this gallery of {len(self)} pictures: {listing(missing)}.")
+        rows = [i for i, name in enumerate(self.files) if name not in gone]
+        labels = tuple(self.labels[i] for i in rows) if self.labels else ()
+        return replace(self, codes=self.codes[rows], files=tuple(self.files[i] for i in rows), labels=labels)
+
+    def save(self, path: str | Path) -> None:
+        """Write the gallery as one safetensors file with JSON in its header, whole or not at all."""
+        about = {"format": FORMAT, "files": self.files, "labels": self.labels}
+        write_tensors(Path(path), {"codes": self.codes, "probe": self.probe}, about)
+
+
+def load_gallery(path: str | Path) -> Gallery:
+    """Return the gallery that ``Gallery.save`` wrote."""
+    tensors, about = read_tensors(Path(path))
+    if about.get("format") != FORMAT:
+        raise StoreError(f"{path} is no saved gallery (or one of another version). Build it again.")
+    return Gallery(
+        codes=tensors["codes"], files=tuple(about["files"]), labels=tuple(about["labels"]), probe=tensors["probe"]
+    )
+
+
+def make_gallery(
+    classifier: Classifier, pictures: Pictures, files: Sequence[str], labels: Sequence[str] = ()
+) -> Gallery:
+    """Return a gallery of pictures under these names.
+
+    Args:
+        classifier: any; the gallery can be searched with it, and with those that ``teach`` or ``calibrate`` make of it.
+        pictures: m of them.
+        files: m unique names.
+        labels: m names, or none.
+    """
+    images = as_batch(pictures, classifier.model.spec.shape)
+    return Gallery(
+        codes=classifier.encode(images).float().cpu(),
+        files=tuple(files),
+        labels=tuple(labels),
+        probe=probe_codes(classifier),
+    )
+
+
+def gallery_of_files(
+    classifier: Classifier, files: Sequence[str | Path], *, strict: bool = False
+) -> tuple[Gallery, tuple[Skipped, ...]]:
+    """Return a gallery of picture files under their own names, and the files that cannot be read.
+
+    Args:
+        classifier: any that takes pictures.
+        files: paths; some are read at a time, so that pictures need not fit in memory together.
+        strict: make a file that cannot be read an error.
+    """
+    probe, skipped, names = probe_codes(classifier), list[Skipped](), list[str]()
+    parts = [probe[:0]]
+    for start in range(0, len(files), READ):
+        some = files[start : start + READ]
+        try:
+            images, kept, bad = read_files(some, classifier.model.spec.shape, strict=strict)
+        except DataError:  # none of them can be read
+            if strict:
+                raise
+            skipped += [Skipped(file=str(file), reason="not a picture that can be read") for file in some]
+            continue
+        parts.append(classifier.encode(images).float().cpu())
+        names += [str(some[i]) for i in kept]
+        skipped += bad
+    return Gallery(codes=torch.cat(parts), files=tuple(names), probe=probe), tuple(skipped)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Match:
+    """A picture of a gallery that is like a query.
+
+    Attributes:
+        file: its name.
+        score: larger is more alike.
+        label: what is known of it; None where nothing is.
+    """
+
+    file: str
+    score: float
+    label: str | None
+
+
+def retrieve(
+    classifier: Classifier, query: Pictures, gallery: Gallery, k: int = 5, *, candidates: int | None = CANDIDATES
+) -> list[list[Match]]:
+    """Return for each query the k pictures of a gallery that are most like it, best first.
+
+    Args:
+        classifier: what made the gallery.
+        query: one picture or many.
+        gallery: where to search.
+        k: how many; all of the gallery if it has fewer.
+        candidates: how many of the best by cosine are ranked by a learned similarity; None ranks the whole gallery by it.
+    """
+    _check_probe(gallery.probe, probe_codes(classifier))
+    codes = classifier.encode(as_batch(query, classifier.model.spec.shape))
+    scores, places = search(classifier.model, codes, gallery.codes, k, candidates)
+    return [
+        [
+            Match(file=gallery.files[i], score=score, label=gallery.labels[i] if gallery.labels else None)
+            for i, score in zip(row, values, strict=True)
+        ]
+        for row, values in zip(places.tolist(), scores.tolist(), strict=True)
+    ]
+
+
+def search(
+    model: LabelModel, queries: Tensor, gallery: Tensor, k: int, candidates: int | None = CANDIDATES
+) -> tuple[Tensor, Tensor]:
+    """Return the scores and the rows ``[n, k]`` of the most similar codes of a gallery, best first, on the CPU.
+
+    Args:
+        model: what made the codes.
+        queries: codes ``[n, d]``.
+        gallery: codes ``[m, d]``, on any device.
+        k: how many; m if there are fewer.
+        candidates: see ``retrieve``.
+    """
+    if k < 1 or not len(gallery):
+        raise UsageError(f"Retrieval needs a gallery and k of at least 1; given {len(gallery)} pictures and k = {k}.")
+    queries, k = queries.to(model.device).float(), min(k, len(gallery))
+    learned = type(model).similarity is not LabelModel.similarity
+    first = min(len(gallery), max(k, candidates)) if learned and candidates is not None else k
+    found = []
+    with torch.no_grad():
+        for part in torch.split(queries, max(1, min(256, CHUNK // first))):
+            if not learned or candidates is None:
+                found.append(_nearest(model, part, gallery, k))
+                continue
+            _, places = _nearest(None, part, gallery, first)
+            others = gallery[places.flatten().to(gallery.device)].to(part)
+            scores = model.matched(part.repeat_interleave(first, 0), others).view(-1, first).cpu()
+            best, order = scores.sort(dim=1, descending=True, stable=True)
+            found.append((best[:, :k], places.gather(1, order[:, :k])))
+    return torch.cat([scores for scores, _ in found]), torch.cat([places for _, places in found])
+
+
+def _nearest(model: LabelModel | None, queries: Tensor, gallery: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return the k largest similarities ``[n, k]`` and their rows, by cosine without a model; a part of the gallery at a time."""
+    scores, places = queries.new_empty(len(queries), 0), torch.empty(len(queries), 0, dtype=torch.int64)
+    places = places.to(queries.device)
+    unit, step = normalize(queries, dim=1), max(1, CHUNK // max(1, len(queries)))
+    for start in range(0, len(gallery), step):
+        part = gallery[start : start + step].to(queries)
+        here = unit @ normalize(part, dim=1).T if model is None else model.similarity(queries, part)
+        rows = torch.arange(start, start + len(part), device=queries.device).expand(len(queries), -1)
+        scores, places = torch.cat([scores, here], 1), torch.cat([places, rows], 1)
+        scores, best = scores.topk(min(k, scores.shape[1]), dim=1)
+        places = places.gather(1, best)
+    return scores.cpu(), places.cpu()
+
+
+def probe_codes(classifier: Classifier) -> Tensor:
+    """Return the codes of fixed pictures of noise ``[p, d]``, float32 on the CPU."""
+    noise = torch.rand(PROBES, *classifier.model.spec.shape, generator=torch.Generator().manual_seed(0))
+    return classifier.encode(noise).float().cpu()
+
+
+def _check_probe(kept: Tensor, here: Tensor) -> None:
+    """Raise an error where codes of the same pictures ``[p, d]`` differ: another model made them."""
+    if kept.shape != here.shape or float((kept - here).norm()) > DRIFT * float(kept.norm()):
+        raise UsageError(
+            "This gallery was made by another model, so its codes mean something else. Build it again with this one."
+        )

@@ -1,0 +1,188 @@
+"""Verify: do two pictures show the same label, be it known or not? A score of the pair, and a threshold fitted on held-out pairs."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from labelwise.core import Classifier, LabelModel, VerificationRule
+from labelwise.data.dataset import Split
+from labelwise.data.fingerprints import with_seen
+from labelwise.data.pictures import Pictures, as_batch
+from labelwise.errors import DataError, UsageError
+from labelwise.metrics import equal_error_rate
+from labelwise.ops.calibration import fit_platt
+from labelwise.ops.detection import det_curve, threshold_at
+from labelwise.ops.pairs import draw_pairs
+
+By = Literal["similarity", "cosine", "sum"]
+Rule = Literal["eer"] | float
+PAIRS = 50_000  # of each kind that a rule is fitted on, at most
+CHUNK = 4_096  # pairs scored at a time
+TABLE = 4_096  # images up to which a table of all pairs is held
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verification:
+    """What is said of a pair of pictures.
+
+    Attributes:
+        score: larger is more alike.
+        same: whether the score reaches the threshold.
+        probability: of "same", if as many pairs are the same as are different.
+    """
+
+    score: float
+    same: bool
+    probability: float
+
+
+def verify(classifier: Classifier, first: Pictures, second: Pictures, *, by: By | None = None) -> list[Verification]:
+    """Return for each pair whether both pictures show the same label, the order of the two being of no account.
+
+    Args:
+        classifier: one with a verification rule, see ``fit_verification``.
+        first: one picture, or n.
+        second: one picture, or n; one picture is compared with each of the others.
+        by: the score; None is the one that the rule was fitted for, and no other will do.
+    """
+    rule = classifier.verification
+    if rule is None:
+        raise UsageError(
+            "This classifier has no threshold for pairs of pictures yet. Fit one on held-out labelled pictures: "
+            'fit_verification(classifier, data.split("val")) in Python, "labelwise calibrate" in the shell.'
+        )
+    if by not in (None, rule.by):
+        raise UsageError(
+            f'The threshold for pairs of pictures was fitted for the score "{rule.by}"; given by="{by}". '
+            f'Fit another: fit_verification(classifier, data.split("val"), by="{by}").'
+        )
+    shape = classifier.model.spec.shape
+    codes = [classifier.encode(as_batch(pictures, shape)) for pictures in (first, second)]
+    counts = [len(part) for part in codes]
+    if counts[0] != counts[1] and 1 not in counts:
+        raise UsageError(f"Pairs need as many first pictures as second ones, or one of either; given {counts}.")
+    one, other = (part.expand(max(counts), -1) for part in codes)
+    scores = pair_scores(classifier.model, one, other, rule.by).double().cpu()
+    chances = (scores * rule.scale + rule.offset).sigmoid()
+    return [
+        Verification(score=score, same=score >= rule.threshold, probability=chance)
+        for score, chance in zip(scores.tolist(), chances.tolist(), strict=True)
+    ]
+
+
+def fit_verification(
+    classifier: Classifier, split: Split, rule: Rule = "eer", *, by: By = "similarity", seed: int = 0
+) -> Classifier:
+    """Return the classifier with a threshold for pairs of pictures, fitted on held-out labelled images.
+
+    Args:
+        classifier: any.
+        split: images that training never saw; their labels may be ones that the classifier does not know.
+        rule: ``eer``, where both kinds of error are equally frequent, or the share of different pairs to accept at most.
+        by: the score: the model's ``similarity``, the ``cosine`` of codes, or their ``sum``.
+        seed: of the pairs that are drawn where there are many.
+    """
+    if split.truths is not None:
+        raise DataError(
+            "Several labels may be true of these images, so two of them are neither the same nor different."
+        )
+    codes = classifier.encode(as_batch(split.images, classifier.model.spec.shape))
+    found = verification_rule(classifier.model, codes, split.targets, rule, by=by, seed=seed)
+    return with_seen(replace(classifier, verification=found), split.images)
+
+
+def verification_rule(
+    model: LabelModel, codes: Tensor, targets: Tensor, rule: Rule = "eer", *, by: By = "similarity", seed: int = 0
+) -> VerificationRule:
+    """Return the rule that ``fit_verification`` puts into a classifier, from codes ``[n, d]`` and targets ``[n]``."""
+    same, different = scored_pairs(model, codes, targets, by, (PAIRS, seed))
+    eer = equal_error_rate(same, different)
+    if rule == "eer":
+        threshold = eer.threshold
+    else:
+        _check_share(rule, len(different))
+        threshold = threshold_at(det_curve(same, different), rule)
+    truth = torch.cat([torch.ones(len(same)), torch.zeros(len(different))]).bool()
+    scale, offset = fit_platt(torch.cat([same, different])[:, None], truth[:, None])
+    offset -= float(torch.tensor(len(same) / len(different)).log())  # as if both kinds were equally frequent
+    return VerificationRule(by=by, threshold=threshold, rule=rule, eer=eer.rate, scale=scale, offset=offset)
+
+
+def can_verify(targets: Tensor) -> bool:
+    """Return whether there is a pair of one label and a pair of different labels among targets ``[n]``."""
+    counts = torch.bincount(targets[targets >= 0])
+    return int((counts > 0).sum()) > 1 and int(counts.max()) > 1
+
+
+def scored_pairs(
+    model: LabelModel, codes: Tensor, targets: Tensor, by: By, draw: tuple[int, int]
+) -> tuple[Tensor, Tensor]:
+    """Return the scores of pairs of one label ``[p]`` and of pairs of different labels ``[q]``, on the CPU.
+
+    Args:
+        model: what made the codes.
+        codes: ``[n, d]``.
+        targets: ``[n]``; -1 where an image has no label.
+        by: the score.
+        draw: how many pairs of each kind at most, and the seed.
+    """
+    if targets.ndim != 1 or not can_verify(targets):
+        raise DataError(
+            "Pairs need at least two images of one label and one image of another; "
+            f"given {int((targets >= 0).sum())} labelled images of {len(set(targets.tolist()) - {-1})} labels."
+        )
+    pairs = draw_pairs(targets, *draw)
+    n, d = codes.shape
+    if by != "cosine" and n <= TABLE and n * n <= d * (len(pairs.same) + len(pairs.different)):
+        # A learned similarity of all pairs is quick, for each code passes its first layer once.
+        table = _table(model, codes.float(), by)
+        return table[*pairs.same.T], table[*pairs.different.T]
+    same, different = (
+        pair_scores(model, codes, codes, by, rows).double().cpu() for rows in (pairs.same, pairs.different)
+    )
+    return same, different
+
+
+def pair_scores(model: LabelModel, first: Tensor, second: Tensor, by: By, rows: Tensor | None = None) -> Tensor:
+    """Return the score of each pair ``[p]``, the same for (a, b) as for (b, a): the mean where a similarity is not.
+
+    Args:
+        model: what made the codes.
+        first: codes ``[n, d]``.
+        second: codes ``[m, d]``.
+        by: which score.
+        rows: which row of each makes a pair ``[p, 2]``; None pairs row i with row i.
+    """
+    if by not in ("similarity", "cosine", "sum"):
+        raise UsageError(f'The score of a pair is by similarity, cosine or sum; given "{by}".')
+    if rows is None:
+        rows = torch.arange(len(first))[:, None].expand(-1, 2)
+    out = [first.new_empty(0, dtype=torch.float32)]
+    with torch.no_grad():
+        for part in torch.split(rows.to(first.device), CHUNK):
+            a, b = first[part[:, 0]].float(), second[part[:, 1]].float()
+            cosine = LabelModel.matched(model, a, b)
+            alike = cosine if by == "cosine" else (model.matched(a, b) + model.matched(b, a)) / 2
+            out.append(alike + cosine if by == "sum" else alike)
+    return torch.cat(out)
+
+
+def _table(model: LabelModel, codes: Tensor, by: By) -> Tensor:
+    """Return ``pair_scores`` of all pairs ``[n, n]``, in double precision on the CPU."""
+    with torch.no_grad():
+        alike = model.similarity(codes, codes)
+        alike = (alike + alike.T) / 2
+        return (alike + LabelModel.similarity(model, codes, codes) if by == "sum" else alike).double().cpu()
+
+
+def _check_share(share: Rule, different: int) -> None:
+    """Raise an error unless the share of different pairs to accept can be told from so many of them."""
+    if isinstance(share, str) or not 0 < share < 1:
+        raise UsageError(f'The rule is "eer" or a share of different pairs between 0 and 1; given {share}.')
+    if share * different < 1:
+        raise DataError(
+            f"{different} pairs of different labels cannot tell a share of {share:g} false accepts; "
+            f"that takes at least {1 / share:.0f}. Give more held-out images, or a larger share."
+        )

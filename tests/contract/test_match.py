@@ -1,0 +1,40 @@
+"""Pictures are compared with each other by every method."""
+
+import numpy as np
+import pytest
+import torch
+
+from labelwise.evaluate.retrieval import evaluate_retrieval
+from labelwise.evaluate.verification import evaluate_verification
+from labelwise.methods import METHODS
+from labelwise.tasks.retrieve import make_gallery, retrieve
+from labelwise.tasks.verify import fit_verification, verify
+from tests.contract.subjects import pictures, trained
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_verify_and_retrieve(method: str) -> None:
+    """What is asked of a pair is a part of what is asked of all, and a fitted threshold tells most pairs."""
+    data = pictures(method)
+    classifier = fit_verification(trained(method), data.split("val"))
+    test = data.split("test")
+    codes = classifier.encode(test.images[:10])
+    with torch.no_grad():
+        every = classifier.model.similarity(codes[:5], codes[5:])
+        torch.testing.assert_close(classifier.model.matched(codes[:5], codes[5:]), every.diagonal())
+    half = len(test) // 2
+    found = verify(classifier, test.images[:half], test.images[half : 2 * half].roll(1, 0))
+    same = test.targets[:half] == test.targets[half : 2 * half].roll(1)
+    found += verify(classifier, test.images[:half], test.images[half : 2 * half])
+    same = torch.cat([same, test.targets[:half] == test.targets[half : 2 * half]])
+    assert same.any()
+    assert not same.all()
+    assert (torch.tensor([one.same for one in found]) == same).double().mean() > 0.8
+    assert all(0 <= one.probability <= 1 for one in found)
+    names = [str(i) for i in range(len(test))]
+    gallery = make_gallery(classifier, test.images, names, test.words(data.labels.names))
+    matches = retrieve(classifier, test.images, gallery, 3, candidates=None)
+    first = [next(m.label for m in row if m.file != name) for name, row in zip(names, matches, strict=True)]
+    assert np.mean([a == b for a, b in zip(first, gallery.labels, strict=True)]) > 0.8
+    assert evaluate_retrieval(classifier, test).recall[1] > 0.8
+    assert evaluate_verification(classifier, test).eer < 0.25

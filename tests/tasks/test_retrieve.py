@@ -1,0 +1,127 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+import labelwise as lw
+from labelwise.errors import DataError, StoreError, UsageError
+from labelwise.tasks import retrieve as module
+from labelwise.tasks.retrieve import Gallery, gallery_of_files, load_gallery, make_gallery, retrieve, search
+from tests.conftest import blobs
+from tests.contract.subjects import roundtrip, trained
+
+TEST = blobs().split("test")
+NAMES = tuple(f"{i}.png" for i in range(len(TEST)))
+
+
+def gallery(method: str = "softmax", rows: slice = slice(None)) -> Gallery:
+    return make_gallery(trained(method), TEST.images[rows], NAMES[rows])
+
+
+@pytest.mark.parametrize("method", ["softmax", "prototype"])
+@pytest.mark.parametrize("chunk", [1, 100, 2**24])
+def test_exact_search_is_the_sorted_similarity(method: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CHUNK", chunk)
+    model = trained(method).model
+    codes = trained(method).encode(TEST.images)
+    with torch.no_grad():
+        slow = model.similarity(codes[:9], codes).sort(dim=1, descending=True)
+    scores, places = search(model, codes[:9], codes, 4, candidates=None)
+    torch.testing.assert_close(scores, slow.values[:, :4], atol=1e-5, rtol=1e-5)
+    with torch.no_grad():
+        torch.testing.assert_close(model.similarity(codes[:9], codes).gather(1, places), scores, atol=1e-5, rtol=1e-5)
+    assert all(len(set(row)) == 4 for row in places.tolist())
+
+
+@pytest.mark.parametrize("chunk", [1, 2**24])
+def test_candidates_by_cosine_are_ranked_by_the_learned_similarity(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CHUNK", chunk)
+    model, codes = trained("prototype").model, trained("prototype").encode(TEST.images)
+    scores, places = search(model, codes[:6], codes, 3, candidates=10)
+    unit = torch.nn.functional.normalize(codes, dim=1)
+    for query in range(6):
+        near = (unit @ unit[query]).argsort(descending=True)[:10]
+        with torch.no_grad():
+            alike = model.similarity(codes[query : query + 1], codes[near])[0]
+        torch.testing.assert_close(scores[query], alike.sort(descending=True).values[:3], atol=1e-5, rtol=1e-5)
+        assert set(places[query].tolist()) <= set(near.tolist())
+    whole = search(model, codes[:6], codes, 3, candidates=None)
+    torch.testing.assert_close(search(model, codes[:6], codes, 3, candidates=10**6)[0], whole[0], atol=1e-5, rtol=1e-5)
+
+
+def test_matches_have_names_and_labels() -> None:
+    classifier = trained("softmax")
+    labelled = replace(gallery(), labels=tuple(TEST.words(classifier.labels.names)))
+    found = retrieve(classifier, TEST.images[:5], labelled, 3)
+    assert [row[0].file for row in found] == list(NAMES[:5])
+    assert [row[0].label for row in found] == TEST.words(classifier.labels.names)[:5]
+    assert all(row[0].score >= row[1].score >= row[2].score for row in found)
+    assert retrieve(classifier, TEST.images[0], gallery(rows=slice(3)), 10)[0][2].label is None
+    assert len(retrieve(classifier, TEST.images[0], gallery(rows=slice(3)), 10)[0]) == 3
+
+
+def test_joined_and_left_over_are_as_if_built_at_once() -> None:
+    joined = gallery(rows=slice(10)).join(gallery(rows=slice(10, 30)))
+    assert joined.files == NAMES[:30]
+    torch.testing.assert_close(joined.codes, gallery(rows=slice(30)).codes)
+    left = joined.remove([NAMES[0], NAMES[5]])
+    assert left.files == (*NAMES[1:5], *NAMES[6:30])
+    assert torch.equal(left.codes, joined.codes[[*range(1, 5), *range(6, 30)]])
+    with pytest.raises(UsageError, match=r"Not in this gallery of 28 pictures: 0.png"):
+        left.remove([NAMES[0]])
+    with pytest.raises(UsageError, match=r"given more than once: 0.png"):
+        joined.join(gallery(rows=slice(1)))
+
+
+def test_saved_and_loaded(tmp_path: Path) -> None:
+    labelled = replace(gallery(), labels=tuple(TEST.words(blobs().labels.names)))
+    labelled.save(tmp_path / "g.safetensors")
+    again = load_gallery(tmp_path / "g.safetensors")
+    assert (again.files, again.labels) == (labelled.files, labelled.labels)
+    assert torch.equal(again.codes, labelled.codes)
+    assert retrieve(roundtrip(trained("softmax")), TEST.images[:2], again) == retrieve(
+        trained("softmax"), TEST.images[:2], labelled
+    )
+    (tmp_path / "bad").write_bytes(b"not a gallery")
+    with pytest.raises(StoreError, match="Cannot read bad"):
+        load_gallery(tmp_path / "bad")
+    with pytest.raises(StoreError, match="Cannot read nowhere"):
+        load_gallery(tmp_path / "nowhere")
+    lw.save(trained("softmax"), tmp_path / "m")
+    with pytest.raises(StoreError, match="is no saved gallery"):
+        load_gallery(tmp_path / "m" / "weights.safetensors")
+
+
+def test_another_model_is_noticed() -> None:
+    with pytest.raises(UsageError, match="made by another model"):
+        retrieve(trained("indicator"), TEST.images[0], gallery("softmax"))
+    with pytest.raises(UsageError, match="made by another model"):
+        gallery("indicator", slice(2)).join(gallery("softmax", slice(2, 4)))
+    taught = lw.teach(trained("indicator"), "new", examples=TEST.images[:3])
+    assert retrieve(taught, TEST.images[0], gallery("indicator"), 1)[0][0].file == NAMES[0]
+
+
+def test_files_are_read_some_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "READ", 3)
+    files = [tmp_path / name for name in NAMES[:8]]
+    for file, image in zip(files, TEST.images, strict=False):
+        Image.fromarray(image.permute(1, 2, 0).numpy()).save(file)
+    for i in (1, 3, 4, 5):  # the whole second part
+        files[i].write_text("no picture")
+    found, skipped = gallery_of_files(trained("softmax"), files)
+    assert found.files == tuple(str(files[i]) for i in (0, 2, 6, 7))
+    torch.testing.assert_close(found.codes, gallery().codes[[0, 2, 6, 7]])
+    assert [one.file for one in skipped] == [str(files[i]) for i in (1, 3, 4, 5)]
+    with pytest.raises(DataError, match=r"1\.png"):
+        gallery_of_files(trained("softmax"), files, strict=True)
+
+
+def test_wrong_use() -> None:
+    with pytest.raises(UsageError, match="k = 0"):
+        retrieve(trained("softmax"), TEST.images[0], gallery(), 0)
+    with pytest.raises(UsageError, match="given 0 pictures"):
+        retrieve(trained("softmax"), TEST.images[0], gallery().remove(NAMES))
+    with pytest.raises(UsageError, match="given 2 codes, 1 names"):
+        make_gallery(trained("softmax"), TEST.images[:2], ["a"])

@@ -1,0 +1,135 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import labelwise as lw
+from labelwise.errors import DataError, UsageError
+from labelwise.metrics import equal_error_rate
+from labelwise.tasks.verify import By, fit_verification, pair_scores, scored_pairs, verify
+from tests.conftest import blobs, quick, squares
+from tests.contract.subjects import roundtrip, trained
+
+VAL, TEST = blobs().split("val"), blobs().split("test")
+
+
+def test_learned_score_does_not_depend_on_the_order() -> None:
+    classifier = trained("prototype")
+    there, back = (
+        verify(classifier, TEST.images[:9], TEST.images[9:18]),
+        verify(classifier, TEST.images[9:18], TEST.images[:9]),
+    )
+    assert [one.score for one in there] == pytest.approx([one.score for one in back], abs=1e-5)
+    codes = classifier.encode(TEST.images[:18])
+    with torch.no_grad():
+        one_way = classifier.model.similarity(codes[:9], codes[9:]).diagonal()
+        other = classifier.model.similarity(codes[9:], codes[:9]).diagonal()
+    assert not torch.allclose(one_way, other, atol=1e-3)
+    torch.testing.assert_close(torch.tensor([one.score for one in there]), (one_way + other) / 2)
+
+
+def test_scores() -> None:
+    classifier = trained("prototype")
+    a, b = classifier.encode(TEST.images[:7]), classifier.encode(TEST.images[7:14])
+    learned, cosine, both = (pair_scores(classifier.model, a, b, by) for by in ("similarity", "cosine", "sum"))
+    torch.testing.assert_close(cosine, torch.cosine_similarity(a, b))
+    torch.testing.assert_close(both, learned + cosine)
+    with pytest.raises(UsageError, match='given "angle"'):
+        pair_scores(classifier.model, a, b, "angle")  # type: ignore[arg-type]
+
+
+def test_one_picture_is_compared_with_each() -> None:
+    classifier = trained("softmax")
+    found = verify(classifier, TEST.images[0], TEST.images[:6])
+    alone = [verify(classifier, TEST.images[0], image)[0].score for image in TEST.images[:6]]
+    assert [one.score for one in found] == pytest.approx(alone, abs=1e-5)
+    assert found[0].score == pytest.approx(1, abs=1e-5)
+    assert found[0].same
+    with pytest.raises(UsageError, match=r"given \[2, 3\]"):
+        verify(classifier, TEST.images[:2], TEST.images[:3])
+
+
+def test_threshold_by_equal_errors_and_by_false_accepts() -> None:
+    classifier = trained("softmax")
+    by: By
+    for by in ("similarity", "cosine", "sum"):
+        same, different = scored_pairs(classifier.model, classifier.encode(VAL.images), VAL.targets, by, (10**6, 0))
+        rule = fit_verification(classifier, VAL, by=by).verification
+        assert rule is not None
+        assert (rule.by, rule.rule) == (by, "eer")
+        assert (rule.eer, rule.threshold) == equal_error_rate(same, different)
+        strict = fit_verification(classifier, VAL, 0.01, by=by).verification
+        assert strict is not None
+        assert (different >= strict.threshold).double().mean() <= 0.01
+        allowed = int(0.01 * len(different))  # as lenient as that permits
+        assert (same < strict.threshold).double().mean() <= (
+            same <= different.sort(descending=True).values[allowed]
+        ).double().mean()
+
+
+def test_probability_is_one_of_equally_frequent_kinds() -> None:
+    """Held-out pairs, 3 in 4 of them different: weighted as if both kinds were equally frequent, chances sum up."""
+    noise = torch.Generator().manual_seed(0)
+    noisy = replace(
+        VAL, images=(VAL.images.double() + 90 * torch.randn(VAL.images.shape, generator=noise)).clamp(0, 255).byte()
+    )
+    classifier = fit_verification(trained("softmax"), noisy)
+    rule = classifier.verification
+    assert rule is not None
+    assert rule.eer > 0.02
+    codes = classifier.encode(noisy.images)
+    same, different = scored_pairs(classifier.model, codes, noisy.targets, "similarity", (10**6, 0))
+    chances = [(scores * rule.scale + rule.offset).sigmoid().mean() for scores in (same, different)]
+    assert float(chances[0] + chances[1]) == pytest.approx(1, abs=0.1)
+
+
+def test_rule_is_fitted_with_the_classifier_and_saved() -> None:
+    classifier = trained("indicator")
+    assert classifier.verification is not None
+    strict = fit_verification(classifier, VAL, 0.05, by="sum")
+    again = roundtrip(strict)
+    assert again.verification == strict.verification
+    assert roundtrip(replace(classifier, verification=None)).verification is None
+    taught = lw.teach(strict, "new", examples=TEST.images[:3])
+    assert taught.verification == strict.verification  # codes of images stay the same
+
+
+def test_many_validation_images_are_left_for_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("labelwise.fitting.MOST_VERIFIED", 10)
+    assert lw.fit(blobs(), quick("softmax", 1), lw.Run(device="cpu")).verification is None
+    assert lw.fit(squares(), quick("multilabel", 1), lw.Run(device="cpu")).verification is None
+
+
+def test_what_is_missing_is_said() -> None:
+    classifier = trained("softmax")
+    with pytest.raises(UsageError, match=r"no threshold.*fit_verification.*labelwise calibrate"):
+        verify(replace(classifier, verification=None), TEST.images[0], TEST.images[1])
+    with pytest.raises(UsageError, match=r'fitted for the score "similarity"; given by="sum"'):
+        verify(classifier, TEST.images[0], TEST.images[1], by="sum")
+    with pytest.raises(DataError, match="two images of one label"):
+        fit_verification(classifier, VAL.select((VAL.targets == 0).nonzero()[:, 0]))
+    with pytest.raises(DataError, match="Several labels"):
+        fit_verification(classifier, squares().split("val"))
+    with pytest.raises(DataError, match="at least 100000"):
+        fit_verification(classifier, VAL, 1e-5)
+    with pytest.raises(UsageError, match="between 0 and 1"):
+        fit_verification(classifier, VAL, 1.5)
+
+
+@pytest.mark.parametrize("by", ["similarity", "cosine", "sum"])
+def test_pairs_looked_up_in_a_table_score_the_same(by: By, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, codes = trained("prototype").model, trained("prototype").encode(VAL.images)
+    looked_up = scored_pairs(model, codes, VAL.targets, by, (1_000, 0))
+    monkeypatch.setattr("labelwise.tasks.verify.TABLE", 0)
+    for found, slow in zip(looked_up, scored_pairs(model, codes, VAL.targets, by, (1_000, 0)), strict=True):
+        torch.testing.assert_close(found, slow, atol=1e-4, rtol=1e-4)
+
+
+def test_a_classifier_saved_before_there_were_rules_is_loaded(tmp_path: Path) -> None:
+    lw.save(trained("softmax"), tmp_path / "m")
+    about = json.loads((tmp_path / "m" / "classifier.json").read_text())
+    del about["verification"]
+    (tmp_path / "m" / "classifier.json").write_text(json.dumps(about))
+    assert lw.load(tmp_path / "m").verification is None
