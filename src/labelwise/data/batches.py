@@ -80,8 +80,7 @@ class ShuffledBatches:
     def epoch(self, seed: int, start: int, share: Share) -> Iterator[Batch]:
         """Yield the batches of one epoch from step ``start`` on."""
         device = self.split.targets.device
-        order = torch.randperm(len(self.split), generator=torch.Generator().manual_seed(mix(seed)))
-        whole = [order[step * self.size : (step + 1) * self.size] for step in range(start, len(self))]
+        whole = self.plan(seed)[start:]
         parts = [share.rows(len(rows)) for rows in whole]
         mine = [rows[part] for rows, part in zip(whole, parts, strict=True)]
         for step, (here, images) in enumerate(zip(mine, self._images(mine), strict=True)):
@@ -90,6 +89,11 @@ class ShuffledBatches:
             rows, images = here.to(device, non_blocking=True), images.to(device, non_blocking=True)
             images = self.augment(images, draws) if self.augment else as_float(images)
             yield Batch(images=images, targets=self.split.targets[rows], rows=rows, draws=draws)
+
+    def plan(self, seed: int) -> list[Tensor]:
+        """Return the rows of each batch of an epoch."""
+        order = torch.randperm(len(self.split), generator=torch.Generator().manual_seed(mix(seed)))
+        return list(torch.split(order, self.size))[: len(self)]
 
     def _images(self, rows: list[Tensor]) -> Iterator[Tensor]:
         """Yield the stored images at each list of rows; from the host they are fetched ahead."""

@@ -1,15 +1,12 @@
 """Batches of groups: several images of a label together, so that a batch holds pairs of the same label."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from labelwise.core import as_float
-from labelwise.data.batches import Batch, Share, ShuffledBatches, mix
-from labelwise.data.draws import Draws
+from labelwise.data.batches import ShuffledBatches, mix
 from labelwise.errors import UsageError
 
 
@@ -35,19 +32,6 @@ class GroupedBatches(ShuffledBatches):
 
     def __len__(self) -> int:
         return max(1, int(self._groups.sum()) // self._per_batch) if len(self.split) else 0
-
-    def epoch(self, seed: int, start: int, share: Share) -> Iterator[Batch]:
-        """Yield the batches of one epoch from step ``start`` on."""
-        device = self.split.targets.device
-        whole = self.plan(seed)[start:]
-        parts = [share.rows(len(rows)) for rows in whole]
-        mine = [rows[part] for rows, part in zip(whole, parts, strict=True)]
-        for step, (here, images) in enumerate(zip(mine, self._images(mine), strict=True)):
-            generator = torch.Generator(device).manual_seed(mix(seed, start + step))
-            draws = Draws(generator, parts[step], len(whole[step]))
-            rows, images = here.to(device, non_blocking=True), images.to(device, non_blocking=True)
-            images = self.augment(images, draws) if self.augment else as_float(images)
-            yield Batch(images=images, targets=self.split.targets[rows], rows=rows, draws=draws)
 
     def plan(self, seed: int) -> list[Tensor]:
         """Return the rows of each batch of an epoch, one group after another."""

@@ -11,7 +11,7 @@ from labelwise.core import Classifier, Labels
 from labelwise.data.dataset import Split
 from labelwise.errors import DataError, UsageError
 from labelwise.evaluate.answers import labelled_images
-from labelwise.evaluate.joint import _plane
+from labelwise.evaluate.joint import find_plane
 from labelwise.ops.retrieval import distances
 from labelwise.ops.segments import segment_mean
 from labelwise.tasks.imagine import Imagined, generated, image_features
@@ -177,7 +177,7 @@ def imagined_view(
 
 def _planar(projection: Projection, points: int) -> Any:
     if projection != "tsne":
-        return _plane(projection)
+        return find_plane(projection)
     from sklearn.manifold import TSNE
 
     return TSNE(2, random_state=0, perplexity=min(30.0, (points - 1) / 3))

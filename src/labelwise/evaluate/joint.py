@@ -70,7 +70,7 @@ def joint_view(
         projection: ``pca``, or ``umap`` as in the paper, which needs the package umap-learn.
         most: labels to look at, those that score highest for the image; more than 10 are hard to tell apart.
     """
-    plane = _plane(projection)
+    plane = find_plane(projection)
     best = classifier.scores(image[None])[0].argsort(descending=True)[:most].cpu()
     few = classifier.select([classifier.labels.names[i] for i in best.tolist()])
     places = torch.full((len(classifier.labels),), -1)
@@ -117,7 +117,7 @@ def _distances(known: Tensor, targets: Tensor, asked: Tensor) -> Tensor:
     return found
 
 
-def _plane(projection: Projection) -> Any:
+def find_plane(projection: Projection) -> Any:
     """Return what makes a plane of many numbers: ``fit_transform`` for training images, ``transform`` for others."""
     if projection == "umap":
         try:

@@ -67,7 +67,7 @@ class Apgd:
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        check_counts(steps=self.steps, restarts=self.restarts)
+        check_counts({"steps": self.steps, "restarts": self.restarts})
         if self.loss not in ("choice", "ratio"):
             raise UsageError(f'The loss of APGD is "choice" or "ratio"; given "{self.loss}".')
         if self.aims < 0 or (self.aims and self.loss == "choice"):

@@ -5,7 +5,7 @@ point it has seen: the one where the best wrong label leads the true one by most
 never from probabilities: a saturated softmax has no gradient, and hides a weak model from its attacker.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Protocol
@@ -195,7 +195,7 @@ class Pgd:
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        check_counts(steps=self.steps, restarts=self.restarts)
+        check_counts({"steps": self.steps, "restarts": self.restarts})
         if self.step_size is not None and self.step_size <= 0:
             raise UsageError(f"The step size must be above 0; given {self.step_size}.")
 
@@ -220,7 +220,7 @@ class Pgd:
         return best
 
 
-def check_counts(**counts: int) -> None:
+def check_counts(counts: Mapping[str, int]) -> None:
     """Raise an error unless every count is at least 1."""
     for name, count in counts.items():
         if count < 1:

@@ -42,7 +42,7 @@ class Square:
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        check_counts(queries=self.queries)
+        check_counts({"queries": self.queries})
         if not 0 < self.share <= 1:
             raise UsageError(f"The share of pixels lies above 0 and at most at 1; given {self.share}.")
 
