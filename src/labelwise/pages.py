@@ -63,13 +63,14 @@ def picture(image: "Image.Image", words: str, kind: Literal["PNG", "JPEG"] = "PN
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") -> str:
-    """Return a table that scrolls within itself where it is too wide; cells are HTML."""
-    top = "".join(f'<th scope="col">{cell}</th>' for cell in head)
+    """Return a table that scrolls within itself where it is too wide; cells are HTML, and blank heads are left out."""
+    cells = "".join(f'<th scope="col">{cell}</th>' for cell in head)
+    top = f"<thead><tr>{cells}</tr></thead>\n" if any(head) else ""
     inside = "\n".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     named = f' class="{kind}"' if kind else ""
-    return f'<div class="wide"><table{named}><thead><tr>{top}</tr></thead>\n<tbody>\n{inside}\n</tbody></table></div>'
+    return f'<div class="wide"><table{named}>{top}<tbody>\n{inside}\n</tbody></table></div>'
 
 
 def percent(share: float | None) -> str:
     """Return a share as per cent with one digit after the point; a dash where there is none."""
-    return "—" if share is None or math.isnan(share) else f"{100 * share:.1f} %"
+    return "—" if share is None or math.isnan(share) else f"{100 * share:.1f}\u00a0%"

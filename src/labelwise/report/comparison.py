@@ -57,6 +57,7 @@ def compare(both: Sequence[Both], results: Sequence[PairedResult], most: int) ->
         charts.append(plot(det_plot(curves), "Same or different: both errors at every threshold (DET)."))
     parts.append(f'<div class="charts">{"".join(charts)}</div>')
     parts.append(_disagreements(both, most))
+    parts.append(f'<p class="soft">What follows is about {escape(both[0][0].name)} alone.</p>')
     return section("compare", "Side by side", "".join(parts))
 
 

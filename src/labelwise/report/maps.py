@@ -128,7 +128,7 @@ def label_map(points: Tensor, names: Sequence[str], kinds: Sequence[int]) -> tup
         texts.append(words(spot[0], spot[3] - 3, name, "start"))
     title = f"A map of {len(names)} labels by their codes"
     svg = frame("".join(dots + texts), MAP_WIDTH, MAP_HEIGHT, title, "plot map")
-    return f'<div class="wide"><div style="min-width: 460px">{svg}</div></div>', missing
+    return f'<div class="wide"><div style="min-width: 500px; max-width: 800px">{svg}</div></div>', missing
 
 
 Box = tuple[float, float, float, float]
@@ -145,6 +145,8 @@ def _free_spot(point: tuple[float, float], name: str, taken: Sequence[Box]) -> B
         (x - width / 2, y + 6),
         (x + 5, y - 5 - LINE),
         (x + 5, y + 4),
+        (x - 5 - width, y - 5 - LINE),
+        (x - 5 - width, y + 4),
     ):
         box = (left, top, left + width, top + LINE)
         inside = box[0] >= 2 and box[1] >= 2 and box[2] <= MAP_WIDTH - 2 and box[3] <= MAP_HEIGHT - 2

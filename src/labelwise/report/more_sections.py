@@ -24,12 +24,13 @@ MAPPED = 400  # labels, at most
 
 def det_series(curve: DetCurve, name: str, colour: int, eer: float) -> list[Series]:
     """Return a DET curve and the point where both errors are equal."""
-    step = max(1, len(curve.misses) // POINTS)
-    points = list(zip(curve.false_accepts[::step].tolist(), curve.misses[::step].tolist(), strict=True))
     low, high = DET_TICKS[0], DET_TICKS[-1]
-    inside = [point for point in points if low <= point[0] <= high or low <= point[1] <= high]
+    shown = (curve.false_accepts <= high) & (curve.misses <= high)
+    points = list(zip(curve.false_accepts[shown].tolist(), curve.misses[shown].tolist(), strict=True))
+    last = max((i for i, (x, y) in enumerate(points) if x >= low or y >= low), default=-1)
+    kept = points[: last + 1]
     return [
-        Series(points=inside, name=f"{name}EER {percent(eer)}", colour=colour),
+        Series(points=kept[:: max(1, len(kept) // POINTS)], name=f"{name}EER {percent(eer)}", colour=colour),
         Series(points=[(eer, eer)], colour=colour, kind="dots", sizes=[4]),
     ]
 
@@ -45,7 +46,7 @@ def det_plot(series: Sequence[Series]) -> str:
 
 def pairs(case: Case, found: Findings) -> str | None:
     """Return how well pairs of one label are told from others, and how well images find others of their label."""
-    result, retrieval, parts = found.verification, found.retrieval, []
+    result, retrieval, parts, chart = found.verification, found.retrieval, [], ""
     if result is not None and found.det is not None:
         rows = [
             ["equal error rate (EER)", percent(result.eer)],
@@ -57,18 +58,20 @@ def pairs(case: Case, found: Findings) -> str | None:
             rows.append(["at its own threshold: missed", percent(result.misses)])
             rows.append(["at its own threshold: falsely accepted", percent(result.false_accepts)])
         chart = plot(det_plot(det_series(found.det, "", 0, result.eer)), "Both errors at every threshold (DET).")
-        parts.append(f"{chart}<div><h3>Same or different</h3>{table(('', ''), rows)}</div>")
+        parts.append(f"<h3>Same or different</h3>{table((), rows)}")
     if retrieval is not None:
         rows = [[f"R@{k}", percent(value)] for k, value in retrieval.recall.items()]
         rows.append(["mean average precision at R", percent(retrieval.precision_at_r)])
         words = f"{retrieval.queries} images ask for others of their label among {retrieval.images}."
-        parts.append(f"<div><h3>Retrieval</h3><p>{words}</p>{table(('', ''), rows)}</div>")
+        parts.append(f"<h3>Retrieval</h3><p>{words}</p>{table((), rows)}")
     if not parts:
         return None
     drawn = "" if found.compared == len(case.split) else f" {found.compared} images were drawn at random for this."
     words = f"Codes of pictures are compared, not labels, so this works for labels that it was never trained on, too.{drawn}"
     return section(
-        "pairs", "Comparing pictures", f'<p class="soft">{words}</p><div class="beside">{"".join(parts)}</div>'
+        "pairs",
+        "Comparing pictures",
+        f'<p class="soft">{words}</p><div class="beside">{chart}<div>{"".join(parts)}</div></div>',
     )
 
 

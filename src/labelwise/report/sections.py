@@ -15,7 +15,7 @@ from labelwise.report.svg import Axis, Limit, Series, draw, range_of
 CONFUSED = 15  # pairs that are listed
 BARS = 30
 SHARE = Axis(label="", form="percent", ticks=(0, 0.25, 0.5, 0.75, 1))
-DET_TICKS = (0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
+DET_TICKS = (0.001, 0.01, 0.05, 0.1, 0.2, 0.5)
 
 
 def section(name: str, title: str, inside: str) -> str:
@@ -89,8 +89,7 @@ def confusion(case: Case, found: Findings) -> str | None:
     for value, at in zip(values[:CONFUSED].tolist(), order[:CONFUSED].tolist(), strict=True):
         if value:
             row, column = divmod(at, k)
-            share = percent(value / totals[row])
-            rows.append([escape(case.names[row]), escape(case.names[column]), str(value), share])
+            rows.append([escape(case.names[row]), escape(case.names[column]), f"{value}\u00a0of\u00a0{totals[row]}"])
     kinds = int((wrong > 0).sum())
     words = (
         "Rows are true labels, columns what was said; blue is right, orange wrong, deeper is a larger share of the row."
@@ -99,10 +98,10 @@ def confusion(case: Case, found: Findings) -> str | None:
     listed = "<p>No label is taken for another.</p>"
     if rows:
         more = f" ({len(rows)} of {kinds} kinds)" if kinds > len(rows) else ""
-        head = ("true", "said", "images", "of that label")
+        head = ("true", "said", "images")
         listed = f"<h3>Most frequent confusions{more}</h3>{table(head, rows, 'names2')}"
     shown = f"<figure>{matrix(counts, case.names)}<figcaption>{words}</figcaption></figure>"
-    return section("confusion", "What is taken for what", f'<div class="beside">{shown}<div>{listed}</div></div>')
+    return section("confusion", "What is taken for what", f'<div class="beside large">{shown}<div>{listed}</div></div>')
 
 
 def each_label(case: Case, found: Findings) -> str:
@@ -121,10 +120,10 @@ def each_label(case: Case, found: Findings) -> str:
         ]
         words = "Found: the share of images of a label that get a yes. Precision: the share of its yes answers that is right."
     else:
-        head = ("no.", "label", "images", "accuracy", "", "precision", "most often taken for")
+        numbered = len(case.names) > NAMED
+        head = ("label", "images", "accuracy", "", "precision", "most often taken for", *(["no."] if numbered else []))
         rows = [
             [
-                str(place[one.label]),
                 escape(one.label)
                 + (' <small class="soft">unseen</small>' if one.label in case.classifier.described else ""),
                 str(one.images),
@@ -132,6 +131,7 @@ def each_label(case: Case, found: Findings) -> str:
                 _meter(one.accuracy),
                 percent(one.precision),
                 "" if one.mistaken is None else f"{escape(one.mistaken[0])} ({one.mistaken[1]})",
+                *([str(place[one.label])] if numbered else []),
             ]
             for one in found.each
         ]
@@ -229,8 +229,12 @@ def unknown(found: Findings) -> str:
         words += " To see what strange pictures get, give some: <code>--unknown FOLDER</code>."
     if figures.limit is None:
         words += " This classifier has no threshold."
-    text = f"<p>{words}</p>{table(('', ''), rows) if rows else ''}"
-    return section("unknown", "When does it say “unknown”?", _beside(plot(svg, "Outlier scores."), text))
+    text = f"<p>{words}</p>{table((), rows) if rows else ''}"
+    return section(
+        "unknown",
+        "When does it say “unknown”?",
+        _beside(plot(svg, "Outlier scores; those beyond the last bar are in it."), text),
+    )
 
 
 def zero_shot(found: Findings) -> str | None:

@@ -12,7 +12,8 @@ nav a:hover { text-decoration: underline; }
 .cards dt { color: var(--soft); font-size: .82rem; } .cards dd { margin: 0; font-size: .78rem; color: var(--soft); }
 .cards dt + dd { font-size: 1.55rem; line-height: 1.3; font-weight: 650; color: var(--ink); font-variant-numeric: tabular-nums; }
 .beside { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(22rem, 100%), 1fr)); gap: .5rem 2.2rem; align-items: start; }
-.beside > * , .charts > * { min-width: 0; }
+@media (min-width: 56rem) { .beside.large { grid-template-columns: minmax(0, 1.75fr) minmax(0, 1fr); } }
+.beside > *, .charts > * { min-width: 0; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(20rem, 100%), 1fr)); gap: .5rem 2rem; }
 figure { margin: .8rem 0 0; } figure.chart { max-width: 30rem; } figcaption { color: var(--soft); font-size: .82rem; margin-top: .3rem; }
 svg.plot { display: block; width: 100%; height: auto; font-size: 11px; } svg text { fill: var(--soft); } svg .strong { fill: var(--ink); }
@@ -27,8 +28,7 @@ svg .on { fill: var(--paper); } .grid { stroke: var(--line); fill: none; } .axis
 .key { display: inline-block; width: 1.1rem; border-top: 3px solid currentColor; vertical-align: middle; margin-right: .4rem; border-radius: 2px; }
 .key.dash { border-top-style: dashed; border-top-width: 2px; }
 table { font-size: .9rem; } table.names2 td:nth-child(2), table.names2 th:nth-child(2) { text-align: left; }
-table.labels:not(.several) th:nth-child(2), table.labels:not(.several) td:nth-child(2), table.labels:not(.several) th:last-child,
-table.labels:not(.several) td:last-child { text-align: left; } table.labels td { white-space: nowrap; }
+table.labels:not(.several) th:nth-child(6), table.labels:not(.several) td:nth-child(6) { text-align: left; } table.labels td { white-space: nowrap; }
 .meter { display: block; width: 5rem; height: .5rem; background: var(--line); border-radius: 4px; margin-top: .45rem; overflow: hidden; }
 .meter span { display: block; height: 100%; background: var(--a); }
 .sortable th button { all: unset; cursor: pointer; } .sortable th button:focus-visible { outline: 2px solid var(--a); outline-offset: 2px; }
@@ -46,11 +46,13 @@ table.labels:not(.several) td:last-child { text-align: left; } table.labels td {
 .file { display: block; color: var(--soft); font-size: .74rem; }
 .facts { display: flex; flex-wrap: wrap; gap: .2rem 1.6rem; margin: .4rem 0; font-size: .9rem; } .facts div { display: flex; gap: .4rem; }
 .facts dt { color: var(--soft); } .facts dd { margin: 0; font-weight: 600; }
-pre { background: var(--panel); border-radius: 10px; padding: .9rem 1rem; margin: .6rem 0; white-space: pre-wrap; }
+pre { background: var(--panel); border-radius: 10px; padding: .9rem 1rem; margin: .6rem 0; overflow-x: auto; }
+pre code { overflow-wrap: normal; }
 @media (max-width: 30rem) { body { margin-top: 1rem; } h1 { font-size: 1.4rem; } th, td { padding: .3rem .45rem; }
   .cards { grid-template-columns: 1fr 1fr; gap: .5rem; } .cards div { padding: .6rem .7rem; } .cards dt + dd { font-size: 1.3rem; } }
 @media print { body { margin: 0; max-width: none; font-size: 11pt; } nav { display: none; } section { break-inside: auto; }
-  figure, tr, .cards div { break-inside: avoid; } .cards div, .examples li { border: 1px solid var(--line); } .wide { overflow: visible; } }
+  figure, tr, .cards div { break-inside: avoid; } .cards div, .examples li { border: 1px solid var(--line); } .wide { overflow: visible; }
+  pre { white-space: pre-wrap; border: 1px solid var(--line); } }
 """
 
 SCRIPT = """
