@@ -287,7 +287,7 @@ def test_leaks_are_told() -> None:
     data = blobs()
     made = report(trained("softmax"), replace(data, splits={"test": data.split("train")}))
     assert made.figures["closed"]["leaked"] == 1.0
-    assert "100.0 % of these images were used to train" in made.figures["warnings"][0].replace("\u00a0", " ")
+    assert "80 of these 80 images (100.0 %) were used to train" in made.figures["warnings"][0].replace("\u00a0", " ")
 
 
 def test_names_are_escaped() -> None:

@@ -93,7 +93,8 @@ class Case:
         name: what the page calls it.
         classifier: as it is.
         coded: the same, for codes in place of images.
-        split: the test images that count, codes in place of images; targets and truths as the data have them.
+        split: the test images that count, codes in place of images; targets and truths as the data have them. Images
+            without a name are numbered.
         images: the same images as the model takes them ``[n, ...]``.
         labels: what targets and truths are about.
         targets: the place of each label among the classifier's ``[n]``; -1 is none.
@@ -131,7 +132,7 @@ class Case:
 
     def file(self, row: int) -> str:
         """Return the name of an image."""
-        return self.split.files[row] if self.split.files else f"image {row + 1}"
+        return self.split.files[row]
 
 
 def make_case(name: str, saved: Saved, data: Dataset, part: str, strange: Tensor | None, tell: Tell) -> Case:
@@ -157,7 +158,7 @@ def make_case(name: str, saved: Saved, data: Dataset, part: str, strange: Tensor
     except DataError as error:
         raise DataError(f"{name} and {data.name} do not fit. {error}") from None
     rows = (targets >= 0).nonzero()[:, 0] if split.truths is None else torch.arange(len(split))
-    kept = split.select(rows)
+    kept = replace(split, files=split.files or tuple(f"image {i + 1}" for i in range(len(split)))).select(rows)
     images = as_batch(kept.images, classifier.model.spec.shape)
     tell(f"{name}: timing")
     speed = measure_speed(classifier, images)

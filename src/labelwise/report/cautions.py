@@ -27,8 +27,8 @@ def cautions(case: Case, found: Findings) -> list[str]:
 def _about_leaks(case: Case) -> list[str]:
     if case.leaked:
         return [
-            f"{percent(case.leaked)} of these images were used to train or calibrate the classifier, so every figure on this "
-            "page is too good. Report on images of their own."
+            f"{round(case.leaked * len(case.split))} of these {len(case.split)} images ({percent(case.leaked)}) were used to train "
+            "or calibrate the classifier, so the figures on this page are too good. Report on images of their own."
         ]
     if case.classifier.seen is None:
         return ["The classifier does not know which images it was made from, so leaks could not be looked for."]

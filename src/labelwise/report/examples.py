@@ -24,21 +24,26 @@ def example_rows(case: Case, found: Findings, most: int) -> tuple[list[int], lis
     right, sure = found.right, found.sure
     by_sure = sure.argsort(descending=True, stable=True).tolist()
     good = [row for row in by_sure if right[row]]
-    first: dict[int, int] = {}
+    first: dict[str, int] = {}
     for row in good:
-        first.setdefault(int(case.targets[row]) if not case.several else row, row)
+        first.setdefault(truth(case, row), row)
     varied = list(first.values())
     best = (varied + [row for row in good if row not in set(varied)])[:most]
     return best, [row for row in _worst_first(case, found) if not right[row]][:most]
 
 
 def _worst_first(case: Case, found: Findings) -> list[int]:
-    if not case.several:
-        return found.sure.argsort(descending=True, stable=True).tolist()
+    order = found.sure if not case.several else _errors(case).sum(1)
+    return order.argsort(descending=True, stable=True).tolist()
+
+
+def _errors(case: Case) -> Tensor:
+    """Return how far each probability of a yes is from the truth ``[n, k]``; 0 where the data do not say it of a label."""
     asked, truths = asked_truths(case.classifier, case.split, case.labels)
     columns = [case.classifier.labels.index(name) for name in asked.labels.names]
-    off = (case.classifier.answers(case.scores)[:, columns] - truths.cpu().float()).abs().sum(1)
-    return off.argsort(descending=True, stable=True).tolist()
+    errors = torch.zeros_like(case.scores)
+    errors[:, columns] = (case.classifier.answers(case.scores)[:, columns] - truths.cpu().float()).abs()
+    return errors
 
 
 def example_cards(case: Case, found: Findings, rows: Sequence[int]) -> str:
@@ -52,10 +57,15 @@ def example_cards(case: Case, found: Findings, rows: Sequence[int]) -> str:
 
 
 def asked_columns(case: Case, found: Findings, row: int) -> list[int]:
-    """Return the labels to draw heat maps of: the answered one, and the true one where it is another."""
-    said = [int(found.chosen[row])]
-    truth = int(case.targets[row])
-    return said if truth < 0 or truth in said else [*said, truth]
+    """Return the labels to draw heat maps of: the answered one, and the true one where it is another.
+
+    Where several may be true, that of the worst answer, or the most probable one where all answers are right.
+    """
+    best = int(found.chosen[row])
+    if case.several:
+        return [best if found.right[row] else int(_errors(case)[row].argmax())]
+    true = int(case.targets[row])
+    return [best] if true == best else [best, true]
 
 
 def said(case: Case, found: Findings, row: int) -> str:
@@ -73,7 +83,7 @@ def truth(case: Case, row: int) -> str:
 
 def describe(case: Case, found: Findings, row: int) -> str:
     """Return what was said of an image and what is true, as HTML."""
-    true = "" if found.right[row] and not case.several else f"<br>true: {escape(truth(case, row))}"
+    true = "" if found.right[row] else f"<br>true: {escape(truth(case, row))}"
     return f'<strong>{escape(said(case, found, row))}</strong>{true}<span class="file">{escape(case.file(row))}</span>'
 
 

@@ -10,7 +10,8 @@ from labelwise.report.svg import frame, words
 NAMED = 40  # labels up to which the names stand beside the matrix, and each cell says what it holds
 COUNTED = 12  # labels up to which counts stand in the cells
 LEVELS = 6
-MAP_WIDTH, MAP_HEIGHT, EDGE = 640, 420, 14
+MAP, LARGE_MAP, EDGE = (640, 420), (980, 700), 14  # its size, that of many labels, and how far dots keep from its edge
+MANY = 60
 LETTER, LINE = 6.1, 13  # the width and height of a letter of the map
 
 
@@ -111,7 +112,8 @@ def label_map(points: Tensor, names: Sequence[str], kinds: Sequence[int]) -> tup
     """
     low, high = points.amin(0), points.amax(0)
     share = (points - low) / (high - low).clamp_min(1e-12)
-    room = MAP_WIDTH - 2 * EDGE - 90, MAP_HEIGHT - 2 * EDGE
+    width, height = LARGE_MAP if len(names) > MANY else MAP
+    room = width - 2 * EDGE - 90, height - 2 * EDGE
     places = [(EDGE + 45 + x * room[0], EDGE + (1 - y) * room[1]) for x, y in share.tolist()]
     taken = [(x - 4, y - 4, x + 4, y + 4) for x, y in places]
     dots, texts, missing = [], [], 0
@@ -120,36 +122,39 @@ def label_map(points: Tensor, names: Sequence[str], kinds: Sequence[int]) -> tup
         dots.append(
             f'<circle class="f{colour}" cx="{x:.1f}" cy="{y:.1f}" r="3.5"><title>{escape(name)}</title></circle>'
         )
-        spot = _free_spot((x, y), name, taken)
+        spot = _free_spot((x, y), name, taken, (width, height))
         if spot is None:
             missing += 1
             continue
         taken.append(spot)
         texts.append(words(spot[0], spot[3] - 3, name, "start"))
     title = f"A map of {len(names)} labels by their codes"
-    svg = frame("".join(dots + texts), MAP_WIDTH, MAP_HEIGHT, title, "plot map")
-    return f'<div class="wide"><div style="min-width: 500px; max-width: 800px">{svg}</div></div>', missing
+    svg = frame("".join(dots + texts), width, height, title, "plot map")
+    return (
+        f'<div class="wide"><div style="min-width: {width * 0.8:.0f}px; max-width: {width * 1.25:.0f}px">{svg}</div></div>',
+        missing,
+    )
 
 
 Box = tuple[float, float, float, float]
 
 
-def _free_spot(point: tuple[float, float], name: str, taken: Sequence[Box]) -> Box | None:
+def _free_spot(point: tuple[float, float], name: str, taken: Sequence[Box], size: tuple[int, int]) -> Box | None:
     """Return a box beside a point where a name fits and covers nothing; None where there is none."""
     x, y = point
-    width = LETTER * len(name)
+    wide = LETTER * len(name)
     for left, top in (
         (x + 7, y - 7),
-        (x - 7 - width, y - 7),
-        (x - width / 2, y - 7 - LINE),
-        (x - width / 2, y + 6),
+        (x - 7 - wide, y - 7),
+        (x - wide / 2, y - 7 - LINE),
+        (x - wide / 2, y + 6),
         (x + 5, y - 5 - LINE),
         (x + 5, y + 4),
-        (x - 5 - width, y - 5 - LINE),
-        (x - 5 - width, y + 4),
+        (x - 5 - wide, y - 5 - LINE),
+        (x - 5 - wide, y + 4),
     ):
-        box = (left, top, left + width, top + LINE)
-        inside = box[0] >= 2 and box[1] >= 2 and box[2] <= MAP_WIDTH - 2 and box[3] <= MAP_HEIGHT - 2
+        box = (left, top, left + wide, top + LINE)
+        inside = box[0] >= 2 and box[1] >= 2 and box[2] <= size[0] - 2 and box[3] <= size[1] - 2
         if inside and not any(_overlap(box, other) for other in taken):
             return box
     return None

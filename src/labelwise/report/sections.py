@@ -67,7 +67,8 @@ def examples(case: Case, found: Findings, most: int) -> str | None:
     best, worst = example_rows(case, found, most)
     parts = []
     if worst:
-        parts.append(f"<h3>Wrong, and most sure of it</h3>{example_cards(case, found, worst)}")
+        title = "Most wrong" if case.several else "Wrong, and most sure of it"
+        parts.append(f"<h3>{title}</h3>{example_cards(case, found, worst)}")
     if best:
         parts.append(f"<h3>Right, and most sure of it</h3>{example_cards(case, found, best)}")
     words = "Heat maps show what in the picture speaks for a label; the brighter, the more. "
