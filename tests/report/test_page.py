@@ -1,5 +1,6 @@
 """Every section of a report says what the evaluation functions say."""
 
+import re
 import shlex
 from dataclasses import replace
 from functools import cache
@@ -242,15 +243,15 @@ def test_unseen_labels_of_features() -> None:
         assert made.figures["zero_shot"][key] == pytest.approx(getattr(found, key), abs=1e-6)
     rows = {row[0]: row[1:] for row in page.table("may be answered")}
     assert rows["all labels, chosen gap"] == [shown(found.unseen), shown(found.seen), shown(found.harmonic)]
-    assert "there are no pictures to show" in page.words
+    assert "There are no pictures to show" in page.words
     assert "img" not in page.tags
     assert "image 1" in page.html
 
 
 def test_ordered_labels() -> None:
-    labels = Labels(names=("poor", "fair", "good"), order=(0, 1, 2))
-    images = saying([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6], [0.2, 0.5, 0.3], [0.5, 0.3, 0.2], [0.1, 0.1, 0.8]])
-    split = Split(images=images, targets=torch.tensor([0, 1, 1, 2, 2]))
+    labels = Labels(names=("fair", "good", "poor"), order=(1, 2, 0))
+    images = saying([[0.2, 0.1, 0.7], [0.3, 0.6, 0.1], [0.5, 0.3, 0.2], [0.3, 0.2, 0.5], [0.1, 0.8, 0.1]])
+    split = Split(images=images, targets=torch.tensor([2, 0, 0, 1, 1]))
     data = Dataset(name="grades", labels=labels, splits={"test": split})
     made = report(told(labels), data)
     page = Page(made.html)
@@ -258,6 +259,12 @@ def test_ordered_labels() -> None:
     assert made.figures["ordinal"]["median"]["mean_absolute_error"] == pytest.approx(found.median.mean_absolute_error)
     row = page.table("what is said")[1]
     assert row[1:3] == [shown(found.median.accuracy), f"{found.median.mean_absolute_error:.3f}"]
+    drawn = made.html.split('class="plot matrix"')[1].split("</svg>")[0]
+    assert re.findall(r'text-anchor="end">([a-z]+)<', drawn) == [
+        "poor",
+        "fair",
+        "good",
+    ]  # from the lowest to the highest
     assert "Not calibrated" in page.words
     assert "Only 5 test images" in page.words
     assert "no rule for “unknown”" in page.words.replace('"unknown"', "“unknown”")
@@ -274,6 +281,24 @@ def test_tiny_splits(rows: list[int]) -> None:
     assert any("No test image of" in one for one in made.figures["warnings"]) == (len(rows) < 4)
 
 
+def test_a_single_label() -> None:
+    labels = Labels(names=("only",))
+    split = Split(images=torch.randn(3, 1), targets=torch.tensor([0, 0, -1]))
+    made = report(told(labels), Dataset(name="one", labels=labels, splits={"test": split}))
+    check_alone(Page(made.html))
+    assert made.figures["accuracy"] == 1.0
+    assert {"Map of labels", "Same or different"} <= set(made.figures["left_out"])
+    assert "No label is taken for another." in made.html
+
+
+def test_a_classifier_of_several_labels_on_images_of_one() -> None:
+    data = hard()
+    made = report(replace(trained("multilabel"), multilabel=True), data)
+    check_alone(Page(made.html))
+    assert made.figures["several"] is None
+    assert made.figures["closed"]["images"] == len(data.split("test"))
+
+
 def test_images_without_a_label_are_left_out() -> None:
     data = blobs()
     test = data.split("test")
@@ -281,6 +306,14 @@ def test_images_without_a_label_are_left_out() -> None:
     made = report(trained("softmax"), replace(data, splits={"test": some}))
     assert made.figures["images"] == len(test) // 2
     assert "40 test images have no label and were left out." in made.figures["warnings"]
+    assert all(row % 2 == 1 for row in _numbers(made.html))
+
+
+def _numbers(html: str) -> set[int]:
+    """Return the numbers of the images that are shown."""
+    found = {int(number) for number in re.findall(r'class="file">image (\d+)<', html)}
+    assert found
+    return found
 
 
 def test_leaks_are_told() -> None:

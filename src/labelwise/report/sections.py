@@ -73,7 +73,7 @@ def examples(case: Case, found: Findings, most: int) -> str | None:
         parts.append(f"<h3>Right, and most sure of it</h3>{example_cards(case, found, best)}")
     words = "Heat maps show what in the picture speaks for a label; the brighter, the more. "
     if not is_picture(case.images):
-        words = "The data are features, so there are no pictures to show: the names of the images. "
+        words = "There are no pictures to show, only features: images go by their names. "
     words += "" if worst else "No answer is wrong."
     return section("examples", "Best and worst", f'<p class="soft">{words}</p>{"".join(parts)}')
 
@@ -82,15 +82,17 @@ def confusion(case: Case, found: Findings) -> str | None:
     """Return the matrix of which labels are taken for which, and the most frequent confusions."""
     if found.confusion is None:
         return None
-    counts = found.confusion.clone()
+    names = case.names if found.ordinal is None else found.ordinal.levels
+    order = [case.classifier.labels.index(name) for name in names]
+    counts = found.confusion[order][:, order]
     totals = counts.sum(1).tolist()
     wrong = counts.clone().fill_diagonal_(0)
-    values, order = wrong.flatten().sort(descending=True, stable=True)
-    k, rows = len(case.names), []
-    for value, at in zip(values[:CONFUSED].tolist(), order[:CONFUSED].tolist(), strict=True):
+    values, places = wrong.flatten().sort(descending=True, stable=True)
+    k, rows = len(names), []
+    for value, at in zip(values[:CONFUSED].tolist(), places[:CONFUSED].tolist(), strict=True):
         if value:
             row, column = divmod(at, k)
-            rows.append([escape(case.names[row]), escape(case.names[column]), f"{value}\u00a0of\u00a0{totals[row]}"])
+            rows.append([escape(names[row]), escape(names[column]), f"{value}\u00a0of\u00a0{totals[row]}"])
     kinds = int((wrong > 0).sum())
     words = (
         "Rows are true labels, columns what was said; blue is right, orange wrong, deeper is a larger share of the row."
@@ -101,7 +103,7 @@ def confusion(case: Case, found: Findings) -> str | None:
         more = f" ({len(rows)} of {kinds} kinds)" if kinds > len(rows) else ""
         head = ("true", "said", "images")
         listed = f"<h3>Most frequent confusions{more}</h3>{table(head, rows, 'names2')}"
-    shown = f"<figure>{matrix(counts, case.names)}<figcaption>{words}</figcaption></figure>"
+    shown = f"<figure>{matrix(counts, names)}<figcaption>{words}</figcaption></figure>"
     return section("confusion", "What is taken for what", f'<div class="beside large">{shown}<div>{listed}</div></div>')
 
 

@@ -50,9 +50,11 @@ pre { background: var(--panel); border-radius: 10px; padding: .9rem 1rem; margin
 pre code { overflow-wrap: normal; }
 @media (max-width: 30rem) { body { margin-top: 1rem; } h1 { font-size: 1.4rem; } th, td { padding: .3rem .45rem; }
   .cards { grid-template-columns: 1fr 1fr; gap: .5rem; } .cards div { padding: .6rem .7rem; } .cards dt + dd { font-size: 1.3rem; } }
-@media print { body { margin: 0; max-width: none; font-size: 11pt; } nav { display: none; } section { break-inside: auto; }
-  figure, tr, .cards div { break-inside: avoid; } .cards div, .examples li { border: 1px solid var(--line); } .wide { overflow: visible; }
-  pre { white-space: pre-wrap; border: 1px solid var(--line); } }
+@media print { body { margin: 0; max-width: none; font-size: 11pt; print-color-adjust: exact; -webkit-print-color-adjust: exact; }
+  nav { display: none; } figure, tr, .cards div { break-inside: avoid; } h2, h3 { break-after: avoid; }
+  .cards div, .examples li, pre { border: 1px solid var(--line); } pre { white-space: pre-wrap; } .wide { overflow: visible; }
+  .wide > div { min-width: 0 !important; } table.labels td { white-space: normal; } th, td { padding: .25rem .4rem; }
+  .charts, .beside:not(.large) { grid-template-columns: 1fr 1fr; } .examples { grid-template-columns: 1fr 1fr; } }
 """
 
 SCRIPT = """
