@@ -59,7 +59,8 @@ def test_report_says_the_same_as_json(run: Any, root: Path) -> None:
         "report", root / "a.lw", root / "pictures", "--out", out_html, "--compare", root / "b.lw",
         "--unknown", root / "strange", "--json",
     )  # fmt: skip
-    assert (code, err) == (0, "")
+    assert code == 0
+    assert "used to train or calibrate" in err  # the same pictures as those of the classifier
     found = json.loads(out)
     evaluated = json.loads(run("evaluate", root / "a.lw", root / "pictures", "--json")[1])
     assert found["closed"]["accuracy"] == evaluated["accuracy"]
@@ -91,6 +92,9 @@ def test_report_on_data_that_do_not_fit(run: Any, root: Path) -> None:
     code, _, err = run("report", root / "a.lw", root / "pictures", "--out", root / "x.pdf")
     assert code == 2
     assert "written as .html" in err
+    code, _, err = run("report", root / "a.lw", root / "pictures", "--out", root / "x.html", "--compare", root / "a.lw")
+    assert code == 2
+    assert "not with itself" in err
     code, _, err = run("report", root / "none.lw", root / "pictures", "--out", root / "x.html")
     assert code == 1
     assert "No saved classifier" in err

@@ -56,7 +56,7 @@ def document(title: str, body: str, *, style: str = "", script: str = "") -> str
 def picture(image: "Image.Image", words: str, kind: Literal["PNG", "JPEG"] = "PNG") -> str:
     """Return an image inside the page, with words for those who do not see it."""
     stream = io.BytesIO()
-    image.save(stream, kind, **({"quality": 86} if kind == "JPEG" else {"optimize": True}))
+    image.save(stream, kind, **({"quality": 86, "subsampling": 0} if kind == "JPEG" else {"optimize": True}))
     data = base64.b64encode(stream.getvalue()).decode()
     said, size = escape(words), f'width="{image.width}" height="{image.height}"'
     return f'<img src="data:image/{kind.lower()};base64,{data}" alt="{said}" title="{said}" {size}>'

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
 from labelwise.cli.output import note, out, print_json
 from labelwise.cli.picture_verbs import AsJson, Device, Model
 from labelwise.cli.train_verbs import Data, Root, Splits
-from labelwise.errors import UsageError
+from labelwise.errors import UsageError, listing
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -68,13 +69,14 @@ def report(  # noqa: PLR0913 - the options of the verb
         )
         made = run(first, dataset, settings)
         made.write(out_html)
-    if made.figures["leaked"] and not json:
+    if made.figures["leaked"]:
         note(made.figures["warnings"][0])
     if json:
         print_json({**made.figures, "out": str(out_html)})
         return
     kilobytes = out_html.stat().st_size / 1000
-    out().print(f"[bold]{out_html}[/]: {made.title}, {made.figures['images']} images ({kilobytes:,.0f} kB)")
+    about = f": {made.title}, {made.figures['images']} images ({kilobytes:,.0f} kB)"
+    out().print(Text(str(out_html), style="bold").append(about, style="not bold"))
 
 
 @contextmanager
@@ -89,7 +91,10 @@ def _told(*, quiet: bool) -> Iterator[Callable[[str], None]]:
 
 def _names(models: list[Path]) -> list[str]:
     """Return a name for each classifier: the folder's, or its whole path where two folders have one name."""
-    short = [path.resolve().name for path in models]
+    whole = [path.resolve() for path in models]
+    if len(set(whole)) < len(whole):
+        raise UsageError(f"A classifier is compared with others, not with itself; given {listing(map(str, models))}.")
+    short = [path.name for path in whole]
     return [str(path) if short.count(name) > 1 else name for path, name in zip(models, short, strict=True)]
 
 

@@ -149,14 +149,7 @@ def make_case(name: str, saved: Saved, data: Dataset, part: str, strange: Tensor
     classifier = saved.classifier
     split = reported_split(data, part)
     _check_fit(name, classifier, data)
-    try:
-        if split.truths is None:
-            targets = align_targets(classifier, split, data.labels)
-        else:
-            asked_truths(classifier, split, data.labels)
-            targets = torch.full((len(split),), -1)
-    except DataError as error:
-        raise DataError(f"{name} and {data.name} do not fit. {error}") from None
+    targets = _targets(name, classifier, split, data)
     rows = (targets >= 0).nonzero()[:, 0] if split.truths is None else torch.arange(len(split))
     kept = replace(split, files=split.files or tuple(f"image {i + 1}" for i in range(len(split)))).select(rows)
     images = as_batch(kept.images, classifier.model.spec.shape)
@@ -197,6 +190,17 @@ def reported_split(data: Dataset, part: str) -> Split:
     if not len(split) or (split.truths is None and not bool((split.targets >= 0).any())):
         raise DataError(f'The {part} split of "{data.name}" has no labelled image, so there is nothing to report on.')
     return split
+
+
+def _targets(name: str, classifier: Classifier, split: Split, data: Dataset) -> Tensor:
+    """Return the place of each label among the classifier's ``[n]``, -1 where there is none or several may be true."""
+    try:
+        if split.truths is None:
+            return align_targets(classifier, split, data.labels)
+        asked_truths(classifier, split, data.labels)
+    except DataError as error:
+        raise DataError(f"{name} and {data.name} do not fit. {error}") from None
+    return torch.full((len(split),), -1)
 
 
 def _check_fit(name: str, classifier: Classifier, data: Dataset) -> None:

@@ -14,7 +14,7 @@ from labelwise.report.examples import SIDE, is_picture, said, truth
 from labelwise.report.figures import to_json
 from labelwise.report.findings import Findings
 from labelwise.report.more_sections import det_plot, det_series
-from labelwise.report.sections import plot, reliability_plot, reliability_series, section
+from labelwise.report.sections import Section, plot, reliability_plot, reliability_series
 
 Both = tuple[Case, Findings]
 
@@ -33,7 +33,7 @@ def paired_figures(both: Sequence[Both], results: Sequence[PairedResult]) -> lis
     ]
 
 
-def compare(both: Sequence[Both], results: Sequence[PairedResult], most: int) -> str:
+def compare(both: Sequence[Both], results: Sequence[PairedResult], most: int) -> Section:
     """Return the section that compares: figures, significance, curves over each other, and where answers differ."""
     several = both[0][0].several
     head = ("figure", *(escape(case.name) for case, _ in both))
@@ -58,7 +58,7 @@ def compare(both: Sequence[Both], results: Sequence[PairedResult], most: int) ->
     parts.append(f'<div class="charts">{"".join(charts)}</div>')
     parts.append(_disagreements(both, most))
     parts.append(f'<p class="soft">What follows is about {escape(both[0][0].name)} alone.</p>')
-    return section("compare", "Side by side", "".join(parts))
+    return Section("compare", "Side by side", "".join(parts))
 
 
 def _figure_rows(both: Sequence[Both]) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""More sections of a report: pairs of pictures, retrieval, the map of labels, training, speed, what was left out."""
+"""More sections of a report: ordered labels, pairs of pictures, retrieval, the map of labels, training, speed, what was left out."""
 
 import math
 import platform
@@ -14,12 +14,37 @@ from labelwise.pages import percent, table
 from labelwise.report.case import Case
 from labelwise.report.findings import Findings
 from labelwise.report.maps import label_map
-from labelwise.report.sections import DET_TICKS, plot, section
+from labelwise.report.sections import DET_TICKS, Section, plot
 from labelwise.report.svg import Axis, Series, draw, range_of
 
 POINTS = 200  # of a curve, at most
 STAGES = 6  # that are drawn, at most
 MAPPED = 400  # labels, at most
+
+
+def ordinal(found: Findings) -> Section | None:
+    """Return the figures of ordered labels."""
+    result = found.ordinal
+    if result is None:
+        return None
+    rows = [
+        [
+            words,
+            percent(one.accuracy),
+            f"{one.mean_absolute_error:.3f}",
+            "—" if one.kappa is None else f"{one.kappa:.3f}",
+            percent(one.within_one),
+        ]
+        for words, one in (("the most probable level", result.best), ("the median of probabilities", result.median))
+    ]
+    head = ("what is said", "accuracy", "levels off", "kappa (quadratic)", "within one")
+    words = f"{len(result.levels)} levels, from {escape(result.levels[0])} to {escape(result.levels[-1])}. "
+    words += "" if result.spearman is None else f"Rank correlation (Spearman) {result.spearman:.3f}. "
+    words += (
+        f"Intervals that should hold {percent(result.coverage)} of the true levels hold {percent(result.covered)}, with "
+        f"{result.width:.1f} levels each."
+    )
+    return Section("ordinal", "Ordered labels", f"<p>{words}</p>{table(head, rows)}")
 
 
 def det_series(curve: DetCurve, name: str, colour: int, eer: float) -> list[Series]:
@@ -44,7 +69,7 @@ def det_plot(series: Sequence[Series]) -> str:
     return draw(series, x, y, title="Detection error trade-off of pairs of pictures")
 
 
-def pairs(case: Case, found: Findings) -> str | None:
+def pairs(case: Case, found: Findings) -> Section | None:
     """Return how well pairs of one label are told from others, and how well images find others of their label."""
     result, retrieval, parts, chart = found.verification, found.retrieval, [], ""
     if result is not None and found.det is not None:
@@ -68,14 +93,14 @@ def pairs(case: Case, found: Findings) -> str | None:
         return None
     drawn = "" if found.compared == len(case.split) else f" {found.compared} images were drawn at random for this."
     words = f"Codes of pictures are compared, not labels, so this works for labels that it was never trained on, too.{drawn}"
-    return section(
+    return Section(
         "pairs",
         "Comparing pictures",
         f'<p class="soft">{words}</p><div class="beside">{chart}<div>{"".join(parts)}</div></div>',
     )
 
 
-def labels_map(case: Case, found: Findings) -> str | None:
+def labels_map(case: Case, found: Findings) -> Section | None:
     """Return the map of label codes."""
     if found.plane is None:
         return None
@@ -86,10 +111,10 @@ def labels_map(case: Case, found: Findings) -> str | None:
     words += " Orange ones are known from a description alone." if described else ""
     words += f" {missing} names found no room; rest on a dot to read its name." if missing else ""
     words += f" The first {MAPPED} of {len(case.names)} labels." if len(case.names) > MAPPED else ""
-    return section("map", "Map of labels", f"<figure>{svg}<figcaption>{words}</figcaption></figure>")
+    return Section("map", "Map of labels", f"<figure>{svg}<figcaption>{words}</figcaption></figure>")
 
 
-def training(case: Case) -> str | None:
+def training(case: Case) -> Section:
     """Return the curves of each stage of training, and how it went."""
     stages: dict[tuple[int, str], list[Mapping[str, Any]]] = {}
     for entry in case.log:
@@ -117,7 +142,7 @@ def training(case: Case) -> str | None:
         lead += '<p class="soft">No log of epochs lies beside the classifier, so there are no curves.</p>'
     if len(stages) > STAGES:
         lead += f'<p class="soft">The first {STAGES} of {len(stages)} stages.</p>'
-    return section("training", "Training", f'{lead}<div class="charts">{"".join(charts)}</div>')
+    return Section("training", "Training", f'{lead}<div class="charts">{"".join(charts)}</div>')
 
 
 def _stage(name: str, lines: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -167,7 +192,7 @@ def _whole(low: int, high: int) -> tuple[float, ...]:
     return tuple(float(v) for v in range(-(-low // step) * step, high + 1, step)) or (float(low),)
 
 
-def speed(cases: Sequence[Case]) -> str:
+def speed(cases: Sequence[Case]) -> Section:
     """Return how quickly images are answered on this machine."""
     rows = [
         [
@@ -186,20 +211,20 @@ def speed(cases: Sequence[Case]) -> str:
         "the median of several rounds. Reading files is not part of it."
     )
     head = ("classifier", "images per second", "at a time", "one image alone", "parameters")
-    return section("speed", "Speed", f'<p class="soft">{words}</p>{table(head, rows)}')
+    return Section("speed", "Speed", f'<p class="soft">{words}</p>{table(head, rows)}')
 
 
-def left_out(reasons: Mapping[str, str]) -> str:
+def left_out(reasons: Mapping[str, str]) -> Section | None:
     """Return in one line each why a section is not on the page."""
     if not reasons:
-        return ""
+        return None
     items = "".join(f"<li><strong>{escape(what)}</strong>: {escape(why)}</li>" for what, why in reasons.items())
-    return section("left-out", "Not on this page", f'<ul class="soft">{items}</ul>')
+    return Section("left-out", "Not on this page", f'<ul class="soft">{items}</ul>')
 
 
-def repeat(commands: Sequence[str]) -> str:
+def repeat(commands: Sequence[str]) -> Section | None:
     """Return the commands that make the classifier and this page again."""
     if not commands:
-        return ""
+        return None
     lines = escape("\n".join(commands))
-    return section("repeat", "Do it again", f'<pre class="wide"><code>{lines}</code></pre>')
+    return Section("repeat", "Do it again", f'<pre class="wide"><code>{lines}</code></pre>')

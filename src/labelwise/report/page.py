@@ -105,7 +105,7 @@ def report(classifier: Model, data: Dataset, settings: ReportSettings | None = N
         figures["compare"] = [case_figures(*one) for one in both[1:]]
         figures["paired"] = paired_figures(both, paired)
     title = f"{both[0][0].name} on {data.name}"
-    comparison = compare(both, paired, settings.examples) if paired else ""
+    comparison = compare(both, paired, settings.examples) if paired else None
     body = _body(title, both, comparison, data, settings)
     return Report(title=title, html=document(title, body, style=STYLE, script=SCRIPT), figures=figures)
 
@@ -134,7 +134,11 @@ def _opened(model: Model, device: str) -> Saved:
 
 
 def _body(
-    title: str, both: list[tuple[Case, Findings]], comparison: str, data: Dataset, settings: ReportSettings
+    title: str,
+    both: list[tuple[Case, Findings]],
+    comparison: sections.Section | None,
+    data: Dataset,
+    settings: ReportSettings,
 ) -> str:
     case, found = both[0]
     warned = [(one.name, text) for one, figures in both for text in cautions(one, figures)]
@@ -146,7 +150,7 @@ def _body(
         sections.calibration(case, found),
         sections.unknown(found),
         sections.zero_shot(found),
-        sections.ordinal(found),
+        more_sections.ordinal(found),
         more_sections.pairs(case, found),
         more_sections.labels_map(case, found),
         more_sections.training(case),
@@ -154,7 +158,7 @@ def _body(
         more_sections.left_out(found.left_out),
         more_sections.repeat(settings.commands),
     ]
-    kept = [part for part in parts if part]
+    kept = [part for part in parts if part is not None]
     count = len(case.split)
     about = (
         f"{count} {settings.split} image{'' if count == 1 else 's'} of {escape(data.name)}, {len(case.names)} labels"
@@ -167,7 +171,7 @@ def _body(
 {_warnings(warned, many=len(both) > 1)}
 {sections.cards(case, found)}
 {_contents(kept)}
-{chr(10).join(kept)}
+{"".join(part.html for part in kept)}
 </main>"""
 
 
@@ -178,11 +182,7 @@ def _warnings(warned: list[tuple[str, str]], *, many: bool) -> str:
     return f'<aside class="note" aria-label="Warnings"><ul>{items}</ul></aside>'
 
 
-def _contents(parts: list[str]) -> str:
+def _contents(parts: list[sections.Section]) -> str:
     """Return links to the sections."""
-    links = []
-    for part in parts:
-        name = part.split('id="', 1)[1].split('"', 1)[0]
-        title = part.split("<h2>", 1)[1].split("</h2>", 1)[0]
-        links.append(f'<a href="#{name}">{title}</a>')
-    return f'<nav aria-label="Contents">{" ".join(links)}</nav>'
+    links = " ".join(f'<a href="#{part.name}">{part.title}</a>' for part in parts)
+    return f'<nav aria-label="Contents">{links}</nav>'

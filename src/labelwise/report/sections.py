@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from html import escape
+from typing import NamedTuple
 
 from labelwise.metrics import Reliability
 from labelwise.pages import percent, table
 from labelwise.report.case import Case
 from labelwise.report.cautions import interval
 from labelwise.report.examples import example_cards, example_rows, is_picture
-from labelwise.report.findings import Findings
+from labelwise.report.findings import Findings, UnknownFigures
 from labelwise.report.maps import NAMED, matrix
 from labelwise.report.svg import Axis, Limit, Series, draw, range_of
 
@@ -18,9 +19,17 @@ SHARE = Axis(label="", form="percent", ticks=(0, 0.25, 0.5, 0.75, 1))
 DET_TICKS = (0.001, 0.01, 0.05, 0.1, 0.2, 0.5)
 
 
-def section(name: str, title: str, inside: str) -> str:
-    """Return a section of the page."""
-    return f'<section id="{name}"><h2>{title}</h2>\n{inside}\n</section>'
+class Section(NamedTuple):
+    """A part of the page: the name that links go to, its title (HTML), and what is in it (HTML)."""
+
+    name: str
+    title: str
+    inside: str
+
+    @property
+    def html(self) -> str:
+        """The section as it stands on the page."""
+        return f'<section id="{self.name}"><h2>{self.title}</h2>\n{self.inside}\n</section>'
 
 
 def plot(svg: str, caption: str) -> str:
@@ -62,7 +71,7 @@ def _before(found: Findings, kind: str) -> str:
     return f"{percent(found.calibration.errors_before[kind])} before calibration"
 
 
-def examples(case: Case, found: Findings, most: int) -> str | None:
+def examples(case: Case, found: Findings, most: int) -> Section:
     """Return what the classifier is best and worst at."""
     best, worst = example_rows(case, found, most)
     parts = []
@@ -75,10 +84,10 @@ def examples(case: Case, found: Findings, most: int) -> str | None:
     if not is_picture(case.images):
         words = "There are no pictures to show, only features: images go by their names. "
     words += "" if worst else "No answer is wrong."
-    return section("examples", "Best and worst", f'<p class="soft">{words}</p>{"".join(parts)}')
+    return Section("examples", "Best and worst", f'<p class="soft">{words}</p>{"".join(parts)}')
 
 
-def confusion(case: Case, found: Findings) -> str | None:
+def confusion(case: Case, found: Findings) -> Section | None:
     """Return the matrix of which labels are taken for which, and the most frequent confusions."""
     if found.confusion is None:
         return None
@@ -104,10 +113,10 @@ def confusion(case: Case, found: Findings) -> str | None:
         head = ("true", "said", "images")
         listed = f"<h3>Most frequent confusions{more}</h3>{table(head, rows, 'names2')}"
     shown = f"<figure>{matrix(counts, names)}<figcaption>{words}</figcaption></figure>"
-    return section("confusion", "What is taken for what", f'<div class="beside large">{shown}<div>{listed}</div></div>')
+    return Section("confusion", "What is taken for what", f'<div class="beside large">{shown}<div>{listed}</div></div>')
 
 
-def each_label(case: Case, found: Findings) -> str:
+def each_label(case: Case, found: Findings) -> Section:
     """Return the table of labels."""
     place = {name: i + 1 for i, name in enumerate(case.names)}
     head: tuple[str, ...]
@@ -140,7 +149,7 @@ def each_label(case: Case, found: Findings) -> str:
         ]
         words = "Accuracy: the share of a label's images that are named right. Precision: the share of its answers that is right."
     kind = "sortable labels" + (" several" if case.several else "")
-    return section("labels", "Label by label", f'<p class="soft">{words}</p>{table(head, rows, kind)}')
+    return Section("labels", "Label by label", f'<p class="soft">{words}</p>{table(head, rows, kind)}')
 
 
 def _meter(share: float | None) -> str:
@@ -165,7 +174,7 @@ def reliability_plot(series: Sequence[Series], said: str, true: str) -> str:
     return draw([ideal, *series], x, y, title="Reliability: how often answers of each probability are right")
 
 
-def calibration(case: Case, found: Findings) -> str:
+def calibration(case: Case, found: Findings) -> Section:
     """Return whether probabilities can be believed."""
     figures = found.calibration
     kind = "answer_ece" if case.several else "ece"
@@ -190,14 +199,14 @@ def calibration(case: Case, found: Findings) -> str:
         "15 bins; a larger dot holds more answers."
     )
     shown = plot(reliability_plot(series, said, true), "Probability said, and how often it was right.")
-    return section("calibration", "Can the probabilities be believed?", _beside(shown, f"<p>{words}</p>{listed}"))
+    return Section("calibration", "Can the probabilities be believed?", _beside(shown, f"<p>{words}</p>{listed}"))
 
 
 def _beside(chart: str, text: str) -> str:
     return f'<div class="beside">{chart}<div>{text}</div></div>'
 
 
-def unknown(found: Findings) -> str:
+def unknown(found: Findings) -> Section:
     """Return the histogram of outlier scores with the limit."""
     figures = found.unknown
     every = figures.known.tolist() + ([] if figures.strange is None else figures.strange.tolist())
@@ -220,6 +229,21 @@ def unknown(found: Findings) -> str:
         Axis(label="share of images", high=top * 1.12, form="percent"),
     )
     svg = draw(series, x, y, title="Histogram of outlier scores with the threshold", limits=limits)
+    rows = _unknown_rows(figures)
+    words = "A picture past the threshold is called unknown. The score grows where no label is probable or a picture looks unfamiliar."
+    if figures.strange is None:
+        words += " To see what strange pictures get, give some: <code>--unknown FOLDER</code>."
+    if figures.limit is None:
+        words += " This classifier has no threshold."
+    text = f"<p>{words}</p>{table((), rows) if rows else ''}"
+    return Section(
+        "unknown",
+        "When does it say “unknown”?",
+        _beside(plot(svg, "Outlier scores; those beyond the last bar are in it."), text),
+    )
+
+
+def _unknown_rows(figures: UnknownFigures) -> list[list[str]]:
     rows = [] if figures.limit is None else [["threshold", f"{figures.limit:.3f}"]]
     if figures.limit is not None:
         rows.append(["known images called unknown", percent(float((figures.known > figures.limit).double().mean()))])
@@ -227,20 +251,10 @@ def unknown(found: Findings) -> str:
         rows.append(["strange pictures called unknown", percent(figures.result.flagged)])
         rows.append(["AUROC (50 % is guessing)", percent(figures.result.auroc)])
         rows.append(["strange ones that pass where 95 % of known do", percent(figures.result.fpr95)])
-    words = "A picture past the threshold is called unknown. The score grows where no label is probable or a picture looks unfamiliar."
-    if figures.strange is None:
-        words += " To see what strange pictures get, give some: <code>--unknown FOLDER</code>."
-    if figures.limit is None:
-        words += " This classifier has no threshold."
-    text = f"<p>{words}</p>{table((), rows) if rows else ''}"
-    return section(
-        "unknown",
-        "When does it say “unknown”?",
-        _beside(plot(svg, "Outlier scores; those beyond the last bar are in it."), text),
-    )
+    return rows
 
 
-def zero_shot(found: Findings) -> str | None:
+def zero_shot(found: Findings) -> Section | None:
     """Return the curve of seen over unseen accuracy."""
     result = found.zero_shot
     if result is None:
@@ -274,33 +288,8 @@ def zero_shot(found: Findings) -> str | None:
         f"{result.unseen_labels} labels are known from a description alone, {result.seen_labels} had training images. A gap holds the "
         "latter back; it was chosen without any test image. Accuracies are averaged over labels."
     )
-    return section(
+    return Section(
         "zero-shot",
         "Seen and unseen labels",
         _beside(plot(svg, "Every gap there is."), f"<p>{words}</p>{table(head, rows)}"),
     )
-
-
-def ordinal(found: Findings) -> str | None:
-    """Return the figures of ordered labels."""
-    result = found.ordinal
-    if result is None:
-        return None
-    rows = [
-        [
-            words,
-            percent(one.accuracy),
-            f"{one.mean_absolute_error:.3f}",
-            "—" if one.kappa is None else f"{one.kappa:.3f}",
-            percent(one.within_one),
-        ]
-        for words, one in (("the most probable level", result.best), ("the median of probabilities", result.median))
-    ]
-    head = ("what is said", "accuracy", "levels off", "kappa (quadratic)", "within one")
-    words = f"{len(result.levels)} levels, from {escape(result.levels[0])} to {escape(result.levels[-1])}. "
-    words += "" if result.spearman is None else f"Rank correlation (Spearman) {result.spearman:.3f}. "
-    words += (
-        f"Intervals that should hold {percent(result.coverage)} of the true levels hold {percent(result.covered)}, with "
-        f"{result.width:.1f} levels each."
-    )
-    return section("ordinal", "Ordered labels", f"<p>{words}</p>{table(head, rows)}")
