@@ -86,6 +86,7 @@ def test_help_is_quick_because_torch_is_not_imported() -> None:
         "verify",
         "retrieve",
         "imagine",
+        "report",
         "demo",
     ):
         assert verb in done.stdout

@@ -90,3 +90,12 @@ def test_unknown_key_in_a_file_is_refused() -> None:
 def test_describe_lists_dotted_keys() -> None:
     assert dict(describe(Outer()))["inner.rate"] == "0.1"
     assert "optimizer.lr" in dict(describe(Indicator()))
+
+
+def test_settings_that_belong_together_are_given_together() -> None:
+    from labelwise.methods import Eszsl
+
+    made = override(Eszsl(), {"image_penalty": "0.5", "label_penalty": "2"})
+    assert (made.image_penalty, made.label_penalty) == (0.5, 2)
+    with pytest.raises(UsageError, match="both penalties"):
+        override(Eszsl(), {"image_penalty": "0.5"})

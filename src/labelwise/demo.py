@@ -1,5 +1,6 @@
 """The tour: two methods on drawn birds, new species from five pictures or from sentences, questions, and pictures of it."""
 
+import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from labelwise.evaluate.outliers import evaluate_outliers
 from labelwise.evaluate.zero_shot import evaluate_zero_shot
 from labelwise.fitting import fit
 from labelwise.methods import Clarel, ImageMethod, Indicator, Softmax
+from labelwise.report import ReportSettings, report
 from labelwise.store import save
 from labelwise.tasks.ask import ask
 from labelwise.tasks.classify import classify
@@ -65,13 +67,27 @@ def run(out: Path, epochs: int | None = None) -> None:
     draw_answers(taught, whole, name, out / "why.png")
     draw_reliability([(row.name, row.classifier) for row in rows], known, out / "reliability.png")
     draw_taught(taught, new["test"].images[:16], name, out / "taught.png")
+    _write_report(rows, known, out)
     console.rule("[bold]5. Species that no picture shows, from sentences alone")
     _describe_species(console, out, epochs)
     console.rule("[bold]Done")
     console.print(
-        f"Pictures and the classifier are in [bold]{out}[/]: finches.png, why.png, reliability.png, taught.png."
+        f"Pictures and the classifier are in [bold]{out}[/]: finches.png, why.png, reliability.png, taught.png; "
+        "report.html is a page about both networks, to open in a browser."
     )
     console.print(f"Try: labelwise evaluate {out / 'finches.lw'} finches --unknown digits")
+
+
+def _write_report(rows: list[Row], known: Dataset, out: Path) -> None:
+    """Write a page about the last classifier, the others beside it."""
+    *others, last = rows
+    settings = ReportSettings(
+        name=last.name,
+        unknown=digits().split("test").images,
+        compare={row.name: row.classifier for row in others},
+        commands=(shlex.join(["labelwise", "demo", "--out", str(out)]),),
+    )
+    report(last.classifier, known, settings).write(out / "report.html")
 
 
 def _describe_species(console: Console, out: Path, epochs: int | None) -> None:

@@ -4,7 +4,7 @@ Strict on purpose: an unknown key or a value of the wrong kind is an error that 
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -34,10 +34,12 @@ def from_plain(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
 
 
 def override(settings: T, pairs: Mapping[str, str]) -> T:
-    """Return the settings with values given as text under dotted keys, such as ``optimizer.lr`` = ``0.05``."""
-    for key, text in pairs.items():
-        settings = _override_one(settings, key.split("."), text, key)
-    return settings
+    """Return the settings with values given as text under dotted keys, such as ``optimizer.lr`` = ``0.05``.
+
+    All are changed at once, so that two which must be given together can be.
+    """
+    changed: T = _override(settings, [(key.split("."), text, key) for key, text in pairs.items()])
+    return changed
 
 
 def describe(settings: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -50,20 +52,27 @@ def describe(settings: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
             yield f"{prefix}{f.name}", json.dumps(to_plain(value))
 
 
-def _override_one(settings: Any, path: list[str], text: str, key: str) -> Any:
+def _override(settings: Any, changes: Sequence[tuple[list[str], str, str]]) -> Any:
+    """Return the settings changed by texts, each under the path and the whole key that were given."""
     known = [f.name for f in fields(settings) if f.init]
-    name = path[0]
-    if name not in known:
-        every = [k for k, _ in describe(settings)]
-        raise UsageError(f'No setting "{key}".{suggest(key, [*every, *known])} Settings: {listing(every, 40)}.')
-    kind = get_type_hints(type(settings))[name]
-    if len(path) == 1:
-        return replace(settings, **{name: _convert(_parse(text), kind, key)})
-    inner = getattr(settings, name)
-    inner = inner if inner is not None else _inner_dataclass(kind, key)()
-    if not is_dataclass(inner):
-        raise UsageError(f'Setting "{name}" has no parts; given "{key}".')
-    return replace(settings, **{name: _override_one(inner, path[1:], text, key)})
+    kinds = get_type_hints(type(settings))
+    values: dict[str, Any] = {}
+    deeper: dict[str, list[tuple[list[str], str, str]]] = {}
+    for (name, *rest), text, key in changes:
+        if name not in known:
+            every = [k for k, _ in describe(settings)]
+            raise UsageError(f'No setting "{key}".{suggest(key, [*every, *known])} Settings: {listing(every, 40)}.')
+        if rest:
+            deeper.setdefault(name, []).append((rest, text, key))
+        else:
+            values[name] = _convert(_parse(text), kinds[name], key)
+    for name, parts in deeper.items():
+        inner, key = values.get(name, getattr(settings, name)), parts[0][2]
+        inner = inner if inner is not None else _inner_dataclass(kinds[name], key)()
+        if not is_dataclass(inner):
+            raise UsageError(f'Setting "{name}" has no parts; given "{key}".')
+        values[name] = _override(inner, parts)
+    return replace(settings, **values) if values else settings
 
 
 def _inner_dataclass(kind: Any, key: str) -> Any:

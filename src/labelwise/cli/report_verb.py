@@ -1,0 +1,146 @@
+"""The verb that writes a page about a classifier: report."""
+
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from labelwise.cli.output import note, out, print_json
+from labelwise.cli.picture_verbs import AsJson, Device, Model
+from labelwise.cli.train_verbs import Data, Root, Splits
+from labelwise.errors import UsageError, listing
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from labelwise.data import Dataset
+    from labelwise.report import Saved
+
+
+def report(  # noqa: PLR0913 - the options of the verb
+    model: Model,
+    data: Data,
+    out_html: Annotated[Path, typer.Option("--out", help="The page to write.")] = Path("report.html"),
+    compare: Annotated[
+        list[Path] | None,
+        typer.Option(help="Another saved classifier to set beside it; repeat it for more.", show_default=False),
+    ] = None,
+    unknown: Annotated[str | None, typer.Option(help="Data of none of the labels, or a folder of pictures.")] = None,
+    split: Annotated[str, typer.Option(help="Which split to report on.")] = "test",
+    examples: Annotated[int, typer.Option(min=1, max=40, help="Best and worst answers to show, of each.")] = 6,
+    splits: Splits = None,
+    root: Root = None,
+    seed: Annotated[int, typer.Option(help="Of what is drawn at random.")] = 0,
+    json: AsJson = False,
+    device: Device = "auto",
+) -> None:
+    """One page about a classifier: figures, curves, confusions, best and worst pictures. A single HTML file."""
+    from labelwise.report import ReportSettings, open_saved
+    from labelwise.report import report as run
+
+    if out_html.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"A report is written as .html; given {out_html}.")
+    folders = [model, *(compare or [])]
+    with _told(quiet=json) as tell:
+        tell("reading classifiers and data")
+        saved = dict(zip(_names(folders), [open_saved(folder, device) for folder in folders], strict=True))
+        shape = next(iter(saved.values())).classifier.model.spec.shape
+        size = shape[1] if len(shape) == 3 else None
+        dataset = _load(data, size, root, splits)
+        places = [*_option("--data-root", root), *_option("--splits", splits)]
+        words = [word for folder in folders[1:] for word in _option("--compare", folder)]
+        words += [*_option("--unknown", unknown), *_option("--split", split, "test")]
+        words += [*_option("--examples", examples, 6), *_option("--seed", seed, 0), *places]
+        again = shlex.join(["labelwise", "report", str(model), data, "--out", str(out_html), *words])
+        (name, first), *others = saved.items()
+        settings = ReportSettings(
+            split=split,
+            unknown=None if unknown is None else _strange(unknown, size, root),
+            compare=dict(others),
+            name=name,
+            examples=examples,
+            commands=(*_fit_commands(folders, list(saved.values()), (data, dataset.name), places), again),
+            seed=seed,
+            tell=tell,
+        )
+        made = run(first, dataset, settings)
+        made.write(out_html)
+    if made.figures["leaked"]:
+        note(made.figures["warnings"][0])
+    if json:
+        print_json({**made.figures, "out": str(out_html)})
+        return
+    kilobytes = out_html.stat().st_size / 1000
+    about = f": {made.title}, {made.figures['images']} images ({kilobytes:,.0f} kB)"
+    out().print(Text(str(out_html), style="bold").append(about, style="not bold"))
+
+
+@contextmanager
+def _told(*, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """Yield a function that shows on standard error what is being done."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    with Console(stderr=True, quiet=quiet).status("report") as status:
+        yield lambda text: status.update(escape(text))
+
+
+def _names(models: list[Path]) -> list[str]:
+    """Return a name for each classifier: the folder's, or its whole path where two folders have one name."""
+    whole = [path.resolve() for path in models]
+    if len(set(whole)) < len(whole):
+        raise UsageError(f"A classifier is compared with others, not with itself; given {listing(map(str, models))}.")
+    short = [path.name for path in whole]
+    return [str(path) if short.count(name) > 1 else name for path, name in zip(models, short, strict=True)]
+
+
+def _option(name: str, value: object, usual: object = None) -> list[str]:
+    """Return the words of an option, none where it has its usual value."""
+    return [] if value is None or value == usual else [name, str(value)]
+
+
+def _load(data: str, size: int | None, root: Path | None, splits: Path | None = None) -> "Dataset":
+    from labelwise.data import apply_split, load
+
+    dataset = load(data, size=size, root=root)
+    return apply_split(dataset, splits) if splits else dataset
+
+
+def _strange(unknown: str, size: int | None, root: Path | None) -> "Tensor":
+    """Return the pictures of a folder without sub-folders, or the test images of data."""
+    from labelwise.data.pictures import list_pictures, read_pictures
+
+    folder = Path(unknown)
+    if size is not None and folder.is_dir() and not any(path.is_dir() for path in folder.iterdir()):
+        files = list_pictures(folder)
+        if not files:
+            raise UsageError(f"There is no picture in {folder}.")
+        return read_pictures(files, size)[0]
+    dataset = _load(unknown, size, root)
+    return dataset.splits.get("test", next(iter(dataset.splits.values()))).images
+
+
+def _fit_commands(folders: list[Path], saved: list["Saved"], data: tuple[str, str], places: list[str]) -> list[str]:
+    """Return the commands that fitted the classifiers, as far as they know their settings.
+
+    Args:
+        folders: where they lie.
+        saved: what lies there.
+        data: what names the data in the shell, and their own name; a classifier of other data is fitted on what it calls them.
+        places: options that say where data and splits are.
+    """
+    from labelwise.report.repeat import fit_command
+
+    found = []
+    for folder, one in zip(folders, saved, strict=True):
+        classifier = one.classifier
+        trained = str(classifier.summary.get("training", {}).get("data", data[1]))
+        command = fit_command(classifier, data[0] if trained == data[1] else trained, str(folder), places)
+        if command is not None:
+            taught = set(classifier.labels.names) - set(classifier.model.spec.labels.names) - classifier.described
+            found.append(command + ("  # and labels were taught afterwards" if taught else ""))
+    return found

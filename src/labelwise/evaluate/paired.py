@@ -1,0 +1,60 @@
+"""Two classifiers on the same test images: is one better, or was it luck?"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from labelwise.errors import DataError, UsageError
+
+DRAWS = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairedResult:
+    """How the right answers of two classifiers differ.
+
+    Attributes:
+        images: how many both answered.
+        only_first: how many the first alone got right.
+        only_second: how many the second alone got right.
+        difference: accuracy of the second minus that of the first.
+        low: the lower end of the 95 % interval of that difference, from drawing the images again (bootstrap).
+        high: the upper end.
+        p: how probable a division of ``only_first`` and ``only_second`` at least as uneven is if neither is better
+            (McNemar's exact test).
+    """
+
+    images: int
+    only_first: int
+    only_second: int
+    difference: float
+    low: float
+    high: float
+    p: float
+
+
+def compare_answers(first: Tensor, second: Tensor, *, seed: int = 0) -> PairedResult:
+    """Return how two rows of right and wrong answers ``[n]`` (bool) to the same images differ; ``seed`` draws them again.
+
+    Drawing n images again with replacement draws how many of them only one got right: a multinomial number.
+    """
+    from scipy.stats import binomtest
+
+    if first.shape != second.shape or first.ndim != 1:
+        raise UsageError(f"Give two rows [n] of answers to the same images; given {first.shape} and {second.shape}.")
+    n = len(first)
+    if not n:
+        raise DataError("There is no image that both were asked about.")
+    one, other = int((first & ~second).sum()), int((second & ~first).sum())
+    drawn = np.random.default_rng(seed).multinomial(n, [one / n, other / n, (n - one - other) / n], DRAWS)
+    low, high = np.quantile((drawn[:, 1] - drawn[:, 0]) / n, [0.025, 0.975])
+    return PairedResult(
+        images=n,
+        only_first=one,
+        only_second=other,
+        difference=(other - one) / n,
+        low=float(low),
+        high=float(high),
+        p=float(binomtest(one, one + other).pvalue) if one + other else 1.0,
+    )

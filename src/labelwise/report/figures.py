@@ -1,0 +1,77 @@
+"""The figures of a report as JSON can hold them."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, fields, is_dataclass
+from typing import Any
+
+from torch import Tensor
+
+from labelwise.metrics import Reliability
+from labelwise.report.case import Case
+from labelwise.report.cautions import cautions
+from labelwise.report.findings import Findings
+
+
+def case_figures(case: Case, found: Findings) -> dict[str, Any]:
+    """Return all figures of a case."""
+    classifier, errors = case.classifier, found.calibration
+    figures: dict[str, Any] = {
+        "model": case.name,
+        "method": getattr(classifier.method, "name", None),
+        "labels": len(case.names),
+        "images": len(case.split),
+        "accuracy": found.accuracy,
+        "closed": found.closed,
+        "several": found.several,
+        "calibration": {
+            "before": {**errors.errors_before, "bins": _bins(errors.before)},
+            "after": {**errors.errors_after, "bins": _bins(errors.after)},
+        },
+        "each": found.each,
+        "confusion": None if found.confusion is None else _counts(found.confusion, case.names),
+        "unknown": {"limit": found.unknown.limit, "figures": found.unknown.result},
+        "zero_shot": _without(found.zero_shot, "curve"),
+        "ordinal": found.ordinal,
+        "verification": found.verification,
+        "retrieval": found.retrieval,
+        "compared_images": found.compared,
+        "speed": case.speed,
+        "leaked": case.leaked,
+        "warnings": cautions(case, found),
+        "left_out": dict(found.left_out),
+    }
+    plain: dict[str, Any] = to_json(figures)
+    return plain
+
+
+def to_json(value: Any) -> Any:
+    """Return a value as JSON can hold it: numbers that are not finite become None."""
+    if isinstance(value, Tensor):
+        return to_json(value.tolist())
+    if is_dataclass(value) and not isinstance(value, type):
+        return to_json(asdict(value))
+    if isinstance(value, Mapping):
+        return {str(key): to_json(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _without(result: Any, name: str) -> dict[str, Any] | None:
+    if result is None:
+        return None
+    return {field.name: getattr(result, field.name) for field in fields(result) if field.name != name}
+
+
+def _bins(table: Reliability) -> list[dict[str, Any]]:
+    rows = zip(table.confidence.tolist(), table.accuracy.tolist(), table.count.tolist(), strict=True)
+    return [{"confidence": sure, "accuracy": right, "count": count} for sure, right, count in rows if count]
+
+
+def _counts(counts: Tensor, names: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Return each pair of a true and an answered label that occurs, the true labels in their order."""
+    return [
+        {"true": names[row], "said": names[column], "count": int(counts[row, column])}
+        for row, column in counts.nonzero().tolist()
+    ]

@@ -1,0 +1,188 @@
+"""A report: one page about a classifier on test images, with every figure that applies, and the same figures as JSON."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from labelwise import __version__
+from labelwise.checkpoint import write_atomically
+from labelwise.core import Classifier
+from labelwise.data.dataset import Dataset
+from labelwise.distributed import choose_device
+from labelwise.errors import UsageError, listing
+from labelwise.pages import document
+from labelwise.report import more_sections, sections
+from labelwise.report.case import Case, Saved, make_case, read_log, reported_split
+from labelwise.report.cautions import cautions
+from labelwise.report.comparison import compare, paired_figures, paired_results
+from labelwise.report.figures import case_figures
+from labelwise.report.findings import Findings, find
+from labelwise.report.style import SCRIPT, STYLE
+from labelwise.store import LOG, load
+
+Model = Classifier | Saved | str | Path
+
+
+def open_saved(folder: str | Path, device: str = "auto") -> Saved:
+    """Return the classifier of a folder with the log of its training, on the device of this name."""
+    return Saved(classifier=load(folder, device=choose_device(device)), log=read_log(Path(folder) / LOG))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ReportSettings:
+    """What goes into a report.
+
+    Attributes:
+        split: which split of the data to report on.
+        unknown: images of none of the labels, as the data hold them, for the section on "unknown".
+        compare: other classifiers to set beside the first, by the name that the page gives them.
+        name: what the page calls the classifier; the name of its folder, or of its method, where left out.
+        examples: how many of the best and of the worst answers to show.
+        commands: shell commands that make the classifier and the report again.
+        seed: of what is drawn at random.
+        device: auto, cpu or cuda; for classifiers that are given as folders.
+        tell: is told what is being done.
+    """
+
+    split: str = "test"
+    unknown: Tensor | None = None
+    compare: Mapping[str, Model] | None = None
+    name: str | None = None
+    examples: int = 6
+    commands: tuple[str, ...] = ()
+    seed: int = 0
+    device: str = "auto"
+    tell: Callable[[str], None] = lambda _: None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Report:
+    """A finished report.
+
+    Attributes:
+        title: of the page.
+        html: the page.
+        figures: all that it says, as JSON can hold it.
+    """
+
+    title: str
+    html: str
+    figures: Mapping[str, Any]
+
+    def write(self, path: str | Path) -> None:
+        """Write the page, whole or not at all."""
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(target, self.html.encode())
+
+
+def report(classifier: Model, data: Dataset, settings: ReportSettings | None = None) -> Report:
+    """Return a report on a classifier and the test images of a data set.
+
+    Args:
+        classifier: one, or the folder it was saved in, beside whose weights lies the log of its training.
+        data: labels and splits; only the split that is reported on is read.
+        settings: which split, what to compare with, and so on.
+    """
+    settings = settings or ReportSettings()
+    reported_split(data, settings.split)
+    both: list[tuple[Case, Findings]] = []
+    for name, model in _models(classifier, settings).items():
+        settings.tell(f"{name}: loading")
+        case = make_case(name, _opened(model, settings.device), data, settings.split, settings.unknown, settings.tell)
+        settings.tell(f"{name}: measuring")
+        both.append((case, find(case, settings.seed)))
+    settings.tell("drawing the page")
+    paired = paired_results(both, settings.seed)
+    figures: dict[str, Any] = {"data": data.name, "split": settings.split, "labelwise": __version__}
+    figures |= case_figures(*both[0])
+    if paired:
+        figures["compare"] = [case_figures(*one) for one in both[1:]]
+        figures["paired"] = paired_figures(both, paired)
+    title = f"{both[0][0].name} on {data.name}"
+    comparison = compare(both, paired, settings.examples) if paired else None
+    body = _body(title, both, comparison, data, settings)
+    return Report(title=title, html=document(title, body, style=STYLE, script=SCRIPT), figures=figures)
+
+
+def _models(classifier: Model, settings: ReportSettings) -> dict[str, Model]:
+    """Return all classifiers by their names, the one that is reported on first."""
+    first = settings.name
+    if first is None and isinstance(classifier, Classifier | Saved):
+        held = classifier if isinstance(classifier, Classifier) else classifier.classifier
+        first = str(getattr(held.method, "name", "classifier"))
+    named = {first or Path(str(classifier)).name: classifier}
+    for name, model in (settings.compare or {}).items():
+        if name in named:
+            raise UsageError(
+                f'Classifiers that are compared need different names; "{name}" is given twice. Given: '
+                f"{listing([*named, *(settings.compare or {})])}."
+            )
+        named[name] = model
+    return named
+
+
+def _opened(model: Model, device: str) -> Saved:
+    if isinstance(model, Saved):
+        return model
+    return Saved(classifier=model) if isinstance(model, Classifier) else open_saved(model, device)
+
+
+def _body(
+    title: str,
+    both: list[tuple[Case, Findings]],
+    comparison: sections.Section | None,
+    data: Dataset,
+    settings: ReportSettings,
+) -> str:
+    case, found = both[0]
+    warned = [(one.name, text) for one, figures in both for text in cautions(one, figures)]
+    parts = [
+        comparison,
+        sections.examples(case, found, settings.examples),
+        sections.confusion(case, found),
+        sections.each_label(case, found),
+        sections.calibration(case, found),
+        sections.unknown(found),
+        sections.zero_shot(found),
+        more_sections.ordinal(found),
+        more_sections.pairs(case, found),
+        more_sections.labels_map(case, found),
+        more_sections.training(case),
+        more_sections.speed([one for one, _ in both]),
+        more_sections.left_out(found.left_out),
+        more_sections.repeat(settings.commands),
+    ]
+    kept = [part for part in parts if part is not None]
+    count = len(case.split)
+    about = (
+        f"{count} {settings.split} image{'' if count == 1 else 's'} of {escape(data.name)}, {len(case.names)} labels"
+    )
+    made = f"method {escape(str(getattr(case.classifier.method, 'name', 'unknown')))}"
+    day = datetime.now(UTC).date().isoformat()
+    return f"""<header><h1>{escape(title)}</h1>
+<p class="soft">{about}; {made}; {day}, labelwise {__version__}</p></header>
+<main>
+{_warnings(warned, many=len(both) > 1)}
+{sections.cards(case, found)}
+{_contents(kept)}
+{"".join(part.html for part in kept)}
+</main>"""
+
+
+def _warnings(warned: list[tuple[str, str]], *, many: bool) -> str:
+    if not warned:
+        return ""
+    items = "".join(f"<li>{escape(f'{name}: ' if many else '')}{escape(text)}</li>" for name, text in warned)
+    return f'<aside class="note" aria-label="Warnings"><ul>{items}</ul></aside>'
+
+
+def _contents(parts: list[sections.Section]) -> str:
+    """Return links to the sections."""
+    links = " ".join(f'<a href="#{part.name}">{part.title}</a>' for part in parts)
+    return f'<nav aria-label="Contents">{links}</nav>'

@@ -1,0 +1,40 @@
+"""The shell commands that make a classifier and its report again."""
+
+import json
+import shlex
+from collections.abc import Sequence
+
+from labelwise.core import Classifier
+from labelwise.settings import describe
+from labelwise.training import Method
+
+
+def fit_command(classifier: Classifier, data: str, out: str, options: Sequence[str] = ()) -> str | None:
+    """Return the command that fits a classifier with the same method, settings and seed; None where they are not known.
+
+    Args:
+        classifier: one that was fitted.
+        data: what names its training data in the shell.
+        out: the folder to write.
+        options: more words of the command, such as where splits are.
+    """
+    method = classifier.method
+    if not isinstance(method, Method):
+        return None
+    try:
+        usual = dict(describe(type(method)()))
+    except TypeError:
+        return None
+    words = ["labelwise", "fit", data, "--out", out, "--method", method.name, "--encoder", "none"]
+    for key, value in describe(method):
+        if usual.get(key) != value:
+            words += ["--set", f"{key}={_word(value)}"]
+    shape, seed = classifier.model.spec.shape, classifier.summary.get("training", {}).get("seed", 0)
+    words += ["--size", str(shape[1])] if len(shape) == 3 else []
+    return shlex.join([*words, "--seed", str(seed), *options])
+
+
+def _word(value: str) -> str:
+    """Return a value of a setting as the shell takes it: text without quotes."""
+    plain = json.loads(value)
+    return plain if isinstance(plain, str) else value

@@ -1,0 +1,186 @@
+"""Plots as SVG inside a page: lines, dots, bars and a matrix of counts. Colours come from the page, so that it may be dark."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import pairwise
+from statistics import NormalDist
+from typing import Literal
+
+WIDTH, HEIGHT = 380, 270
+LEFT, RIGHT, TOP, BOTTOM = 50, 20, 10, 40
+COLOURS = "abcdef"  # of the variables in the style of the page
+NORMAL = NormalDist()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axis:
+    """One side of a plot.
+
+    Attributes:
+        label: what is along it.
+        low: the value at its beginning.
+        high: the value at its end.
+        ticks: values to write; round ones where none are given.
+        form: how a value is written.
+        probit: places are normal deviates of shares, as DET curves have it.
+    """
+
+    label: str
+    low: float = 0.0
+    high: float = 1.0
+    ticks: tuple[float, ...] = ()
+    form: Literal["number", "percent"] = "number"
+    probit: bool = False
+
+    def place(self, value: float) -> float:
+        """Return where a value lies, 0 at the beginning and 1 at the end; what is beyond is brought to the edge."""
+        low, high, at = self.low, self.high, min(max(value, self.low), self.high)
+        if self.probit:
+            low, high, at = (NORMAL.inv_cdf(one) for one in (low, high, at))
+        return (at - low) / (high - low) if high > low else 0.5
+
+    def marks(self) -> tuple[float, ...]:
+        """Return the values to write along it."""
+        return self.ticks or round_values(self.low, self.high)
+
+    def words(self, value: float) -> str:
+        """Return a value as it is written."""
+        return f"{100 * value:.3g} %" if self.form == "percent" else f"{value:.4g}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """Points of one kind.
+
+    Attributes:
+        points: x and y of each; those that are not finite are left out.
+        name: in the legend; blank is not listed.
+        colour: which of the colours of the page.
+        kind: joined by a line, dots alone, both, or an area down to the x axis in steps, each as wide as to the next x.
+        dashed: whether the line is.
+        sizes: the radius of each dot.
+        titles: what each dot says where a pointer rests on it.
+    """
+
+    points: Sequence[tuple[float, float]]
+    name: str = ""
+    colour: int = 0
+    kind: Literal["line", "dots", "both", "steps"] = "line"
+    dashed: bool = False
+    sizes: Sequence[float] = ()
+    titles: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limit:
+    """A vertical line at a value, with a word beside it."""
+
+    value: float
+    name: str
+
+
+def round_values(low: float, high: float, about: int = 5) -> tuple[float, ...]:
+    """Return some round values from low to high."""
+    if not high > low:
+        return (low,)
+    rough = (high - low) / about
+    unit = 10.0 ** math.floor(math.log10(rough))
+    step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= rough * 0.999)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return tuple(i * step for i in range(first, last + 1))
+
+
+def range_of(values: Sequence[float], *, least: float | None = None) -> tuple[float, float]:
+    """Return the ends of an axis that holds all finite values with some room; ``least`` lies on it, too."""
+    held = [value for value in values if math.isfinite(value)] + ([] if least is None else [least])
+    if not held:
+        return 0.0, 1.0
+    low, high = min(held), max(held)
+    room = (high - low) * 0.05 or max(abs(high), 1.0) * 0.05
+    return (low if low == least else low - room), high + room
+
+
+def draw(series: Sequence[Series], x: Axis, y: Axis, *, title: str, limits: Sequence[Limit] = ()) -> str:
+    """Return a plot with its legend; ``title`` says what it shows to those who do not see it."""
+    inside = "".join([*_grid(x, y), *(_marks(one, x, y) for one in series), *(_limit(one, x) for one in limits)])
+    named = [one for one in series if one.name]
+    items = "".join(
+        f'<li><span class="key {"dash " if one.dashed else ""}k{COLOURS[one.colour % 6]}"></span>{escape(one.name)}</li>'
+        for one in named
+    )
+    legend = f'<ul class="legend">{items}</ul>' if items else ""
+    return f"{frame(inside, WIDTH, HEIGHT, title)}{legend}"
+
+
+def frame(inside: str, width: float, height: float, title: str, kind: str = "plot") -> str:
+    """Return an SVG element of this size, with a title for readers of the page aloud."""
+    return (
+        f'<svg class="{kind}" viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(title)}">'
+        f"<title>{escape(title)}</title>{inside}</svg>"
+    )
+
+
+def words(x: float, y: float, said: str, anchor: str = "middle", kind: str = "") -> str:
+    """Return a word at a place."""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{_class(kind)}>{escape(said)}</text>'
+
+
+def _class(kind: str) -> str:
+    return f' class="{kind}"' if kind else ""
+
+
+def _across(axis: Axis, value: float) -> float:
+    return LEFT + axis.place(value) * (WIDTH - LEFT - RIGHT)
+
+
+def _down(axis: Axis, value: float) -> float:
+    return TOP + (1 - axis.place(value)) * (HEIGHT - TOP - BOTTOM)
+
+
+def _grid(x: Axis, y: Axis) -> Iterator[str]:
+    low, right = HEIGHT - BOTTOM, WIDTH - RIGHT
+    for value in y.marks():
+        at = _down(y, value)
+        yield f'<path class="grid" d="M{LEFT} {at:.1f}H{right}"/>' + words(LEFT - 6, at + 4, y.words(value), "end")
+    for value in x.marks():
+        at = _across(x, value)
+        yield f'<path class="tick" d="M{at:.1f} {low}v4"/>' + words(at, low + 17, x.words(value))
+    yield f'<path class="axis" d="M{LEFT} {low}H{right}"/>' + words((LEFT + right) / 2, HEIGHT - 5, x.label)
+    middle = (TOP + low) / 2
+    yield f'<text transform="translate(11 {middle:.1f}) rotate(-90)" text-anchor="middle">{escape(y.label)}</text>'
+
+
+def _marks(series: Series, x: Axis, y: Axis) -> str:
+    kept = [i for i, point in enumerate(series.points) if all(map(math.isfinite, point))]
+    places = [(_across(x, series.points[i][0]), _down(y, series.points[i][1])) for i in kept]
+    colour = COLOURS[series.colour % 6]
+    if not places:
+        return ""
+    if series.kind == "steps":
+        return _steps(places, colour)
+    out = ""
+    if series.kind in ("line", "both"):
+        dash = " dash" if series.dashed else ""
+        out += f'<path class="line s{colour}{dash}" d="M{"L".join(f"{a:.1f} {b:.1f}" for a, b in places)}"/>'
+    if series.kind in ("dots", "both"):
+        for i, (a, b) in zip(kept, places, strict=True):
+            size = series.sizes[i] if series.sizes else 3
+            said = f"<title>{escape(series.titles[i])}</title>" if series.titles else ""
+            out += f'<circle class="f{colour}" cx="{a:.1f}" cy="{b:.1f}" r="{size:.1f}">{said}</circle>'
+    return out
+
+
+def _steps(places: Sequence[tuple[float, float]], colour: str) -> str:
+    low = HEIGHT - BOTTOM
+    top = "".join(f"V{b:.1f}H{after[0]:.1f}" for (_, b), after in pairwise(places))
+    line = f"M{places[0][0]:.1f} {low}{top}V{low}"
+    return f'<path class="area f{colour}" d="{line}Z"/><path class="line s{colour}" d="{line}"/>'
+
+
+def _limit(limit: Limit, x: Axis) -> str:
+    at = _across(x, limit.value)
+    beside = (at + 5, "start") if at < WIDTH * 0.6 else (at - 5, "end")
+    line = f'<path class="limit" d="M{at:.1f} {TOP}V{HEIGHT - BOTTOM}"/>'
+    return line + words(beside[0], TOP + 11, limit.name, beside[1], "strong")

@@ -1,0 +1,77 @@
+"""Several classifiers side by side, and the commands that make them again."""
+
+import pytest
+import torch
+
+from labelwise.core import Labels
+from labelwise.data.dataset import Dataset, Split
+from labelwise.evaluate.closed import evaluate_closed
+from labelwise.evaluate.paired import compare_answers
+from labelwise.report import ReportSettings, report
+from labelwise.report.repeat import fit_command
+from tests.conftest import squares
+from tests.contract.subjects import trained
+from tests.report.pages import Page, check_alone
+from tests.report.test_page import hard, shown
+from tests.tasks.levels import told
+
+
+def test_side_by_side() -> None:
+    data = hard()
+    models = {"first": trained("softmax"), "second": trained("indicator"), "third": trained("prototype")}
+    others = {name: model for name, model in models.items() if name != "first"}
+    made = report(models["first"], data, ReportSettings(name="first", compare=others, examples=2))
+    page = Page(made.html)
+    check_alone(page)
+    test = data.split("test")
+    right = {name: model.scores(test.images).argmax(1) == test.targets for name, model in models.items()}
+    for name, row in zip(("second", "third"), made.figures["paired"], strict=True):
+        found = compare_answers(right["first"], right[name])
+        assert row["model"] == name
+        assert (row["only_first"], row["only_second"]) == (found.only_first, found.only_second)
+        assert row["p"] == pytest.approx(found.p)
+    rows = {row[0]: row[1:] for row in page.table("figure")}
+    closed = [evaluate_closed(model, test, data.labels) for model in models.values()]
+    assert rows["accuracy"] == [shown(one.accuracy) for one in closed]
+    assert rows["calibration error (ECE)"] == [shown(one.ece) for one in closed]
+    assert [row[0] for row in page.table("right answers")] == ["second against first", "third against first"]
+    mixed = torch.stack(list(right.values()))
+    count = int((mixed.any(0) & ~mixed.all(0)).sum())
+    assert count > 0
+    assert f"{count} of {len(test)} images are answered right by some and wrong by others" in page.words
+    for name in models:
+        assert f"{name}: EER" in page.words
+        assert f"{name}: ECE" in page.words
+
+
+def test_two_of_a_kind_do_not_differ() -> None:
+    data, one = hard(), trained("softmax")
+    made = report(one, data, ReportSettings(name="a", compare={"b": one}))
+    assert made.figures["paired"][0]["p"] == 1.0
+    page = Page(made.html)
+    assert "no clear difference" in page.words
+    assert "answered right by all of them, or by none" in page.words
+
+
+def test_compared_where_several_labels_may_be_true() -> None:
+    data = squares(60)
+    labels = data.labels
+    split = Split(images=torch.randn(20, 3), targets=data.split("test").targets, truths=data.split("test").truths)
+    data = Dataset(name="told", labels=labels, splits={"test": split})
+    one = told(labels, multilabel=True)
+    made = report(one, data, ReportSettings(name="a", compare={"b": one}))
+    check_alone(Page(made.html))
+
+
+def test_labels_in_another_order_compare() -> None:
+    labels = Labels(names=("a", "b", "c"))
+    images = torch.tensor([[3.0, 0, 0], [0, 3, 0], [0, 0, 3], [3, 0, 0]])
+    data = Dataset(name="d", labels=labels, splits={"test": Split(images=images, targets=torch.tensor([0, 1, 2, 2]))})
+    other = told(labels).select(("c", "a", "b"))
+    made = report(told(labels), data, ReportSettings(name="x", compare={"y": other}))
+    assert made.figures["accuracy"] == made.figures["compare"][0]["accuracy"] == 0.75
+    assert made.figures["paired"][0]["only_first"] == 0
+
+
+def test_no_command_without_a_method() -> None:
+    assert fit_command(told(Labels(names=("a", "b"))), "d", "m.lw") is None
