@@ -14,7 +14,7 @@ from labelwise.data.batches import Batch, ShuffledBatches
 from labelwise.data.dataset import Split, TrainData
 from labelwise.errors import UsageError
 from labelwise.nn.encoder import Encoder, ImageEncoder
-from labelwise.ops.linear import CodeStatistics, code_statistics, linear_scores, solve_label_code
+from labelwise.ops.linear import CodeStatistics, code_statistics, linear_scores, solve_label_codes
 from labelwise.optimization import Optimizer, Schedule
 from labelwise.training import Method, Stage
 
@@ -93,16 +93,14 @@ class LinearModel(LabelModel):
         state_dict.setdefault(f"{prefix}background", self.background)
         super()._load_from_state_dict(state_dict, prefix, *more)
 
-    def encode_examples(self, images: Tensor, groups: Tensor) -> Tensor:
-        """Return label codes ``[g, d + 1]`` solved in closed form from example images and training statistics."""
+    def labels_from_codes(self, image_codes: Tensor, groups: Tensor) -> Tensor:
+        """Return label codes ``[g, d + 1]`` solved in closed form from codes of examples and training statistics."""
         if not self.counts.any():
             raise UsageError("This model was not trained yet, so it cannot learn a label from examples.")
-        codes = self.encode_images(images).float()
         background = self.background if bool(self.background.isfinite().all()) else None
         known = CodeStatistics(self.means, self.counts, self.within, background)
         trained = self.encode_labels(self.spec.labels)
-        solved = [solve_label_code(codes[groups == group], known, trained) for group in range(int(groups.max()) + 1)]
-        return torch.stack(solved)
+        return solve_label_codes(image_codes.float(), groups, known, trained)
 
 
 class HeadModel(LinearModel):
