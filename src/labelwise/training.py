@@ -107,6 +107,7 @@ class Run:
         folder: where ``log.jsonl`` and checkpoints go; None keeps nothing and cannot be resumed.
         resume: continue the run in ``folder``.
         checkpoint_seconds: how often a checkpoint is written.
+        snapshots: keep the weights after every so many epochs in ``folder``, see ``RunFolder.snapshots``; 0 keeps none.
         progress: show a progress bar on standard error.
         notes: entries for the head of the log.
     """
@@ -116,6 +117,7 @@ class Run:
     folder: Path | None = None
     resume: bool = False
     checkpoint_seconds: float = 60.0
+    snapshots: int = 0
     progress: bool = False
     notes: tuple[Mapping[str, Any], ...] = ()
 
@@ -281,6 +283,8 @@ def _end_epoch(session: _Session, stage: Stage, best: dict[str, Tensor], begun: 
         entry = {"stage": stage.name, "stage_number": now.stage, "epoch": now.epoch, "loss": total, "terms": terms}
         entry |= {"measured": {name: means[name] for name in stage.measured}} if stage.measured else {}
         session.folder.append_log({**entry, "validation": merit, "seconds": round(time.monotonic() - begun, 3)})
+        if session.run.snapshots and (now.epoch + 1) % session.run.snapshots == 0:
+            session.folder.write_snapshot(now.stage, now.epoch + 1, session.model)
     now.epoch, now.step, now.sums = now.epoch + 1, 0, {}
     return best
 

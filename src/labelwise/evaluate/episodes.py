@@ -140,7 +140,7 @@ def _scores(model: LabelModel, support: Tensor, query: Tensor) -> dict[str, Tens
     """Return scores ``[b, ways * queries, ways]`` by each rule, from codes ``[b, ways, shots, d]`` and ``[b, ways, queries, d]``."""
     b, ways, shots, d = support.shape
     groups = torch.arange(b * ways, device=support.device).repeat_interleave(shots)
-    labels = model.labels_from_codes(support.reshape(-1, d), groups).unflatten(0, (b, ways))
+    labels = model.labels_from_codes(support.reshape(-1, d), groups).view(b, ways, -1)
     asked = query.flatten(1, 2)
     taught = torch.stack([model.score(ask, know) for ask, know in zip(asked, labels, strict=True)])
     means = support.mean(2)
