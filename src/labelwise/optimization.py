@@ -43,18 +43,23 @@ class Schedule:
 
     Attributes:
         name: ``constant``, ``step`` (times ``factor`` at each epoch of ``drops``), ``cosine`` (to zero),
-            or ``onecycle`` (up over the first ``warmup`` share of the run, down to almost zero after it).
+            ``onecycle`` (up over the first ``warmup`` share of the run, down to almost zero after it), or ``noam`` (up in a
+            straight line over the first ``steps`` steps, then down as one over the square root of the step).
+        steps: of the way up of ``noam``.
     """
 
-    name: Literal["constant", "step", "cosine", "onecycle"] = "onecycle"
+    name: Literal["constant", "step", "cosine", "onecycle", "noam"] = "onecycle"
     drops: tuple[int, ...] = ()
     factor: float = 0.2
     warmup: float = 0.3
+    steps: int = 4_000
 
     def __post_init__(self) -> None:
         """Check the values."""
-        if self.name not in ("constant", "step", "cosine", "onecycle"):
-            raise UsageError(f'Unknown schedule "{self.name}". Choose constant, step, cosine or onecycle.')
+        if self.name not in ("constant", "step", "cosine", "onecycle", "noam"):
+            raise UsageError(f'Unknown schedule "{self.name}". Choose constant, step, cosine, onecycle or noam.')
+        if self.steps < 1:
+            raise UsageError(f"The way up of a schedule takes at least one step; given {self.steps}.")
         if not 0 <= self.warmup < 1:
             raise UsageError(f"The warm-up is a share of the run from 0 to below 1; given {self.warmup}.")
 
@@ -63,6 +68,8 @@ class Schedule:
         total = steps_per_epoch * epochs
         if self.name == "step":
             return self.factor ** sum(step >= drop * steps_per_epoch for drop in self.drops)
+        if self.name == "noam":
+            return min((step + 1) / self.steps, math.sqrt(self.steps / (step + 1)))
         if self.name == "cosine":
             return _between(1.0, 0.0, step / total)
         if self.name == "onecycle":
