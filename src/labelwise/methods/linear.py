@@ -133,6 +133,7 @@ class ImageMethod(Method):
         augment: None chooses by the images: a crop with padding of an eighth of the side, and for colour
             pictures a mirror image half of the time. A frozen encoder sees the images as they are.
         clip: the largest gradient norm; it guards against the rare step that would undo training. None is no limit.
+        average: the share that stays of a moving average of the weights, which takes their place in the end; None: no average.
         adversarial: attack the pictures of each batch before its loss is computed; None does not.
     """
 
@@ -143,6 +144,7 @@ class ImageMethod(Method):
     schedule: Schedule = field(default_factory=Schedule)
     augment: Augment | None = None
     clip: float | None = 5.0
+    average: float | None = None
     adversarial: Adversarial | None = None
 
     def __post_init__(self) -> None:
@@ -193,6 +195,7 @@ class ImageMethod(Method):
             optimizer=self.optimizer,
             schedule=self.schedule,
             clip=self.clip,
+            average=self.average,
         )
 
 
