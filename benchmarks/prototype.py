@@ -53,6 +53,7 @@ from labelwise.ops.square_attack import Square
 from labelwise.optimization import Optimizer
 from labelwise.training import Run
 
+RULES: tuple[Literal["nearest mean", "cosine"], ...] = ("nearest mean", "cosine")
 RIVALS: tuple[LossName, ...] = get_args(LossName)
 
 
@@ -144,8 +145,7 @@ def heads(classifier: Classifier) -> dict[str, Classifier]:
             found[name] = copy.deepcopy(model)
             found[name].head = name  # type: ignore[assignment]
     if isinstance(model, LinearModel):
-        rules: tuple[Literal["nearest mean", "cosine"], ...] = ("nearest mean", "cosine")
-        found |= {rule: Means(model, rule) for rule in rules}
+        found |= {rule: Means(model, rule) for rule in RULES}
     return {name: replace(each.bind(classifier.labels), seen=classifier.seen) for name, each in found.items()}
 
 

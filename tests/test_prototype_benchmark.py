@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from labelwise.adversarial import Adversarial
 from labelwise.data.augment import Augment
@@ -14,6 +15,7 @@ from labelwise.errors import UsageError
 from labelwise.evaluate.episodes import EpisodeSettings
 from labelwise.evaluate.robust import RobustSettings
 from labelwise.methods import Encoder, Softmax
+from labelwise.methods.linear import LinearModel
 from labelwise.ops.attacks import Fgsm, Pgd
 from tests.conftest import blobs
 from tests.contract.subjects import trained
@@ -80,14 +82,17 @@ def test_a_line_cut_off_is_no_result(tmp_path: Path) -> None:
 def test_rules_on_codes_alone() -> None:
     classifier, split = trained("softmax"), blobs().split("test")
     model = classifier.model
+    assert isinstance(model, LinearModel)
     codes = classifier.encode(split.images)
-    for rule, measure in (("nearest mean", lambda c, m: -(c - m).norm()), ("cosine", lambda c, m: c @ m / m.norm())):
-        answers = Means(model, rule).bind(classifier.labels).scores(split.images).argmax(1)  # type: ignore[arg-type]
-        slow = [max(range(4), key=lambda j: float(measure(c, model.means[j]))) for c in codes]
-        assert answers.tolist() == slow
+    means = torch.stack(list(model.means))
+    distances = (codes[:, None] - means).norm(dim=2)
+    cosines = torch.cosine_similarity(codes[:, None], means, dim=2)
+    found = {r: Means(model, r).bind(classifier.labels).scores(split.images) for r in prototype.RULES}
+    assert torch.equal(found["nearest mean"].argmax(1), distances.argmin(1))
+    torch.testing.assert_close(found["cosine"], cosines)
 
 
-@pytest.mark.parametrize("loss", metric_learning.LossName.__args__)
+@pytest.mark.parametrize("loss", prototype.RIVALS)
 def test_metric_losses_train_and_teach(loss: metric_learning.LossName) -> None:
     pytest.importorskip("pytorch_metric_learning")
     from labelwise.fitting import fit
