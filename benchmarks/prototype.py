@@ -54,6 +54,7 @@ from labelwise.optimization import Optimizer
 from labelwise.training import Run
 
 RULES: tuple[Literal["nearest mean", "cosine"], ...] = ("nearest mean", "cosine")
+GROUP = 5  # images of a label that stand together in a batch, as in the paper, for every method that compares pairs
 RIVALS: tuple[LossName, ...] = get_args(LossName)
 
 
@@ -107,9 +108,9 @@ class Bench:
             base = replace(base, epochs=1, batch=20)
         shared = {name: getattr(base, name) for name in (each.name for each in fields(ImageMethod))}
         yield "softmax", Softmax(**shared)
-        yield "prototype", Prototype(**shared)
+        yield "prototype", Prototype(group=GROUP, **shared)
         for loss in rivals[: 1 if self.quick else None]:
-            yield loss, Metric(loss=loss, **shared)
+            yield loss, Metric(loss=loss, group=GROUP, **shared)
 
 
 def _few(split: Split, per_label: int, labels: int) -> Split:
