@@ -105,7 +105,7 @@ class Augment:
         uniform = draws.uniform(PLACE + COLOUR)
         placed = self._placed(images, uniform[:, :PLACE])
         coloured = self._coloured(placed, uniform[:, PLACE:])
-        for each in draws.uniform(2 * self.changes).split(2, 1) if self.changes else ():
+        for each in torch.split(draws.uniform(2 * self.changes), 2, 1) if self.changes else ():
             coloured = random_change(coloured, each, self.strength)
         if self.erase:
             coloured.masked_fill_(self._square(coloured, draws.uniform(2)), 0.5)
