@@ -13,7 +13,7 @@ from labelwise.data.dataset import Dataset
 from labelwise.data.split_files import pool, resplit
 from labelwise.errors import UsageError
 from labelwise.evaluate.episodes import EpisodeSettings
-from labelwise.evaluate.robust import RobustSettings
+from labelwise.evaluate.robust import RobustSettings, evaluate_robust
 from labelwise.methods import Encoder, Softmax
 from labelwise.methods.linear import LinearModel
 from labelwise.ops.attacks import Fgsm, Pgd
@@ -59,6 +59,15 @@ def test_attacked_methods_with_every_head_and_no_result_twice(tmp_path: Path) ->
     assert one["images"] == 12
     assert set(one["attacks"]) == {"fgsm", "pgd-2"}
     assert 0 <= one["worst"] <= one["clean"] <= 1
+
+
+def test_accuracy_on_all_images_is_that_of_the_robust_protocol() -> None:
+    classifier, data = trained("softmax"), blobs()
+    found = prototype.under_pgd(classifier, data.split("test"), data, 0.05)
+    settings = RobustSettings(epsilon=0.05, attacks=(Pgd(steps=20),))
+    whole = evaluate_robust(classifier, data.split("test"), data.labels, settings)
+    assert found["clean"] == whole.clean
+    assert found["pgd-20"] == pytest.approx(whole.attacks["pgd-20"], abs=0.03), "other random starts"
 
 
 def test_new_labels_are_measured_by_pairs_and_episodes(tmp_path: Path) -> None:
