@@ -153,7 +153,7 @@ class Prototype(ImageMethod):
     Ablations of the paper: ``similarity="cosine"``, ``aux_weight=0``, ``prototypes="sgd"``.
 
     Attributes:
-        head: what scores a label, see ``PrototypeModel``; ``sim`` in the paper.
+        head: what scores a label, see ``PrototypeModel``; ``mean`` names trained labels better, ``sim`` taught ones.
         similarity: S is ``learned``, or the ``cosine`` with a learned scale and offset.
         symmetric: how S(a, b) and S(b, a) become one; ``none`` keeps S(a, b), prototype first.
         hidden: units of a hidden layer of S.
@@ -176,7 +176,7 @@ class Prototype(ImageMethod):
 
     name: ClassVar[str] = "prototype"
 
-    head: Head = "mean"
+    head: Head = "sim"
     similarity: Literal["learned", "cosine"] = "learned"
     symmetric: Literal["none", "max", "mean"] = "none"
     hidden: int = 512
