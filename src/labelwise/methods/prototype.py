@@ -21,7 +21,7 @@ from labelwise.distributed import whole_batch
 from labelwise.errors import UsageError
 from labelwise.methods.linear import Encoder, ImageMethod, LinearModel
 from labelwise.nn.similarity import Similarity, SimilaritySettings
-from labelwise.ops.linear import CodeStatistics, linear_scores, solve_label_code
+from labelwise.ops.linear import CodeStatistics, linear_scores, solve_label_codes
 from labelwise.ops.segments import segment_mean
 from labelwise.training import Stage
 
@@ -64,14 +64,14 @@ class PrototypeModel(LinearModel):
         prototypes = self.prototypes[rows]
         return self._codes(prototypes, prototypes.new_zeros(len(prototypes)), self._dense_rows()[rows])
 
-    def encode_examples(self, images: Tensor, groups: Tensor) -> Tensor:
+    def labels_from_codes(self, image_codes: Tensor, groups: Tensor) -> Tensor:
         """Return label codes ``[g, e]``: the mean code of each group's images becomes a prototype.
 
         The row of the dense layer is solved in closed form; with AM-softmax it is the mean direction.
         """
         if not self.counts.any():
             raise UsageError("This model was not trained yet, so it cannot learn a label from examples.")
-        codes = self.encode_images(images).float()
+        codes = image_codes.float()
         count = int(groups.max()) + 1
         means = segment_mean(codes, groups, count)
         levels = self._levels(means) if self.lifted else means.new_zeros(count)
@@ -82,7 +82,7 @@ class PrototypeModel(LinearModel):
             rows = pad(directions * self.cosine, (0, 1))
         else:
             known, trained = CodeStatistics(self.means, self.counts, self.within), self._dense_rows()
-            rows = torch.stack([solve_label_code(codes[groups == group], known, trained) for group in range(count)])
+            rows = solve_label_codes(codes, groups, known, trained)
         return self._codes(means, levels, rows)
 
     def _levels(self, means: Tensor) -> Tensor:
@@ -153,7 +153,7 @@ class Prototype(ImageMethod):
     Ablations of the paper: ``similarity="cosine"``, ``aux_weight=0``, ``prototypes="sgd"``.
 
     Attributes:
-        head: what scores a label, see ``PrototypeModel``.
+        head: what scores a label, see ``PrototypeModel``; ``mean`` names trained labels better, ``sim`` taught ones.
         similarity: S is ``learned``, or the ``cosine`` with a learned scale and offset.
         symmetric: how S(a, b) and S(b, a) become one; ``none`` keeps S(a, b), prototype first.
         hidden: units of a hidden layer of S.
@@ -162,7 +162,8 @@ class Prototype(ImageMethod):
         prototypes: ``mean``, moving means of codes; or ``sgd``, trained as weights are.
         start: prototypes begin ``normal``, as in the paper, or ``uniform`` in [0, 1).
         momentum: lambda, the share of a prototype that stays in a step that has images of its label.
-        group: the most images of a label that stand together in a batch, see ``GroupedBatches``.
+        group: the most images of a label that stand together in a batch, see ``GroupedBatches``; 5 in the paper. Fewer leave room
+            for more labels in a batch, with which few epochs teach more.
         class_weight: of L_class, the cross-entropy of S over the prototypes.
         pair_weight: of L_pair, whether two images of a batch have the same label.
         aux_weight: of L_aux, the cross-entropy of the dense output layer.
@@ -184,7 +185,7 @@ class Prototype(ImageMethod):
     prototypes: Literal["mean", "sgd"] = "mean"
     start: Literal["normal", "uniform"] = "normal"
     momentum: float = 0.9
-    group: int = 5
+    group: int = 2
     class_weight: float = 1.0
     pair_weight: float = 1.0
     aux_weight: float = 1.0
