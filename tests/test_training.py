@@ -106,6 +106,17 @@ def test_schedules_equal_torch(schedule: Schedule, reference: object) -> None:
         theirs.step()
 
 
+def test_noam_rises_in_a_line_and_falls_as_the_root_of_the_step() -> None:
+    schedule = Schedule(name="noam", steps=40)
+    shares = [schedule.share(step, 10, 100) for step in range(1000)]
+    assert shares[:3] == pytest.approx([1 / 40, 2 / 40, 3 / 40])
+    assert max(shares) == shares[39] == 1
+    for step in (50, 500):  # as "Attention is all you need" writes it, brought to a peak of 1
+        assert shares[step - 1] == pytest.approx(min(step**-0.5, step * 40**-1.5) * 40**0.5)
+    with pytest.raises(UsageError, match="at least one step; given 0"):
+        Schedule(name="noam", steps=0)
+
+
 def test_unknown_schedule_and_optimiser() -> None:
     with pytest.raises(UsageError, match='Unknown schedule "linear"'):
         Schedule(name="linear")  # type: ignore[arg-type]

@@ -154,7 +154,24 @@ class RunFolder:
         """Keep the weights at the end of a stage, so that a resumed run passes through it."""
         write_tensors(self.path / f"stage-{number}.safetensors", state_tensors("model", model), {})
 
+    def write_snapshot(self, stage: int, epochs: int, model: nn.Module) -> None:
+        """Keep the weights as they are after so many epochs of a stage."""
+        path = self.path / f"snapshot-{stage}-{epochs:05d}.safetensors"
+        write_tensors(path, state_tensors("model", model), {"stage": stage, "epochs": epochs})
+
+    def snapshots(self) -> dict[int, Path]:
+        """Return the files with the weights that were kept in the last stage, by the number of epochs, in order."""
+        found = sorted(self.path.glob("snapshot-*-*.safetensors"), key=_numbers)
+        last = _numbers(found[-1])[0] if found else 0
+        return {_numbers(path)[1]: path for path in found if _numbers(path)[0] == last}
+
     def read_stage(self, number: int, model: nn.Module) -> None:
         """Load the weights at the end of a finished stage."""
         tensors, _ = read_tensors(self.path / f"stage-{number}.safetensors")
         model.load_state_dict(under("model", tensors))
+
+
+def _numbers(snapshot: Path) -> tuple[int, int]:
+    """Return the stage and the epochs that the name of a snapshot says."""
+    _, stage, epochs = snapshot.stem.split("-")
+    return int(stage), int(epochs)

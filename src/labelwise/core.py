@@ -178,8 +178,12 @@ class LabelModel(nn.Module, ABC):
     def score(self, image_codes: Tensor, label_codes: Tensor) -> Tensor:
         """Return the score of every pair ``[n, k]`` from image codes ``[n, d]`` and label codes ``[k, e]``."""
 
-    def encode_examples(self, images: Tensor, groups: Tensor) -> Tensor:  # noqa: ARG002
+    def encode_examples(self, images: Tensor, groups: Tensor) -> Tensor:
         """Return label codes ``[g, e]`` from example images; ``groups [n]`` says which label each belongs to."""
+        return self.labels_from_codes(self.encode_images(images), groups)
+
+    def labels_from_codes(self, image_codes: Tensor, groups: Tensor) -> Tensor:  # noqa: ARG002
+        """Return label codes ``[g, e]`` from the codes of example images ``[n, d]``, each group on its own."""
         raise UnsupportedError(f"{type(self).__name__} cannot learn a label from example images.")
 
     def feature_maps(self, images: Tensor) -> Tensor:  # noqa: ARG002

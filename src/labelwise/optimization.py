@@ -1,12 +1,13 @@
 """Settings of an optimiser and of its learning rate over time; plain values, so that a recipe can state them."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from labelwise.errors import UsageError
 
@@ -43,18 +44,23 @@ class Schedule:
 
     Attributes:
         name: ``constant``, ``step`` (times ``factor`` at each epoch of ``drops``), ``cosine`` (to zero),
-            or ``onecycle`` (up over the first ``warmup`` share of the run, down to almost zero after it).
+            ``onecycle`` (up over the first ``warmup`` share of the run, down to almost zero after it), or ``noam`` (up in a
+            straight line over the first ``steps`` steps, then down as one over the square root of the step).
+        steps: of the way up of ``noam``.
     """
 
-    name: Literal["constant", "step", "cosine", "onecycle"] = "onecycle"
+    name: Literal["constant", "step", "cosine", "onecycle", "noam"] = "onecycle"
     drops: tuple[int, ...] = ()
     factor: float = 0.2
     warmup: float = 0.3
+    steps: int = 4_000
 
     def __post_init__(self) -> None:
         """Check the values."""
-        if self.name not in ("constant", "step", "cosine", "onecycle"):
-            raise UsageError(f'Unknown schedule "{self.name}". Choose constant, step, cosine or onecycle.')
+        if self.name not in ("constant", "step", "cosine", "onecycle", "noam"):
+            raise UsageError(f'Unknown schedule "{self.name}". Choose constant, step, cosine, onecycle or noam.')
+        if self.steps < 1:
+            raise UsageError(f"The way up of a schedule takes at least one step; given {self.steps}.")
         if not 0 <= self.warmup < 1:
             raise UsageError(f"The warm-up is a share of the run from 0 to below 1; given {self.warmup}.")
 
@@ -63,6 +69,8 @@ class Schedule:
         total = steps_per_epoch * epochs
         if self.name == "step":
             return self.factor ** sum(step >= drop * steps_per_epoch for drop in self.drops)
+        if self.name == "noam":
+            return min((step + 1) / self.steps, math.sqrt(self.steps / (step + 1)))
         if self.name == "cosine":
             return _between(1.0, 0.0, step / total)
         if self.name == "onecycle":
@@ -71,6 +79,51 @@ class Schedule:
                 return _between(1 / 25, 1.0, step / peak)
             return _between(1.0, 1 / 25e4, min(1.0, (step - peak) / max(1e-9, total - 1 - peak)))
         return 1.0
+
+
+class MovingAverage:
+    """A moving average of a model's weights and statistics, which often answers better than the last step.
+
+    Early on less stays, so that the start of training is soon forgotten: at most ``(1 + step) / (10 + step)``.
+
+    Attributes:
+        state: the average, under the names of the model's state; what is no finite float is the model's own.
+    """
+
+    def __init__(self, model: nn.Module, stays: float) -> None:
+        if not 0 <= stays < 1:
+            raise UsageError(f"The share of an average that stays lies from 0 to below 1; given {stays}.")
+        self.stays = stays
+        self.state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        self.floats = [n for n, tensor in self.state.items() if tensor.is_floating_point() and tensor.isfinite().all()]
+
+    @torch.no_grad()
+    def follow(self, model: nn.Module, step: int) -> None:
+        """Move towards the model's weights after a step of the run, counted from 0."""
+        share = 1 - min(self.stays, (1 + step) / (10 + step))
+        now = model.state_dict()
+        torch._foreach_lerp_([self.state[name] for name in self.floats], [now[name] for name in self.floats], share)
+        for name in now.keys() - set(self.floats):
+            self.state[name].copy_(now[name])
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Take the average of an earlier run."""
+        for name, tensor in self.state.items():
+            tensor.copy_(state[name])
+
+    def put_into(self, model: nn.Module) -> None:
+        """Give a model the average as its weights."""
+        model.load_state_dict(self.state)
+
+    @contextmanager
+    def inside(self, model: nn.Module) -> Iterator[None]:
+        """Give a model the average as its weights for a while."""
+        own = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        self.put_into(model)
+        try:
+            yield
+        finally:
+            model.load_state_dict(own)
 
 
 def _between(start: float, end: float, share: float) -> float:

@@ -7,7 +7,7 @@ import time
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -21,7 +21,7 @@ from labelwise.data.batches import Batch, Batches, Share, mix
 from labelwise.data.dataset import TrainData
 from labelwise.distributed import any_process, average_gradients, choose_device, process_group, shared_batch_norm
 from labelwise.errors import Interrupted, LabelwiseError, UsageError
-from labelwise.optimization import Optimizer, Schedule
+from labelwise.optimization import MovingAverage, Optimizer, Schedule
 from labelwise.progress import Bar, no_bar, progress_bar
 
 T = TypeVar("T")
@@ -40,6 +40,8 @@ class Stage:
         clip: the largest gradient norm, or None.
         validate: a figure of merit on validation data, larger is better; the best epoch's weights are kept.
         patience: stop after this many epochs without a better figure.
+        average: the share that stays of a moving average of the weights at each step; where the stage ends, the average takes
+            their place, and it is what is validated and kept in snapshots. None does not average.
         measured: names of entries that ``loss`` returns for the log alone, without a gradient; they are not minimised.
     """
 
@@ -53,6 +55,7 @@ class Stage:
     clip: float | None = None
     validate: Callable[[], float] | None = None
     patience: int | None = None
+    average: float | None = None
     measured: tuple[str, ...] = ()
 
     def minimised(self, terms: Mapping[str, T]) -> dict[str, T]:
@@ -107,6 +110,7 @@ class Run:
         folder: where ``log.jsonl`` and checkpoints go; None keeps nothing and cannot be resumed.
         resume: continue the run in ``folder``.
         checkpoint_seconds: how often a checkpoint is written.
+        snapshots: keep the weights after every so many epochs in ``folder``, see ``RunFolder.snapshots``; 0 keeps none.
         progress: show a progress bar on standard error.
         notes: entries for the head of the log.
     """
@@ -116,6 +120,7 @@ class Run:
     folder: Path | None = None
     resume: bool = False
     checkpoint_seconds: float = 60.0
+    snapshots: int = 0
     progress: bool = False
     notes: tuple[Mapping[str, Any], ...] = ()
 
@@ -131,6 +136,7 @@ class _Session:
     folder: RunFolder | None
     stopped: threading.Event
     now: Progress
+    average: MovingAverage | None = None
 
     @property
     def main(self) -> bool:
@@ -171,6 +177,7 @@ def _train_stage(session: _Session, stage: Stage, number: int, begun: float) -> 
         raise UsageError(f'Stage "{stage.name}" has nothing to train: no parameter or no image.')
     optimizer = stage.optimizer.build(parameters)
     best: dict[str, Tensor] = {}
+    session.average = None if stage.average is None else MovingAverage(session.model, stage.average)
     if session.now.stage == number and (session.now.epoch or session.now.step):
         best = _restore(session, optimizer)
     else:
@@ -181,6 +188,8 @@ def _train_stage(session: _Session, stage: Stage, number: int, begun: float) -> 
         while now.epoch < stage.epochs and not _out_of_patience(stage, now):
             _train_epoch(session, stage, (optimizer, parameters, best), begun, bar)
             best = _end_epoch(session, stage, best, begun)
+    if session.average:
+        session.average.put_into(session.model)
     if best:
         session.model.load_state_dict(best)
     session.now = Progress(stage=number + 1)
@@ -209,6 +218,8 @@ def _train_epoch(
         for group in optimizer.param_groups:
             group["lr"] = stage.optimizer.lr * rate
         terms = _step(session, stage, batch, optimizer, parameters)
+        if session.average:
+            session.average.follow(session.model, now.epoch * len(stage.batches) + now.step)
         for name, value in terms.items():
             sums[name] = sums.get(name, torch.zeros((), device=session.device)) + value
         now.step += 1
@@ -269,20 +280,28 @@ def _end_epoch(session: _Session, stage: Stage, best: dict[str, Tensor], begun: 
             f"The loss of stage {stage.name} is {total} in epoch {now.epoch + 1}: training diverged. "
             "Lower the learning rate (--set lr=...), or check the data for extreme values."
         )
-    merit = None
-    if stage.validate is not None:
-        session.model.eval()
-        with torch.no_grad():
-            merit = stage.validate()
-        if now.best is None or merit > now.best:
+    with session.average.inside(session.model) if session.average else nullcontext():
+        merit = _merit(session, stage)
+        if merit is not None and (now.best is None or merit > now.best):
             now.best, now.best_epoch = merit, now.epoch
             best = {name: tensor.clone() for name, tensor in session.model.state_dict().items()}
+        if session.folder and session.main and session.run.snapshots and (now.epoch + 1) % session.run.snapshots == 0:
+            session.folder.write_snapshot(now.stage, now.epoch + 1, session.model)
     if session.folder and session.main:
         entry = {"stage": stage.name, "stage_number": now.stage, "epoch": now.epoch, "loss": total, "terms": terms}
         entry |= {"measured": {name: means[name] for name in stage.measured}} if stage.measured else {}
         session.folder.append_log({**entry, "validation": merit, "seconds": round(time.monotonic() - begun, 3)})
     now.epoch, now.step, now.sums = now.epoch + 1, 0, {}
     return best
+
+
+def _merit(session: _Session, stage: Stage) -> float | None:
+    """Return the stage's figure of merit on validation data, None where it has none."""
+    if stage.validate is None:
+        return None
+    session.model.eval()
+    with torch.no_grad():
+        return stage.validate()
 
 
 def _out_of_patience(stage: Stage, now: Progress) -> bool:
@@ -294,6 +313,8 @@ def _write(session: _Session, optimizer: torch.optim.Optimizer, best: dict[str, 
         return
     session.now.seconds = time.monotonic() - begun
     kept = {f"best/{name}": tensor for name, tensor in best.items()}
+    if session.average:
+        kept |= {f"average/{name}": tensor for name, tensor in session.average.state.items()}
     tensors = {**state_tensors("model", session.model), **optimizer_tensors(optimizer), **kept}
     session.folder.write(session.now, tensors)
 
@@ -304,6 +325,8 @@ def _restore(session: _Session, optimizer: torch.optim.Optimizer) -> dict[str, T
     tensors = session.folder.read()
     session.model.load_state_dict(under("model", tensors))
     load_optimizer(optimizer, tensors)
+    if session.average:
+        session.average.load(under("average", tensors))
     return {name: tensor.to(session.device) for name, tensor in under("best", tensors).items()}
 
 

@@ -41,6 +41,22 @@ def test_normalisation_of_features_far_from_zero() -> None:
     assert float(encoder(features).square().sum(1).mean().sqrt()) == pytest.approx(LENGTH, rel=1e-4)
 
 
+def test_waveforms_are_brought_to_one_loudness_and_never_normalised_sample_by_sample() -> None:
+    waves = torch.randn(6, 2000, generator=torch.Generator().manual_seed(0)) * 0.1
+    encoder = ImageEncoder.build("xvector_8k", (2000,), width=8).eval()
+    encoder.fit_normalisation(waves)
+    assert (encoder.mean.tolist(), encoder.std.tolist()) == ([0], [1])
+    prepared = encoder.prepare(waves)
+    torch.testing.assert_close(prepared.square().mean(1), torch.ones(6))
+    torch.testing.assert_close(prepared / waves, (prepared / waves)[:, :1].expand_as(waves))
+    torch.testing.assert_close(
+        encoder(waves), encoder(waves * 0.05), msg="a quiet recording has the code of a loud one"
+    )
+    torch.testing.assert_close(encoder(waves), encoder.backbone(prepared), msg="codes are trained, so none is rescaled")
+    assert not encoder.untrained
+    assert encoder.prepare(torch.zeros(1, 2000)).abs().max() == 0
+
+
 def test_std_has_a_floor() -> None:
     encoder = ImageEncoder.build("identity", (3,))
     encoder.fit_normalisation(torch.tensor([[0.0, 5.0, 1.0], [4.0, 5.0, 1.0]]))

@@ -3,7 +3,7 @@ import torch
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from torch import Tensor
 
-from labelwise.ops.linear import code_statistics, linear_scores, solve_label_code
+from labelwise.ops.linear import CodeStatistics, code_statistics, linear_scores, solve_label_codes
 
 
 def clusters(k: int, per: int, d: int = 5, seed: int = 0, spread: float = 2.0) -> tuple[Tensor, Tensor]:
@@ -17,6 +17,23 @@ def discriminant(codes: Tensor, targets: Tensor) -> Tensor:
     """Label codes of scikit-learn's linear discriminant analysis."""
     fitted = LinearDiscriminantAnalysis(solver="lsqr", priors=[1 / 4] * 4).fit(codes.numpy(), targets.numpy())
     return torch.cat([torch.as_tensor(fitted.coef_), torch.as_tensor(fitted.intercept_)[:, None]], 1).float()
+
+
+def solve_label_code(examples: Tensor, known: CodeStatistics, codes: Tensor, *, ridge: float = 1.0) -> Tensor:
+    """The code of one label."""
+    groups = torch.zeros(len(examples), dtype=torch.int64)
+    return solve_label_codes(examples, groups, known, codes, ridge=ridge)[0]
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_labels_are_solved_each_on_its_own(several: bool) -> None:
+    codes, targets = clusters(k=3, per=40)
+    truths = torch.nn.functional.one_hot(targets, 3).bool()
+    known = code_statistics(codes, truths if several else targets, 3)
+    trained, groups = torch.randn(3, 6), torch.arange(12) % 3
+    found = solve_label_codes(codes[:12], groups, known, trained)
+    for group in range(3):
+        torch.testing.assert_close(found[group], solve_label_code(codes[:12][groups == group], known, trained))
 
 
 def test_linear_scores_is_weights_and_bias() -> None:

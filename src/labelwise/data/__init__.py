@@ -16,6 +16,7 @@ from labelwise.data.knowledge import Knowledge, find_knowledge, read_knowledge, 
 from labelwise.data.leaks import check_leaks, near_duplicates, refuse_leaks
 from labelwise.data.packs import pack
 from labelwise.data.resplitting import divide
+from labelwise.data.rotations import rotated
 from labelwise.data.sources import arrays, folder
 from labelwise.data.split_files import apply_split, pool, resplit, write_split
 from labelwise.data.tables import table
@@ -63,6 +64,7 @@ __all__ = [
     "read_xlsa17",
     "refuse_leaks",
     "resplit",
+    "rotated",
     "table",
     "with_knowledge",
     "write_split",

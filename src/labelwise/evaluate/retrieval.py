@@ -11,6 +11,7 @@ from labelwise.data.dataset import Split
 from labelwise.data.pictures import as_batch
 from labelwise.errors import DataError, UsageError
 from labelwise.evaluate.closed import leaked_share
+from labelwise.tasks.verify import By
 
 CHUNK = 2**23  # similarities held at a time
 KS = (1, 2, 4, 8, 16)
@@ -47,19 +48,42 @@ def evaluate_retrieval(classifier: Classifier, split: Split, *, ks: Sequence[int
         raise DataError("Several labels may be true of these images, so there is no one label to retrieve.")
     split = split.select((split.targets >= 0).nonzero()[:, 0])
     codes = classifier.encode(as_batch(split.images, classifier.model.spec.shape)) if len(split) else torch.empty(0, 1)
-    first, precision = query_figures(classifier.model, codes, split.targets)
+    leaked = leaked_share(classifier, split.images)
+    return retrieval_of_codes(classifier.model, codes, split.targets, ks=ks, leaked=leaked)
+
+
+def retrieval_of_codes(
+    model: LabelModel,
+    codes: Tensor,
+    targets: Tensor,
+    *,
+    by: By = "similarity",
+    ks: Sequence[int] = KS,
+    leaked: float = 0.0,
+) -> RetrievalResult:
+    """Return the same from the codes of test images ``[n, d]`` and their targets ``[n]``.
+
+    Args:
+        model: what made the codes.
+        codes: ``[n, d]``.
+        targets: ``[n]``.
+        by: what images are ranked by: the model's ``similarity``, the ``cosine`` of codes, or their ``sum``.
+        ks: from 1; how many first answers to look at.
+        leaked: share of the images that the classifier was made from.
+    """
+    first, precision = query_figures(model, codes, targets, by)
     if not ks or min(ks) < 1:
         raise UsageError(f"Recall needs k of at least 1; given {list(ks)}.")
     return RetrievalResult(
-        images=len(split),
+        images=len(codes),
         queries=len(first),
         recall={k: float((first < k).double().mean()) for k in ks},
         precision_at_r=float(precision.mean()),
-        leaked=leaked_share(classifier, split.images),
+        leaked=leaked,
     )
 
 
-def query_figures(model: LabelModel, codes: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+def query_figures(model: LabelModel, codes: Tensor, targets: Tensor, by: By = "similarity") -> tuple[Tensor, Tensor]:
     """Return for each query how many wrong images come before the first right one, and its average precision at R ``[q]``.
 
     Where a wrong image is as similar as a right one the wrong one comes first, so codes that are all alike gain nothing.
@@ -68,6 +92,7 @@ def query_figures(model: LabelModel, codes: Tensor, targets: Tensor) -> tuple[Te
         model: what made the codes.
         codes: ``[n, d]``.
         targets: ``[n]``.
+        by: what images are ranked by.
     """
     codes, targets = codes.float(), targets.to(codes.device)
     before, precision = [], []
@@ -76,7 +101,7 @@ def query_figures(model: LabelModel, codes: Tensor, targets: Tensor) -> tuple[Te
             same = targets[rows, None] == targets
             same[rows - rows[0], rows] = False
             ask = same.any(1)
-            scores = model.similarity(codes[rows[ask]], codes)
+            scores = _alike(model, codes[rows[ask]], codes, by)
             scores[torch.arange(len(scores), device=codes.device), rows[ask]] = -torch.inf
             right = _ranked(scores, same[ask])
             before.append(right.to(torch.uint8).argmax(1))
@@ -84,6 +109,15 @@ def query_figures(model: LabelModel, codes: Tensor, targets: Tensor) -> tuple[Te
     if not sum(map(len, before)):
         raise DataError("No two images share a label, so there is nothing to retrieve.")
     return torch.cat(before).cpu(), torch.cat(precision).cpu()
+
+
+def _alike(model: LabelModel, queries: Tensor, gallery: Tensor, by: By) -> Tensor:
+    """Return how alike codes are ``[n, m]`` by one of the scores."""
+    cosine = LabelModel.similarity(model, queries, gallery) if by != "similarity" else None
+    if by == "cosine" and cosine is not None:
+        return cosine
+    learned = model.similarity(queries, gallery)
+    return learned if cosine is None else learned + cosine
 
 
 def _ranked(scores: Tensor, same: Tensor) -> Tensor:

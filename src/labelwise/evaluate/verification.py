@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from torch import Tensor
+
 from labelwise.core import Classifier
 from labelwise.data.dataset import Split
 from labelwise.data.pictures import as_batch
@@ -63,14 +65,37 @@ def evaluate_verification(
             "Several labels may be true of these images, so two of them are neither the same nor different."
         )
     split = split.select((split.targets >= 0).nonzero()[:, 0])
+    codes = classifier.encode(as_batch(split.images, classifier.model.spec.shape))
+    leaked = leaked_share(classifier, split.images)
+    return verification_of_codes(classifier, codes, split.targets, by=by, draw=(most, seed), leaked=leaked)
+
+
+def verification_of_codes(
+    classifier: Classifier,
+    codes: Tensor,
+    targets: Tensor,
+    *,
+    by: By | None = None,
+    draw: tuple[int, int] = (PAIRS, 0),
+    leaked: float = 0.0,
+) -> VerificationResult:
+    """Return the same from the codes of test images ``[n, d]`` and their targets ``[n]``, none of them -1.
+
+    Args:
+        classifier: what made the codes.
+        codes: ``[n, d]``.
+        targets: ``[n]``.
+        by: the score.
+        draw: how many pairs of each kind at most, and the seed.
+        leaked: share of the images that the classifier was made from.
+    """
     rule = classifier.verification
     score = by or (rule.by if rule else "similarity")
-    codes = classifier.encode(as_batch(split.images, classifier.model.spec.shape))
-    same, different = scored_pairs(classifier.model, codes, split.targets, score, (most, seed))
+    same, different = scored_pairs(classifier.model, codes, targets, score, draw)
     curve = det_curve(same, different)
     own = rule if rule is not None and rule.by == score else None
     return VerificationResult(
-        images=len(split),
+        images=len(codes),
         same=len(same),
         different=len(different),
         by=score,
@@ -80,5 +105,5 @@ def evaluate_verification(
         det=tuple((share, misses_at(curve, share)) for share in POINTS),
         misses=None if own is None else float((same < own.threshold).double().mean()),
         false_accepts=None if own is None else float((different >= own.threshold).double().mean()),
-        leaked=leaked_share(classifier, split.images),
+        leaked=leaked,
     )

@@ -80,16 +80,15 @@ class ClarelModel(LabelModel):
         """Return minus the distance of every pair ``[n, k]``."""
         return -distances(image_codes, label_codes)
 
-    def encode_examples(self, images: Tensor, groups: Tensor) -> Tensor:
+    def labels_from_codes(self, image_codes: Tensor, groups: Tensor) -> Tensor:
         """Return label codes ``[g, e]``: where a text of the examples would lie.
 
         Texts lie apart from images as a whole. The mean code of the examples is moved there, and on in the same direction
         until new images of the label are as far from its code as images of trained labels are from theirs; without this
         a label taught from images would be nearer than labels known from texts.
         """
-        codes = self.encode_images(images).float()
         count = int(groups.max()) + 1
-        means = segment_mean(codes, groups, count)
+        means = segment_mean(image_codes.float(), groups, count)
         size = torch.bincount(groups, minlength=count).to(means)
         found = self.text_mean + self.reach * (means - self.image_mean)
         way = normalize(self.text_mean - self.image_mean, dim=0)

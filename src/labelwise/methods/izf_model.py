@@ -190,7 +190,7 @@ class IzfModel(FlowModel):
         rest = torch.cat([self.finish(part)[:, -1] for part in torch.split(features, 1024)]).double()
         self.density.copy_(torch.stack([rest.mean(), rest.std(correction=0).clamp_min(1e-6)]))
 
-    def encode_examples(self, images: Tensor, groups: Tensor) -> Tensor:
+    def labels_from_codes(self, image_codes: Tensor, groups: Tensor) -> Tensor:
         """Return label codes ``[g, semantic + 2]``: the mean semantic part of the examples, drawn in as far as few say little.
 
         Means of trained labels have a covariance B. With a variance w inside a label, the best guess of the mean from m
@@ -199,7 +199,7 @@ class IzfModel(FlowModel):
         """
         if not self.counts.any():
             raise UsageError("This model was not trained yet, so it cannot learn a label from examples.")
-        codes = self.encode_images(images)[:, :-1].double()
+        means = segment_mean(image_codes[:, :-1].double(), groups, int(groups.max()) + 1)
         here = self.counts > 0
         known = self.means[here, :-1].double()
         centre = known.mean(0)
@@ -207,14 +207,10 @@ class IzfModel(FlowModel):
         values, inside = values.clamp_min(0), self.within.diagonal()[:-1].double().mean().clamp_min(1e-12)
         trained = self.semantic_part(self.spec.labels)[here].double()
         apart = (known - trained).square().sum(1).mean()
-        found, shift = [], []
-        for group in range(int(groups.max()) + 1):
-            own = codes[groups == group]
-            share = values / (values + inside / len(own))
-            found.append(centre + ((own.mean(0) - centre) @ axes * share) @ axes.T)
-            shift.append(0.5 * (inside * share.sum() / len(own) - apart))
-        made = self._as_codes(torch.stack(found).float())
-        made[:, -1] += torch.stack(shift).float()
+        spread = inside / torch.bincount(groups)[:, None]
+        share = values / (values + spread)
+        made = self._as_codes((centre + ((means - centre) @ axes * share) @ axes.T).float())
+        made[:, -1] += 0.5 * (spread[:, 0] * share.sum(1) - apart).float()
         return made
 
     def _as_codes(self, semantic: Tensor) -> Tensor:

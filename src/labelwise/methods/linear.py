@@ -14,7 +14,7 @@ from labelwise.data.batches import Batch, ShuffledBatches
 from labelwise.data.dataset import Split, TrainData
 from labelwise.errors import UsageError
 from labelwise.nn.encoder import Encoder, ImageEncoder
-from labelwise.ops.linear import CodeStatistics, code_statistics, linear_scores, solve_label_code
+from labelwise.ops.linear import CodeStatistics, code_statistics, linear_scores, solve_label_codes
 from labelwise.optimization import Optimizer, Schedule
 from labelwise.training import Method, Stage
 
@@ -93,16 +93,14 @@ class LinearModel(LabelModel):
         state_dict.setdefault(f"{prefix}background", self.background)
         super()._load_from_state_dict(state_dict, prefix, *more)
 
-    def encode_examples(self, images: Tensor, groups: Tensor) -> Tensor:
-        """Return label codes ``[g, d + 1]`` solved in closed form from example images and training statistics."""
+    def labels_from_codes(self, image_codes: Tensor, groups: Tensor) -> Tensor:
+        """Return label codes ``[g, d + 1]`` solved in closed form from codes of examples and training statistics."""
         if not self.counts.any():
             raise UsageError("This model was not trained yet, so it cannot learn a label from examples.")
-        codes = self.encode_images(images).float()
         background = self.background if bool(self.background.isfinite().all()) else None
         known = CodeStatistics(self.means, self.counts, self.within, background)
         trained = self.encode_labels(self.spec.labels)
-        solved = [solve_label_code(codes[groups == group], known, trained) for group in range(int(groups.max()) + 1)]
-        return torch.stack(solved)
+        return solve_label_codes(image_codes.float(), groups, known, trained)
 
 
 class HeadModel(LinearModel):
@@ -135,6 +133,7 @@ class ImageMethod(Method):
         augment: None chooses by the images: a crop with padding of an eighth of the side, and for colour
             pictures a mirror image half of the time. A frozen encoder sees the images as they are.
         clip: the largest gradient norm; it guards against the rare step that would undo training. None is no limit.
+        average: the share that stays of a moving average of the weights, which takes their place in the end; None: no average.
         adversarial: attack the pictures of each batch before its loss is computed; None does not.
     """
 
@@ -145,6 +144,7 @@ class ImageMethod(Method):
     schedule: Schedule = field(default_factory=Schedule)
     augment: Augment | None = None
     clip: float | None = 5.0
+    average: float | None = None
     adversarial: Adversarial | None = None
 
     def __post_init__(self) -> None:
@@ -195,6 +195,7 @@ class ImageMethod(Method):
             optimizer=self.optimizer,
             schedule=self.schedule,
             clip=self.clip,
+            average=self.average,
         )
 
 

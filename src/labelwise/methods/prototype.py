@@ -21,7 +21,7 @@ from labelwise.distributed import whole_batch
 from labelwise.errors import UsageError
 from labelwise.methods.linear import Encoder, ImageMethod, LinearModel
 from labelwise.nn.similarity import Similarity, SimilaritySettings
-from labelwise.ops.linear import CodeStatistics, linear_scores, solve_label_code
+from labelwise.ops.linear import CodeStatistics, linear_scores, solve_label_codes
 from labelwise.ops.segments import segment_mean
 from labelwise.training import Stage
 
@@ -64,14 +64,14 @@ class PrototypeModel(LinearModel):
         prototypes = self.prototypes[rows]
         return self._codes(prototypes, prototypes.new_zeros(len(prototypes)), self._dense_rows()[rows])
 
-    def encode_examples(self, images: Tensor, groups: Tensor) -> Tensor:
+    def labels_from_codes(self, image_codes: Tensor, groups: Tensor) -> Tensor:
         """Return label codes ``[g, e]``: the mean code of each group's images becomes a prototype.
 
         The row of the dense layer is solved in closed form; with AM-softmax it is the mean direction.
         """
         if not self.counts.any():
             raise UsageError("This model was not trained yet, so it cannot learn a label from examples.")
-        codes = self.encode_images(images).float()
+        codes = image_codes.float()
         count = int(groups.max()) + 1
         means = segment_mean(codes, groups, count)
         levels = self._levels(means) if self.lifted else means.new_zeros(count)
@@ -82,7 +82,7 @@ class PrototypeModel(LinearModel):
             rows = pad(directions * self.cosine, (0, 1))
         else:
             known, trained = CodeStatistics(self.means, self.counts, self.within), self._dense_rows()
-            rows = torch.stack([solve_label_code(codes[groups == group], known, trained) for group in range(count)])
+            rows = solve_label_codes(codes, groups, known, trained)
         return self._codes(means, levels, rows)
 
     def _levels(self, means: Tensor) -> Tensor:

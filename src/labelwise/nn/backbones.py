@@ -27,11 +27,13 @@ class Backbone(nn.Module, ABC):
         published: how images must be normalised for its public weights; None where there are none.
         comes_trained: whether it has public weights of its own, which ``load_published`` loads.
         size: the side of the images that these were trained on; None takes images as they are.
+        waveforms: whether it takes sound ``[n, samples]`` in place of images.
     """
 
     published: Normalisation | None = None
     comes_trained: bool = False
     size: int | None = None
+    waveforms: bool = False
 
     def __init__(self, width_out: int) -> None:
         super().__init__()

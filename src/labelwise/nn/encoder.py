@@ -21,6 +21,7 @@ from labelwise.nn.weights import Normalisation, load_weights
 
 CHUNK = 2**22  # numbers held in double precision at a time
 FLOOR = 1e-3  # smallest standard deviation, relative to the largest
+QUIET = 1e-5  # root mean square of a waveform below which it is not made louder: silence stays silence
 LENGTH = 4.0  # of a standardised code, as root mean square: the right learning rate then does not depend on its size
 PIECE = {"cpu": 8, "cuda": 256}  # images that a frozen trunk takes at a time; on a CPU few fit its caches best
 
@@ -78,7 +79,10 @@ class Encoder:
 
 
 class ImageEncoder(nn.Module):
-    """Turns images in [0, 1] ``[n, c, h, w]``, or features ``[n, a]``, into codes ``[n, d]``.
+    """Turns images in [0, 1] ``[n, c, h, w]``, features ``[n, a]`` or waveforms ``[n, samples]`` into codes ``[n, d]``.
+
+    Channels and features are shifted and scaled by what ``fit_normalisation`` finds. A waveform is brought to one loudness instead, a
+    root mean square of 1: a sample at one place of a recording means nothing that others at that place share.
 
     Args:
         backbone: what follows normalisation.
@@ -117,14 +121,15 @@ class ImageEncoder(nn.Module):
         self.shape = shape
         self.size = size
         self.frozen = frozen
-        self.untrained = frozen or len(shape) == 1
-        self.fixed = fixed is not None
+        self.untrained = frozen or (len(shape) == 1 and not backbone.waveforms)
+        self.fixed = fixed is not None or backbone.waveforms
         self.backbone = backbone
         self.code_size = backbone.width_out if code_size is None else code_size
         self.project: nn.Module = nn.Identity()
         if self.code_size != backbone.width_out:
             self.project = nn.Linear(backbone.width_out, self.code_size)
-        mean, std = fixed or ((0.0,) * shape[0], (1.0,) * shape[0])
+        channels = 1 if backbone.waveforms else shape[0]
+        mean, std = fixed or ((0.0,) * channels, (1.0,) * channels)
         self.register_buffer("mean", torch.tensor(mean))
         self.register_buffer("std", torch.tensor(std))
         if frozen:
@@ -163,7 +168,9 @@ class ImageEncoder(nn.Module):
         return self
 
     def normalise(self, x: Tensor) -> Tensor:
-        """Return images with each channel (or feature) shifted and scaled, in the memory layout given."""
+        """Return images with each channel (or feature) shifted and scaled, in the memory layout given; waveforms equally loud."""
+        if self.backbone.waveforms:
+            return x / x.square().mean(1, keepdim=True).sqrt().clamp_min(QUIET)
         channels = (-1, *[1] * (len(self.shape) - 1))
         return (x - self.mean.view(channels)) / self.std.view(channels)
 
@@ -231,7 +238,7 @@ class ImageEncoder(nn.Module):
     def fit_normalisation(self, images: Tensor) -> None:
         """Set mean and std to those of each channel of images (bytes count as [0, 1]), or of each feature.
 
-        Nothing happens where the backbone's weights were made with a fixed mean and std. Computed in double precision, a chunk at a time. No std is less than a thousandth of the largest, so what
+        Nothing happens for waveforms, and where the backbone's weights were made with a fixed mean and std. Computed in double precision, a chunk at a time. No std is less than a thousandth of the largest, so what
         hardly varies is not blown up; where nothing varies at all, it is 1.
         """
         if self._missing is not None:

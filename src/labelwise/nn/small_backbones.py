@@ -126,6 +126,7 @@ class XVector(Backbone):
 
     def __init__(self, shape: tuple[int, ...], width: int = 512, rate: int | None = None) -> None:
         super().__init__(max(1, width // 2))
+        self.waveforms = rate is not None
         self.spectrogram = None if rate is None else Spectrogram(rate, coefficients=COEFFICIENTS)
         channels = COEFFICIENTS if rate is not None else shape[0] * shape[1]
         layers: list[nn.Module] = []

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from labelwise.ops.segments import segment_mean
+
 
 def linear_scores(image_codes: Tensor, label_codes: Tensor) -> Tensor:
     """Return ``[n, k]`` scores from image codes ``[n, d]`` and label codes ``[k, d + 1]`` (weights, then bias)."""
@@ -50,19 +52,22 @@ def code_statistics(codes: Tensor, targets: Tensor, k: int) -> CodeStatistics:
     return CodeStatistics(means, counts, (inside * weight[:, None]).T @ inside)
 
 
-def solve_label_code(examples: Tensor, known: CodeStatistics, codes: Tensor, *, ridge: float = 1.0) -> Tensor:
-    """Return the code ``[d + 1]`` of a new label from its examples, in closed form.
+def solve_label_codes(
+    examples: Tensor, groups: Tensor, known: CodeStatistics, codes: Tensor, *, ridge: float = 1.0
+) -> Tensor:
+    """Return the codes ``[g, d + 1]`` of new labels from their examples, in closed form, each label on its own.
 
-    The new label scores like the trained label its examples resemble most, plus what tells the two apart: the
+    A new label scores like the trained label its examples resemble most, plus what tells the two apart: the
     difference of their Gaussian log-likelihoods with a shared covariance, which is linear in the image code. The mean
     of m examples is off by a random amount that makes every image look too far away; the expected excess is added
     back, without which a label taught from few examples would hardly ever win.
 
-    Where several labels may be true of an image, no trained label stands against the new one. What tells its examples
+    Where several labels may be true of an image, no trained label stands against a new one. What tells its examples
     from all training images does: again a difference of log-likelihoods, brought to the level of trained scores.
 
     Args:
-        examples: image codes of the new label ``[m, d]``.
+        examples: image codes of the new labels ``[m, d]``.
+        groups: the new label of each example ``[m]``, in 0..g-1, none of them empty.
         known: statistics of training codes.
         codes: codes of the trained labels ``[k, d + 1]``.
         ridge: added to the covariance, relative to its mean variance.
@@ -74,19 +79,19 @@ def solve_label_code(examples: Tensor, known: CodeStatistics, codes: Tensor, *, 
     precision = torch.linalg.inv(within + penalty * torch.eye(len(within), dtype=within.dtype, device=within.device))
     excess = 0.5 * (precision * within).sum()
     likelihoods = _likelihoods(means, precision, excess / counts)
-    mean = examples.double().mean(0, keepdim=True)
-    new = _likelihoods(mean, precision, excess / len(examples))[0]
+    mean = segment_mean(examples.double(), groups, int(groups.max()) + 1)
+    new = _likelihoods(mean, precision, excess / torch.bincount(groups))
     if known.background is not None:
         points = torch.cat([means, known.background.double()[None]])
         base = _likelihoods(points[-1:], precision, excess * 0)[0]
         scores, logs = linear_scores(points, trained), linear_scores(points, likelihoods - base)
         scale = _slope(scores - scores.mean(), logs - logs.mean())
-        code = scale * (new - base)
-        code[-1] += scores.mean() - scale * logs.mean()
-        return code.to(examples.dtype)
-    nearest = int(linear_scores(mean, trained).argmax())
-    code = trained[nearest] + _scale(means, trained, likelihoods) * (new - likelihoods[nearest])
-    return code.to(examples.dtype)
+        found = scale * (new - base)
+        found[:, -1] += scores.mean() - scale * logs.mean()
+        return found.to(examples.dtype)
+    nearest = linear_scores(mean, trained).argmax(1)
+    found = trained[nearest] + _scale(means, trained, likelihoods) * (new - likelihoods[nearest])
+    return found.to(examples.dtype)
 
 
 def _likelihoods(means: Tensor, precision: Tensor, excess: Tensor) -> Tensor:

@@ -1,0 +1,185 @@
+"""Leave one domain out: train on all domains but one (a camera, a style), test on that one, for each in turn.
+
+Which epoch and which settings are reported is chosen by two rules. ``strict``: by validation images of the training domains, so the
+held-out domain stays unseen. ``oracle``: by the held-out domain itself, as papers on PACS often do; it flatters, and is there to be
+compared with their figures.
+"""
+
+import json
+import tempfile
+import zlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import torch
+
+from labelwise.checkpoint import RunFolder, read_tensors, under, write_atomically
+from labelwise.core import LabelModel, Labels
+from labelwise.data.dataset import Dataset, Split
+from labelwise.data.split_files import pool, resplit
+from labelwise.data.splits import leave_one_domain_out, split_off
+from labelwise.errors import DataError, UnsupportedError, UsageError
+from labelwise.evaluate.closed import align_targets
+from labelwise.fitting import VALIDATION_SHARE, training_data
+from labelwise.settings import to_plain
+from labelwise.training import Method, Run, train
+
+RESULT = "result.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A model that may be chosen.
+
+    Attributes:
+        method: which of the methods, from 0.
+        epochs: how many it was trained for; of the last stage, where there are several. 0 is a whole run.
+        validation: accuracy on validation images of the training domains.
+        test: accuracy on the held-out domain.
+    """
+
+    method: int
+    epochs: int
+    validation: float
+    test: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOut:
+    """What was found with one domain held out."""
+
+    domain: str
+    candidates: tuple[Candidate, ...]
+
+    @property
+    def strict(self) -> Candidate:
+        """The best on validation images; of equal ones the last."""
+        return max(reversed(self.candidates), key=lambda each: each.validation)
+
+    @property
+    def oracle(self) -> Candidate:
+        """The best on the held-out domain itself."""
+        return max(reversed(self.candidates), key=lambda each: each.test)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DomainsResult:
+    """Accuracy on each domain by models that were trained on the others."""
+
+    domains: tuple[HeldOut, ...]
+
+    @property
+    def strict(self) -> float:
+        """The mean accuracy over domains, every choice made on validation images of training domains."""
+        return sum(each.strict.test for each in self.domains) / len(self.domains)
+
+    @property
+    def oracle(self) -> float:
+        """The mean accuracy over domains, every choice made on the held-out domain: the papers' protocol."""
+        return sum(each.oracle.test for each in self.domains) / len(self.domains)
+
+
+def evaluate_domains(
+    data: Dataset,
+    methods: Method | Sequence[Method],
+    run: Run | None = None,
+    *,
+    every: int = 0,
+    domains: Sequence[str] = (),
+) -> DomainsResult:
+    """Return the accuracy on each domain by models trained on the others.
+
+    Each label and domain gives a tenth of its images to validation. With a folder in ``run`` all that is finished is kept there,
+    and the same call continues where it stopped.
+
+    Args:
+        data: with domains; its own splits are forgotten.
+        methods: settings to choose among, or one.
+        run: seed, device, folder.
+        every: after how many epochs a model is a candidate, beside that at the end; 0: that at the end alone.
+        domains: those to hold out; none are all.
+    """
+    run, whole = run or Run(), pool(data)
+    chosen = (methods,) if isinstance(methods, Method) else tuple(methods)
+    _check(whole, chosen, every, data.name)
+    content = zlib.crc32(whole.images.numpy().tobytes(), zlib.crc32(whole.targets.numpy().tobytes()))
+    found = []
+    with tempfile.TemporaryDirectory() as place:
+        for domain in domains or sorted({*whole.domains} - {""}):
+            divided = hold_out(data, domain, run.seed)
+            candidates: list[Candidate] = []
+            for number, method in enumerate(chosen):
+                folder = Path(run.folder or place) / quote(domain, safe=" ") / str(number)
+                own = replace(run, folder=folder, resume=True, snapshots=every)
+                candidates += _candidates(divided, method, own, number, content)
+            found.append(HeldOut(domain=domain, candidates=tuple(candidates)))
+    return DomainsResult(domains=tuple(found))
+
+
+def hold_out(data: Dataset, domain: str, seed: int) -> Dataset:
+    """Return the data with one domain as test; a tenth of each label and domain of the others is val, the rest train."""
+    whole = pool(data)
+    rows = leave_one_domain_out(whole.domains, domain)
+    known = {name: i for i, name in enumerate(sorted(set(whole.domains)))}
+    places = torch.tensor([known[name] for name in whole.domains])
+    strata = (whole.targets * len(known) + places)[rows["train"]]
+    kept, held = split_off(strata, VALIDATION_SHARE, seed)
+    return resplit(data, {"train": rows["train"][kept], "val": rows["train"][held], "test": rows["test"]})
+
+
+def _check(whole: Split, methods: tuple[Method, ...], every: int, name: str) -> None:
+    if not whole.domains:
+        raise DataError(f'"{name}" has no domains. Add a column "domain" to its table.')
+    if whole.truths is not None:
+        raise UnsupportedError("Several labels may be true of these images; domains are compared by accuracy on one.")
+    if not methods or every < 0:
+        raise UsageError(f"Give at least one method, and epochs of 0 or more; given {len(methods)} and {every}.")
+    for method in methods:
+        if method.zero_shot or not method.uses_targets:
+            raise UnsupportedError(
+                f"Method {method.name} chooses its settings on labels held out, not on domains. Use one that learns from "
+                "labelled images alone, such as softmax or prototype."
+            )
+
+
+def _candidates(data: Dataset, method: Method, run: Run, number: int, content: int) -> list[Candidate]:
+    """Return what one run offers, from its folder where it is finished."""
+    assert run.folder is not None
+    about: dict[str, Any] = {"method": method.name, "settings": to_plain(method), "seed": run.seed, "data": content}
+    about = json.loads(json.dumps({**about, "every": run.snapshots}))
+    done = run.folder / RESULT
+    if done.exists():
+        kept = json.loads(done.read_text())
+        if kept["about"] != about:
+            raise UsageError(
+                f"The result in {run.folder} is of other settings or data. Give another folder, or delete that one."
+            )
+        return [replace(Candidate(**each), method=number) for each in kept["candidates"]]
+    seen = training_data(replace(data, splits={name: data.splits[name] for name in ("train", "val")}), run.seed)
+    model, _ = train(method, seen, run)
+    measured = [_measure(model, seen.labels, data, (number, 0))]
+    for epochs, file in RunFolder(run.folder, {}).snapshots().items():
+        model.load_state_dict(under("model", read_tensors(file)[0]))
+        measured.append(_measure(model, seen.labels, data, (number, epochs)))
+    found = sorted(measured, key=lambda each: each.epochs or float("inf"))
+    kept = {"about": about, "candidates": [asdict(each) for each in found]}
+    write_atomically(done, (json.dumps(kept, indent=1) + "\n").encode())
+    for file in run.folder.glob("*.safetensors"):
+        file.unlink()
+    return found
+
+
+def _measure(model: LabelModel, labels: Labels, data: Dataset, place: tuple[int, int]) -> Candidate:
+    """Return the accuracies of a model; its place is the number of its method and its epochs."""
+    classifier = model.bind(labels)
+    right = {}
+    for name in ("val", "test"):
+        split = data.split(name)
+        targets = align_targets(classifier, split, data.labels)
+        images = model.prepare(split.images)[targets >= 0]
+        answers = classifier.scores_of_codes(classifier.encode(images).float()).argmax(1).cpu()
+        right[name] = float((answers == targets[targets >= 0]).double().mean())
+    return Candidate(method=place[0], epochs=place[1], validation=right["val"], test=right["test"])

@@ -1,0 +1,152 @@
+"""Few-shot episodes on a test split: a few new labels, a few images of each to learn from, others to name.
+
+Every image is encoded once; what an episode learns and asks is computed from codes, many episodes at a time.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from math import sqrt
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from labelwise.core import Classifier, LabelModel
+from labelwise.data.dataset import Split
+from labelwise.data.episodes import Episode, episodes
+from labelwise.data.pictures import as_batch
+from labelwise.errors import DataError, UsageError
+from labelwise.evaluate.closed import leaked_share
+
+CHUNK = 2**22  # numbers of codes held at a time
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpisodeSettings:
+    """Which episodes.
+
+    Attributes:
+        ways: labels of an episode.
+        shots: images of each to learn from.
+        queries: images of each to name.
+        count: how many episodes.
+        seed: the same seed gives the same episodes, whatever the classifier.
+    """
+
+    ways: int = 5
+    shots: int = 1
+    queries: int = 15
+    count: int = 600
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over episodes and 1.96 standard errors of it."""
+
+    mean: float
+    error: float
+
+    def __str__(self) -> str:
+        return f"{100 * self.mean:.2f} +- {100 * self.error:.2f} %"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpisodeResult:
+    """Accuracy of episodes.
+
+    Attributes:
+        settings: which episodes.
+        labels: how many labels of the split have enough images to be drawn.
+        images: how many labelled images there are.
+        accuracy: of ``taught``, labels learnt as ``teach`` does; and on the same codes and episodes of ``nearest mean``, the
+            label whose examples' mean code is nearest, and of ``cosine``, the label whose mean has the largest cosine.
+        leaked: share of the images that the classifier was trained or calibrated on; anything but 0 flatters it.
+    """
+
+    settings: EpisodeSettings
+    labels: int
+    images: int
+    accuracy: dict[str, Estimate]
+    leaked: float
+
+
+def evaluate_episodes(classifier: Classifier, split: Split, settings: EpisodeSettings | None = None) -> EpisodeResult:
+    """Return how well the classifier's model learns new labels from a few images; what labels it was bound to is of no account.
+
+    Args:
+        classifier: any whose model learns labels from examples.
+        split: labelled test images, of labels that training never saw.
+        settings: which episodes.
+    """
+    return evaluate_many_episodes(classifier, split, [settings or EpisodeSettings()])[0]
+
+
+def evaluate_many_episodes(
+    classifier: Classifier, split: Split, settings: Sequence[EpisodeSettings]
+) -> list[EpisodeResult]:
+    """Return the result of each of several settings; the images are encoded once for all of them."""
+    if split.truths is not None:
+        raise DataError("Several labels may be true of these images; an episode needs one label for each.")
+    split = split.select((split.targets >= 0).nonzero()[:, 0])
+    model = classifier.model
+    codes = classifier.encode(model.prepare(as_batch(split.images, model.spec.shape))).float()
+    leaked = leaked_share(classifier, split.images)
+    sizes = torch.bincount(split.targets.cpu())
+    return [
+        EpisodeResult(
+            settings=each,
+            labels=int((sizes >= each.shots + each.queries).sum()),
+            images=len(split),
+            accuracy={
+                name: estimate(hits) for name, hits in episode_accuracies(model, codes, split.targets, each).items()
+            },
+            leaked=leaked,
+        )
+        for each in settings
+    ]
+
+
+@torch.no_grad()
+def episode_accuracies(
+    model: LabelModel, codes: Tensor, targets: Tensor, settings: EpisodeSettings
+) -> dict[str, Tensor]:
+    """Return the accuracy of each episode ``[count]`` by each rule, from image codes ``[n, d]`` and targets ``[n]``."""
+    if settings.count < 2:
+        raise UsageError(f"An error needs at least two episodes; given {settings.count}.")
+    drawn = episodes(targets, settings.ways, settings.shots, settings.queries, settings.count, settings.seed)
+    size = settings.ways * (settings.shots + settings.queries) * codes.shape[1]
+    found: dict[str, list[Tensor]] = {}
+    while some := list(islice(drawn, max(1, CHUNK // size))):
+        support, query = (codes[_rows(some, what).to(codes.device)] for what in ("support", "query"))
+        for name, scores in _scores(model, support, query).items():
+            truth = torch.arange(settings.ways, device=scores.device).repeat_interleave(settings.queries)
+            found.setdefault(name, []).append((scores.argmax(2) == truth).double().mean(1).cpu())
+    return {name: torch.cat(parts) for name, parts in found.items()}
+
+
+def estimate(values: Tensor) -> Estimate:
+    """Return the mean of values ``[n]`` and 1.96 standard errors of it."""
+    return Estimate(float(values.mean()), 1.96 * float(values.std()) / sqrt(len(values)))
+
+
+def _rows(some: list[Episode], what: str) -> Tensor:
+    """Return the rows of one kind in some episodes ``[b, ways, images]``."""
+    return torch.stack([getattr(each, what) for each in some])
+
+
+def _scores(model: LabelModel, support: Tensor, query: Tensor) -> dict[str, Tensor]:
+    """Return scores ``[b, ways * queries, ways]`` by each rule, from codes ``[b, ways, shots, d]`` and ``[b, ways, queries, d]``."""
+    b, ways, shots, d = support.shape
+    groups = torch.arange(b * ways, device=support.device).repeat_interleave(shots)
+    labels = model.labels_from_codes(support.reshape(-1, d), groups).view(b, ways, -1)
+    asked = query.flatten(1, 2)
+    taught = torch.stack([model.score(ask, know) for ask, know in zip(asked, labels, strict=True)])
+    means = support.mean(2)
+    near = 2 * asked @ means.mT - means.square().sum(2)[:, None]
+    return {
+        "taught": taught,
+        "nearest mean": near,
+        "cosine": normalize(asked, dim=2) @ normalize(means, dim=2).mT,
+    }

@@ -1,0 +1,74 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from labelwise.core import Labels
+from labelwise.data.dataset import Dataset
+from labelwise.errors import DataError
+from labelwise.evaluate.pairs import evaluate_new_labels, evaluate_pairs
+from labelwise.evaluate.retrieval import evaluate_retrieval, query_figures
+from labelwise.evaluate.verification import evaluate_verification
+from labelwise.tasks.verify import By
+from tests.conftest import blobs, squares
+from tests.contract.subjects import trained
+from tests.evaluate.test_verification import noisy
+
+TEST = noisy(blobs().split("test"))
+
+
+def test_every_score_is_measured_as_it_is_alone() -> None:
+    classifier = trained("prototype")
+    split = replace(TEST, targets=torch.where(torch.arange(len(TEST)) < 5, -1, TEST.targets))
+    found = evaluate_pairs(classifier, split)
+    assert (found.images, found.labels, found.leaked) == (len(TEST) - 5, 4, 0)
+    assert list(found.verification) == list(found.retrieval) == ["similarity", "cosine", "sum"]
+    for score, result in found.verification.items():
+        assert result == evaluate_verification(classifier, split, by=score)
+    assert found.retrieval["similarity"] == evaluate_retrieval(classifier, split)
+    codes = classifier.encode(split.images[5:])
+    ways = torch.nn.functional.normalize(codes, dim=1)
+    table: dict[By, torch.Tensor] = {
+        "cosine": ways @ ways.T,
+        "sum": ways @ ways.T + classifier.model.similarity(codes, codes),
+    }
+    for by, scores in table.items():
+        scores = scores.detach().fill_diagonal_(-torch.inf)
+        best = split.targets[5:][scores.argmax(1)] == split.targets[5:]
+        assert found.retrieval[by].recall[1] == pytest.approx(float(best.double().mean()))
+    assert found.retrieval["cosine"] != found.retrieval["similarity"]
+
+
+def test_a_model_without_a_similarity_of_its_own_is_measured_by_the_cosine() -> None:
+    classifier = trained("softmax")
+    found = evaluate_pairs(classifier, TEST)
+    assert list(found.verification) == list(found.retrieval) == ["cosine"]
+    codes = classifier.encode(TEST.images)
+    first, _ = query_figures(classifier.model, codes, TEST.targets)
+    assert found.retrieval["cosine"].recall[1] == pytest.approx(float((first == 0).double().mean()))
+
+
+def test_few_of_many_images_are_drawn() -> None:
+    classifier = trained("softmax")
+    found = evaluate_pairs(classifier, TEST, most=30, seed=1)
+    assert found.images == 30
+    assert found == evaluate_pairs(classifier, TEST, most=30, seed=1)
+    assert found != evaluate_pairs(classifier, TEST, most=30, seed=2)
+
+
+def test_new_labels_must_be_new() -> None:
+    classifier, data = trained("softmax"), blobs()
+    with pytest.raises(DataError, match="Training saw 4 labels of the test split, so they are not new: blob 0"):
+        evaluate_new_labels(classifier, data)
+    named = Dataset(name="x", labels=Labels(names=("a", "b", "c", "d")), splits={"test": TEST})
+    assert evaluate_new_labels(classifier, named) == evaluate_pairs(classifier, TEST)
+    partly = replace(named, labels=Labels(names=("a", "b", "blob 1", "d")))
+    with pytest.raises(DataError, match="Training saw 1 labels"):
+        evaluate_new_labels(classifier, partly)
+    keep = TEST.select((TEST.targets != 2).nonzero()[:, 0])
+    assert evaluate_new_labels(classifier, replace(partly, splits={"test": keep})).labels == 3
+
+
+def test_several_labels_are_refused() -> None:
+    with pytest.raises(DataError, match="Several labels may be true"):
+        evaluate_pairs(trained("softmax"), squares(30).split("test"))
