@@ -1,5 +1,8 @@
 """The verb that runs the papers' tables and figures: reproduce."""
 
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +16,6 @@ from labelwise.errors import DataError, LabelwiseError, UsageError, listing
 if TYPE_CHECKING:
     from labelwise.recipe import Recipe
     from labelwise.reproduce.cells import Choice
-    from labelwise.reproduce.results import Entry
     from labelwise.reproduce.running import Place
 
 NAME_HELP = "paper/table such as indicator/table2, a paper (all of it), or a .toml file."
@@ -30,7 +32,12 @@ def reproduce(  # noqa: PLR0913 - the options of the verb
         bool, typer.Option("--quick", help="Tiny data and networks: shows in seconds that it works.")
     ] = False,
     root: Annotated[Path | None, typer.Option("--data-root", help="The folder of all benchmarks.")] = None,
-    folder: Annotated[Path, typer.Option("--out", help="Results, checkpoints and pictures.")] = Path("results"),
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", help='Results, checkpoints and pictures; left out, "results", and nothing is kept of --quick.'
+        ),
+    ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Cells run at a time.")] = 1,
     device: Device = "auto",
     list_: Annotated[bool, typer.Option("--list", help="Every recipe, its data, and what has been run.")] = False,
@@ -42,7 +49,7 @@ def reproduce(  # noqa: PLR0913 - the options of the verb
     from labelwise.reproduce.running import Place
 
     choice = Choice(data=tuple(only or ()), methods=tuple(method or ()), seeds=seeds, quick=quick)
-    place = Place(out=folder, root=root, device=device)
+    place = Place(out=folder or Path("results"), root=root, device=device)
     if list_:
         _list(name, place, choice)
         return
@@ -52,10 +59,18 @@ def reproduce(  # noqa: PLR0913 - the options of the verb
 
         recipes = [small(recipe) for recipe in recipes]
     check_choice(recipes, choice)
-    failures = [] if table or markdown else _run(recipes, place, choice, workers)
-    _print(recipes, place, choice, markdown)
+    with nullcontext(place) if folder or not quick else _passing(place) as where:
+        failures = [] if table or markdown else _run(recipes, where, choice, workers)
+        _print(recipes, where, choice, markdown)
     if failures:
         raise LabelwiseError(f"{len(failures)} not done:\n" + "\n".join(failures))
+
+
+@contextmanager
+def _passing(place: "Place") -> Iterator["Place"]:
+    """Yield the place with a folder that is removed afterwards."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield replace(place, out=Path(folder))
 
 
 def _recipes(name: str | None, place: "Place", *, every: bool) -> "list[Recipe]":
@@ -130,23 +145,32 @@ def _list(name: str | None, place: "Place", choice: "Choice") -> None:
     from labelwise.recipe import find_recipes, recipe_files
     from labelwise.reproduce.results import read_results
 
-    done = {entry["key"]: entry for entry in read_results(place.out)}
-    shown = plain_table("recipe", "data at hand", "missing", ">run", ">minutes a cell", "title")
+    done = {entry["key"] for entry in read_results(place.out)}
     for recipe in find_recipes(name) if name else [found for each in recipe_files() for found in find_recipes(each)]:
-        shown.add_row(*_listed(recipe, place, choice, done))
-    out().print(shown)
+        for line in _listed(recipe, place, choice, done):
+            out().print(line, highlight=False)
     note(
-        "labelwise reproduce RECIPE runs one; minutes with ~ are estimates. labelwise data where NAME says how to get data."
+        "labelwise reproduce NAME runs one or all of a paper; minutes with ~ are estimates. A stand-in replaces data that is "
+        "missing; labelwise data where NAME says how to get that."
     )
 
 
-def _listed(recipe: "Recipe", place: "Place", choice: "Choice", done: "dict[str, Entry]") -> tuple[str, ...]:
+def _listed(recipe: "Recipe", place: "Place", choice: "Choice", done: set[str]) -> list[str]:
+    """Return the lines of one recipe."""
     from labelwise.reproduce.cells import cells_of
     from labelwise.reproduce.sources import sets_at_hand
 
-    here, gone = sets_at_hand(recipe, tuple(recipe.data), place.root)
-    every = list(cells_of(recipe, replace(choice, data=()), recipe.data))
-    run = sum(cell.key in done for cell in every)
-    cost = f"{'' if recipe.cost.measured else '~'}{recipe.cost.minutes:g}, {recipe.cost.machine}"
-    names = [f"{name} (stand-in)" if recipe.data[name].stands_for else name for name in here]
-    return (recipe.name, ", ".join(names), ", ".join(gone), f"{run} of {len(every)}", cost, recipe.title)
+    _, gone = sets_at_hand(recipe, tuple(recipe.data), place.root)
+    lines = [f"[bold]{recipe.name}[/]  {recipe.title}"]
+    for name in recipe.data:
+        every = list(cells_of(recipe, replace(choice, data=()), [name]))
+        run = sum(cell.key in done for cell in every)
+        stands = recipe.data[name].stands_for
+        words = "[red]missing[/]" if name in gone else f"stands in for {stands}" if stands else "[green]at hand[/]"
+        lines.append(f"    {name}: {words}, {run} of {len(every)} cells run")
+    cost = recipe.cost
+    about = "" if cost.measured else "~"
+    lines.append(
+        f"    [dim]{about}{cost.minutes:g} minutes and {about}{cost.memory_mib} MiB a cell on {cost.machine}[/]"
+    )
+    return lines

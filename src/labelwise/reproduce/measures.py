@@ -12,6 +12,7 @@ from labelwise.errors import UsageError, listing, suggest
 from labelwise.reproduce import described_measures as described
 from labelwise.reproduce import label_measures as labels
 from labelwise.reproduce import pair_measures as pairs
+from labelwise.reproduce import robust_measures as robust
 from labelwise.reproduce.label_measures import Figures, NoOptions
 from labelwise.reproduce.subject import Subject
 from labelwise.settings import from_plain
@@ -37,8 +38,10 @@ MEASURES: dict[str, Measure] = {
     "joint": Measure(labels.joint, labels.JointOptions, {"projection": "pca"}),
     "retrieval": Measure(pairs.retrieval, pairs.RetrievalOptions),
     "verification": Measure(pairs.verification, pairs.VerificationOptions, {"pairs": 500}),
+    "episodes": Measure(pairs.episodes, pairs.EpisodesOptions, {"ways": 2, "queries": 2, "count": 3}),
+    "domains": Measure(robust.domains, robust.DomainsOptions, {"every": 1}),
     "robustness": Measure(
-        pairs.robustness, pairs.RobustnessOptions, {"images": 10, "steps": [1, 2], "adaptive_steps": 2, "queries": 2}
+        robust.robustness, robust.RobustnessOptions, {"images": 4, "adaptive_steps": 2, "queries": 2}
     ),
     "zero_shot": Measure(described.zero_shot),
     "named": Measure(described.named),

@@ -1,13 +1,10 @@
-"""Measures of what a classifier makes of pairs and of attacked pictures: retrieval, verification, robustness."""
+"""Measures on labels that training never saw: verification, retrieval, and new labels from a few images."""
 
 from dataclasses import dataclass
 
+from labelwise.evaluate.episodes import EpisodeSettings, evaluate_many_episodes
 from labelwise.evaluate.retrieval import KS, evaluate_retrieval
-from labelwise.evaluate.robust import RobustSettings, evaluate_robust
 from labelwise.evaluate.verification import PAIRS, evaluate_verification
-from labelwise.ops.adaptive_attacks import Apgd
-from labelwise.ops.attacks import Attack, Fgsm, Pgd
-from labelwise.ops.square_attack import Square
 from labelwise.reproduce.label_measures import Figures
 from labelwise.reproduce.subject import Subject
 from labelwise.tasks.verify import By
@@ -29,24 +26,13 @@ class VerificationOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RobustnessOptions:
-    """How pictures are attacked.
+class EpisodesOptions:
+    """Which few-shot episodes; one figure for each number of shots."""
 
-    Attributes:
-        epsilon: how far a pixel may move, where pixels lie in [0, 1].
-        steps: of PGD, one figure for each.
-        step_size: of PGD, as a share of epsilon; None is 2.5 / steps.
-        adaptive_steps: of the two adaptive attacks, which only ``worst`` counts.
-        queries: of the random search, which only ``worst`` counts.
-        images: test images at most; None is all.
-    """
-
-    epsilon: float = 8 / 255
-    steps: tuple[int, ...] = (7, 20)
-    step_size: float | None = None
-    adaptive_steps: int = 100
-    queries: int = 1000
-    images: int | None = None
+    ways: int = 5
+    shots: tuple[int, ...] = (1, 5)
+    queries: int = 15
+    count: int = 600
 
 
 def retrieval(subject: Subject, options: RetrievalOptions) -> Figures:
@@ -64,16 +50,18 @@ def verification(subject: Subject, options: VerificationOptions) -> Figures:
     return figures
 
 
-def robustness(subject: Subject, options: RobustnessOptions) -> Figures:
-    """Return accuracy on clean pictures, under FGSM and each PGD alone, and under all attacks together (``worst``)."""
-    trials: dict[str, Attack] = {"FGSM": Fgsm()}
-    trials |= {f"PGD {steps}": Pgd(steps=steps, step_size=options.step_size) for steps in options.steps}
-    final = (Apgd(steps=options.adaptive_steps), Apgd(loss="ratio", steps=options.adaptive_steps))
-    attacks = (*trials.values(), *final, Square(queries=options.queries))
-    split = (
-        subject.test if options.images is None else subject.test.select(range(min(options.images, len(subject.test))))
-    )
-    settings = RobustSettings(epsilon=options.epsilon, attacks=attacks, seed=subject.run.seed)
-    found = evaluate_robust(subject.classifier, split, subject.given.labels, settings)
-    alone = {name: 100 * found.attacks.get(attack.name, 0.0) for name, attack in trials.items()}
-    return {"clean": 100 * found.clean, **alone, "worst": 100 * found.worst, "warnings": list(found.warnings)}
+def episodes(subject: Subject, options: EpisodesOptions) -> Figures:
+    """Return the accuracy of few-shot episodes as ``n-shot``, by nearest means and by cosine, with 95 % intervals."""
+    settings = [
+        EpisodeSettings(
+            ways=options.ways, shots=shots, queries=options.queries, count=options.count, seed=subject.run.seed
+        )
+        for shots in options.shots
+    ]
+    figures: Figures = {}
+    for found in evaluate_many_episodes(subject.classifier, subject.test, settings):
+        name = f"{found.settings.shots}-shot"
+        for way, estimate in found.accuracy.items():
+            words = name if way == "taught" else f"{name}, {way}"
+            figures |= {words: 100 * estimate.mean, f"{words} (interval)": 100 * estimate.error}
+    return figures

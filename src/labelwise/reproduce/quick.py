@@ -10,7 +10,7 @@ from labelwise.reproduce.measures import MEASURES
 from labelwise.settings import merged
 
 SMALL: dict[str, Any] = {
-    "epochs": 2,
+    "epochs": 1,
     "batch": 16,
     "hidden": 8,
     "code_size": 8,
@@ -35,6 +35,8 @@ SMALL_ENCODER: dict[str, Any] = {
     "frozen": False,
     "size": None,
 }
+LIGHTER = {"wrn28_10": "convnet", "resnet50": "resnet18"}  # many layers take long, however thin
+FEATURES = ("features", "described")
 UNSEEN = ("retrieval", "verification", "episodes")  # measured on labels that training has no image of
 
 
@@ -57,19 +59,20 @@ def _row(recipe: Recipe, row: Row) -> Row:
     values = merged(merged(recipe.settings, source.settings), merged(row.settings, row.adjust.get(data, {})))
     expect = {name: figures for name, figures in row.expect.items() if name == data}
     options = {name: merged(values, MEASURES[name].quick) for name, values in row.options.items()}
-    settings = merged(values, _small(row.method, values)) if row.method else {}
+    settings = merged(values, _small(row.method, values, _kind(recipe, source) not in FEATURES)) if row.method else {}
     return replace(row, data=(data,), settings=settings, adjust={}, expect=expect, options=options)
 
 
-def _small(method: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings that make a method quick, those that it has."""
+def _small(method: str, given: dict[str, Any], pixels: bool) -> dict[str, Any]:
+    """Return the settings that make a method quick, those that it has; features have no network to be made small."""
     known = {field.name for field in fields(method_class(method))}  # type: ignore[arg-type]
     small = {key: value for key, value in SMALL.items() if key in known}
     if "epochs" in given and given["epochs"] == 0:
         small.pop("epochs", None)
     if "encoder" in known:
-        backbone = given.get("encoder", {}).get("backbone", "auto")
-        small["encoder"] = {**SMALL_ENCODER, "backbone": backbone if backbone.startswith("xvector_") else "auto"}
+        backbone = given.get("encoder", {}).get("backbone", "convnet")
+        backbone = LIGHTER.get(backbone, backbone)
+        small["encoder"] = {**SMALL_ENCODER, "backbone": backbone} if pixels else {**SMALL_ENCODER, "width": None}
     if given.get("adversarial"):
         small["adversarial"] = {"steps": 1}
     return small

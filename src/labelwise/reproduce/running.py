@@ -34,6 +34,7 @@ from labelwise.reproduce.surroundings import surroundings
 from labelwise.training import Run
 
 Tell = Callable[[str], None]
+STOPPED = "Stopped; checkpoints are written. Run the same command again, and it goes on."
 STOP_SECONDS = 60  # for workers to write their checkpoints
 
 
@@ -78,7 +79,7 @@ def run_cells(cells: Sequence[Cell], place: Place, tell: Tell) -> list[str]:
             try:
                 entry = run_cell(cell, place)
             except Interrupted:
-                raise
+                raise Interrupted(STOPPED) from None
             except LabelwiseError as error:
                 failures.append(f"{cell.title}: {error}")
                 tell(f"{cell.title} failed: {error}")
@@ -201,7 +202,7 @@ def _stopping(workers: Sequence[Any]) -> Iterator[None]:
 
     def stop(*_: object) -> None:
         _stop(workers)
-        raise Interrupted("Stopped; every checkpoint is written. Run the same command again, and it goes on.")
+        raise Interrupted(STOPPED)
 
     before = signal.signal(signal.SIGTERM, stop)
     try:

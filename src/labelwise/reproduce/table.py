@@ -26,6 +26,7 @@ class Line:
         protocol: whose rules it follows.
         seeds: how many there are to be.
         verdict: how ours compares, in words.
+        comparable: whether a difference means anything: not on other data, nor of a quick run.
         digits: after the point.
     """
 
@@ -37,13 +38,14 @@ class Line:
     protocol: str
     seeds: int
     verdict: str
+    comparable: bool
     digits: int
 
     def words(self) -> tuple[str, ...]:
         """Return the line as the cells of a table."""
         paper = "" if self.paper is None else _text(self.paper, self.digits)
         run = f"{len(self.ours)} of {self.seeds}" if self.ours else ""
-        mean = _mean(self.ours)
+        mean = _mean(self.ours) if self.comparable else None
         apart = (
             f"{mean - self.paper:+.{self.digits}f}" if mean is not None and isinstance(self.paper, int | float) else ""
         )
@@ -94,6 +96,7 @@ def _row_lines(
                 ours=ours,
                 protocol=figure.protocol or cell.source.protocol,
                 seeds=len(cells),
+                comparable=not state,
                 verdict=state or verdict(paper, ours, figure),
                 digits=figure.digits,
             )
@@ -160,12 +163,12 @@ def _text(value: Value, digits: int) -> str:
 
 
 def markdown(recipe: Recipe, lines: Sequence[Line], results: Iterable[Entry]) -> str:
-    """Return a recipe's table as Markdown, with what it was measured on."""
+    """Return a recipe's table as Markdown, with what it was measured on; a line with no figure at all is left out."""
     head = ["## " + f"{recipe.name}: {recipe.title}", ""]
     if recipe.note:
         head += [recipe.note, ""]
     rows = [f"| {' | '.join(HEAD)} |", "|" + "---|" * len(HEAD)]
-    rows += [f"| {' | '.join(line.words())} |" for line in lines]
+    rows += [f"| {' | '.join(line.words())} |" for line in lines if line.ours or line.paper is not None]
     return "\n".join(
         [*head, *rows, "", f"`labelwise reproduce {recipe.name}`. {measured_on(recipe, results)}".rstrip()]
     )

@@ -13,9 +13,9 @@ from labelwise.errors import UsageError, listing
 
 NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 DOMAINS = ("photo", "art_painting", "cartoon", "sketch")
-SHAPES = {"pictures": (3, 16, 16), "features": (16,), "described": (16,), "sound": (4000,), "unseen": (3, 16, 16)}
+SHAPES = {"pictures": (3, 32, 32), "features": (16,), "described": (16,), "sound": (4000,), "unseen": (3, 32, 32)}
 SEEN = 7  # labels with training images, where some have none
-COUNTS = {"train": 12, "val": 4, "test": 8}  # images of each label
+COUNTS = {"train": 8, "val": 3, "test": 8}  # images of each label
 
 
 def tiny(word: str) -> Dataset:
