@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from labelwise.errors import DataError, StoreError
-from labelwise.reproduce import results
 from labelwise.reproduce.results import RESULTS, SET_ASIDE, append_result, read_results
 
 
@@ -57,7 +56,7 @@ def test_what_is_no_number_is_refused(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_no_part_of_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     append_result(tmp_path, entry(0))
     write = os.write
-    monkeypatch.setattr(results.os, "write", lambda file, line: write(file, line[:10]))
+    monkeypatch.setattr(os, "write", lambda file, line: write(file, line[:10]))
     with pytest.raises(StoreError, match="full"):
         append_result(tmp_path, entry(1))
     monkeypatch.undo()
