@@ -176,14 +176,17 @@ class Recipe:
         """Return the data sets that a row is run on."""
         return [name for name in self.data if not row.data or name in row.data]
 
+    def settings_of(self, row: Row, data: str) -> dict[str, Any]:
+        """Return what the recipe says about the settings of a row on a data set; the rest are the method's defaults."""
+        values = merged(self.settings, self.data[data].settings)
+        return merged(merged(values, row.settings), row.adjust.get(data, {}))
+
     def method(self, row: Row, data: str) -> Method | None:
         """Return the method of a row on a data set; None where a measure trains something else."""
         if not row.method:
             return None
-        values = merged(self.settings, self.data[data].settings)
-        values = merged(merged(values, row.settings), row.adjust.get(data, {}))
         try:
-            return from_plain(method_class(row.method), values)
+            return from_plain(method_class(row.method), self.settings_of(row, data))
         except LabelwiseError as error:
             raise UsageError(f'Row "{row.name}" on "{data}": {error}') from None
 

@@ -1,8 +1,8 @@
 """Cells: one row of a recipe on one data set with one seed, and what tells a cell from all others."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
@@ -10,6 +10,8 @@ from labelwise.errors import UsageError, listing, suggest
 from labelwise.recipe import Recipe, Row, Source
 from labelwise.reproduce.measures import check_measures
 from labelwise.settings import merged, to_plain
+
+DIVIDED = ("source", "size", "held", "images", "features")  # what of a data set can change figures
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -39,13 +41,19 @@ class Cell:
 
     @property
     def configuration(self) -> dict[str, Any]:
-        """All that can change its figures, as plain values."""
-        own = replace(self.source, title="", note="", settings={})
+        """What it is run with as plain values, defaults filled in."""
         method = self.recipe.method(self.row, self.data)
+        return {**self._said, "settings": None if method is None else to_plain(method)}
+
+    @property
+    def _said(self) -> dict[str, Any]:
+        """What the recipe says that can change figures, without names for people and without defaults."""
+        said = self.recipe.settings_of(self.row, self.data) if self.row.method else None
+        source = {name: getattr(self.source, name) for name in DIVIDED}
         return {
-            "source": to_plain(own),
-            "method": None if method is None else method.name,
-            "settings": None if method is None else to_plain(method),
+            "source": source,
+            "method": self.row.method,
+            "settings": said,
             "measures": list(self.measures),
             "options": to_plain(self.options),
             "quick": self.quick,
@@ -53,19 +61,15 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """A word that stands for the cell; settings that change make another cell."""
-        return key_of({"recipe": self.recipe.name, "row": self.row.name, "data": self.data, "seed": self.seed}, self)
+        """A word that stands for the cell: the same for 1 and 1.0 and any order of keys; other settings make another cell."""
+        head = {"recipe": self.recipe.name, "row": self.row.name, "data": self.data, "seed": self.seed}
+        plain = json.dumps(json.loads(json.dumps([head, self._said]), parse_int=float), sort_keys=True)
+        return sha256(plain.encode()).hexdigest()[:20]
 
     @property
     def title(self) -> str:
         """The cell in words."""
         return f"{self.recipe.name}, {self.data}, {self.row.name}, seed {self.seed}"
-
-
-def key_of(head: Mapping[str, Any], cell: Cell) -> str:
-    """Return a word for plain values that is the same for 1 and 1.0, and for any order of keys."""
-    plain = json.dumps(json.loads(json.dumps([head, cell.configuration]), parse_int=float), sort_keys=True)
-    return sha256(plain.encode()).hexdigest()[:20]
 
 
 @dataclass(frozen=True, kw_only=True)

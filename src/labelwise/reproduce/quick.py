@@ -56,7 +56,7 @@ def _options(recipe: Recipe) -> dict[str, dict[str, Any]]:
 def _row(recipe: Recipe, row: Row) -> Row:
     data = recipe.sets(row)[0]
     source = recipe.data[data]
-    values = merged(merged(recipe.settings, source.settings), merged(row.settings, row.adjust.get(data, {})))
+    values = recipe.settings_of(row, data)
     expect = {name: figures for name, figures in row.expect.items() if name == data}
     options = {name: merged(values, MEASURES[name].quick) for name, values in row.options.items()}
     settings = merged(values, _small(row.method, values, _kind(recipe, source) not in FEATURES)) if row.method else {}
