@@ -10,6 +10,7 @@ from PIL import Image
 
 import labelwise as lw
 from labelwise.data.pictures import read_files
+from labelwise.evaluate.pairs import evaluate_pairs
 from tests.conftest import blobs
 from tests.contract.subjects import trained
 from tests.test_cli import run as run
@@ -130,3 +131,36 @@ def test_wrong_use(run: Any, root: Path, tmp_path: Path) -> None:
         got, out, err = run(*words)
         assert (got, out) == (code, "")
         assert message in " ".join(err.split())
+
+
+def test_evaluate_adds_pairs_where_a_similarity_was_learnt(run: Any, root: Path) -> None:
+    lw.save(trained("prototype"), root / "p.lw")
+    code, out, _ = run("evaluate", root / "p.lw", root / "pictures")
+    assert code == 0
+    assert "pairs of 40 pictures, by how alike they are" in out
+    assert {"similarity", "cosine", "sum", "EER", "R@16"} <= set(out.split())
+    found = json.loads(run("evaluate", root / "p.lw", root / "pictures", "--json")[1])
+    split = lw.data.folder(root / "pictures", size=8).split("test")
+    expected = evaluate_pairs(trained("prototype"), split)
+    assert found["pairs"]["verification"]["sum"]["eer"] == pytest.approx(expected.verification["sum"].eer)
+    assert found["pairs"]["retrieval"]["cosine"]["recall"]["1"] == expected.retrieval["cosine"].recall[1]
+    assert "pairs" not in json.loads(run("evaluate", root / "m.lw", root / "pictures", "--json")[1])
+
+
+def test_evaluate_on_labels_that_are_all_new(run: Any, root: Path) -> None:
+    data = blobs(4, per_label=60)
+    for part in ("train", "test"):
+        split = data.split(part)
+        for i, (image, target) in enumerate(zip(split.images, split.targets.tolist(), strict=True)):
+            folder = root / "others" / part / f"thing {target}"
+            folder.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(image.permute(1, 2, 0).numpy()).save(folder / f"{i}.png")
+    code, out, err = run("evaluate", root / "m.lw", root / "others")
+    assert code == 0
+    assert "knows none of these labels" in err
+    assert "4 labels, 5 pictures of each" in out
+    assert "pairs of 80 pictures" in out
+    found = json.loads(run("evaluate", root / "m.lw", root / "others", "--json")[1])
+    assert [(each["ways"], each["shots"]) for each in found["episodes"]] == [(4, 1), (4, 5)]
+    assert found["episodes"][1]["accuracy"]["taught"]["mean"] > 0.8
+    assert list(found["pairs"]["verification"]) == ["cosine"]

@@ -30,7 +30,13 @@ from tests.conftest import blobs, quick
 ROOT = Path(__file__).parent.parent.parent
 CPU = Run(device="cpu", seed=3)
 SMALL = Prototype(
-    epochs=3, batch=20, encoder=Encoder(backbone="convnet", width=8), optimizer=Optimizer(lr=0.05), dropout=0.0
+    epochs=3,
+    batch=20,
+    head="sim",
+    group=5,
+    encoder=Encoder(backbone="convnet", width=8),
+    optimizer=Optimizer(lr=0.05),
+    dropout=0.0,
 )
 HEADS: tuple[Head, ...] = ("sim", "dol", "mean")
 
@@ -217,7 +223,7 @@ def test_similarity_of_images(blob_data: Dataset) -> None:
     [
         {"head": "mean"},
         {"similarity": "cosine"},
-        {"aux_weight": 0.0},
+        {"aux_weight": 0.0, "head": "sim"},
         {"prototypes": "sgd"},
         {"symmetric": "mean", "layers": 2, "hidden": 64},
         {"margin": 0.4, "head": "dol", "pair_smoothing": 0.1},

@@ -11,6 +11,7 @@ from labelwise.cli.method_choice import check_settings, choose, list_settings, m
 from labelwise.cli.multilabel import EACH, calibration_line, closed_figures, print_each
 from labelwise.cli.naming import method_of_names, print_naming, read_names, unsorted_data
 from labelwise.cli.output import note, out, percent, plain_table, print_json
+from labelwise.cli.pair_figures import all_new, pair_result, plain_pairs, print_pairs, tell_new_labels
 from labelwise.cli.picture_verbs import AsJson, Device, Model, Strict, open_model, read
 from labelwise.cli.rank_verb import ordinal_result, print_ordinal
 from labelwise.cli.zero_shot import (
@@ -208,11 +209,16 @@ def evaluate(  # noqa: PLR0913 - the options of the verb
     dataset = _load(data, size, root, splits)
     chosen = dataset.split(split)
     chosen = replace(chosen, images=as_batch(chosen.images, shape))
+    about = {"model": str(model), "data": data, "split": split}
+    if all_new(classifier, dataset, split) and not (unknown or curve):
+        tell_new_labels(classifier, chosen, about, json)
+        return
     figures = closed_figures(classifier, chosen, dataset.labels)
     if curve and dataset.multilabel:
         raise UsageError(f'There is no curve of "{data}": several labels may be true of one image. Leave --curve out.')
     zero_shot = None if dataset.multilabel else zero_shot_result(classifier, chosen, dataset.labels, curve)
     ordinal = ordinal_result(classifier, chosen, dataset.labels)
+    pairs = pair_result(classifier, chosen)
     if unknown is not None:
         figures |= _unknown_figures(classifier, chosen.images, _load(unknown, size, root))
     if figures["leaked"]:
@@ -223,7 +229,8 @@ def evaluate(  # noqa: PLR0913 - the options of the verb
     if json:
         figures |= {"zero_shot": plain_figures(zero_shot)} if zero_shot else {}
         figures |= {"ordinal": asdict(ordinal)} if ordinal else {}
-        print_json({"model": str(model), "data": data, "split": split, **figures})
+        figures |= {"pairs": plain_pairs(pairs)} if pairs else {}
+        print_json({**about, **figures})
         return
     table = plain_table(f"{data}, {split}", ">")
     for key, value in ((key, value) for key, value in figures.items() if key != EACH):
@@ -234,6 +241,8 @@ def evaluate(  # noqa: PLR0913 - the options of the verb
         print_figures(zero_shot)
     if ordinal:
         print_ordinal(ordinal)
+    if pairs:
+        print_pairs(pairs)
 
 
 def _unknown_figures(classifier: "Classifier", known: "Tensor", strange: "Dataset") -> dict[str, Any]:

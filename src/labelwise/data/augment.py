@@ -19,6 +19,7 @@ from torch import Tensor
 
 from labelwise.core import as_float
 from labelwise.data.draws import Draws
+from labelwise.data.random_changes import random_change
 from labelwise.errors import UsageError
 
 # Luma and two colour differences; both differences of a grey pixel are zero.
@@ -33,7 +34,7 @@ BLOCK = 2**17  # pixels that a CPU takes at a time
 class Augment:
     """Random changes to a batch of images; without settings it only turns bytes into [0, 1].
 
-    The order is fixed: crop, flip, rotation; brightness, contrast, saturation, hue, grey; square; noise. Values are cut to
+    The order is fixed: crop, flip, rotation; brightness, contrast, saturation, hue, grey; random changes; square; noise. Values are cut to
     [0, 1] after colour and after noise. Geometry is one bilinear pass that does not average when it shrinks: keep stored images
     less than twice as large as ``size``.
 
@@ -51,6 +52,8 @@ class Augment:
         hue: largest turn about the grey axis (of YIQ), either way; 0.5 is half the circle.
         jitter_probability: how often brightness, contrast, saturation and hue apply, all four together.
         grey: how often an image loses its colours.
+        changes: how many random changes each image gets, of the kinds in ``random_changes`` (RandAugment).
+        strength: of random changes, 0 to 1; 0.5 is what is written as 15 of 30.
         erase: side in pixels of a square, centred on any pixel, that is painted a middle grey; 0 is none (Cutout).
         noise: standard deviation of the normal noise added to every value.
     """
@@ -67,6 +70,8 @@ class Augment:
     hue: float = 0.0
     jitter_probability: float = 1.0
     grey: float = 0.0
+    changes: int = 0
+    strength: float = 0.5
     erase: int = 0
     noise: float = 0.0
 
@@ -78,8 +83,8 @@ class Augment:
             raise UsageError(f"scale must be two shares of the area, 0 < smallest <= largest <= 1; given {self.scale}.")
         if not (len(self.ratio) == 2 and 0 < self.ratio[0] <= self.ratio[1] < math.inf):
             raise UsageError(f"ratio must be two numbers, 0 < smallest <= largest; given {self.ratio}.")
-        limits = {"rotation": 180.0, "hue": 0.5, "jitter_probability": 1.0, "grey": 1.0}
-        for name in ("padding", "brightness", "contrast", "saturation", "erase", "noise", *limits):
+        limits = {"rotation": 180.0, "hue": 0.5, "jitter_probability": 1.0, "grey": 1.0, "strength": 1.0}
+        for name in ("padding", "brightness", "contrast", "saturation", "changes", "erase", "noise", *limits):
             value, most = getattr(self, name), limits.get(name, math.inf)
             if not 0 <= value <= most or value == math.inf:
                 allowed = "zero or more" if most == math.inf else f"from 0 to {most:g}"
@@ -100,6 +105,8 @@ class Augment:
         uniform = draws.uniform(PLACE + COLOUR)
         placed = self._placed(images, uniform[:, :PLACE])
         coloured = self._coloured(placed, uniform[:, PLACE:])
+        for each in torch.split(draws.uniform(2 * self.changes), 2, 1) if self.changes else ():
+            coloured = random_change(coloured, each, self.strength)
         if self.erase:
             coloured.masked_fill_(self._square(coloured, draws.uniform(2)), 0.5)
         changed = self._with_noise(coloured, draws).clamp_(0, 1) if self.noise else coloured

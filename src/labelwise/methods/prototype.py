@@ -153,7 +153,7 @@ class Prototype(ImageMethod):
     Ablations of the paper: ``similarity="cosine"``, ``aux_weight=0``, ``prototypes="sgd"``.
 
     Attributes:
-        head: what scores a label, see ``PrototypeModel``.
+        head: what scores a label, see ``PrototypeModel``; ``sim`` in the paper.
         similarity: S is ``learned``, or the ``cosine`` with a learned scale and offset.
         symmetric: how S(a, b) and S(b, a) become one; ``none`` keeps S(a, b), prototype first.
         hidden: units of a hidden layer of S.
@@ -162,7 +162,8 @@ class Prototype(ImageMethod):
         prototypes: ``mean``, moving means of codes; or ``sgd``, trained as weights are.
         start: prototypes begin ``normal``, as in the paper, or ``uniform`` in [0, 1).
         momentum: lambda, the share of a prototype that stays in a step that has images of its label.
-        group: the most images of a label that stand together in a batch, see ``GroupedBatches``.
+        group: the most images of a label that stand together in a batch, see ``GroupedBatches``; 5 in the paper. Fewer leave room
+            for more labels in a batch, with which few epochs teach more.
         class_weight: of L_class, the cross-entropy of S over the prototypes.
         pair_weight: of L_pair, whether two images of a batch have the same label.
         aux_weight: of L_aux, the cross-entropy of the dense output layer.
@@ -175,7 +176,7 @@ class Prototype(ImageMethod):
 
     name: ClassVar[str] = "prototype"
 
-    head: Head = "sim"
+    head: Head = "mean"
     similarity: Literal["learned", "cosine"] = "learned"
     symmetric: Literal["none", "max", "mean"] = "none"
     hidden: int = 512
@@ -184,7 +185,7 @@ class Prototype(ImageMethod):
     prototypes: Literal["mean", "sgd"] = "mean"
     start: Literal["normal", "uniform"] = "normal"
     momentum: float = 0.9
-    group: int = 5
+    group: int = 2
     class_weight: float = 1.0
     pair_weight: float = 1.0
     aux_weight: float = 1.0

@@ -1,0 +1,125 @@
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from labelwise.adversarial import Adversarial
+from labelwise.data.augment import Augment
+from labelwise.data.dataset import Dataset
+from labelwise.data.split_files import pool, resplit
+from labelwise.errors import UsageError
+from labelwise.evaluate.episodes import EpisodeSettings
+from labelwise.evaluate.robust import RobustSettings
+from labelwise.methods import Encoder, Softmax
+from labelwise.methods.linear import LinearModel
+from labelwise.ops.attacks import Fgsm, Pgd
+from tests.conftest import blobs
+from tests.contract.subjects import trained
+
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+
+import metric_learning
+import prototype
+from metric_learning import Means, MetricModel
+
+BASE = Softmax(encoder=Encoder(backbone="convnet", width=8), epochs=1, batch=20, augment=Augment())
+
+
+def bench(tmp_path: Path, *words: str) -> prototype.Bench:
+    out = tmp_path / "r.jsonl"
+    chosen = prototype.options(["--quick", "--out", str(out), "--device", "cpu", "--methods", *words])
+    return prototype.Bench(chosen, 0, "job", prototype.read_known(out))
+
+
+def lines(tmp_path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (tmp_path / "r.jsonl").read_text().splitlines()]
+
+
+def apart() -> Dataset:
+    """Blobs whose last three labels are only tested."""
+    data = blobs(6, per_label=30)
+    targets = pool(data).targets
+    rows = {"train": (targets < 3).nonzero()[:, 0], "test": (targets >= 3).nonzero()[:, 0]}
+    return resplit(data, rows)
+
+
+def test_attacked_methods_with_every_head_and_no_result_twice(tmp_path: Path) -> None:
+    settings, training = RobustSettings(epsilon=0.1, attacks=(Fgsm(), Pgd(steps=2))), Adversarial(steps=1)
+    for words in (["softmax"], ["softmax", "prototype"], ["softmax", "prototype"]):
+        prototype.attacked(bench(tmp_path, *words), BASE, blobs(), settings, training)
+    found = lines(tmp_path)
+    assert [line["name"] for line in found] == ["softmax", "softmax+at", "prototype", "prototype+at"]
+    assert set(found[0]["figures"]) == {"data", "softmax", "nearest mean", "cosine"}
+    assert set(found[2]["figures"]) == {"data", "sim", "dol", "nearest mean", "cosine"}
+    one = found[2]["figures"]["sim"]
+    assert one["images"] == 12
+    assert set(one["attacks"]) == {"fgsm", "pgd-2"}
+    assert 0 <= one["worst"] <= one["clean"] <= 1
+
+
+def test_new_labels_are_measured_by_pairs_and_episodes(tmp_path: Path) -> None:
+    shots = [EpisodeSettings(ways=3, shots=2, queries=5, count=4)]
+    prototype.new_labels(bench(tmp_path, "prototype"), BASE, apart(), shots)
+    (line,) = lines(tmp_path)
+    assert line["figures"]["labels"] == 3
+    assert set(line["figures"]["retrieval"]) == {"similarity", "cosine", "sum"}
+    assert set(line["figures"]["3-way 2-shot"]) == {"taught", "nearest mean", "cosine"}
+
+
+def test_a_line_cut_off_is_no_result(tmp_path: Path) -> None:
+    first = {"job": "job", "name": "softmax", "seed": 0, "quick": True}
+    (tmp_path / "r.jsonl").write_text(json.dumps(first) + '\n{"job": "job", "name": "proto')
+    made = bench(tmp_path, "softmax", "prototype")
+    assert (made.open("softmax"), made.open("prototype")) == (False, True)
+    assert made.open("softmax+at")
+    assert not made.open("triplet"), "not asked for"
+
+
+def test_rules_on_codes_alone() -> None:
+    classifier, split = trained("softmax"), blobs().split("test")
+    model = classifier.model
+    assert isinstance(model, LinearModel)
+    codes = classifier.encode(split.images)
+    means = torch.stack(list(model.means))
+    distances = (codes[:, None] - means).norm(dim=2)
+    cosines = torch.cosine_similarity(codes[:, None], means, dim=2)
+    found = {r: Means(model, r).bind(classifier.labels).scores(split.images) for r in prototype.RULES}
+    assert torch.equal(found["nearest mean"].argmax(1), distances.argmin(1))
+    torch.testing.assert_close(found["cosine"], cosines)
+
+
+@pytest.mark.parametrize("loss", prototype.RIVALS)
+def test_metric_losses_train_and_teach(loss: metric_learning.LossName) -> None:
+    pytest.importorskip("pytorch_metric_learning")
+    from labelwise.fitting import fit
+    from labelwise.optimization import Optimizer
+    from labelwise.training import Run
+
+    shared: dict[str, Any] = {
+        "encoder": BASE.encoder,
+        "batch": 20,
+        "augment": Augment(),
+        "optimizer": Optimizer(lr=0.05),
+    }
+    classifier = fit(blobs(), metric_learning.Metric(loss=loss, epochs=10, **shared), Run(device="cpu"))
+    assert isinstance(classifier.model, MetricModel)
+    assert classifier.summary["training"]["validation_accuracy"] > 0.8
+
+
+def test_without_the_package_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pytorch_metric_learning", None)
+    with pytest.raises(UsageError, match='Install the extra "bench", or put the package'):
+        metric_learning.build_loss("triplet", 3, 4)
+
+
+def test_a_few_images_of_a_few_labels_of_every_domain() -> None:
+    split = blobs().split("train")
+    split = replace(split, domains=("a", "b") * (len(split) // 2))
+    few = prototype._few(split, 2, 3)
+    kinds = list(zip(few.domains, few.targets.tolist(), strict=True))
+    assert all(kinds.count(kind) == 2 for kind in kinds)
+    assert {domain for domain, _ in kinds} == {"a", "b"}
