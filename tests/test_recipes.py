@@ -121,6 +121,20 @@ def test_what_is_wrong_is_said(old: str, new: str, words: str, tmp_path: Path) -
     assert "one.toml" in str(caught.value)
 
 
+def test_words_for_people_change_no_cell_and_settings_do(tmp_path: Path) -> None:
+    def keys(text: str) -> list[str]:
+        found = recipe(text, tmp_path)
+        return [cell.key for cell in cells_of(found, Choice(), found.data)]
+
+    before = keys(TEXT)
+    assert keys(TEXT.replace('title = "Digits"', 'title = "Numerals"\nprotocol = "strict"\nnote = "Small."')) == before
+    assert keys(TEXT.replace("accuracy = 95.1", "accuracy = 95.2")) == before
+    for old, new in (("batch = 8", "batch = 9"), ('["closed"]', '["probe"]')):
+        assert set(keys(TEXT.replace(old, new))) != set(before)
+    changed = keys(TEXT.replace('title = "Digits"', 'title = "Digits"\nheld = 9'))
+    assert [new == old for new, old in zip(changed, before, strict=True)] == [False, True, True] * 2
+
+
 def test_wrong_measures_and_options_are_said(tmp_path: Path) -> None:
     wrong = recipe(TEXT.replace('["closed"]', '["close"]'), tmp_path)
     with pytest.raises(UsageError, match=r'no measure "close". Did you mean "closed"'):
