@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from labelwise.encoding import write_features
 from labelwise.errors import DataError
 from labelwise.recipe import Source, find_recipes
 from labelwise.reproduce.quick import quick
@@ -76,8 +77,28 @@ def test_features_take_the_place_of_pictures(tmp_path: Path) -> None:
     assert torch.equal(data.split("test").images, torch.from_numpy(ft.astype(np.float32)))
     assert data.split("test").targets.tolist() == [(20 + i) % 10 for i in range(20)]
     np.savez(tmp_path / "short.npz", f=f[:-1], ft=ft)
-    with pytest.raises(DataError, match="has 19 rows"):
+    with pytest.raises(DataError, match="has 39 rows"):
         read_source(replace(source, features="short.npz"), tmp_path, 0)
+    np.savez(tmp_path / "other.npz", x=f)
+    with pytest.raises(DataError, match="holds neither"):
+        read_source(replace(source, features="other.npz"), tmp_path, 0)
+
+
+def test_features_are_what_encoding_wrote(tmp_path: Path) -> None:
+    cifar10(tmp_path)
+    data = read_source(Source(source="cifar10", title="x"), tmp_path, 0)
+    assert data is not None
+    splits = {name: replace(part, images=part.images.flatten(1)[:, :5].float()) for name, part in data.splits.items()}
+    write_features(replace(data, splits=splits), tmp_path / "own.npz")
+    source = Source(source="cifar10", title="x", features="own.npz")
+    found = read_source(source, tmp_path, 0)
+    assert found is not None
+    for name in ("train", "test"):
+        assert torch.equal(found.split(name).images, splits[name].images)
+    wrong = {**splits, "train": replace(splits["train"], targets=splits["train"].targets.flip(0))}
+    write_features(replace(data, splits=wrong), tmp_path / "wrong.npz")
+    with pytest.raises(DataError, match="are not those of"):
+        read_source(replace(source, features="wrong.npz"), tmp_path, 0)
 
 
 @pytest.mark.parametrize("kind", SHAPES)

@@ -22,7 +22,6 @@ SMALL: dict[str, Any] = {
     "encoder_epochs": 1,
     "generated": 3,
     "filters": [4, 4],
-    "reader": "vectors",
     "sentences": "words",
     "augment": {"size": None},
     "clustering": {"steps": 2, "batch": 40, "iterations": 10},

@@ -19,7 +19,7 @@ from labelwise.errors import DataError
 from labelwise.recipe import Recipe, Source
 from labelwise.reproduce.tiny import tiny
 
-FEATURE_KEYS = {"train": "f", "test": "ft"}
+FEATURE_KEYS = ("f", "ft")
 
 
 def missing(source: Source, root: Path | None) -> str:
@@ -106,14 +106,28 @@ def _read(wanted: _Wanted) -> Dataset:
 
 
 def _with_features(data: Dataset, file: Path) -> Dataset:
-    """Return the data with features in place of pictures: ``f`` of train and ``ft`` of test, in the same order."""
-    held = read_npz(file, *FEATURE_KEYS.values())
-    splits = {}
-    for name, key in FEATURE_KEYS.items():
-        split = data.split(name)
-        if len(held[key]) != len(split):
+    """Return the data with the features of a file in place of pictures, in the same order.
+
+    The file is a pack that ``write_features`` made of the same data, or holds ``f`` for train and ``ft`` for test.
+    """
+    held = read_npz(file)
+    if "features" in held:
+        rows = held["features"]
+        if "labels" in held and held["labels"].tolist() != [
+            t for part in data.splits.values() for t in part.targets.tolist()
+        ]:
             raise DataError(
-                f'"{file}" has {len(held[key])} rows in "{key}", but {name} of "{data.name}" {len(split)} images.'
+                f'The labels in "{file}" are not those of "{data.name}" in its order. Encode that data again.'
             )
-        splits[name] = replace(split, images=torch.from_numpy(held[key].astype(np.float32)))
+    elif set(FEATURE_KEYS) <= set(held) and list(data.splits) == ["train", "test"]:
+        rows = np.concatenate([held[key] for key in FEATURE_KEYS])
+    else:
+        raise DataError(
+            f'"{file}" holds neither "features" nor "f" and "ft". Write it with labelwise.encoding.write_features.'
+        )
+    sizes = [len(split) for split in data.splits.values()]
+    if len(rows) != sum(sizes):
+        raise DataError(f'"{file}" has {len(rows)} rows of features, but "{data.name}" has {sum(sizes)} images.')
+    parts = torch.split(torch.from_numpy(rows.astype(np.float32)), sizes)
+    splits = {name: replace(data.splits[name], images=part) for name, part in zip(data.splits, parts, strict=True)}
     return replace(data, splits=splits)
