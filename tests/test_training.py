@@ -317,9 +317,14 @@ def test_a_signal_that_stopped_nothing_is_handed_on() -> None:
             assert stopped.is_set()
             assert came == []
         assert came == [signal.SIGTERM]
-        with pytest.raises(Interrupted), training._signals(True):
-            signal.raise_signal(signal.SIGTERM)
-            raise Interrupted("Stopped.")
+        with pytest.raises(Interrupted):
+            _stopped_run()
         assert came == [signal.SIGTERM], "it did what it came for"
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _stopped_run() -> None:
+    with training._signals(True):
+        signal.raise_signal(signal.SIGTERM)
+        raise Interrupted("Stopped.")

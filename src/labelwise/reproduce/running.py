@@ -182,7 +182,7 @@ def _work(cells: Sequence[Cell], place: Place) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         run_cells(cells, place, lambda text: print(text, file=sys.stderr, flush=True))
-    except Interrupted:
+    except (Interrupted, KeyboardInterrupt):
         os._exit(1)  # its checkpoint is written
 
 
@@ -216,3 +216,5 @@ def _stop(workers: Sequence[Any]) -> None:
         worker.terminate()
     for worker in workers:
         worker.join(STOP_SECONDS)
+        if worker.exitcode is None:
+            worker.kill()
