@@ -64,12 +64,15 @@ def test_other_settings_are_other_cells(tmp_path: Path) -> None:
     assert [is_done(cell, place.out) for cell in other] == [True, False, True, False]
 
 
-def test_a_cell_that_fails_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", [LabelwiseError, RuntimeError])
+def test_a_cell_that_fails_does_not_stop_the_others(
+    kind: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = running.run_cell
 
     def fragile(cell: Cell, place: Place) -> object:
         if cell.row.name == "eszsl":
-            raise LabelwiseError("training diverged")
+            raise kind("training diverged")
         return whole(cell, place)
 
     monkeypatch.setattr(running, "run_cell", fragile)

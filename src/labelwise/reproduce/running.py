@@ -14,6 +14,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -74,15 +75,17 @@ def run_cells(cells: Sequence[Cell], place: Place, tell: Tell) -> list[str]:
                 tell(f"{cell.title}: another process is at it")
                 continue
             if is_done(cell, place.out):
+                shutil.rmtree(_folder(cell, place.out), ignore_errors=True)
                 continue
             tell(f"[{number}/{len(cells)}] {cell.title}")
             try:
                 entry = run_cell(cell, place)
             except Interrupted:
                 raise Interrupted(STOPPED) from None
-            except LabelwiseError as error:
+            except Exception as error:  # one cell that fails, for want of memory perhaps, must not stop a night's work
+                why = str(error) if isinstance(error, LabelwiseError) else traceback.format_exc()
                 failures.append(f"{cell.title}: {error}")
-                tell(f"{cell.title} failed: {error}")
+                tell(f"{cell.title} failed: {why}")
                 continue
             append_result(place.out, entry)
             shutil.rmtree(_folder(cell, place.out), ignore_errors=True)
@@ -148,12 +151,17 @@ def _claimed(cell: Cell, out: Path) -> Iterator[bool]:
     folder.mkdir(parents=True, exist_ok=True)
     file = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield True
-    except BlockingIOError:
-        yield False
+        yield _locked(file)
     finally:
         os.close(file)
+
+
+def _locked(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def run_in_workers(cells: Sequence[Cell], place: Place, workers: int) -> list[str]:
