@@ -123,7 +123,7 @@ def verdict(paper: Value | None, ours: Sequence[Value], figure: Figure) -> str:
     if mean is None or isinstance(paper, str):
         return "as in the paper" if str(paper) == _common(ours)[0] else "differs"
     apart = round(mean - paper, figure.digits)
-    within = f", within {'' if len(ours) < 2 else 'the spread of '}our seeds" if _within(paper, ours) else ""
+    within = ", within the spread of our seeds" if _within(paper, ours) else ""
     size = f"{abs(apart):.{figure.digits}f}"
     if figure.better == "neither":
         return "equal" if not apart else f"{'above' if apart > 0 else 'below'} by {size}{within}"
