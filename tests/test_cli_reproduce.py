@@ -108,7 +108,7 @@ def command(path: Path, out: Path, *words: str) -> "subprocess.Popen[str]":
 
 def until_a_fit(begun: "subprocess.Popen[str]", out: Path) -> list[int]:
     """Wait until there is a result and a fit has begun since now; return the processes of the workers."""
-    deadline, now = time.monotonic() + 120, time.time()
+    deadline, now = time.monotonic() + 300, time.time()
     while time.monotonic() < deadline and begun.poll() is None:
         time.sleep(0.02)
         logs = list((out / "cells").glob("*/fit/**/log.jsonl"))
@@ -125,7 +125,7 @@ def test_workers_share_the_cells_and_end_with_the_command(tmp_path: Path) -> Non
     begun = command(path, out, "--workers", "2")
     until_a_fit(begun, out)
     begun.send_signal(signal.SIGTERM)
-    told = begun.communicate(timeout=120)[1]
+    told = begun.communicate(timeout=300)[1]
     assert begun.returncode == 1, told
     assert "Run the same command again" in told
     some = [entry["key"] for entry in read_results(out)]
@@ -133,7 +133,7 @@ def test_workers_share_the_cells_and_end_with_the_command(tmp_path: Path) -> Non
     again = command(path, out, "--workers", "2")
     children = until_a_fit(again, out)
     again.kill()
-    again.communicate(timeout=120)  # its workers hold the pipes, so this is over when they are
+    again.communicate(timeout=300)  # its workers hold the pipes, so this is over when they are
     assert children
     deadline = time.monotonic() + 60
     while any(map(_alive, children)) and time.monotonic() < deadline:
