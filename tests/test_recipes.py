@@ -1,36 +1,161 @@
-"""Every recipe in the package can be read, and its rows are methods with valid settings."""
+"""Every recipe in the package can be read, its methods take its settings, and what is wrong in one is said."""
 
 import tomllib
-from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from labelwise.methods import method_class
-from labelwise.settings import from_plain
+from labelwise.errors import UsageError
+from labelwise.recipe import Recipe, find_recipes, read_recipe, recipe_files
+from labelwise.reproduce.cells import Choice, cells_of
+from labelwise.reproduce.measures import MEASURES
 
-RECIPES = sorted(Path(str(files("labelwise"))).glob("recipes/*/*.toml"))
+EXPECTED = {
+    "indicator": "table1 table2 table3 table6 table7 table8 table9 table10 table11 figure6 figure7 figure8",
+    "zero_label": "table1 table2 table3 figure4",
+    "clarel": "table1 table2 table3 figure2 figure3 figure4",
+    "izf": "toy czsl gzsl",
+    "prototype": "table1 table2 table3 figure1 figure2 fewshot",
+}
+TEXT = """
+paper = "own"
+table = "one"
+title = "Two rows"
+seeds = 2
+measures = ["closed"]
+cost = { minutes = 1, memory_mib = 100, machine = "a laptop" }
+
+[figures.accuracy]
+
+[data.digits]
+source = "digits"
+title = "Digits"
+
+[data.other]
+source = "finches"
+title = "Finches"
+stands_for = "digits"
+settings = { batch = 8, optimizer = { lr = 0.5 } }
+
+[settings]
+epochs = 3
+optimizer = { name = "adam", lr = 0.1 }
+
+[[rows]]
+name = "B-T"
+method = "softmax"
+expect.digits = { accuracy = 95.1 }
+
+[[rows]]
+name = "N=1"
+method = "indicator"
+settings = { negatives = 1, optimizer = { lr = 0.2 } }
+adjust.other = { epochs = 4 }
+data = ["other"]
+"""
 
 
-def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    both = dict(below)
-    for key, value in above.items():
-        both[key] = merged(both[key], value) if isinstance(value, dict) and key in both else value
-    return both
+def recipe(text: str, tmp_path: Path) -> Recipe:
+    path = tmp_path / "one.toml"
+    path.write_text(text)
+    return read_recipe(path)
 
 
-@pytest.mark.parametrize("path", RECIPES, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_rows_are_methods_with_valid_settings(path: Path) -> None:
-    recipe = tomllib.loads(path.read_text())
-    assert recipe["paper"] == path.parent.name
-    assert recipe["seeds"] >= 1
-    names = [row["name"] for row in recipe["rows"]]
-    assert len(set(names)) == len(names)
-    for row in recipe["rows"]:
-        values = merged(recipe["settings"], row.get("settings", {}))
-        assert from_plain(method_class(row["method"]), values).name == row["method"]
+def test_every_table_and_figure_has_a_recipe() -> None:
+    wanted = {f"{paper}/{table}" for paper, tables in EXPECTED.items() for table in tables.split()}
+    assert wanted <= set(recipe_files())
 
 
-def test_there_are_recipes() -> None:
-    assert len(RECIPES) >= 7
+@pytest.mark.parametrize("name", recipe_files())
+def test_a_recipe_is_valid_and_has_cells(name: str) -> None:
+    (found,) = find_recipes(name)
+    assert found.name == name
+    cells = list(cells_of(found, Choice(), found.data))  # checks measures and their options
+    assert len({cell.key for cell in cells}) == len(cells)
+    for cell in cells:
+        assert set(cell.measures) <= set(MEASURES)
+        method = found.method(cell.row, cell.data)
+        assert (method.name if method else "") == cell.row.method
+    assert all(source.note for source in found.data.values() if source.stands_for), "a stand-in says how it differs"
+    assert found.cost.machine
+
+
+def test_settings_come_from_recipe_data_and_row_in_this_order(tmp_path: Path) -> None:
+    found = recipe(TEXT, tmp_path)
+    first, second = found.rows
+    assert [found.sets(row) for row in found.rows] == [["digits", "other"], ["other"]]
+    plain, other, adjusted = (found.method(*pair) for pair in ((first, "digits"), (first, "other"), (second, "other")))
+    assert [(m.epochs, m.batch, m.optimizer.lr) for m in (other, adjusted)] == [(3, 8, 0.5), (4, 8, 0.2)]  # type: ignore[union-attr]
+    assert plain.optimizer.name == "adam"  # type: ignore[union-attr]
+    assert plain.optimizer.lr == 0.1  # type: ignore[union-attr]
+
+
+def test_a_stand_in_has_the_figures_of_what_it_stands_for(tmp_path: Path) -> None:
+    found = recipe(TEXT, tmp_path)
+    assert found.expected(found.rows[0], "other", "accuracy") == 95.1
+    assert found.expected(found.rows[1], "other", "accuracy") is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("seeds = 2", "sedes = 2", 'No setting "sedes". Did you mean "seeds"'),
+        ("seeds = 2", "", 'There is no "seeds", which must be given'),
+        ("seeds = 2", 'seeds = "two"', '"seeds" must be a whole number'),
+        ("seeds = 2", "seeds = 0", "at least one row"),
+        ('source = "digits"', 'sourc = "digits"', 'No setting "data.digits.sourc". Did you mean "source"'),
+        ('method = "softmax"', 'method = "softmaxx"', 'Row "B-T" on "digits": No method "softmaxx". Did you mean "softmax"'),
+        ("negatives = 1,", "negative = 1,", 'Row "N=1" on "other": No setting "negative". Did you mean "negatives"'),
+        ("accuracy = 95.1", "acuracy = 95.1", 'names no figure of the recipe: "acuracy". Did you mean "accuracy"'),
+        ("expect.digits", "expect.digit", 'names no data set of the recipe: "digit". Did you mean "digits"'),
+        ('stands_for = "digits"', 'stands_for = "digts"', 'names no data set of the recipe: "digts"'),
+        ('name = "N=1"', 'name = "B-T"', 'Two rows are called "B-T"'),
+        ("[settings]", "[settings", "is no TOML"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said(old: str, new: str, words: str, tmp_path: Path) -> None:
+    assert old in TEXT
+    with pytest.raises(UsageError) as caught:
+        recipe(TEXT.replace(old, new), tmp_path)
+    assert words in str(caught.value)
+    assert "one.toml" in str(caught.value)
+
+
+def test_words_for_people_change_no_cell_and_settings_do(tmp_path: Path) -> None:
+    def keys(text: str) -> list[str]:
+        found = recipe(text, tmp_path)
+        return [cell.key for cell in cells_of(found, Choice(), found.data)]
+
+    before = keys(TEXT)
+    assert keys(TEXT.replace('title = "Digits"', 'title = "Numerals"\nprotocol = "strict"\nnote = "Small."')) == before
+    assert keys(TEXT.replace("accuracy = 95.1", "accuracy = 95.2")) == before
+    for old, new in (("batch = 8", "batch = 9"), ('["closed"]', '["probe"]')):
+        assert set(keys(TEXT.replace(old, new))) != set(before)
+    changed = keys(TEXT.replace('title = "Digits"', 'title = "Digits"\nheld = 9'))
+    assert [new == old for new, old in zip(changed, before, strict=True)] == [False, True, True] * 2
+
+
+def test_wrong_measures_and_options_are_said(tmp_path: Path) -> None:
+    wrong = recipe(TEXT.replace('["closed"]', '["close"]'), tmp_path)
+    with pytest.raises(UsageError, match=r'no measure "close". Did you mean "closed"'):
+        list(cells_of(wrong, Choice(), wrong.data))
+    wrong = recipe(TEXT + "\n[options.robustness]\nepsilo = 0.1\n", tmp_path)
+    with pytest.raises(UsageError, match=r'No setting "options.robustness.epsilo". Did you mean "epsilon"'):
+        list(cells_of(wrong, Choice(), wrong.data))
+
+
+def test_unknown_recipes_are_refused_with_the_nearest_name(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r'No recipe "indicator/tabel2". Did you mean "indicator/table2"'):
+        find_recipes("indicator/tabel2")
+    with pytest.raises(UsageError, match=r'Did you mean "clarel"'):
+        find_recipes("clarrel")
+    with pytest.raises(UsageError, match="Cannot read the recipe"):
+        find_recipes(str(tmp_path / "none.toml"))
+    assert [one.name for one in find_recipes("izf")] == ["izf/czsl", "izf/gzsl", "izf/toy"]
+
+
+def test_recipes_hold_no_code() -> None:
+    for path in recipe_files().values():
+        assert isinstance(tomllib.loads(path.read_text()), dict)
+    folder = next(iter(recipe_files().values())).parents[1]
+    assert not [path for path in folder.rglob("*") if path.is_file() and path.suffix not in (".toml", ".pyc")]

@@ -14,12 +14,13 @@ import torch
 from torch import Tensor, nn
 from torch.optim import lr_scheduler
 
+from labelwise import training
 from labelwise.checkpoint import Progress, RunFolder, read_tensors, write_atomically, write_tensors
 from labelwise.core import LabelModel, Spec
 from labelwise.data.batches import Batch, Share, ShuffledBatches, ahead
 from labelwise.data.dataset import Dataset, TrainData
 from labelwise.distributed import choose_device
-from labelwise.errors import LabelwiseError, StoreError, UsageError
+from labelwise.errors import Interrupted, LabelwiseError, StoreError, UsageError
 from labelwise.fitting import fit, training_data
 from labelwise.methods import Softmax
 from labelwise.optimization import Optimizer, Schedule
@@ -305,3 +306,25 @@ def test_resume_passes_through_finished_stages(blob_data: Dataset, tmp_path: Pat
     resumed, _ = train(method, data, replace(run, resume=True))
     first, second = whole.state_dict(), resumed.state_dict()
     assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_a_signal_that_stopped_nothing_is_handed_on() -> None:
+    came: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda kind, _: came.append(kind))
+    try:
+        with training._signals(True) as stopped:
+            signal.raise_signal(signal.SIGTERM)
+            assert stopped.is_set()
+            assert came == []
+        assert came == [signal.SIGTERM]
+        with pytest.raises(Interrupted):
+            _stopped_run()
+        assert came == [signal.SIGTERM], "it did what it came for"
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _stopped_run() -> None:
+    with training._signals(True):
+        signal.raise_signal(signal.SIGTERM)
+        raise Interrupted("Stopped.")

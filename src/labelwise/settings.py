@@ -5,7 +5,7 @@ Strict on purpose: an unknown key or a value of the wrong kind is an error that 
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -18,7 +18,18 @@ def to_plain(value: Any) -> Any:
     """Return settings as values that JSON can hold."""
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: to_plain(getattr(value, f.name)) for f in fields(value) if f.init}
+    if isinstance(value, dict):
+        return {name: to_plain(part) for name, part in value.items()}
     return [to_plain(v) for v in value] if isinstance(value, tuple | list) else value
+
+
+def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Return nested plain settings with those of ``above`` in place of those of ``below``."""
+    both = dict(below)
+    for key, value in above.items():
+        inner = both.get(key)
+        both[key] = merged(inner, value) if isinstance(value, Mapping) and isinstance(inner, Mapping) else value
+    return both
 
 
 def from_plain(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
@@ -30,7 +41,14 @@ def from_plain(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
             raise UsageError(
                 f'No setting "{where}{key}".{suggest(key, known)} Settings: {listing((where + k for k in known), 40)}.'
             )
+    missing = [f.name for f in fields(kind) if _required(f) and f.name not in values]  # type: ignore[arg-type]
+    if missing:
+        raise UsageError(f'There is no "{where}{missing[0]}", which must be given.')
     return kind(**{key: _convert(value, hints[key], f"{where}{key}") for key, value in values.items()})
+
+
+def _required(one: "Field[Any]") -> bool:
+    return one.init and one.default is MISSING and one.default_factory is MISSING
 
 
 def override(settings: T, pairs: Mapping[str, str]) -> T:
@@ -107,8 +125,14 @@ def _convert(value: Any, kind: Any, key: str) -> Any:
 
 def _try(value: Any, kind: Any, key: str) -> tuple[bool, Any]:
     origin, args = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return True, value
     if kind is NoneType:
         return value is None, None
+    if origin is dict:
+        if not isinstance(value, Mapping):
+            return False, None
+        return True, {name: _convert(part, args[1], f"{key}.{name}") for name, part in value.items()}
     if origin is Literal:
         return value in args, value
     if origin is tuple:
@@ -134,6 +158,8 @@ def _words(kind: Any) -> str:
     for option in _options(kind):
         if get_origin(option) is Literal:
             parts.append("one of " + listing(str(a) for a in get_args(option)))
+        elif get_origin(option) is dict:
+            parts.append("a table of names and values")
         elif get_origin(option) is tuple:
             parts.append("a list of " + str(getattr(get_args(option)[0], "__name__", "values")) + " values")
         else:

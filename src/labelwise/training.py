@@ -341,16 +341,26 @@ def _identity(method: Method, data: TrainData, run: Run) -> dict[str, Any]:
 
 @contextmanager
 def _signals(active: bool) -> Iterator[threading.Event]:
-    """Yield an event that SIGINT and SIGTERM set while open; signals only reach the main thread."""
-    event = threading.Event()
+    """Yield an event that SIGINT and SIGTERM set while open; signals only reach the main thread.
+
+    A signal that came too late to stop anything is handed on to whoever handles signals otherwise.
+    """
+    event, came = threading.Event(), list[int]()
     if not active or threading.current_thread() is not threading.main_thread():
         yield event
         return
+
+    def stop(kind: int, _: object) -> None:
+        came.append(kind)
+        event.set()
+
     before = {kind: signal.getsignal(kind) for kind in (signal.SIGINT, signal.SIGTERM)}
     for kind in before:
-        signal.signal(kind, lambda *_: event.set())
+        signal.signal(kind, stop)
     try:
         yield event
     finally:
         for kind, handler in before.items():
             signal.signal(kind, handler)
+    if came:
+        signal.raise_signal(came[-1])

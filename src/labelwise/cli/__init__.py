@@ -15,6 +15,7 @@ from labelwise.cli.picture_verbs import ask, classify, explain, outliers
 from labelwise.cli.pretrain_verb import pretrain
 from labelwise.cli.rank_verb import rank
 from labelwise.cli.report_verb import report
+from labelwise.cli.reproduce_verb import reproduce
 from labelwise.cli.train_verbs import calibrate, demo, evaluate, fit, forget, teach
 from labelwise.errors import LabelwiseError, UsageError
 
@@ -45,6 +46,7 @@ for verb in (
     analyse,
     attack,
     calibrate,
+    reproduce,
     demo,
 ):
     app.command()(verb)

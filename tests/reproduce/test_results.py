@@ -1,0 +1,80 @@
+"""The file of results: whole lines only, whatever happens in the middle of a write."""
+
+import json
+import multiprocessing
+import os
+from pathlib import Path
+
+import pytest
+
+from labelwise.errors import DataError, StoreError
+from labelwise.reproduce.results import RESULTS, SET_ASIDE, append_result, read_results
+
+
+def entry(number: int) -> dict[str, object]:
+    return {"key": f"k{number}", "figures": {"accuracy": number / 7, "text": 'a "word"\nand a line'}}
+
+
+def test_lines_come_back(tmp_path: Path) -> None:
+    assert read_results(tmp_path / "none") == []
+    for number in range(3):
+        append_result(tmp_path / "new", entry(number))
+    assert read_results(tmp_path / "new") == [entry(number) for number in range(3)]
+    assert (tmp_path / "new" / RESULTS).read_bytes().count(b"\n") == 3
+
+
+def test_a_line_torn_at_any_byte_is_set_aside_and_nothing_else_is_lost(tmp_path: Path) -> None:
+    line = json.dumps(entry(1)).encode() + b"\n"
+    for cut in range(len(line)):
+        folder = tmp_path / str(cut)
+        append_result(folder, entry(0))
+        with (folder / RESULTS).open("ab") as file:
+            file.write(line[:cut])
+        whole = cut == len(line) - 1  # only the end of the line is missing
+        assert read_results(folder) == [entry(0), entry(1)] if whole else [entry(0)]
+        append_result(folder, entry(2))
+        assert read_results(folder) == ([entry(0), entry(1), entry(2)] if whole else [entry(0), entry(2)])
+        aside = (folder / SET_ASIDE).read_bytes() if (folder / SET_ASIDE).exists() else b""
+        assert aside == (b"" if whole or not cut else line[:cut] + b"\n")
+
+
+def test_a_damaged_line_in_the_middle_is_an_error_that_names_it(tmp_path: Path) -> None:
+    append_result(tmp_path, entry(0))
+    with (tmp_path / RESULTS).open("ab") as file:
+        file.write(b'{"half\n')
+    append_result(tmp_path, entry(1))
+    with pytest.raises(DataError, match="Line 2 of"):
+        read_results(tmp_path)
+
+
+def test_what_is_no_number_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        append_result(tmp_path, {"key": "k", "figures": {"accuracy": float("nan")}})
+    assert read_results(tmp_path) == []
+
+
+def test_a_full_disk_leaves_no_part_of_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    append_result(tmp_path, entry(0))
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda file, line: write(file, line[:10]))
+    with pytest.raises(StoreError, match="full"):
+        append_result(tmp_path, entry(1))
+    monkeypatch.undo()
+    assert (tmp_path / RESULTS).read_bytes().count(b"\n") == 1
+    append_result(tmp_path, entry(2))
+    assert read_results(tmp_path) == [entry(0), entry(2)]
+
+
+def _append_many(folder: Path, first: int) -> None:
+    for number in range(first, first + 40):
+        append_result(folder, {**entry(number), "long": "x" * 5000})
+
+
+def test_several_processes_append_at_once(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    workers = [context.Process(target=_append_many, args=(tmp_path, 100 * i)) for i in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert len({one["key"] for one in read_results(tmp_path)}) == len(read_results(tmp_path)) == 160

@@ -1,0 +1,165 @@
+"""Cells are run once, whoever runs them, and however often they are killed."""
+
+import fcntl
+import json
+import multiprocessing
+import os
+import random
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labelwise import training
+from labelwise.errors import Interrupted, LabelwiseError
+from labelwise.reproduce import running
+from labelwise.reproduce.cells import Cell, Choice, cells_of
+from labelwise.reproduce.results import RESULTS, read_results
+from labelwise.reproduce.running import Place, is_done, run_cells
+from tests.reproduce.tiny_recipes import tiny_recipe
+
+KILLS = 20
+
+
+def cells(folder: Path, *, seeds: int = 2, epochs: int = 1) -> list[Cell]:
+    return list(cells_of(tiny_recipe(folder, seeds=seeds, epochs=epochs), Choice(), ["here"]))
+
+
+def figures(out: Path) -> dict[str, object]:
+    return {entry["key"]: entry["figures"] for entry in read_results(out)}
+
+
+def quietly(text: str) -> None:
+    pass
+
+
+def test_finished_cells_are_not_run_again(tmp_path: Path) -> None:
+    told: list[str] = []
+    place = Place(out=tmp_path / "out", device="cpu")
+    wanted = cells(tmp_path)
+    assert run_cells(wanted[:3], place, told.append) == []
+    before = (place.out / RESULTS).read_bytes()
+    assert run_cells(wanted, place, told.append) == []
+    assert [text.split(", ", 1)[1] for text in told] == [
+        "here, eszsl, seed 0",
+        "here, devise, seed 0",
+        "here, eszsl, seed 1",
+        "here, devise, seed 1",
+    ]
+    assert (place.out / RESULTS).read_bytes().startswith(before)
+    entry = read_results(place.out)[1]
+    assert (entry["recipe"], entry["data"], entry["row"], entry["seed"]) == ("own/one", "here", "devise", 0)
+    assert entry["configuration"]["settings"]["epochs"] == 1
+    assert {"commit", "versions", "device", "threads", "finished", "training_seconds", "peak_mib"} <= entry.keys()
+    assert not list((place.out / "cells").iterdir())
+
+
+def test_other_settings_are_other_cells(tmp_path: Path) -> None:
+    place = Place(out=tmp_path / "out", device="cpu")
+    run_cells(cells(tmp_path), place, quietly)
+    other = cells(tmp_path, epochs=2)
+    assert [is_done(cell, place.out) for cell in other] == [True, False, True, False]
+
+
+@pytest.mark.parametrize("kind", [LabelwiseError, RuntimeError])
+def test_a_cell_that_fails_does_not_stop_the_others(
+    kind: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = running.run_cell
+
+    def fragile(cell: Cell, place: Place) -> object:
+        if cell.row.name == "eszsl":
+            raise kind("training diverged")
+        return whole(cell, place)
+
+    monkeypatch.setattr(running, "run_cell", fragile)
+    place = Place(out=tmp_path / "out", device="cpu")
+    failed = run_cells(cells(tmp_path), place, quietly)
+    assert failed == [f"own/one, here, eszsl, seed {seed}: training diverged" for seed in (0, 1)]
+    assert [entry["row"] for entry in read_results(place.out)] == ["devise", "devise"]
+
+
+def test_a_cell_that_another_process_runs_is_left_alone(tmp_path: Path) -> None:
+    wanted = cells(tmp_path)
+    place, told = Place(out=tmp_path / "out", device="cpu"), list[str]()
+    folder = place.out / "cells" / wanted[0].key
+    folder.mkdir(parents=True)
+    with (folder / "lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        run_cells(wanted, place, told.append)
+        assert not is_done(wanted[0], place.out)
+        assert "another process" in told[0]
+    run_cells(wanted, place, quietly)
+    assert all(is_done(cell, place.out) for cell in wanted)
+
+
+def test_a_stopped_cell_goes_on_from_its_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal in the middle of training; the rest is trained later, and the figures are those of a run in one go."""
+    whole, steps, last = training._step, 0, 10**9
+
+    def counted(*given: Any) -> Any:
+        nonlocal steps
+        steps += 1
+        if steps == last:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return whole(*given)
+
+    monkeypatch.setattr(training, "_step", counted)
+    wanted = [cell for cell in cells(tmp_path, seeds=1, epochs=12) if cell.row.name == "devise"]
+    straight, place = (Place(out=tmp_path / name, device="cpu") for name in ("straight", "out"))
+    run_cells(wanted, straight, quietly)
+    in_one_go, steps = steps, 0
+    last = 2 * in_one_go // 3
+    with pytest.raises(Interrupted, match="Run the same command again"):
+        run_cells(wanted, place, quietly)
+    assert read_results(place.out) == []
+    assert steps == last < in_one_go
+    run_cells(wanted, place, quietly)
+    assert figures(place.out) == figures(straight.out)
+    assert steps == in_one_go, "what was trained before the signal is not trained again"
+
+
+def _run(wanted: list[Cell], place: Place) -> None:
+    run_cells(wanted, place, quietly)
+
+
+def test_killed_twenty_times_no_finished_cell_is_lost_or_repeated(tmp_path: Path) -> None:
+    """SIGKILL at random moments: every line that was there stays, byte for byte, and each cell is run once in the end."""
+    wanted = cells(tmp_path, seeds=24)
+    place = Place(out=tmp_path / "out", device="cpu")
+    draw, context = random.Random(0), multiprocessing.get_context("fork")
+    run_cells(wanted[:2], place, quietly)
+    begun = time.monotonic()
+    run_cells(wanted[:4], place, quietly)
+    usual = (time.monotonic() - begun) / 2
+    before, hit = (place.out / RESULTS).read_bytes(), 0
+    for _ in range(KILLS):
+        process = context.Process(target=_run, args=(wanted, place))
+        process.start()
+        more = before.count(b"\n") + draw.choice((0, 0, 1))
+        while (place.out / RESULTS).read_bytes().count(b"\n") < more:
+            time.sleep(usual / 50)
+        time.sleep(draw.uniform(0, usual))
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+        hit += process.exitcode == -signal.SIGKILL
+        now = (place.out / RESULTS).read_bytes()
+        assert now.startswith(before), "what was written stays"
+        done = Counter(entry["key"] for entry in read_results(place.out))
+        assert max(done.values()) == 1, "no cell is repeated"
+        before = now[: now.rfind(b"\n") + 1]
+    assert hit == KILLS, "each run was killed before it was through"
+    assert 4 < len(read_results(place.out)) < len(wanted)
+    assert run_cells(wanted, place, quietly) == []
+    assert sorted(figures(place.out)) == sorted(cell.key for cell in wanted)
+    assert len(read_results(place.out)) == len(wanted)
+    straight = Place(out=tmp_path / "straight", device="cpu")
+    run_cells(wanted[:6], straight, quietly)
+    again = figures(place.out)
+    assert figures(straight.out) == {cell.key: again[cell.key] for cell in wanted[:6]}
+    for line in (place.out / RESULTS).read_bytes().splitlines():
+        json.loads(line)
