@@ -1,9 +1,10 @@
 """The verb that runs the papers' tables and figures: reproduce."""
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,9 +15,12 @@ from labelwise.cli.picture_verbs import Device
 from labelwise.errors import DataError, LabelwiseError, UsageError, listing
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from labelwise.recipe import Recipe
     from labelwise.reproduce.cells import Choice
     from labelwise.reproduce.running import Place
+    from labelwise.reproduce.table import Line
 
 NAME_HELP = "paper/table such as indicator/table2, a paper (all of it), or a .toml file."
 
@@ -112,7 +116,7 @@ def _print(recipes: "list[Recipe]", place: "Place", choice: "Choice", as_markdow
     from labelwise.reproduce.pictures import draw_recipe
     from labelwise.reproduce.results import read_results
     from labelwise.reproduce.sources import sets_at_hand
-    from labelwise.reproduce.table import HEAD, lines_of, markdown, measured_on
+    from labelwise.reproduce.table import lines_of, markdown, measured_on
 
     results = read_results(place.out)
     for recipe in recipes:
@@ -121,12 +125,9 @@ def _print(recipes: "list[Recipe]", place: "Place", choice: "Choice", as_markdow
         if as_markdown:
             print(markdown(recipe, lines, results) + "\n")
             continue
-        shown = plain_table(
-            *HEAD[:3], *(f">{head}" for head in HEAD[3:6]), *HEAD[6:], title=f"{recipe.name}: {recipe.title}"
-        )
-        for line in lines:
-            shown.add_row(*line.words())
-        out().print(shown)
+        out().print(f"[bold]{recipe.name}[/]: {recipe.title}", highlight=False)
+        for data, own in groupby(lines, lambda line: line.data):
+            out().print(_shown(data, own))
         for words in (
             recipe.note,
             measured_on(recipe, results),
@@ -134,6 +135,19 @@ def _print(recipes: "list[Recipe]", place: "Place", choice: "Choice", as_markdow
         ):
             if words:
                 note(words)
+
+
+def _shown(data: str, lines: Iterable["Line"]) -> "Table":
+    """Return the table of one data set, each row's name once."""
+    from labelwise.reproduce.table import HEAD
+
+    shown = plain_table(*HEAD[1:3], *(f">{head}" for head in HEAD[3:6]), *HEAD[6:], title=data)
+    before = ""
+    for line in lines:
+        _, row, *rest = line.words()
+        shown.add_row("" if row == before else row, *rest)
+        before = row
+    return shown
 
 
 def _drawn(file: Path | None) -> str:

@@ -10,6 +10,7 @@ from labelwise.reproduce.cells import Cell, Choice, cells_of, chosen_rows
 from labelwise.reproduce.results import Entry
 
 Value = float | str
+MISSING = "missing data"
 HEAD = ("data", "row", "figure", "paper", "ours", "difference", "protocol", "seeds", "verdict")
 
 
@@ -107,7 +108,7 @@ def _row_lines(
 def _state(cell: Cell, measured: Sequence[Entry], ours: Sequence[Value], *, missing: bool) -> str:
     """Return why a figure cannot be compared; blank where it can."""
     if not measured:
-        return "missing data" if missing else "not run"
+        return MISSING if missing else "not run"
     if cell.quick:
         return "quick run, no result"
     if not ours:
@@ -163,15 +164,24 @@ def _text(value: Value, digits: int) -> str:
 
 
 def markdown(recipe: Recipe, lines: Sequence[Line], results: Iterable[Entry]) -> str:
-    """Return a recipe's table as Markdown, with what it was measured on; a line with no figure at all is left out."""
-    head = ["## " + f"{recipe.name}: {recipe.title}", ""]
+    """Return a recipe's table as Markdown: every figure that was measured, then in a sentence what was not."""
+    text = ["## " + f"{recipe.name}: {recipe.title}", ""]
     if recipe.note:
-        head += [recipe.note, ""]
-    rows = [f"| {' | '.join(HEAD)} |", "|" + "---|" * len(HEAD)]
-    rows += [f"| {' | '.join(line.words())} |" for line in lines if line.ours or line.paper is not None]
-    return "\n".join(
-        [*head, *rows, "", f"`labelwise reproduce {recipe.name}`. {measured_on(recipe, results)}".rstrip()]
-    )
+        text += [recipe.note, ""]
+    measured = [line for line in lines if line.ours]
+    if measured:
+        text += [f"| {' | '.join(HEAD)} |", "|" + "---|" * len(HEAD)]
+        text += [*(f"| {' | '.join(line.words())} |" for line in measured), ""]
+    text += [f"`labelwise reproduce {recipe.name}`. {measured_on(recipe, results)}".rstrip()]
+    run = {(line.data, line.row) for line in measured}
+    rest = [line for line in lines if (line.data, line.row) not in run]
+    gone = list(dict.fromkeys(line.data for line in rest if line.verdict == MISSING))
+    left = list(dict.fromkeys(f"{line.row} on {line.data}" for line in rest if line.verdict != MISSING))
+    if gone:
+        text.append(f"Missing data: {', '.join(gone)}.")
+    if left:
+        text.append(f"Not run: {'; '.join(left)}.")
+    return "\n".join(text)
 
 
 def measured_on(recipe: Recipe, results: Iterable[Entry]) -> str:

@@ -1,0 +1,41 @@
+"""The page of tables says what the results that lie beside it say."""
+
+from pathlib import Path
+
+import pytest
+
+from labelwise.recipe import find_recipes
+from labelwise.reproduce.cells import Choice, cells_of
+from labelwise.reproduce.results import read_results
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "docs" / "results" / "measured"
+PAGE = ROOT / "docs" / "results" / "tables.md"
+
+if not RESULTS.exists():
+    pytest.skip("the documents are not here", allow_module_level=True)
+
+
+def test_every_result_belongs_to_a_cell_of_today_s_recipes() -> None:
+    for entry in read_results(RESULTS):
+        (recipe,) = find_recipes(entry["recipe"])
+        assert entry["key"] in {cell.key for cell in cells_of(recipe, Choice(), [entry["data"]])}, entry["row"]
+        assert not entry["quick"]
+
+
+def test_no_cell_is_there_twice() -> None:
+    keys = [entry["key"] for entry in read_results(RESULTS)]
+    assert len(keys) == len(set(keys))
+
+
+def test_the_page_is_made_of_the_results() -> None:
+    from labelwise.reproduce.table import lines_of, markdown
+
+    page = PAGE.read_text()
+    results = read_results(RESULTS)
+    for name in dict.fromkeys(entry["recipe"] for entry in results):
+        (recipe,) = find_recipes(name)
+        made = markdown(recipe, lines_of(recipe, results, Choice()), results)
+        lines = [line for line in made.splitlines() if line.startswith("| ")]
+        assert len(lines) > 2
+        assert set(lines) <= set(page.splitlines()), f"{name}: make the page again"
