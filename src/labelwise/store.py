@@ -96,6 +96,11 @@ def load(path: str | Path, *, device: str | torch.device = "cpu") -> Classifier:
     return classifier.to(device)
 
 
+def digest_of(path: str | Path) -> str:
+    """Return the checksum of a saved classifier's weights; another one means another classifier."""
+    return str(_read_about(Path(path)).get("weights_sha256"))
+
+
 def _write(classifier: Classifier, folder: Path) -> None:
     tensors = {"codes": classifier.codes, "scale": classifier.scale, "offset": classifier.offset}
     tensors |= state_tensors("model", classifier.model)
