@@ -4,6 +4,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+MOST_TOP, MOST_TEXT = 100, 2_000
+
 
 class Said(BaseModel):
     """What all answers share: nothing that is not declared."""
@@ -187,5 +189,45 @@ class TeachBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     label: str | None = None
-    texts: list[str] | None = Field(None, min_length=1, max_length=100)
-    vector: list[float] | None = Field(None, min_length=1, max_length=100_000)
+    texts: list[str] | None = Field(default=None, min_length=1, max_length=100)
+    vector: list[float] | None = Field(default=None, min_length=1, max_length=100_000)
+
+
+class Nothing(BaseModel):
+    """A route without options."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Top(Nothing):
+    """How many to list."""
+
+    top: int = Field(5, ge=1, le=MOST_TOP, description="How many to list.")
+
+
+class TopFive(Top):
+    """How many to list, five if nothing is said."""
+
+
+class TopEight(Top):
+    """How many to list, eight if nothing is said."""
+
+    top: int = Field(8, ge=1, le=MOST_TOP, description="How many to list.")
+
+
+class AboutLabel(Nothing):
+    """One label."""
+
+    label: str = Field(min_length=1, max_length=500, description="A label.", examples=["barn owl"])
+
+
+class MaybeAbout(Nothing):
+    """One label, or none."""
+
+    label: str | None = Field(None, min_length=1, max_length=500, description="A label.", examples=["barn owl"])
+
+
+class About(MaybeAbout):
+    """A label, or a sentence where the model reads texts."""
+
+    text: str | None = Field(None, min_length=1, max_length=MOST_TEXT, description="A sentence.")

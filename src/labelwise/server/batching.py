@@ -143,7 +143,8 @@ class Batcher:
                 left = end - time.perf_counter()
                 if left <= 0 or not self._model_wakes.wait(left):
                     break
-            found, pictures = [], 0
+            found: list[Job] = []
+            pictures = 0
             while self._ready and (not found or pictures + len(self._ready[0].pictures) <= self.most):
                 pictures += len(self._ready[0].pictures)
                 found.append(self._ready.popleft())

@@ -53,6 +53,11 @@ async def read_body(request: Request, service: Service) -> bytes:
 
 async def read_form(request: Request, service: Service, fields: dict[str, int]) -> list[bytes]:
     """Return the pictures of a form in the order of ``fields``, which says how many of each there may be at most."""
+    if content_type(request) != "multipart/form-data":
+        given = content_type(request) or "nothing"
+        raise Refusal(
+            415, f'Pictures are sent in a form (multipart/form-data) with: {", ".join(fields)}; given "{given}".'
+        )
     try:
         async with asyncio.timeout(service.timeout):
             form = await request.form(max_files=sum(fields.values()), max_fields=4, max_part_size=service.body)

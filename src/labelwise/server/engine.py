@@ -45,9 +45,10 @@ class Engine:
         base = load(service.model, device=choose_device(service.device))
         check_pictures(base)
         self.changing = Changing(base, Journal(journal_folder(service.model), digest_of(service.model)))
+        self.shared = service.read_only or service.workers > 1  # other processes may change the labels
         self.set_aside = None if service.read_only else self.changing.restore()
         self.changing.present()
-        self.gallery, self.unread = open_gallery(base, service.gallery) if service.gallery else (None, 0)
+        self.gallery = None if service.gallery is None else open_gallery(base, service.gallery)
         self.examples = open_examples(service.examples) if service.examples else Shown((), {})
         self.can = abilities(base, service, self.gallery)
         self.card = card(base, service, self.can)
@@ -78,7 +79,7 @@ class Engine:
 
     async def present(self) -> Served:
         """Return the present classifier, with what other workers have changed."""
-        if self.changing.journal.changed():
+        if self.shared and self.changing.journal.changed():
             return await asyncio.get_running_loop().run_in_executor(None, self.changing.present)
         return self.changing.peek()
 

@@ -60,6 +60,7 @@ class Guard:
         self.app, self.service, self.measures, self.routes = app, service, measures, routes
         self._buckets = Buckets(service.rate) if service.rate else None
         self._token = None if service.token is None else f"Bearer {service.token}".encode()
+        self._names = service.names
         self._inside, self._bytes = 0, 0
         self._most_bytes = max(16 * service.body, 256_000_000)
 
@@ -104,7 +105,7 @@ class Guard:
         """Refuse a request that must not come through."""
         service, path = self.service, scope["path"]
         host = _name(headers.get("host", ""))
-        if service.names is not None and host not in service.names:
+        if self._names is not None and host not in self._names:
             raise Refusal(
                 403, f'This service is not called "{host}". Use 127.0.0.1, or start it with --allow-host {host}.'
             )

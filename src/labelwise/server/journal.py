@@ -177,12 +177,10 @@ class Journal:
     def _lines(self) -> list[bytes]:
         """Return the ended lines behind what was read."""
         assert self._stream is not None
-        size = os.fstat(self._stream).st_size - self._read
-        parts = []
-        while size > 0 and (part := os.pread(self._stream, size, self._read + sum(map(len, parts)))):
-            parts.append(part)
-            size -= len(part)
-        return b"".join(parts).split(b"\n")[:-1]
+        found = b""
+        while part := os.pread(self._stream, 2**24, self._read + len(found)):
+            found += part
+        return found.split(b"\n")[:-1]
 
     def _check_head(self, head: Record) -> None:
         if head.get("format") != FORMAT:

@@ -57,8 +57,11 @@ class Lesson:
 
 def lesson_of(plain: Mapping[str, Any]) -> Lesson:
     """Return the lesson that ``Lesson.plain`` wrote."""
-    tensors = {name: _unpacked(plain[name]) if name in plain else None for name in ("vector", "memory", "seen")}
-    words = {name: plain[name] for name in ("label", "source", "examples", "scale", "offset", "described")}
+    optional = ("vector", "memory", "seen")
+    tensors: dict[str, Any] = {name: _unpacked(plain[name]) if name in plain else None for name in optional}
+    words: dict[str, Any] = {
+        name: plain[name] for name in ("label", "source", "examples", "scale", "offset", "described")
+    }
     return Lesson(**words, **tensors, code=_unpacked(plain["code"]), texts=tuple(plain["texts"]))
 
 
@@ -161,7 +164,7 @@ def classifier_after(base: Classifier, state: State) -> Classifier:
     kept = [name for name in base.labels.names if name not in state.forgotten]
     rows = torch.tensor([base.labels.index(name) for name in kept], dtype=torch.int64, device=base.codes.device)
     taught = state.taught
-    pieces = {
+    pieces: dict[str, Any] = {
         "codes": torch.cat([base.codes[rows], *(one.code[None].to(base.codes) for one in taught)]),
         "scale": torch.cat([base.scale[rows], base.scale.new_tensor([one.scale for one in taught])]),
         "offset": torch.cat([base.offset[rows], base.offset.new_tensor([one.offset for one in taught])]),

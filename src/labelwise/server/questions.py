@@ -10,6 +10,7 @@ from torch import Tensor
 
 from labelwise.core import NONE, UNKNOWN, Classifier
 from labelwise.errors import LabelwiseError
+from labelwise.server.answers import MOST_TOP
 from labelwise.server.batching import Job
 from labelwise.server.changing import Changing, Served, check_known
 from labelwise.server.lessons import Lesson, Source, lesson_from
@@ -64,9 +65,6 @@ class Sheet:
         return flag_outliers(self.classifier, torch.tensor(self.strange)).tolist()
 
 
-MOST_TOP = 100
-
-
 @dataclass(frozen=True)
 class Classify:
     """What is it?"""
@@ -106,11 +104,12 @@ class Ask:
         """Return yes or no with a probability."""
         if self.label is not None:
             column = check_known(sheet.classifier, self.label)
-            probability, about = float(sheet.answers[row, column]), {"label": self.label}
+            probability = float(sheet.answers[row, column])
         else:
-            classifier, about = with_text(sheet.classifier, self.text or ""), {"text": self.text}
+            classifier = with_text(sheet.classifier, self.text or "")
             codes = sheet.codes[row : row + 1].float()
             probability = float(classifier.answers(classifier.scores_of_codes(codes))[0, -1])
+        about = {"label": self.label} if self.label is not None else {"text": self.text}
         return {**about, "yes": probability >= 0.5, "probability": probability, "change": sheet.served.change}
 
 
@@ -216,7 +215,9 @@ class Answering:
     def __call__(self, jobs: Sequence[Job], images: Tensor) -> list[Any]:
         """Return an answer or an exception for each job, all by one classifier; pictures to learn from are not encoded here."""
         served = self.changing.peek()
-        rows, asked, start = [], [], 0
+        rows: list[int | None] = []
+        asked: list[int] = []
+        start = 0
         for job in jobs:
             count = len(job.pictures)
             rows.append(None if isinstance(job.question, Teach) else len(asked))

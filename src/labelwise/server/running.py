@@ -61,6 +61,33 @@ def listening(service: Service) -> Iterator[socket.socket]:
         yield listener
 
 
+class _Joined:
+    """A transport that sends what is written in one turn of the loop together: the head of an answer with its body."""
+
+    def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._parts: list[bytes] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Send bytes, at the end of this turn."""
+        if not self._parts:
+            self._loop.call_soon(self._flush)
+        self._parts.append(data)
+
+    def close(self) -> None:
+        """Send what is left, and then close."""
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        parts, self._parts = self._parts, []
+        if parts and not self._transport.is_closing():
+            self._transport.write(b"".join(parts))
+
+
 class _Protocol(H11Protocol):
     """HTTP over one connection, with a limit on how long a request's head may take and how many connections there are."""
 
@@ -70,7 +97,7 @@ class _Protocol(H11Protocol):
         self._service: Service = config.service  # type: ignore[attr-defined]
 
     def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
+        super().connection_made(_Joined(transport, self.loop))  # type: ignore[arg-type]
         if len(self.connections) > self._service.connections:
             transport.close()
         self._watch()
@@ -120,6 +147,7 @@ class _Server(uvicorn.Server):
 def _serve_one(service: Service, listener: socket.socket, folder: Path | None) -> None:
     """Serve in this process."""
     _log(service)
+    sys.setswitchinterval(0.001)  # the loop must not wait long for threads that decode
     app = build(service, Measures(folder))
     config = uvicorn.Config(
         app,

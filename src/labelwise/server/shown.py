@@ -53,17 +53,17 @@ class Shown:
         return self.places[given]
 
 
-def open_gallery(classifier: Classifier, folder: Path) -> tuple[Shown, int]:
-    """Return the pictures of a folder with their codes, and how many could not be read."""
+def open_gallery(classifier: Classifier, folder: Path) -> Shown:
+    """Return the pictures of a folder with their codes; those that cannot be read are left out."""
     files = [file.resolve() for file in list_pictures(folder)] if folder.is_dir() else []
     if not files:
         raise DataError(f"No picture found in the gallery {folder}.")
-    found, skipped = gallery_of_files(classifier, files)
+    found, _ = gallery_of_files(classifier, files)
     if not len(found):
         raise DataError(f"No picture in the gallery {folder} can be read.")
     root, kept = folder.resolve(), [Path(name) for name in found.files]
     names = tuple(str(file.relative_to(root)) if file.is_relative_to(root) else file.name for file in kept)
-    return Shown(names, {identity(file): file for file in kept}, found.codes), len(skipped)
+    return Shown(names, {identity(file): file for file in kept}, found.codes)
 
 
 def open_examples(folder: Path) -> Shown:
