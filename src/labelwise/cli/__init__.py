@@ -14,7 +14,7 @@ from labelwise.cli.output import fail
 from labelwise.cli.picture_verbs import ask, classify, explain, outliers
 from labelwise.cli.pretrain_verb import pretrain
 from labelwise.cli.rank_verb import rank
-from labelwise.cli.serve_verbs import serve
+from labelwise.cli.serve_verbs import export, serve
 from labelwise.cli.train_verbs import calibrate, demo, evaluate, fit, forget, teach
 from labelwise.errors import LabelwiseError, UsageError
 
@@ -45,6 +45,7 @@ for verb in (
     attack,
     calibrate,
     serve,
+    export,
     demo,
 ):
     app.command()(verb)

@@ -1,12 +1,13 @@
 """Verbs that put a classifier to use elsewhere: serve, export."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from labelwise.cli.output import note
-from labelwise.cli.picture_verbs import Device, Model
+from labelwise.cli.output import note, out, print_json
+from labelwise.cli.picture_verbs import AsJson, Device, Model
 from labelwise.errors import UsageError
 
 
@@ -86,3 +87,22 @@ def serve(  # noqa: PLR0913 - the options of the verb
             f"Warning: everyone who can reach {host} can use and teach this service. Set --token, or --host 127.0.0.1."
         )
     run(service)
+
+
+def export(
+    model: Model,
+    onnx: Annotated[Path, typer.Option(help="The .onnx file to write.", show_default=False)],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is already there.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Write the encoder and the scores of all labels as one ONNX file, compared with the classifier before it counts."""
+    from labelwise.export import export as write
+    from labelwise.store import load
+
+    made = write(load(model), onnx, overwrite=overwrite)
+    if json:
+        print_json({"model": str(model), **asdict(made), "file": str(made.file)})
+        return
+    out().print(
+        f"[bold]{made.file}[/]: {made.labels} labels, {made.megabytes:.1f} MB; scores differ by {made.difference:.1e} at most"
+    )
