@@ -16,16 +16,19 @@ class Client(asyncio.Protocol):
         self.ended = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Send the first request."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         self.send()
 
     def send(self) -> None:
+        """Send the next request."""
         self.began = time.perf_counter()
         self.transport.write(self.requests[self.sent % len(self.requests)])
         self.sent += 1
 
     def data_received(self, data: bytes) -> None:
+        """Take a part of an answer."""
         self.buffer += data
         head, found, body = self.buffer.partition(b"\r\n\r\n")
         if not found:
@@ -44,6 +47,7 @@ class Client(asyncio.Protocol):
             self.send()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Note the end."""
         if not self.stopped:
             self.faults.append(f"connection lost: {exc}")
         if not self.ended.done():
@@ -57,8 +61,9 @@ async def load(port: int, clients: int, seconds: float, requests: Sequence[bytes
     loop = asyncio.get_running_loop()
     made = []
     for i in range(clients):
-        turned = [*requests[i % len(requests) :], *requests[: i % len(requests)]]
-        made.append((await loop.create_connection(lambda: Client(turned, times, faults), "127.0.0.1", port))[1])
+        client = Client([*requests[i % len(requests) :], *requests[: i % len(requests)]], times, faults)
+        await loop.create_connection(lambda client=client: client, "127.0.0.1", port)  # type: ignore[misc]
+        made.append(client)
     began = time.perf_counter()
     await asyncio.sleep(seconds)
     for client in made:

@@ -44,13 +44,28 @@ class Job:
     began: float = field(default_factory=time.perf_counter)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How batches are made.
+
+    Attributes:
+        most: pictures of a batch.
+        wait: seconds that a decoded picture waits at most for others.
+        decoders: threads that decode.
+        threads: of one pass of the model.
+    """
+
+    most: int
+    wait: float
+    decoders: int
+    threads: int
+
+
 class Batcher:
     """A queue of jobs, the threads that decode, and the thread that owns the model."""
 
-    def __init__(
-        self, frame: Frame, answer: Answerer, *, most: int, wait: float, decoders: int, observe: Callable[[int], None]
-    ) -> None:
-        self.frame, self.answer, self.most, self.wait, self.observe = frame, answer, most, wait, observe
+    def __init__(self, frame: Frame, answer: Answerer, limits: Limits, observe: Callable[[int], None]) -> None:
+        self.frame, self.answer, self.limits, self.observe = frame, answer, limits, observe
         self._arrived: deque[Job] = deque()
         self._ready: deque[Job] = deque()
         self._decoding = 0
@@ -58,7 +73,9 @@ class Batcher:
         self._lock = threading.Lock()
         self._decoder_wakes = threading.Condition(self._lock)
         self._model_wakes = threading.Condition(self._lock)
-        self._threads = [threading.Thread(target=self._decode_all, name="decode", daemon=True) for _ in range(decoders)]
+        self._threads = [
+            threading.Thread(target=self._decode_all, name="decode", daemon=True) for _ in range(limits.decoders)
+        ]
         self._threads.append(threading.Thread(target=self._answer_all, name="model", daemon=True))
 
     def start(self) -> None:
@@ -121,6 +138,7 @@ class Batcher:
                 self._deliver([job], [fault])
 
     def _answer_all(self) -> None:
+        torch.set_num_threads(self.limits.threads)  # counts for the thread that calls it
         while jobs := self._gather():
             parts = [job.images for job in jobs if job.images is not None]
             try:
@@ -138,14 +156,14 @@ class Batcher:
                 if self._stopping and not self._arrived and not self._decoding:
                     return []
                 self._model_wakes.wait(0.1 if self._stopping else None)
-            end = time.perf_counter() + self.wait
-            while len(self._ready) < self.most and (self._arrived or self._decoding):
+            end = time.perf_counter() + self.limits.wait
+            while len(self._ready) < self.limits.most and (self._arrived or self._decoding):
                 left = end - time.perf_counter()
                 if left <= 0 or not self._model_wakes.wait(left):
                     break
             found: list[Job] = []
             pictures = 0
-            while self._ready and (not found or pictures + len(self._ready[0].pictures) <= self.most):
+            while self._ready and (not found or pictures + len(self._ready[0].pictures) <= self.limits.most):
                 pictures += len(self._ready[0].pictures)
                 found.append(self._ready.popleft())
             return found

@@ -13,7 +13,7 @@ from labelwise.core import NONE, UNKNOWN, Classifier
 from labelwise.data.decoding import QUIET, Frame
 from labelwise.distributed import choose_device
 from labelwise.server.abilities import abilities, card, check_pictures
-from labelwise.server.batching import Batcher
+from labelwise.server.batching import Batcher, Limits
 from labelwise.server.changing import Changing, Served, journal_folder
 from labelwise.server.journal import Journal
 from labelwise.server.lessons import Lesson
@@ -54,15 +54,14 @@ class Engine:
         self.card = card(base, service, self.can)
         channels, height, width = base.model.spec.shape
         frame = Frame(height, width, channels, service.pixels)
-        cores = os.cpu_count() or 1
-        self.batcher = Batcher(
-            frame,
-            Answering(self.changing),
+        cores = max(1, (os.cpu_count() or 1) // service.workers)
+        limits = Limits(
             most=service.batch,
             wait=service.wait / 1000,
             decoders=min(4, cores),
-            observe=measures.batch,
+            threads=max(1, cores - 1),  # one core is left for reading requests and decoding
         )
+        self.batcher = Batcher(frame, Answering(self.changing), limits, measures.batch)
         self._writer = ThreadPoolExecutor(1, "write")
 
     def start(self) -> None:
