@@ -162,3 +162,9 @@ def check_known(classifier: Classifier, label: str) -> int:
         return classifier.labels.index(label)
     except UsageError as error:
         raise Refusal(404, str(error)) from None
+
+
+def check_new(classifier: Classifier, label: str) -> None:
+    """Refuse a label that is already there."""
+    if label in classifier.labels.names:
+        raise Refusal(409, f'There is already a label "{label}". Forget it first, or choose another name.')

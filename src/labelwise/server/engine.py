@@ -14,7 +14,7 @@ from labelwise.data.decoding import QUIET, Frame
 from labelwise.distributed import choose_device
 from labelwise.server.abilities import abilities, card, check_pictures
 from labelwise.server.batching import Batcher, Limits
-from labelwise.server.changing import Changing, Served, journal_folder
+from labelwise.server.changing import Changing, Served, check_new, journal_folder
 from labelwise.server.journal import Journal
 from labelwise.server.lessons import Lesson
 from labelwise.server.measures import Measures
@@ -134,12 +134,6 @@ def check_name(label: str) -> None:
         raise Refusal(400, f'"{label}" cannot be the name of a label.')
     if len(label) > LONGEST_NAME or not label.isprintable():
         raise Refusal(400, f"A label has at most {LONGEST_NAME} characters, all of them printable.")
-
-
-def check_new(classifier: Classifier, label: str) -> None:
-    """Refuse a label that is already there."""
-    if label in classifier.labels.names:
-        raise Refusal(409, f'There is already a label "{label}". Forget it first, or choose another name.')
 
 
 def _placed(draft: Lesson, now: Classifier, label: str) -> Lesson:

@@ -137,10 +137,10 @@ class Journal:
         if self._stream is None or (end := os.fstat(self._stream).st_size) == self._read:
             return None
         rest = os.pread(self._stream, end - self._read, self._read)
-        if not self._read or any(record_of(line) is not None for line in rest.split(b"\n")):
+        if not self._read or any(record_of(line) is not None for line in rest.split(b"\n")[:-1]):
             raise StoreError(
-                f"{self.file} is damaged: a record that is not the last one is not whole (at byte {self._read}). Restore it from a copy, "
-                f"or move {self.folder} away to start without the taught labels."
+                f"{self.file} is damaged: a record that is not the last one is not whole (at byte {self._read}). Restore it "
+                f"from a copy, or move {self.folder} away to start without the taught labels."
             )
         aside = self.folder / f"torn.{time.time_ns()}"
         write_atomically(aside, rest)

@@ -12,7 +12,7 @@ from labelwise.core import NONE, UNKNOWN, Classifier
 from labelwise.errors import LabelwiseError
 from labelwise.server.answers import MOST_TOP
 from labelwise.server.batching import Job
-from labelwise.server.changing import Changing, Served, check_known
+from labelwise.server.changing import Changing, Served, check_known, check_new
 from labelwise.server.lessons import Lesson, Source, lesson_from
 from labelwise.server.refusals import Refusal, refusal_of
 from labelwise.tasks.explain import heat_maps
@@ -194,11 +194,11 @@ class Teach:
 
     def lesson(self, classifier: Classifier, images: Tensor) -> Lesson:
         """Return what the classifier would gain."""
+        check_new(classifier, self.label)
         source: Source = "examples" if len(images) else "texts" if self.texts is not None else "vector"
         examples = images if len(images) else None
-        return lesson_from(
-            classifier, teach(classifier, DRAFT, examples=examples, texts=self.texts, vector=self.vector), source
-        )
+        taught = teach(classifier, self.label, examples=examples, texts=self.texts, vector=self.vector)
+        return lesson_from(classifier, taught, source)
 
 
 def with_text(classifier: Classifier, text: str) -> Classifier:
@@ -234,11 +234,11 @@ class Answering:
         try:
             if row is None:
                 images = torch.empty(0) if job.images is None else job.images
-                return job.question.lesson(self.changing.base, images)
+                return job.question.lesson(sheet.classifier, images)
             return job.question.answer(sheet, row)
         except LabelwiseError as error:
             return refusal_of(error)
-        except Exception as error:
+        except Exception as error:  # a refusal, or a fault that is this request's own
             return error
 
 
