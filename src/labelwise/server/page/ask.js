@@ -72,7 +72,7 @@ export function askView(service, shared, changed) {
       if (fault.name === "AbortError") return;
       headline("No answer", "");
       $("bars").replaceChildren();
-      $("none").hidden = true;
+      $("none").classList.add("void");
       showFault($("answer-fault"), fault, look);
     } finally {
       if (!signal.aborted) box.setAttribute("aria-busy", "false");
@@ -138,7 +138,7 @@ export function askView(service, shared, changed) {
   /** How far the picture is from all that the model knows, and whether that is past the limit. */
   function none(outlier, strange) {
     const row = $("none");
-    row.hidden = !outlier;
+    row.classList.toggle("void", !outlier);
     if (!outlier) return;
     row.classList.toggle("yes", strange);
     $("none-value").textContent = strange ? "yes" : "no";

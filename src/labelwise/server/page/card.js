@@ -5,7 +5,8 @@ import { $, count, make, percent } from "./dom.js";
 const FIGURES = {
   accuracy: ["Accuracy", "of held-out pictures named right"],
   ece_after: ["Calibration error", "how far probabilities are off, on average"],
-  eer: ["Equal error rate", "of same-or-different answers"],
+  answer_ece_after: ["Calibration error of yes and no", "how far probabilities of a yes are off"],
+  precision: ["Average precision", "of the yes answers, over the labels"],
 };
 const CAN = {
   classify: "Name what a picture shows",
@@ -27,11 +28,11 @@ export function showCard(card) {
   const title = card.title || card.model;
   $("model-title").textContent = title;
   $("model-lead").textContent = `${card.method}, ${count(card.labels, "label")}`;
-  const figures = Object.entries(card.figures ?? {}).filter(([key, value]) => typeof value === "number" && key !== "ece_before");
+  const figures = Object.entries(card.figures ?? {}).filter(([key, value]) => typeof value === "number" && !key.endsWith("_before"));
   $("figures").replaceChildren(...figures.map(([key, value]) => {
     const [head, about] = FIGURES[key] ?? [spaced(key), ""];
-    const before = key === "ece_after" ? card.figures.ece_before : undefined;
-    const note = before === undefined ? about : `${about}; ${percent(before)} before calibration`;
+    const before = card.figures[key.replace("_after", "_before")];
+    const note = before === undefined || before === value ? about : `${about}; ${percent(before)} before calibration`;
     return make("li", {}, make("strong", { text: value >= 0 && value <= 1 ? percent(value) : plain(value) }),
       make("span", { text: head }), note && make("span", { class: "muted", text: note }));
   }));
