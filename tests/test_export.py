@@ -26,7 +26,8 @@ onnxruntime = pytest.importorskip("onnxruntime", reason="the extra export is not
 
 def run(file: Path, images: torch.Tensor) -> list[Any]:
     session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
-    return session.run(["scores", "probabilities", "answers"], {"images": images.numpy()})
+    found: list[Any] = session.run(["scores", "probabilities", "answers"], {"images": images.numpy()})
+    return found
 
 
 @pytest.mark.parametrize("name", METHODS)

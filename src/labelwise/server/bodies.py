@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from pydantic import ValidationError
+from python_multipart.exceptions import FormParserError
 from starlette.datastructures import UploadFile
-from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException
 from starlette.requests import ClientDisconnect, Request
 
 from labelwise.server.answers import TeachBody
@@ -63,8 +64,8 @@ async def read_form(request: Request, service: Service, fields: dict[str, int]) 
             form = await request.form(max_files=sum(fields.values()), max_fields=4, max_part_size=service.body)
     except (TimeoutError, ClientDisconnect):
         raise _late(service) from None
-    except HTTPException as error:
-        raise Refusal(400, f"The form cannot be read: {error.detail}") from None
+    except (MultiPartException, FormParserError) as error:
+        raise Refusal(400, f"The form cannot be read: {getattr(error, 'message', error)}") from None
     try:
         unknown = sorted(set(form) - set(fields))
         if unknown:
