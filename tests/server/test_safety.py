@@ -119,7 +119,7 @@ def test_forms_are_strict(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "body",
     [b"", b"[]", b"{", b'{"texts": []}', b'{"texts": [1]}', b'{"vector": [NaN]}', b'{"vector": ["1"]}', b'{"other": 1}', b"\xff",
-     b'{"texts": ["a"], "vector": [1]}', b"[" * 100_000],
+     b'{"texts": ["a"], "vector": [1]}', b"[" * 100_000, b'{"label": "\\ud800", "texts": ["a"]}'],
 )  # fmt: skip
 def test_lessons_in_json_are_strict(body: bytes, tmp_path: Path) -> None:
     with serving(saved(tmp_path)) as client:

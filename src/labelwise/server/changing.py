@@ -1,5 +1,6 @@
 """The classifier of a service: it never changes, it is replaced. Readers take the present one and never wait."""
 
+import contextlib
 import fcntl
 import os
 import threading
@@ -15,6 +16,7 @@ from labelwise.server.lessons import UNDO, Change, Lesson, Story, classifier_aft
 from labelwise.server.refusals import Refusal
 
 SLACK = 100  # superfluous records that a journal may have
+MOST_TAUGHT = 10_000
 
 
 def journal_folder(model: Path) -> Path:
@@ -91,6 +93,8 @@ class Changing:
         """Add a label and return what is served then; ``lesson`` makes it against the present labels."""
 
         def record(now: Served) -> dict[str, Any]:
+            if len(now.story.state.taught) >= MOST_TAUGHT:
+                raise Refusal(409, f"{MOST_TAUGHT} labels are taught already, and no more can be. Forget some first.")
             return {"action": "teach", "lesson": lesson(now.classifier).plain()}
 
         return self._change(record)
@@ -132,18 +136,23 @@ class Changing:
             after = Served(classifier_after(self.base, story.state), story)
             self._own = True
             try:
-                self.journal.append(record)
-                live = len(story.state.taught) + len(story.state.forgotten) + len(story.undoable)
-                if self.journal.records > 2 * live + SLACK:
-                    self.journal.replace(shortened(story))
-                self._served = after
-            except OSError as error:
-                raise Refusal(
-                    503, f"The change could not be written ({error.strerror}); nothing was changed."
-                ) from error
+                with self._catching:
+                    self._write(record, story)
+                    self._served = after
             finally:
                 self._own = False
             return after
+
+    def _write(self, record: Mapping[str, Any], story: Story) -> None:
+        """Put a record on disk, and the journal in short where it has become too long."""
+        try:
+            self.journal.append(record)
+        except OSError as error:
+            raise Refusal(503, f"The change could not be written ({error.strerror}); nothing was changed.") from error
+        live = len(story.state.taught) + len(story.state.forgotten) + len(story.undoable)
+        if self.journal.records > 2 * live + SLACK:
+            with contextlib.suppress(OSError):  # the long one is as good, and the next change tries again
+                self.journal.replace(shortened(story))
 
     def _catch_up(self) -> None:
         with self._catching:

@@ -69,7 +69,7 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        began, status, headers = time.perf_counter(), 500, _headers(scope)
+        began, status, headers = time.perf_counter(), 0, _headers(scope)
         allowed = self._allowed_origin(headers)
 
         async def sent(message: Message) -> None:
@@ -97,6 +97,8 @@ class Guard:
         except Exception:
             number = secrets.token_hex(4)
             LOG.exception("fault %s", number, extra={"fault": number})
+            if status:  # the answer has begun; what is left is to break it off
+                raise
             await answer(sent, 500, _document(f"The service met a fault of its own; it is logged as {number}."))
         finally:
             self._note(scope, status, time.perf_counter() - began)
@@ -176,6 +178,7 @@ class Guard:
         kept = path if path in self.routes else f"/{path.split('/')[1]}/*" if path.startswith(_FOLDERS) else "other"
         self.measures.request(kept, status, seconds)
         if LOG.isEnabledFor(logging.INFO):
+            path = path if path.isprintable() else ascii(path)  # a line of the log stays one line
             client = (scope.get("client") or ("",))[0]
             about = {
                 "method": scope["method"],
@@ -202,7 +205,7 @@ async def answer(send: Send, status: int, body: bytes, headers: Mapping[str, str
 
 
 def _document(text: str) -> bytes:
-    return json.dumps({"error": text}, ensure_ascii=False).encode()
+    return json.dumps({"error": text}, ensure_ascii=False).encode(errors="replace")
 
 
 def _headers(scope: Mapping[str, Any]) -> dict[str, str]:

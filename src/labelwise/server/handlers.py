@@ -26,7 +26,8 @@ PAGE_TYPES = {
 
 def reply(document: Any) -> Response:
     """Return a JSON answer; it is not validated anew, which would take longer than the question."""
-    return Response(json.dumps(document, ensure_ascii=False, allow_nan=False).encode(), media_type="application/json")
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False)
+    return Response(text.encode(errors="replace"), media_type="application/json")
 
 
 class Reading:

@@ -11,7 +11,6 @@ import socket
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from labelwise.errors import UsageError
+from labelwise.errors import LabelwiseError, UsageError
 from labelwise.server.app import build
 from labelwise.server.changing import hold, journal_folder
 from labelwise.server.guard import LOG
@@ -159,7 +158,7 @@ def _serve_one(service: Service, listener: socket.socket, folder: Path | None) -
         server_header=False,
         date_header=True,
         proxy_headers=False,
-        timeout_keep_alive=30,
+        timeout_keep_alive=round(service.timeout) or 1,
         timeout_graceful_shutdown=GRACE,
         backlog=1024,
     )
@@ -180,7 +179,11 @@ def _worker(service: Service, listener: socket.socket, folder: str) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, daemon=True).start()
-    _serve_one(service, listener, Path(folder))
+    try:
+        _serve_one(service, listener, Path(folder))
+    except LabelwiseError as error:
+        LOG.error("%s", error)
+        sys.exit(1)
 
 
 def _serve_many(service: Service, listener: socket.socket) -> None:
@@ -198,16 +201,20 @@ def _serve_many(service: Service, listener: socket.socket) -> None:
             return process
 
         workers = [start() for _ in range(service.workers)]
-        while not stop.wait(0.2):
+        failed = False
+        while not failed and not stop.wait(0.2):
             for i, worker in enumerate(workers):
-                if not worker.is_alive():
-                    LOG.error("worker %s ended (exit code %s); starting another", worker.pid, worker.exitcode)
-                    time.sleep(0.5)
-                    workers[i] = start()
+                if worker.exitcode is not None:
+                    failed = failed or worker.exitcode > 0  # it ended by itself: another would, too
+                    LOG.error("worker %s ended (exit code %s)", worker.pid, worker.exitcode)
+                    if worker.exitcode <= 0:
+                        workers[i] = start()
         for worker in workers:
             worker.terminate()
         for worker in workers:
             worker.join(GRACE + 5)
+    if failed:
+        raise LabelwiseError("A worker could not serve; its error is above.")
 
 
 class _Lines(logging.Formatter):
