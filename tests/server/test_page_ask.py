@@ -274,9 +274,13 @@ def test_only_the_part_that_the_model_saw_is_coloured(site: Sites, visit: Visit,
     choose(page, file)
     expect(page.locator("#headline")).to_contain_text("blob 1")
     heat_of(page, "blob 1")
-    colours = """() => { const c = document.getElementById('heat'); const pen = c.getContext('2d');
-      return [0.1, 0.9].map((x) => [...pen.getImageData(c.width * x, c.height / 2, 1, 1).data]) }"""
-    assert page.evaluate(colours) == [[0, 0, 0, 115], [0, 0, 0, 115]]  # dimmed, not coloured
+    colours = """(xs) => { const c = document.getElementById('heat'); const pen = c.getContext('2d');
+      return xs.flatMap((x) => [0.38, 0.45, 0.5, 0.55, 0.62].map((y) => [...pen.getImageData(c.width * x, c.height * y, 1, 1).data])) }"""
+    dimmed = [0, 0, 0, 115]
+    assert all(pixel == dimmed for pixel in page.evaluate(colours, [0.1, 0.3, 0.7, 0.9]))
+    seen = page.evaluate(colours, [0.35, 0.42, 0.5, 0.58, 0.65])
+    assert dimmed not in seen
+    assert any(pixel[3] for pixel in seen)
 
 
 def test_the_nearest_pictures_are_those_of_retrieve(site: Sites, visit: Visit, pictures: Pictures) -> None:

@@ -68,9 +68,9 @@ export function connect(askToken, online) {
       const said = await words(answer);
       if (answer.status !== 401) throw new Fault(said, answer.status);
       if (sessionStorage.getItem(KEPT) !== kept) continue; // someone has just given another one
-      const given_ = await token(kept ? said : "");
-      if (given_ === null) throw new Fault(`${said} Try again to enter it.`, 401);
-      sessionStorage.setItem(KEPT, given_);
+      const typed = await token(kept ? said : "");
+      if (typed === null) throw new Fault(`${said} Try again to enter it.`, 401);
+      sessionStorage.setItem(KEPT, typed);
     }
   }
 

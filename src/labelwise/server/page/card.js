@@ -8,6 +8,10 @@ const FIGURES = {
   answer_ece_after: ["Calibration error of yes and no", "how far probabilities of a yes are off"],
   precision: ["Average precision", "of the yes answers, over the labels"],
 };
+const FACTS = {
+  data: "Data", images: "Pictures to train on", validation_images: "Pictures held out", skipped: "Pictures skipped",
+  seconds: "Seconds of training", seed: "Seed", torch: "PyTorch",
+};
 const CAN = {
   classify: "Name what a picture shows",
   ask: "Answer yes or no about a label",
@@ -39,10 +43,20 @@ export function showCard(card) {
   const facts = { method: card.method, labels: card.labels, "labels with pictures": card.seen, "labels from descriptions": card.described,
     "pictures are seen as": seen(card.shape), ...card.trained };
   $("facts").replaceChildren(...Object.entries(facts).filter(([, value]) => plain(value) !== "").flatMap(([key, value]) => [
-    make("dt", { text: spaced(key) }), make("dd", { text: plain(value) })]));
-  $("can").replaceChildren(...Object.entries(card.can).filter(([key]) => key in CAN).map(([key, reason]) => make("li", { class: reason === null ? "can-yes" : "can-no" },
-    make("span", {}, make("span", { class: "unseen", text: reason === null ? "Yes: " : "No: " }), CAN[key]), reason !== null && make("span", { class: "muted", text: reason }))));
+    make("dt", { text: FACTS[key] ?? spaced(key) }), make("dd", { text: plain(value) })]));
+  $("can").replaceChildren(...abilities(card.can));
   $("limits").replaceChildren(...(card.limits ?? []).map((text) => make("li", { text })));
+}
+
+function abilities(can) {
+  const said = new Set();
+  return Object.entries(can).filter(([key]) => key in CAN).map(([key, reason]) => {
+    const why = said.has(reason) ? "For the same reason." : reason;
+    said.add(reason);
+    return make("li", { class: reason === null ? "can-yes" : "can-no" },
+      make("span", {}, make("span", { class: "unseen", text: reason === null ? "Yes: " : "No: " }), CAN[key]),
+      reason !== null && make("span", { class: "muted", text: why }));
+  });
 }
 
 function seen(shape) {

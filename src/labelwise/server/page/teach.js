@@ -106,6 +106,7 @@ export function teachView(service, shared, refresh) {
       drawPictures();
       for (const id of ["teach-name", "teach-texts", "teach-vector", "filter"]) $(id).value = "";
       $("teach-name").focus();
+      $("labels").scrollTop = 0; // where the new one appears
       return `“${name}” is taught.`;
     }, teach);
   }
