@@ -65,6 +65,11 @@ def filled(site: Site, visit: Visit, pictures: Pictures) -> Page:
     return page
 
 
+def go(page: Page, view: str) -> None:
+    page.click(f"nav a[href='#{view}']")
+    expect(page.locator("main > section:visible")).to_have_id(f"view-{view}")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_texts_can_be_read(site: Sites, visit: Visit, pictures: Pictures, scheme: Any) -> None:
     visit.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
@@ -72,7 +77,7 @@ def test_texts_can_be_read(site: Sites, visit: Visit, pictures: Pictures, scheme
     ground = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
     assert (sum(int(x) for x in ground[4:-1].split(",")) < 200) == (scheme == "dark")
     for view in VIEWS:
-        page.click(f"nav a[href='#{view}']")
+        go(page, view)
         found = page.evaluate(CONTRAST)
         assert len(found) > 10
         assert not [row for row in found if row[1] < row[2]]
@@ -83,7 +88,7 @@ def test_a_phone_shows_all_without_scrolling_sideways(site: Sites, visit: Visit,
     gallery = pictures.gallery()
     page = filled(site(gallery=gallery, examples=gallery), visit, pictures)
     for view in VIEWS:
-        page.click(f"nav a[href='#{view}']")
+        go(page, view)
         assert page.evaluate("() => document.documentElement.scrollWidth") == 360
         small = page.locator("button:visible, nav a:visible, label.button:visible").evaluate_all(
             "(all) => all.filter((e) => Math.min(e.offsetWidth, e.offsetHeight) < 24).map((e) => e.outerHTML)"
@@ -94,7 +99,7 @@ def test_a_phone_shows_all_without_scrolling_sideways(site: Sites, visit: Visit,
 def test_every_control_has_a_name_and_shows_its_focus(site: Sites, visit: Visit, pictures: Pictures) -> None:
     page = filled(site(gallery=pictures.gallery()), visit, pictures)
     for view in VIEWS:
-        page.click(f"nav a[href='#{view}']")
+        go(page, view)
         page.evaluate("() => document.activeElement.blur()")
         seen = set()
         for _ in range(40):
