@@ -1,6 +1,6 @@
 """A service under load: answers a second with and without micro-batching, and changes that survive ``kill -9``.
 
-    python benchmarks/serve.py [--model FOLDER] [--seconds 60] [--clients 64] [--rounds 10] [--changes 50] [--json FILE]
+    python benchmarks/serve.py [--model FOLDER] [--seconds 60] [--clients 64] [--rounds 10] [--changes 60] [--json FILE]
 
 Without a model, an indicator network is fitted to the drawn finches for two epochs: weights do not matter here, sizes do.
 
@@ -294,7 +294,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--changes", type=int, default=50)
+    parser.add_argument("--changes", type=int, default=60)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plain", type=Path, help=argparse.SUPPRESS)

@@ -47,7 +47,8 @@ async def read_raw(request: Request, service: Service) -> bytes:
 async def read_body(request: Request, service: Service) -> bytes:
     """Return the whole body; its length was checked before the request came here."""
     try:
-        return await asyncio.wait_for(request.body(), service.timeout)
+        async with asyncio.timeout(service.timeout):
+            return await request.body()
     except (TimeoutError, ClientDisconnect):
         raise _late(service) from None
 

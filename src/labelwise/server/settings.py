@@ -47,8 +47,8 @@ class Service:
     examples: Path | None = None
     workers: int = 1
     device: str = "auto"
-    batch: int = 64
-    wait: float = 5.0
+    batch: int = 16
+    wait: float = 1.0
     queue: int = 256
     connections: int = 1_000
     body: int = 16 * MEGABYTE
