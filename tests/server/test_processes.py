@@ -151,3 +151,19 @@ def patiently(one: httpx.Client, path: str) -> Any:
             return one.get(path).json()
         time.sleep(0.2)
     raise AssertionError("no worker came back")
+
+
+def test_what_cannot_be_served_leaves_nothing_behind(tmp_path: Path) -> None:
+    from labelwise.errors import StoreError, UsageError
+    from labelwise.server.running import serve
+    from labelwise.server.settings import Service
+
+    with pytest.raises(StoreError, match="No saved classifier"):
+        serve(Service(model=tmp_path / "none.lw"))
+    (tmp_path / "f.lw").mkdir()
+    (tmp_path / "f.lw" / "classifier.json").write_text('{"format": 1, "shape": [12]}')
+    with pytest.raises(UsageError, match="12 precomputed features"):
+        serve(Service(model=tmp_path / "f.lw"))
+    assert [file.name for file in tmp_path.iterdir()] == ["f.lw"]
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(UsageError, match="Cannot listen"):
+        serve(Service(model=saved(tmp_path), port=taken.getsockname()[1]))

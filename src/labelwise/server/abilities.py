@@ -16,9 +16,8 @@ from labelwise.tasks.teach import teach
 READ_ONLY = "This service is read-only: it was started with --read-only."
 
 
-def check_pictures(classifier: Classifier) -> None:
-    """Raise an error unless a model takes pictures."""
-    shape = classifier.model.spec.shape
+def check_pictures(shape: tuple[int, ...]) -> None:
+    """Raise an error unless a model of this image shape takes pictures."""
     if len(shape) != 3:
         raise UsageError(
             f"This model takes {shape[0]} precomputed features of each image, and a service is sent pictures. Fit one on "

@@ -22,7 +22,7 @@ from labelwise.server.questions import Answering, Retrieve, Teach
 from labelwise.server.refusals import Refusal
 from labelwise.server.settings import Service
 from labelwise.server.shown import Shown, open_examples, open_gallery
-from labelwise.store import digest_of, load
+from labelwise.store import digest_of, load, shape_of
 
 LONGEST_NAME = 200
 T = TypeVar("T")
@@ -42,8 +42,8 @@ class Engine:
 
     def __init__(self, service: Service, measures: Measures) -> None:
         self.service, self.measures = service, measures
+        check_pictures(shape_of(service.model))
         base = load(service.model, device=choose_device(service.device))
-        check_pictures(base)
         self.changing = Changing(base, Journal(journal_folder(service.model), digest_of(service.model)))
         self.shared = service.read_only or service.workers > 1  # other processes may change the labels
         self.set_aside = None if service.read_only else self.changing.restore()

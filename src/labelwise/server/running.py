@@ -20,17 +20,20 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from labelwise.errors import LabelwiseError, UsageError
+from labelwise.server.abilities import check_pictures
 from labelwise.server.app import build
 from labelwise.server.changing import hold, journal_folder
 from labelwise.server.guard import LOG
 from labelwise.server.measures import Measures
 from labelwise.server.settings import Service
+from labelwise.store import shape_of
 
 GRACE = 20  # seconds that requests get to end when the service stops
 
 
 def serve(service: Service) -> None:
     """Serve until a signal says stop."""
+    check_pictures(shape_of(service.model))
     lock = None if service.read_only else hold(journal_folder(service.model))
     try:
         with listening(service) as listener:
@@ -165,7 +168,7 @@ def _serve_one(service: Service, listener: socket.socket, folder: Path | None) -
     config.service = service  # type: ignore[attr-defined]
     server = _Server(config)
     host, port = listener.getsockname()[:2]
-    LOG.warning("Serving %s on http://%s:%s", service.model, f"[{host}]" if ":" in host else host, port)
+    LOG.info("Serving %s on http://%s:%s", service.model, f"[{host}]" if ":" in host else host, port)
     asyncio.run(server.serve(sockets=[listener]))
 
 
