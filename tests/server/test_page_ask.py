@@ -39,9 +39,9 @@ def sent(*files: Path, kind: str = "image/png") -> list[list[str]]:
 
 
 def percent(value: float) -> str:
-    if 0 < value < 0.001:
+    if value < 0.001:
         return "<\u00a00.1\u00a0%"
-    return ">\u00a099.9\u00a0%" if 0.999 < value < 1 else f"{100 * value:.1f}\u00a0%"
+    return ">\u00a099.9\u00a0%" if value > 0.999 else f"{100 * value:.1f}\u00a0%"
 
 
 def shown(page: Page, rows: str = "#bars") -> list[tuple[str, str]]:

@@ -199,8 +199,8 @@ def test_the_card(site: Sites, visit: Visit) -> None:
     view = page.locator("#view-model")
     for text in (card["model"], card["method"], card["trained"]["data"], *card["limits"]):
         expect(view).to_contain_text(text)
-    expect(page.locator("#figures")).to_contain_text(percent(card["figures"]["accuracy"]))
-    expect(page.locator("#figures")).to_contain_text(percent(card["figures"]["ece_after"]))
+    expect(page.locator("#figures")).to_contain_text(f"{100 * card['figures']['accuracy']:.1f}\u00a0%")
+    expect(page.locator("#figures")).to_contain_text(f"{100 * card['figures']['ece_after']:.1f}\u00a0%")
     expect(page.locator("#can .can-no")).to_have_count(sum(reason is not None for reason in card["can"].values()))
     for reason in card["can"].values():
         expect(page.locator("#can")).to_contain_text(reason or "")

@@ -273,13 +273,22 @@ export function askView(service, shared, changed) {
 
   // --- what the model can do, and examples ---------------------------------------------------------------------------
 
+  /** Keep the place of so many names, and show empty rows in it until there is a picture. */
+  function keepPlace(rows) {
+    $("bars").style.setProperty("--rows", rows);
+    if (picture) return;
+    $("bars").replaceChildren(...Array.from({ length: rows }, () => make("li", { "aria-hidden": "true", class: "empty row" }, make("span", { class: "track" }))));
+  }
+
   async function describe() {
-    const { can, examples } = shared.card;
+    const { can, examples, labels, multilabel } = shared.card;
+    keepPlace(multilabel ? Math.min(MANY, labels) : TOP);
     const reads = can.ask_text === null;
     $("ask-name").placeholder = reads ? "a label, or a sentence of your own" : "a label";
     $("ask-note").textContent = reads ? "This model reads sentences: describe what you see, or expect." : "";
     $("near-note").textContent = can.retrieve ?? "";
     if (can.retrieve === null && !picture) $("near").replaceChildren(...Array.from({ length: NEAR }, emptyNear));
+    if (can.retrieve === null && picture) near(asking.signal); // it was given before the card was there
     if (can.explain !== null) {
       for (const id of ["heat-on", "heat-strength"]) $(id).disabled = true;
       heatNote(can.explain);
@@ -297,7 +306,7 @@ export function askView(service, shared, changed) {
     }));
   }
 
-  $("bars").replaceChildren(...Array.from({ length: TOP }, () => make("li", { "aria-hidden": "true", class: "empty row" }, make("span", { class: "track" }))));
+  keepPlace(TOP);
   takeDrops($("stage"), $("choose"), receive);
   combobox($("ask-name"), $("ask-list"), () => shared.labels.map(({ name }) => name), ask);
   $("ask-form").addEventListener("submit", (event) => { event.preventDefault(); ask(); });

@@ -1,6 +1,6 @@
 // The view of the model's card: figures, how it came about, what it can do, its limits.
 
-import { $, count, make, percent } from "./dom.js";
+import { $, count, make } from "./dom.js";
 
 const FIGURES = {
   accuracy: ["Accuracy", "of held-out pictures named right"],
@@ -36,8 +36,8 @@ export function showCard(card) {
   $("figures").replaceChildren(...figures.map(([key, value]) => {
     const [head, about] = FIGURES[key] ?? [spaced(key), ""];
     const before = card.figures[key.replace("_after", "_before")];
-    const note = before === undefined || before === value ? about : `${about}; ${percent(before)} before calibration`;
-    return make("li", {}, make("strong", { text: value >= 0 && value <= 1 ? percent(value) : plain(value) }),
+    const note = before === undefined || before === value ? about : `${about}; ${share(before)} before calibration`;
+    return make("li", {}, make("strong", { text: value >= 0 && value <= 1 ? share(value) : plain(value) }),
       make("span", { text: head }), note && make("span", { class: "muted", text: note }));
   }));
   const facts = { method: card.method, labels: card.labels, "labels with pictures": card.seen, "labels from descriptions": card.described,
@@ -66,6 +66,11 @@ function seen(shape) {
 function spaced(key) {
   const words = key.replaceAll("_", " ");
   return words[0].toUpperCase() + words.slice(1);
+}
+
+/** Return a measured share, exact where it is 0 or all. */
+function share(value) {
+  return `${(100 * value).toFixed(1)}\u00a0%`;
 }
 
 function plain(value) {

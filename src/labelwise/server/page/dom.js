@@ -31,10 +31,10 @@ export function showFault(box, fault, again) {
   if (again && passing) box.append(make("button", { type: "button", class: "button small", text: "Try again", onclick: again }));
 }
 
-/** Return a probability as people read it. */
+/** Return a probability as people read it; none is so sure as 0 or 100 %. */
 export function percent(value) {
-  if (value > 0 && value < 0.001) return "<\u00a00.1\u00a0%";
-  if (value < 1 && value > 0.999) return ">\u00a099.9\u00a0%";
+  if (value < 0.001) return "<\u00a00.1\u00a0%";
+  if (value > 0.999) return ">\u00a099.9\u00a0%";
   return `${(100 * value).toFixed(1)}\u00a0%`;
 }
 
