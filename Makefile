@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo page test lint format bench clean
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] <= (3, 13) else "labelwise needs Python 3.11 to 3.13; set PYTHON=...")'
@@ -14,7 +14,12 @@ export OMP_WAIT_POLICY ?= passive
 demo: .venv/ready
 	$(BIN)/labelwise demo --out demo
 
+# The page of the service in a browser, on the demo's classifier: ask, compare, teach. PORT=8001 for another port.
+page: .venv/ready
+	$(BIN)/python tools/page.py --port $(or $(PORT),8000)
+
 test: .venv/ready
+	@sh tools/browser.sh
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 lint: .venv/ready

@@ -96,6 +96,16 @@ def load(path: str | Path, *, device: str | torch.device = "cpu") -> Classifier:
     return classifier.to(device)
 
 
+def digest_of(path: str | Path) -> str:
+    """Return the checksum of a saved classifier's weights; another one means another classifier."""
+    return str(_read_about(Path(path)).get("weights_sha256"))
+
+
+def shape_of(path: str | Path) -> tuple[int, ...]:
+    """Return the image shape of a saved classifier, without loading it."""
+    return tuple(_read_about(Path(path)).get("shape", ()))
+
+
 def _write(classifier: Classifier, folder: Path) -> None:
     tensors = {"codes": classifier.codes, "scale": classifier.scale, "offset": classifier.offset}
     tensors |= state_tensors("model", classifier.model)

@@ -16,6 +16,7 @@ from labelwise.cli.pretrain_verb import pretrain
 from labelwise.cli.rank_verb import rank
 from labelwise.cli.report_verb import report
 from labelwise.cli.reproduce_verb import reproduce
+from labelwise.cli.serve_verbs import export, serve
 from labelwise.cli.train_verbs import calibrate, demo, evaluate, fit, forget, teach
 from labelwise.errors import LabelwiseError, UsageError
 
@@ -47,6 +48,8 @@ for verb in (
     attack,
     calibrate,
     reproduce,
+    serve,
+    export,
     demo,
 ):
     app.command()(verb)

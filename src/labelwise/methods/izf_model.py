@@ -84,7 +84,7 @@ class FlowModel(GeneratingModel):
     def latents(self, features: Tensor, jitter: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
         """Return latents ``[n, d]`` and log|det| ``[n]``; ``jitter`` is added between the linear map and the flow."""
         z = self.front(features) + jitter
-        log_det = self.front.log_det.expand(len(z))
+        log_det = self.front.log_det.expand(z.shape[0])
         if self.flow is None:
             return z, log_det
         z, more = self.flow(z)

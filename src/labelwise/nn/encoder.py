@@ -192,7 +192,7 @@ class ImageEncoder(nn.Module):
 
     def trunk(self, x: Tensor) -> Tensor:
         """Return the backbone's features ``[n, d_backbone]`` of images in [0, 1]; a frozen one takes a few at a time."""
-        if not self.frozen or x.requires_grad:
+        if not self.frozen or x.requires_grad or torch.compiler.is_exporting():
             return self.backbone(self.prepare(x))  # type: ignore[no-any-return]
         parts = torch.split(x, PIECE.get(x.device.type, 8))
         return torch.cat([self.backbone(self.prepare(part)) for part in parts])

@@ -1,0 +1,210 @@
+"""Export: the image encoder and the scores of the present labels as one ONNX file, checked before it counts."""
+
+import json
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from labelwise import __version__
+from labelwise.core import Classifier
+from labelwise.errors import LabelwiseError, UnsupportedError, UsageError
+
+TOLERANCE = 1e-4
+BATCHES = (1, 2, 7)  # that the file is checked with
+OPSET = 18
+OUTPUTS = ("scores", "probabilities", "answers")
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written.
+
+    Attributes:
+        file: where.
+        labels: how many.
+        difference: the largest difference of a score between the file and the classifier, relative to the largest score
+            where that is above 1.
+        megabytes: its size.
+    """
+
+    file: Path
+    labels: int
+    difference: float
+    megabytes: float
+
+
+class Scoring(nn.Module):
+    """A classifier as one function of its input, with the label codes and the calibration inside."""
+
+    codes: Tensor
+    scale: Tensor
+    offset: Tensor
+
+    def __init__(self, classifier: Classifier) -> None:
+        super().__init__()
+        self.model = classifier.model
+        self.pictures = len(classifier.model.spec.shape) == 3
+        self.temperature, self.exclusive = classifier.temperature, classifier.model.exclusive
+        for name in ("codes", "scale", "offset"):
+            self.register_buffer(name, getattr(classifier, name).detach().clone())
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return scores, probabilities and answers, each ``[n, k]``, of bytes ``[n, c, h, w]`` or features ``[n, a]``."""
+        values = images.float() / 255 if self.pictures else images
+        scores = self.model.score(self.model.encode_images(values).float(), self.codes) * self.scale + self.offset
+        probabilities = (scores / self.temperature).softmax(-1)
+        return scores, probabilities, probabilities * 1 if self.exclusive else scores.sigmoid()
+
+
+def export(classifier: Classifier, file: str | Path, *, overwrite: bool = False) -> Exported:
+    """Write a classifier as an ONNX file and return what was written; it is run and compared before it is put in place.
+
+    The input ``images`` is bytes ``[n, c, h, w]`` (RGB, or grey), or features ``[n, a]`` (float32), for any n. The outputs are
+    ``scores``, ``probabilities`` and ``answers`` as ``Classifier`` defines them, each ``[n, k]``. Labels, shape and how pictures
+    are prepared are in the metadata of the file.
+
+    Args:
+        classifier: any whose model can be written as a graph.
+        file: ends in ``.onnx``.
+        overwrite: replace a file that is already there.
+    """
+    target = Path(file)
+    if target.suffix.lower() != ".onnx":
+        raise UsageError(f'The export is written as an .onnx file; given "{target}".')
+    if target.exists() and not overwrite:
+        raise UsageError(f"{target} is already there. Choose another name, or replace it with --overwrite.")
+    onnx = _packages()
+    scoring = Scoring(classifier.to("cpu")).eval()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        graph = _graph(scoring, classifier)
+        for name, value in metadata(classifier).items():
+            entry = graph.metadata_props.add()
+            entry.key, entry.value = name, value
+        onnx.checker.check_model(graph, full_check=True)
+        onnx.save(graph, str(part))
+        difference = _compare(scoring, classifier, part)
+        os.replace(part, target)
+    finally:
+        part.unlink(missing_ok=True)
+    return Exported(target, len(classifier.labels), difference, target.stat().st_size / 1e6)
+
+
+def metadata(classifier: Classifier) -> dict[str, str]:
+    """Return what the file says about itself, each entry JSON."""
+    shape, outlier = classifier.model.spec.shape, classifier.outlier
+    pictures = len(shape) == 3
+    prepared = (
+        f"Turn as EXIF says, lay over white, resize so that the picture covers {shape[2]} x {shape[1]} pixels (antialiased "
+        "bilinear), keep the centre; bytes 0..255, channels first, " + ("RGB." if shape[0] == 3 else "grey.")
+        if pictures
+        else f"{shape[0]} features of each image, float32, made as those of training were."
+    )
+    about: dict[str, Any] = {
+        "labels": list(classifier.labels.names),
+        "shape": list(shape),
+        "input": "uint8" if pictures else "float32",
+        "preprocessing": prepared,
+        "method": getattr(classifier.method, "name", type(classifier.model).__name__),
+        "multilabel": classifier.multilabel,
+        "temperature": classifier.temperature,
+        "described": sorted(classifier.described),
+        "outlier_rule": None if outlier is None else "The rule for unknown pictures is not part of this file.",
+        "labelwise": __version__,
+    }
+    return {name: json.dumps(value, ensure_ascii=False) for name, value in about.items()}
+
+
+def _packages() -> Any:
+    """Return the package onnx, or say what to install."""
+    try:
+        import onnx
+        import onnxruntime  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise UsageError(f'The export needs {error.name}: pip install "labelwise[export]".') from None
+    return onnx
+
+
+def _example(classifier: Classifier, count: int, seed: int = 0) -> Tensor:
+    """Return noise of the model's input shape ``[count, ...]``."""
+    made, shape = torch.Generator().manual_seed(seed), classifier.model.spec.shape
+    if len(shape) == 3:
+        return torch.randint(0, 256, (count, *shape), generator=made, dtype=torch.uint8)
+    return torch.randn(count, *shape, generator=made)
+
+
+def _graph(scoring: Scoring, classifier: Classifier) -> Any:
+    """Return the ONNX graph of a classifier, or say why there is none."""
+    with _quiet(), torch.no_grad():
+        try:
+            size = torch.export.Dim("n", min=1, max=65_536)
+            program = torch.export.export(
+                scoring, (_example(classifier, 3),), dynamic_shapes={"images": {0: size}}, strict=False
+            )
+            made = torch.onnx.export(
+                program,
+                input_names=["images"],
+                output_names=list(OUTPUTS),
+                dynamo=True,
+                opset_version=OPSET,
+                verbose=False,
+            )
+        except LabelwiseError:
+            raise
+        except Exception as error:
+            who = getattr(classifier.method, "name", type(classifier.model).__name__)
+            raise UnsupportedError(
+                f"{who} cannot be written as an ONNX graph: {str(error).strip().splitlines()[0]}"
+            ) from error
+    assert made is not None
+    return made.model_proto
+
+
+def _compare(scoring: Scoring, classifier: Classifier, file: Path) -> float:
+    """Return how far scores of the file are off; raise an error where that is too far or the batch size is fixed."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+    worst = 0.0
+    for count in BATCHES:
+        images = _example(classifier, count, seed=count)
+        with torch.no_grad():
+            wanted = scoring(images)
+        found = session.run(list(OUTPUTS), {"images": images.numpy()})
+        for name, ours, theirs in zip(OUTPUTS, wanted, found, strict=True):
+            scale = max(1.0, float(ours.abs().max())) if name == "scores" else 1.0
+            worst = max(worst, float((ours - torch.from_numpy(theirs)).abs().max()) / scale)
+    if not worst <= TOLERANCE:
+        raise LabelwiseError(
+            f"The exported model differs from the classifier by {worst:.1e}, more than {TOLERANCE:.0e}; nothing was written."
+        )
+    return worst
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the exporter's remarks on its progress from the user."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir", "torch.export")]
+    before = [logger.level for logger in loggers]
+    with warnings.catch_warnings(), redirect_stdout(StringIO()):
+        warnings.simplefilter("ignore")
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            for logger, level in zip(loggers, before, strict=True):
+                logger.setLevel(level)

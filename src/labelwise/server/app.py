@@ -1,0 +1,229 @@
+"""The application: a table of routes, how requests find them, and the document that describes them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ValidationError
+from starlette.datastructures import QueryParams
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from labelwise import __version__
+from labelwise.server import answers
+from labelwise.server.answers import About, AboutLabel, MaybeAbout, Nothing, TopEight, TopFive
+from labelwise.server.bodies import MOST_PICTURES, TYPES
+from labelwise.server.engine import Engine
+from labelwise.server.guard import Guard
+from labelwise.server.handlers import Asking, Changes, Page, Reading
+from labelwise.server.measures import Measures
+from labelwise.server.refusals import STATUSES, Refusal
+from labelwise.server.settings import Service
+
+DESCRIPTION = "Questions to one image classifier, and labels that it is taught while it runs."
+ALWAYS = (400, 401, 403, 404, 405, 429, 500, 503)
+BODY = (408, 411, 413, 415, 422)
+Handler = Callable[[Request, Any], Awaitable[Response]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Route:
+    """A route: where it is, what it takes, what it answers."""
+
+    path: str
+    handler: Handler
+    summary: str
+    method: str = "GET"
+    options: type[BaseModel] = Nothing
+    answer: type[BaseModel] | None = None
+    refusals: tuple[int, ...] = ()
+    body: dict[str, Any] | None = None
+
+
+def build(service: Service, measures: Measures | None = None) -> ASGIApp:
+    """Return the application of a service, its classifier loaded and its journal read."""
+    measures = measures or Measures()
+    engine = Engine(service, measures)
+    routes = table(engine)
+    app = documented(engine, routes)
+    return Guard(Direct(app, routes), service, measures, frozenset(route.path for route in routes) | {"/"})
+
+
+def table(engine: Engine) -> list[Route]:
+    """Return the routes without a name in their path."""
+    reading, asking, changes = Reading(engine), Asking(engine), Changes(engine)
+
+    def ask(
+        path: str, handler: Handler, summary: str, answer: type[BaseModel], options: type[BaseModel] = Nothing
+    ) -> Route:
+        body = _takes({"multipart/form-data": _form("a", "b")}) if path == "/verify" else PICTURE
+        return Route(path=path, handler=handler, summary=summary, method="POST", options=options, answer=answer,
+                     refusals=BODY, body=body)  # fmt: skip
+
+    def change(
+        path: str, handler: Handler, summary: str, options: type[BaseModel], body: dict[str, Any] | None
+    ) -> Route:
+        answer = answers.Undone if path == "/undo" else answers.Changed
+        return Route(path=path, handler=handler, summary=summary, method="POST", options=options, answer=answer,
+                     refusals=(*BODY, 409), body=body)  # fmt: skip
+
+    return [
+        Route(path="/health", handler=reading.health, summary="Whether the service is up", answer=answers.Health),
+        Route(path="/card", handler=reading.card, summary="What the model is and can", answer=answers.Card),
+        Route(path="/labels", handler=reading.labels, summary="All labels, taught ones last", answer=answers.LabelList),
+        Route(path="/metrics", handler=reading.metrics, summary="Counts and times for Prometheus"),
+        ask("/classify", asking.classify, "What is it?", answers.Classification, TopFive),
+        ask("/ask", asking.ask, "Is it a y? A label, or what a sentence says", answers.Asked, About),
+        ask("/explain", asking.explain, "Why? A heat map of what speaks for a label", answers.Explanation, About),
+        ask("/outliers", asking.outliers, "Is it none of the labels?", answers.Outlier),
+        ask("/verify", asking.verify, "Do two pictures show the same label?", answers.Verification),
+        ask("/retrieve", asking.retrieve, "Which pictures of the gallery are most like it?", answers.Matches, TopEight),
+        change("/teach", changes.teach, "Add a label from pictures, sentences or a vector", MaybeAbout, LESSON),
+        change("/forget", changes.forget, "Remove a label", AboutLabel, None),
+        change("/undo", changes.undo, "Take back the last change", Nothing, None),
+    ]
+
+
+class Direct:
+    """Sends requests to the handlers of the table by one look-up; all else goes to the application behind it."""
+
+    def __init__(self, app: ASGIApp, routes: list[Route]) -> None:
+        self.app = app
+        self.routes = {(route.method, route.path): route for route in routes}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        route = self.routes.get((scope["method"], scope["path"])) if scope["type"] == "http" else None
+        if route is None:
+            await self.app(scope, receive, send)
+            return
+        options = options_of(route, scope["query_string"])
+        response = await route.handler(Request(scope, receive), options)
+        await response(scope, receive, send)
+
+
+def options_of(route: Route, query: bytes) -> BaseModel:
+    """Return the options of a request, or refuse unknown ones and wrong values."""
+    pairs = QueryParams(query).multi_items() if query else []
+    given = dict(pairs)
+    if len(given) < len(pairs):
+        raise Refusal(400, "An option is given more than once.")
+    try:
+        return route.options.model_validate(given)
+    except ValidationError as error:
+        raise Refusal(
+            400, f"{_words(error.errors()[0])} Options: {', '.join(route.options.model_fields) or 'none'}."
+        ) from None
+
+
+def _words(error: Any) -> str:
+    return f"{'.'.join(map(str, error['loc']))}: {error['msg']}."
+
+
+def documented(engine: Engine, routes: list[Route]) -> FastAPI:
+    """Return the application that describes all routes, and serves those with a name in their path and the page."""
+
+    @asynccontextmanager
+    async def life(_: FastAPI) -> AsyncIterator[None]:
+        engine.start()
+        leaving = asyncio.create_task(_leave(engine.measures))
+        yield
+        leaving.cancel()
+        await asyncio.get_running_loop().run_in_executor(None, engine.stop)
+
+    app = FastAPI(
+        title="labelwise", version=__version__, description=DESCRIPTION, docs_url=None, redoc_url=None, lifespan=life
+    )
+    _handle_errors(app)
+    page, reading = Page(), Reading(engine)
+    app.add_api_route("/", page.start, include_in_schema=False)
+    app.add_api_route("/static/{name}", page.file, include_in_schema=False)
+    pictures = {"/gallery/{id}": (reading.gallery_picture, "A picture of the gallery, small"),
+                "/examples/{id}": (reading.example_picture, "A picture to try")}  # fmt: skip
+    for path, (handler, summary) in pictures.items():
+        responses = {**_refused(), 200: {"content": {"image/*": {}}, "description": "The picture."}}
+        app.add_api_route(path, handler, responses=responses, response_class=Response, summary=summary)
+    for route in routes:
+        _describe(app, route)
+    return app
+
+
+def _describe(app: FastAPI, route: Route) -> None:
+    """Add a route of the table; requests do not come this way, the document does."""
+
+    async def endpoint(request: Request, options: Any) -> Response:
+        return await route.handler(request, options)
+
+    endpoint.__annotations__["options"] = Annotated[route.options, Query()]
+    responses = _refused(*route.refusals)
+    if route.answer is None:
+        responses[200] = {"content": {"text/plain": {}}, "description": "Counts and times."}
+    app.add_api_route(
+        route.path,
+        endpoint,
+        methods=[route.method],
+        response_model=route.answer,
+        response_class=Response if route.answer is None else JSONResponse,
+        responses=responses,
+        summary=route.summary,
+        operation_id=route.path.strip("/"),
+        openapi_extra=None if route.body is None else route.body,
+    )
+
+
+async def _leave(measures: Measures) -> None:
+    """Leave the counts of this worker for the others, every second."""
+    while measures.folder is not None:
+        await asyncio.sleep(1)
+        measures.leave()
+
+
+def _refused(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the refusals that a route declares, and those of all routes."""
+    every = sorted({*ALWAYS, *statuses})
+    return {status: {"model": answers.Error, "description": STATUSES[status]} for status in every}
+
+
+def _handle_errors(app: FastAPI) -> None:
+    @app.exception_handler(Refusal)
+    async def refused(_: Request, error: Refusal) -> Response:
+        return JSONResponse({"error": error.text}, error.status, error.headers)
+
+    @app.exception_handler(RequestValidationError)
+    async def wrong(_: Request, error: RequestValidationError) -> Response:
+        return JSONResponse({"error": _words(error.errors()[0])}, 400)
+
+    @app.exception_handler(HTTPException)
+    async def other(request: Request, error: HTTPException) -> Response:
+        path = request.url.path
+        said = {404: f"There is no route {path}.", 405: f"{path} does not take {request.method}."}
+        return JSONResponse({"error": said.get(error.status_code, str(error.detail))}, error.status_code, error.headers)
+
+
+def _form(*fields: str, many: bool = False) -> dict[str, Any]:
+    one: dict[str, Any] = {"type": "string", "format": "binary"}
+    shape = {"type": "array", "items": one, "minItems": 1, "maxItems": MOST_PICTURES} if many else one
+    properties = dict.fromkeys(fields, shape)
+    return {
+        "schema": {"type": "object", "properties": properties, "required": list(fields), "additionalProperties": False}
+    }
+
+
+def _takes(content: dict[str, Any]) -> dict[str, Any]:
+    return {"requestBody": {"required": True, "content": content}}
+
+
+_BINARY = {"schema": {"type": "string", "format": "binary"}}
+PICTURE = _takes({**dict.fromkeys(TYPES, _BINARY), "multipart/form-data": _form("image")})
+LESSON = _takes(
+    {
+        "multipart/form-data": _form("images", many=True),
+        "application/json": {"schema": answers.TeachBody.model_json_schema()},
+        **dict.fromkeys(TYPES, _BINARY),
+    }
+)

@@ -1,0 +1,317 @@
+// The view that asks: what is it, is it a ..., why, and what is near.
+
+import { $, make, percent, phrase, say, showFault } from "./dom.js";
+import { Fault } from "./api.js";
+import { combobox } from "./combobox.js";
+import { heatMap } from "./heat.js";
+import { readPicture, show, takeDrops } from "./picture.js";
+
+const TOP = 6;
+const MANY = 12; // answers of a multi-label model that are shown at first
+const REST = 120; // milliseconds on a name before its heat map is asked for
+const NEAR = 8;
+
+/**
+ * Set up the view.
+ * @param service the calls of the service
+ * @param shared {card, labels, change}: what the views know together
+ * @param changed told the count of changes an answer was given under
+ */
+export function askView(service, shared, changed) {
+  const draw = heatMap($("heat"));
+  const maps = new Map(); // heat maps by picture, change and question
+  let picture = null;
+  let pinned = null; // the question whose heat map stays when the pointer leaves
+  let asking = new AbortController();
+  let looking = new AbortController();
+  let timer = 0;
+
+  // --- the picture -------------------------------------------------------------------------------------------------
+
+  async function receive(give) {
+    showFault($("answer-fault"), null);
+    try {
+      const [file] = give();
+      if (file) await use(await readPicture(file));
+    } catch (fault) {
+      showFault($("answer-fault"), fault);
+    }
+  }
+
+  async function use(next) {
+    if (picture) URL.revokeObjectURL(picture.url);
+    picture = next;
+    maps.clear();
+    pinned = null;
+    draw(null, null);
+    show($("stage"), picture);
+    $("asked").replaceChildren();
+    showFault($("ask-fault"), null);
+    await look();
+  }
+
+  async function look() {
+    asking.abort();
+    asking = new AbortController();
+    const { signal } = asking;
+    if (shared.card?.can.retrieve === null) near(signal);
+    await classify(signal);
+  }
+
+  // --- what is it? -------------------------------------------------------------------------------------------------
+
+  async function classify(signal) {
+    const box = $("answer");
+    box.setAttribute("aria-busy", "true");
+    showFault($("answer-fault"), null);
+    try {
+      const found = await service.json("/classify", { query: { top: TOP }, body: picture.blob, signal });
+      changed(found.change);
+      answer(found);
+    } catch (fault) {
+      if (fault.name === "AbortError") return;
+      headline("No answer", "");
+      $("bars").replaceChildren();
+      $("none").classList.add("void");
+      showFault($("answer-fault"), fault, look);
+    } finally {
+      if (!signal.aborted) box.setAttribute("aria-busy", "false");
+    }
+  }
+
+  function headline(text, sub, value = "") {
+    $("headline").replaceChildren(make("span", { text }), value && make("span", { class: "sure", text: value }));
+    $("subline").textContent = sub;
+  }
+
+  function answer(found) {
+    const rows = found.multilabel ? found.answers : found.top;
+    const yes = rows.filter((row) => row.yes).map((row) => row.label);
+    const strange = found.label === "unknown";
+    const near = `Closest: ${found.top[0].label}.`;
+    if (strange) headline("None of these", `Unlike the pictures the model knows. ${near}`);
+    else if (found.multilabel && !yes.length) headline("No label", "The picture is of a familiar kind, and the answer to each label is no.");
+    else if (found.multilabel) headline(phrase(yes), `${yes.length} of ${rows.length} labels answered yes.`);
+    else headline(found.label, sureness(found.probability), percent(found.probability));
+    $("answer").classList.toggle("strange", strange);
+    $("bars").replaceChildren(...rows.slice(0, MANY).map((row) => bar(row)), rest(rows));
+    none(found.outlier, strange);
+    $("teach-this").hidden = shared.card?.read_only ?? true;
+    say(`${$("headline").textContent}. ${$("subline").textContent}`);
+    pin({ label: rows[0].label });
+  }
+
+  function sureness(p) {
+    if (p >= 0.95) return "The model is very sure.";
+    if (p >= 0.75) return "The model is fairly sure.";
+    return p >= 0.5 ? "The model is not sure: look at the next names, too." : "The model is guessing: several names fit about as well.";
+  }
+
+  function rest(rows) {
+    if (rows.length <= MANY) return "";
+    const more = make("button", { type: "button", class: "button small", text: `Show all ${rows.length} labels` });
+    more.addEventListener("click", () => {
+      const others = rows.slice(MANY).map((row) => bar(row));
+      more.parentElement.replaceWith(...others);
+      others[0].firstChild.focus();
+    });
+    return make("li", {}, more);
+  }
+
+  /** A row for one name: its bar, its probability; hovering, focusing or pressing it shows its heat map. */
+  function bar({ label, text, yes, probability }) {
+    const question = label === undefined ? { text } : { label };
+    const said = yes === undefined ? null : make("span", { class: yes ? "said yes" : "said no", text: yes ? "yes" : "no" });
+    const track = make("span", { class: "track", "aria-hidden": "true" }, make("i"));
+    track.style.setProperty("--share", probability);
+    const row = make("button", { type: "button", class: "row", "aria-pressed": "false" },
+      make("span", { class: "name", text: label ?? `“${text}”` }), said, track, make("span", { class: "value", text: percent(probability) }));
+    row.dataset.key = keyOf(question);
+    row.addEventListener("pointerenter", () => follow(question));
+    row.addEventListener("pointerleave", () => follow(pinned));
+    row.addEventListener("focus", () => follow(question));
+    row.addEventListener("blur", () => follow(pinned));
+    row.addEventListener("click", () => pin(question));
+    return make("li", {}, row);
+  }
+
+  /** How far the picture is from all that the model knows, and whether that is past the limit. */
+  function none(outlier, strange) {
+    const row = $("none");
+    row.classList.toggle("void", !outlier);
+    if (!outlier) return;
+    row.classList.toggle("yes", strange);
+    $("none-value").textContent = strange ? "yes" : "no";
+    const { score, threshold } = outlier;
+    const known = Number.isFinite(threshold);
+    row.querySelector(".scale").hidden = !known;
+    if (!known) return;
+    const [low, high] = [Math.min(-2, threshold - 1), Math.max(threshold + 4, 5)];
+    const at = (value) => Math.min(1, Math.max(0, (value - low) / (high - low)));
+    row.style.setProperty("--at", at(score));
+    row.style.setProperty("--limit", at(threshold));
+  }
+
+  // --- why? --------------------------------------------------------------------------------------------------------
+
+  const keyOf = (question) => `${picture.id} ${shared.change} ${JSON.stringify(question)}`;
+  const nameOf = (question) => question.label ?? `“${question.text}”`;
+
+  function pin(question) {
+    pinned = question;
+    const key = keyOf(question);
+    for (const row of document.querySelectorAll("#bars .row, #asked .row")) {
+      row.setAttribute("aria-pressed", String(row.dataset.key === key));
+    }
+    follow(question, 0);
+  }
+
+  function follow(question, wait = REST) {
+    clearTimeout(timer);
+    if (!picture || !question || !$("heat-on").checked || why() !== null) return;
+    timer = setTimeout(() => explain(question), maps.has(keyOf(question)) ? 0 : wait);
+  }
+
+  function why() {
+    return shared.card ? shared.card.can.explain : "";
+  }
+
+  async function explain(question) {
+    const key = keyOf(question);
+    const mine = picture;
+    looking.abort();
+    looking = new AbortController();
+    try {
+      if (!maps.has(key)) {
+        $("heat").classList.add("waiting");
+        maps.set(key, await service.json("/explain", { query: question, body: mine.blob, signal: looking.signal }));
+      }
+      if (mine !== picture) return;
+      const found = maps.get(key);
+      const any = found.heat.some((line) => line.some((level) => level > 0.02));
+      draw(mine, any ? found : null);
+      heatNote(any ? "What speaks for " : "Nothing in the picture speaks for ", nameOf(question));
+      $("heat").classList.remove("waiting");
+    } catch (fault) {
+      if (fault.name === "AbortError") return;
+      draw(null, null);
+      heatNote(fault.message);
+      $("heat").classList.remove("waiting");
+    }
+  }
+
+  function heatNote(text, name) {
+    $("heat-note").replaceChildren(text, name ? make("strong", { text: name }) : "");
+  }
+
+  function heatSwitch() {
+    const on = $("heat-on").checked;
+    $("heat").classList.toggle("off", !on);
+    $("heat-strength").disabled = !on;
+    if (!on) heatNote("Shows what in the picture speaks for a name.");
+    else if (picture) follow(pinned, 0);
+  }
+
+  // --- is it ...? --------------------------------------------------------------------------------------------------
+
+  function questionOf(typed) {
+    const same = shared.labels.find(({ name }) => name.toLowerCase() === typed.toLowerCase());
+    if (same) return { label: same.name };
+    const unread = shared.card?.can.ask_text;
+    if (unread) throw new Fault(`No label is called “${typed}”. ${unread}`, 422);
+    return { text: typed };
+  }
+
+  async function ask() {
+    const typed = $("ask-name").value.trim();
+    showFault($("ask-fault"), null);
+    try {
+      if (!typed) throw new Fault("Type a label first.", 400);
+      if (!picture) throw new Fault("Give a picture first: drop, paste or choose one.", 400);
+      const question = questionOf(typed);
+      const mine = picture;
+      const found = await service.json("/ask", { query: question, body: mine.blob, signal: asking.signal });
+      if (mine !== picture) return;
+      const row = bar({ ...question, yes: found.yes, probability: found.probability });
+      for (const old of $("asked").children) if (old.firstChild.dataset.key === row.firstChild.dataset.key) old.remove();
+      $("asked").prepend(row);
+      say(`Is it ${nameOf(question)}? ${found.yes ? "Yes" : "No"}, ${percent(found.probability)}.`);
+      pin(question);
+      $("ask-name").select();
+    } catch (fault) {
+      if (fault.name !== "AbortError") showFault($("ask-fault"), fault, ask);
+    }
+  }
+
+  // --- what is near? -----------------------------------------------------------------------------------------------
+
+  async function near(signal) {
+    const list = $("near");
+    const mine = picture;
+    list.classList.add("waiting");
+    showFault($("near-fault"), null);
+    try {
+      const { matches } = await service.json("/retrieve", { query: { top: NEAR }, body: mine.blob, signal });
+      const rows = await Promise.all(matches.map((match) => nearRow(match, signal)));
+      $("near-note").textContent = rows.length ? "" : "The gallery is empty.";
+      for (const old of list.querySelectorAll("img")) URL.revokeObjectURL(old.src);
+      list.replaceChildren(...rows);
+    } catch (fault) {
+      if (fault.name !== "AbortError") showFault($("near-fault"), fault, () => near(asking.signal));
+    } finally {
+      if (!signal.aborted) list.classList.remove("waiting");
+    }
+  }
+
+  const emptyNear = () => make("li", { "aria-hidden": "true", class: "empty" }, make("span", { class: "box" }));
+
+  async function nearRow({ file, similarity, picture: path }, signal) {
+    const url = URL.createObjectURL(await service.blob(path, { signal }));
+    return make("li", {}, make("img", { src: url, alt: "" }),
+      make("span", { class: "file", text: file, title: file }), make("span", { class: "value muted", text: similarity.toFixed(2) }));
+  }
+
+  // --- what the model can do, and examples ---------------------------------------------------------------------------
+
+  /** Keep the place of so many names, and show empty rows in it until there is a picture. */
+  function keepPlace(rows) {
+    $("bars").style.setProperty("--rows", rows);
+    if (picture) return;
+    $("bars").replaceChildren(...Array.from({ length: rows }, () => make("li", { "aria-hidden": "true", class: "empty row" }, make("span", { class: "track" }))));
+  }
+
+  async function describe() {
+    const { can, examples, labels, multilabel } = shared.card;
+    keepPlace(multilabel ? Math.min(MANY, labels) : TOP);
+    const reads = can.ask_text === null;
+    $("ask-name").placeholder = reads ? "a label, or a sentence of your own" : "a label";
+    $("ask-note").textContent = reads ? "This model reads sentences: describe what you see, or expect." : "";
+    $("near-note").textContent = can.retrieve ?? "";
+    if (can.retrieve === null && !picture) $("near").replaceChildren(...Array.from({ length: NEAR }, emptyNear));
+    if (can.retrieve === null && picture) near(asking.signal); // it was given before the card was there
+    if (can.explain !== null) {
+      for (const id of ["heat-on", "heat-strength"]) $(id).disabled = true;
+      heatNote(can.explain);
+    }
+    if (!examples?.length || $("examples").children.length) return;
+    $("examples").hidden = false;
+    $("examples").style.setProperty("--columns", examples.length > 8 ? Math.ceil(examples.length / 2) : Math.max(6, examples.length));
+    $("examples").replaceChildren(...examples.map(({ name }) => make("button", { type: "button", title: name, "aria-label": `Example: ${name}` })));
+    await Promise.all(examples.map(async ({ name, picture: path }, i) => {
+      const button = $("examples").children[i];
+      const blob = await service.blob(path).catch(() => null);
+      if (!blob) return button.remove();
+      button.append(make("img", { src: URL.createObjectURL(blob), alt: "" }));
+      button.addEventListener("click", () => receive(() => [new File([blob], name, { type: blob.type })]));
+    }));
+  }
+
+  keepPlace(TOP);
+  takeDrops($("stage"), $("choose"), receive);
+  combobox($("ask-name"), $("ask-list"), () => shared.labels.map(({ name }) => name), ask);
+  $("ask-form").addEventListener("submit", (event) => { event.preventDefault(); ask(); });
+  $("heat-on").addEventListener("change", heatSwitch);
+  $("heat-strength").addEventListener("input", () => $("heat").style.setProperty("--strength", $("heat-strength").value / 100));
+
+  return { receive, describe, again: () => picture && look(), picture: () => picture };
+}

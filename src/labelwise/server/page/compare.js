@@ -1,0 +1,77 @@
+// The view that compares two pictures: same or different, and how near the limit.
+
+import { $, percent, say, showFault } from "./dom.js";
+import { readPicture, show, takeDrops } from "./picture.js";
+
+/** Set up the view; see askView for what it is given. */
+export function compareView(service, shared) {
+  const pictures = { a: null, b: null };
+  let asking = new AbortController();
+
+  async function receive(give, side) {
+    showFault($("verdict-fault"), null);
+    try {
+      const files = give();
+      const free = side ?? (pictures.a && !pictures.b ? "b" : "a");
+      const places = files.length > 1 ? ["a", "b"] : [free];
+      for (const [i, place] of places.entries()) {
+        const next = await readPicture(files[i]);
+        if (pictures[place]) URL.revokeObjectURL(pictures[place].url);
+        pictures[place] = next;
+        show($(`zone-${place}`), next);
+      }
+      if (files.length) await compare();
+    } catch (fault) {
+      showFault($("verdict-fault"), fault);
+    }
+  }
+
+  async function compare() {
+    if (!pictures.a || !pictures.b) return;
+    asking.abort();
+    asking = new AbortController();
+    const { signal } = asking;
+    const box = $("verdict");
+    box.setAttribute("aria-busy", "true");
+    showFault($("verdict-fault"), null);
+    const body = new FormData();
+    body.append("a", pictures.a.blob, "a");
+    body.append("b", pictures.b.blob, "b");
+    try {
+      answer(await service.json("/verify", { body, signal }));
+    } catch (fault) {
+      if (fault.name === "AbortError") return;
+      headline("No answer", "", false);
+      showFault($("verdict-fault"), fault, compare);
+    } finally {
+      if (!signal.aborted) box.setAttribute("aria-busy", "false");
+    }
+  }
+
+  function headline(head, sub, ruled) {
+    $("verdict-head").textContent = head;
+    $("verdict-sub").textContent = sub;
+    $("ruler").hidden = !ruled;
+    if (!ruled) $("ruler-note").textContent = "";
+  }
+
+  function answer({ same, similarity, probability, threshold }) {
+    const sure = probability === undefined || probability === null ? "" : `Probability of the same: ${percent(probability)}.`;
+    headline(same ? "Same" : "Different", sure, true);
+    const low = Math.min(0, Math.floor(similarity), Math.floor(threshold));
+    const high = Math.max(1, Math.ceil(similarity), Math.ceil(threshold));
+    const at = (value) => (value - low) / (high - low);
+    $("ruler").style.setProperty("--at", at(similarity));
+    $("ruler").style.setProperty("--limit", at(threshold));
+    $("ruler-note").textContent = `Similarity ${similarity.toFixed(3)}; the limit is ${threshold.toFixed(3)}.`;
+    say(`${$("verdict-head").textContent}. ${sure} ${$("ruler-note").textContent}`);
+  }
+
+  function describe() {
+    const reason = shared.card.can.verify;
+    if (reason !== null) headline("Not with this model", reason, false);
+  }
+
+  for (const side of ["a", "b"]) takeDrops($(`zone-${side}`), $(`choose-${side}`), (give) => receive(give, side));
+  return { receive, describe };
+}

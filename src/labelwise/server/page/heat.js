@@ -1,0 +1,73 @@
+// The heat map: colours over the part of the picture that the model saw.
+
+// level, red, green, blue, opacity
+const RAMP = [
+  [0, 40, 11, 84, 0],
+  [0.2, 101, 21, 110, 0.3],
+  [0.45, 188, 55, 84, 0.62],
+  [0.7, 243, 120, 25, 0.8],
+  [1, 252, 240, 140, 0.92],
+];
+
+function colour(level) {
+  const next = Math.max(1, RAMP.findIndex((stop) => stop[0] >= level));
+  const [a, b] = [RAMP[next - 1], RAMP[next]];
+  const share = (level - a[0]) / (b[0] - a[0]);
+  return a.slice(1).map((value, i) => value + (b[i + 1] - value) * share);
+}
+
+const COLOURS = Array.from({ length: 256 }, (_, i) => colour(i / 255));
+
+/** Return where a picture lies in a box that shows all of it, and in it the centre that a model of this shape saw. */
+export function places(box, picture, [height, width]) {
+  const scale = Math.min(box.width / picture.width, box.height / picture.height);
+  const whole = { width: picture.width * scale, height: picture.height * scale };
+  const cut = Math.min(whole.width / width, whole.height / height);
+  const seen = { width: width * cut, height: height * cut };
+  for (const part of [whole, seen]) {
+    part.left = (box.width - part.width) / 2;
+    part.top = (box.height - part.height) / 2;
+  }
+  return { whole, seen };
+}
+
+/** Return a function that draws a heat map {heat, height, width} over a picture; null for either clears it. */
+export function heatMap(canvas) {
+  let last = [null, null];
+
+  function draw(picture, found) {
+    last = [picture, found];
+    const box = canvas.getBoundingClientRect();
+    const sharp = Math.min(2, devicePixelRatio);
+    canvas.width = Math.round(box.width * sharp);
+    canvas.height = Math.round(box.height * sharp);
+    if (!picture || !found || !box.width) return;
+    const pen = canvas.getContext("2d");
+    pen.scale(sharp, sharp);
+    const { whole, seen } = places(box, picture, [found.height, found.width]);
+    pen.fillStyle = "rgb(0 0 0 / 0.45)"; // what the model did not look at
+    if (whole.width - seen.width > 1 || whole.height - seen.height > 1) {
+      pen.fillRect(whole.left, whole.top, whole.width, whole.height);
+      pen.clearRect(seen.left, seen.top, seen.width, seen.height);
+    }
+    pen.imageSmoothingQuality = "high";
+    pen.drawImage(painted(found), seen.left, seen.top, seen.width, seen.height);
+  }
+
+  new ResizeObserver(() => draw(...last)).observe(canvas);
+  return draw;
+}
+
+function painted({ heat, height, width }) {
+  const small = document.createElement("canvas");
+  small.width = width;
+  small.height = height;
+  const pen = small.getContext("2d");
+  const pixels = pen.createImageData(width, height);
+  heat.flat().forEach((level, i) => {
+    const [red, green, blue, opacity] = COLOURS[Math.round(255 * Math.min(1, Math.max(0, level)))];
+    pixels.data.set([red, green, blue, 255 * opacity], 4 * i);
+  });
+  pen.putImageData(pixels, 0, 0);
+  return small;
+}

@@ -1,0 +1,124 @@
+// Pictures from files, drops, the clipboard and the camera, made ready for the service.
+
+import { $, make, showFault } from "./dom.js";
+import { Fault } from "./api.js";
+
+const SENT = new Set(["image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp"]);
+const SIDE = 1600; // a larger picture is made smaller before it is sent: models look at far fewer pixels
+const BYTES = 4_000_000;
+let made = 0;
+
+/** Return {id, name, blob, url, width, height} of a file, or throw a Fault that says why it is no picture. */
+export async function readPicture(file) {
+  const name = file.name || "the picture";
+  if (file.type && !file.type.startsWith("image/")) {
+    throw new Fault(`${name} is not a picture but ${file.type}. Give a PNG, JPEG, WebP, GIF or BMP file.`, 415);
+  }
+  const found = await createImageBitmap(file).catch(() => null);
+  if (!found) throw new Fault(`${name} cannot be read as a picture. Is the file whole? PNG, JPEG, WebP, GIF and BMP work.`, 415);
+  const { width, height } = found;
+  const fits = SENT.has(file.type) && Math.max(width, height) <= SIDE && file.size <= BYTES;
+  const blob = fits ? file : await redraw(found);
+  found.close();
+  return { id: ++made, name, blob, url: URL.createObjectURL(blob), width, height };
+}
+
+async function redraw(source) {
+  const width = source.videoWidth ?? source.width;
+  const height = source.videoHeight ?? source.height;
+  const share = Math.min(1, SIDE / Math.max(width, height));
+  const canvas = make("canvas");
+  canvas.width = Math.max(1, Math.round(width * share));
+  canvas.height = Math.max(1, Math.round(height * share));
+  const pen = canvas.getContext("2d");
+  pen.fillStyle = "white"; // transparent parts count as white, as for the model
+  pen.fillRect(0, 0, canvas.width, canvas.height);
+  pen.drawImage(source, 0, 0, canvas.width, canvas.height);
+  return new Promise((done) => canvas.toBlob(done, "image/jpeg", 0.92));
+}
+
+/** Return the pictures of a drop or a paste; throws a Fault where there is something, but no file. */
+export function filesOf(transfer) {
+  const files = [...transfer.files];
+  if (!files.length && transfer.types.includes("text/html")) {
+    throw new Fault("That is a picture on another page, and this page does not fetch from others. Save it as a file first.", 415);
+  }
+  return files;
+}
+
+/** Make an element take dropped files, and open the chooser when its empty space is clicked. */
+export function takeDrops(zone, input, receive) {
+  for (const kind of ["dragenter", "dragover"]) {
+    zone.addEventListener(kind, (event) => {
+      event.preventDefault();
+      zone.classList.add("over");
+    });
+  }
+  zone.addEventListener("dragleave", (event) => {
+    if (!zone.contains(event.relatedTarget)) zone.classList.remove("over");
+  });
+  zone.addEventListener("drop", (event) => {
+    event.preventDefault();
+    event.stopPropagation();
+    zone.classList.remove("over");
+    receive(() => filesOf(event.dataTransfer));
+  });
+  zone.addEventListener("click", (event) => {
+    if (!zone.classList.contains("filled") && !event.target.closest("button")) input.click();
+  });
+  input.addEventListener("change", () => {
+    const files = [...input.files];
+    input.value = ""; // the same file may be chosen again
+    if (files.length) receive(() => files);
+  });
+}
+
+/** Show a picture in a zone that holds one. */
+export function show(zone, picture) {
+  const image = zone.querySelector("img");
+  image.src = picture.url;
+  image.alt = `Your picture: ${picture.name}`;
+  image.hidden = false;
+  zone.classList.add("filled");
+}
+
+/** Show the camera's buttons where there is a camera; each gives its picture to its receiver. */
+export async function offerCamera(buttons) {
+  const devices = await navigator.mediaDevices?.enumerateDevices?.().catch(() => []);
+  if (!devices?.some((one) => one.kind === "videoinput")) return;
+  const dialog = $("camera-dialog");
+  const video = $("video");
+  const shoot = $("shoot");
+  let receiver = null;
+
+  function stop() {
+    for (const track of video.srcObject?.getTracks() ?? []) track.stop();
+    video.srcObject = null;
+    shoot.disabled = true;
+  }
+  dialog.addEventListener("close", stop);
+  $("camera-close").addEventListener("click", () => dialog.close());
+  shoot.addEventListener("click", async () => {
+    const blob = await redraw(video);
+    dialog.close();
+    receiver(() => [new File([blob], "camera.jpg", { type: blob.type })]);
+  });
+  for (const [button, receive] of buttons) {
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      receiver = receive;
+      showFault($("camera-fault"), null);
+      dialog.showModal();
+      try {
+        video.srcObject = await navigator.mediaDevices.getUserMedia({ video: { facingMode: "environment" } });
+        await video.play();
+        shoot.disabled = false;
+        shoot.focus();
+        if (!dialog.open) stop(); // closed while the browser was asking
+      } catch (error) {
+        const why = error.name === "NotAllowedError" ? "The browser was not allowed to use it." : error.message;
+        if (dialog.open) showFault($("camera-fault"), new Fault(`The camera cannot be used. ${why}`, 403));
+      }
+    });
+  }
+}

@@ -1,0 +1,176 @@
+// The view that teaches: a new label from pictures, a description or numbers; the list of labels; forget and undo.
+
+import { $, count, make, say, showFault } from "./dom.js";
+import { Fault } from "./api.js";
+import { readPicture, takeDrops } from "./picture.js";
+
+const WAYS = ["examples", "texts", "vector"];
+const SHOWN = 200; // labels that are listed at once
+const FROM = { examples: "pictures", texts: "description", vector: "numbers" };
+
+/** Set up the view; see askView for what it is given. `refresh` reads the labels anew. */
+export function teachView(service, shared, refresh) {
+  let pictures = [];
+  let busy = false;
+
+  // --- what to teach from ------------------------------------------------------------------------------------------
+
+  const way = () => document.querySelector("input[name=way]:checked").value;
+
+  function chooseWay() {
+    const chosen = way();
+    for (const one of WAYS) $(`way-${one}`).hidden = one !== chosen;
+    const reason = shared.card?.can[`teach_${chosen}`];
+    $("way-note").textContent = reason ?? "";
+    $("teach-go").disabled = Boolean(reason);
+  }
+
+  async function receive(give) {
+    showFault($("teach-fault"), null);
+    try {
+      for (const file of give()) {
+        pictures.push(await readPicture(file));
+        drawPictures();
+      }
+    } catch (fault) {
+      showFault($("teach-fault"), fault);
+    }
+    document.querySelector("input[name=way][value=examples]").checked = true;
+    chooseWay();
+  }
+
+  function drawPictures() {
+    $("zone-teach").classList.toggle("filled", pictures.length > 0);
+    $("teach-pictures").replaceChildren(...pictures.map((one, i) => make("li", {}, make("img", { src: one.url, alt: one.name }),
+      make("button", { type: "button", "aria-label": `Take ${one.name} away`, text: "×", onclick: () => drop(i) }))));
+  }
+
+  function drop(i) {
+    URL.revokeObjectURL(pictures[i].url);
+    pictures = pictures.filter((_, other) => other !== i);
+    drawPictures();
+    const buttons = $("teach-pictures").querySelectorAll("button");
+    (buttons[Math.min(i, buttons.length - 1)] ?? $("choose-teach")).focus();
+  }
+
+  function lesson(name) {
+    const chosen = way();
+    if (chosen === "examples") {
+      if (!pictures.length) throw new Fault("Give pictures of it first: drop, paste or choose some.", 400);
+      const body = new FormData();
+      pictures.forEach((one, i) => body.append("images", one.blob, `${i}`));
+      return body;
+    }
+    if (chosen === "texts") {
+      const texts = $("teach-texts").value.split("\n").map((line) => line.trim()).filter(Boolean);
+      if (!texts.length) throw new Fault("Describe it first, in a sentence or several.", 400);
+      return { label: name, texts };
+    }
+    const words = $("teach-vector").value.split(/[\s,;]+/).filter(Boolean);
+    const vector = words.map(Number);
+    const wrong = vector.findIndex((number) => !Number.isFinite(number));
+    if (!vector.length) throw new Fault("Give its numbers first.", 400);
+    if (wrong >= 0) throw new Fault(`“${words[wrong]}” is not a number.`, 400);
+    return { label: name, vector };
+  }
+
+  // --- changes -----------------------------------------------------------------------------------------------------
+
+  /** Do one change, say what came of it, and read the labels anew. */
+  async function change(box, work, again) {
+    if (busy) return;
+    busy = true;
+    document.body.classList.add("changing");
+    showFault(box, null);
+    try {
+      const said = await work();
+      await refresh();
+      $("teach-note").textContent = said;
+      say(said);
+    } catch (fault) {
+      showFault(box, fault, again);
+    } finally {
+      busy = false;
+      document.body.classList.remove("changing");
+    }
+  }
+
+  function teach() {
+    return change($("teach-fault"), async () => {
+      $("teach-note").textContent = "";
+      const name = $("teach-name").value.trim();
+      if (!name) throw new Fault("Give the new label a name.", 400);
+      await service.json("/teach", { query: { label: name }, body: lesson(name) });
+      for (const one of pictures) URL.revokeObjectURL(one.url);
+      pictures = [];
+      drawPictures();
+      for (const id of ["teach-name", "teach-texts", "teach-vector", "filter"]) $(id).value = "";
+      $("teach-name").focus();
+      $("labels").scrollTop = 0; // where the new one appears
+      return `“${name}” is taught.`;
+    }, teach);
+  }
+
+  function forget(name) {
+    return change($("list-fault"), async () => {
+      await service.json("/forget", { query: { label: name }, method: "POST" });
+      $("filter").focus();
+      return `“${name}” is forgotten.`;
+    }, () => forget(name));
+  }
+
+  function undo() {
+    return change($("list-fault"), async () => {
+      const { undone } = await service.json("/undo", { method: "POST" });
+      return undone.action === "teach" ? `“${undone.label}” is gone again.` : `“${undone.label}” is back.`;
+    }, undo);
+  }
+
+  // --- the list ----------------------------------------------------------------------------------------------------
+
+  function drawLabels() {
+    const wanted = $("filter").value.trim().toLowerCase();
+    const taught = shared.labels.filter((one) => one.taught).reverse();
+    const all = [...taught, ...shared.labels.filter((one) => !one.taught)];
+    const found = wanted ? all.filter(({ name }) => name.toLowerCase().includes(wanted)) : all;
+    const fixed = shared.card?.read_only || shared.card?.can.forget;
+    $("labels").replaceChildren(...found.slice(0, SHOWN).map((one) => row(one, !fixed)));
+    $("count").textContent = shared.labels.length;
+    $("more").textContent = found.length > SHOWN ? `And ${found.length - SHOWN} more: type to filter.` : found.length ? "" : "No label contains this.";
+    const last = shared.undo;
+    $("undo").disabled = !last;
+    $("undo").textContent = last ? `Undo: ${last.action} ${last.label}` : "Undo";
+  }
+
+  function row(one, forgets) {
+    const source = one.taught ? `taught from ${one.examples ? count(one.examples, "picture") : FROM[one.from] ?? one.from}` : "";
+    return make("li", { class: one.taught ? "taught" : null }, make("span", { class: "name", text: one.name, title: one.name }),
+      source && make("span", { class: "tag", text: source }),
+      forgets && make("button", { type: "button", class: "button small plain", text: "Forget", "aria-label": `Forget ${one.name}`, onclick: () => forget(one.name) }));
+  }
+
+  function describe() {
+    const { can, read_only: fixed, vector } = shared.card;
+    document.body.classList.toggle("read-only", fixed);
+    $("teach-form").hidden = $("undo").hidden = fixed;
+    $("nav-teach").textContent = fixed ? "Labels" : "Teach";
+    $("teach-title").textContent = fixed ? "The labels" : "Teach a new label";
+    $("teach-lead").textContent = fixed ? "This service is read-only: labels cannot be taught or forgotten here."
+      : "No training: the model learns it at once, and the others stay as they are.";
+    for (const one of WAYS) {
+      const input = document.querySelector(`input[name=way][value=${one}]`);
+      input.parentElement.classList.toggle("cannot", can[`teach_${one}`] !== null);
+      input.setAttribute("aria-describedby", "way-note");
+    }
+    if (vector) $("vector-note").textContent = `${vector.size} numbers, separated by spaces or commas.`;
+    chooseWay();
+    drawLabels();
+  }
+
+  takeDrops($("zone-teach"), $("choose-teach"), receive);
+  for (const input of document.querySelectorAll("input[name=way]")) input.addEventListener("change", chooseWay);
+  $("teach-form").addEventListener("submit", (event) => { event.preventDefault(); teach(); });
+  $("undo").addEventListener("click", undo);
+  $("filter").addEventListener("input", drawLabels);
+  return { receive, describe, drawLabels };
+}

@@ -1,0 +1,35 @@
+"""Why a request is not answered: a status and a sentence for the client."""
+
+from collections.abc import Mapping
+
+from labelwise.errors import LabelwiseError, UnsupportedError
+
+STATUSES = {
+    400: "The request is wrong: a picture that cannot be read, an unknown option, a value out of range.",
+    401: "The token is missing or wrong.",
+    403: "Refused: the service is read-only, or the request comes from another web page or under a foreign name.",
+    404: "There is no such label, picture or route.",
+    405: "The route takes another method.",
+    408: "The request did not arrive in time.",
+    409: "The label is already there, or it is the only one left.",
+    411: "The length of the body must be given.",
+    413: "The body or the picture is too large.",
+    415: "The content type is none that this route takes.",
+    422: "The model cannot answer this; the text says why.",
+    429: "Too many requests from this address.",
+    500: "A fault inside the service; the text gives the id under which it was logged.",
+    503: "The service is busy or about to stop.",
+}
+
+
+class Refusal(Exception):  # noqa: N818 - a refusal is not a fault
+    """An answer that says no."""
+
+    def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(text)
+        self.status, self.text, self.headers = status, text, dict(headers or {})
+
+
+def refusal_of(error: LabelwiseError) -> Refusal:
+    """Return the refusal that an error of the library amounts to."""
+    return Refusal(422 if isinstance(error, UnsupportedError) else 400, str(error))

@@ -1,0 +1,243 @@
+"""Run a service: one process or several on one port, stopped by a signal after it has finished what it accepted."""
+
+import asyncio
+import contextlib
+import json
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from labelwise.errors import LabelwiseError, UsageError
+from labelwise.server.abilities import check_pictures
+from labelwise.server.app import build
+from labelwise.server.changing import hold, journal_folder
+from labelwise.server.guard import LOG
+from labelwise.server.measures import Measures
+from labelwise.server.settings import Service
+from labelwise.store import shape_of
+
+GRACE = 20  # seconds that requests get to end when the service stops
+
+
+def serve(service: Service) -> None:
+    """Serve until a signal says stop."""
+    check_pictures(shape_of(service.model))
+    lock = None if service.read_only else hold(journal_folder(service.model))
+    try:
+        with listening(service) as listener:
+            if service.workers == 1:
+                _serve_one(service, listener, None)
+            else:
+                _serve_many(service, listener)
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+@contextlib.contextmanager
+def listening(service: Service) -> Iterator[socket.socket]:
+    """Hold the port; an error says what is wrong with it."""
+    family = socket.AF_INET6 if ":" in service.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((service.host, service.port))
+        except OSError as error:
+            raise UsageError(
+                f"Cannot listen on {service.host}, port {service.port}: {error.strerror}. Choose another with --port or --host."
+            ) from None
+        listener.listen(1024)
+        listener.setblocking(False)
+        yield listener
+
+
+class _Joined:
+    """A transport that sends what is written in one turn of the loop together: the head of an answer with its body."""
+
+    def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._parts: list[bytes] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Send bytes, at the end of this turn."""
+        if not self._parts:
+            self._loop.call_soon(self._flush)
+        self._parts.append(data)
+
+    def close(self) -> None:
+        """Send what is left, and then close."""
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        parts, self._parts = self._parts, []
+        if parts and not self._transport.is_closing():
+            self._transport.write(b"".join(parts))
+
+
+class _Protocol(H11Protocol):
+    """HTTP over one connection, with a limit on how long a request's head may take and how many connections there are."""
+
+    def __init__(self, config: uvicorn.Config, server_state: Any, app_state: dict[str, Any], _loop: Any = None) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._head: asyncio.TimerHandle | None = None
+        self._service: Service = config.service  # type: ignore[attr-defined]
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(_Joined(transport, self.loop))  # type: ignore[arg-type]
+        if len(self.connections) > self._service.connections:
+            transport.close()
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._unwatch()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._watch()
+
+    def _watch(self) -> None:
+        """Run the clock while a request's head has not arrived, and only then."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._unwatch()
+        elif self._head is None:
+            self._head = self.loop.call_later(self._service.timeout, self._late)
+
+    def _unwatch(self) -> None:
+        if self._head is not None:
+            self._head.cancel()
+            self._head = None
+
+    def _late(self) -> None:
+        self._head = None
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
+
+
+class _Server(uvicorn.Server):
+    """A server that ends with exit code 0 when it was told to stop."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Stop on SIGTERM and SIGINT."""
+        loop = asyncio.get_running_loop()
+        for one in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(one, self.handle_exit, one, None)
+        yield
+
+
+def _serve_one(service: Service, listener: socket.socket, folder: Path | None) -> None:
+    """Serve in this process."""
+    _log(service)
+    sys.setswitchinterval(0.001)  # the loop must not wait long for threads that decode
+    app = build(service, Measures(folder))
+    config = uvicorn.Config(
+        app,
+        http=_Protocol,
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=True,
+        proxy_headers=False,
+        timeout_keep_alive=round(service.timeout) or 1,
+        timeout_graceful_shutdown=GRACE,
+        backlog=1024,
+    )
+    config.service = service  # type: ignore[attr-defined]
+    server = _Server(config)
+    host, port = listener.getsockname()[:2]
+    LOG.info("Serving %s on http://%s:%s", service.model, f"[{host}]" if ":" in host else host, port)
+    asyncio.run(server.serve(sockets=[listener]))
+
+
+def _worker(service: Service, listener: socket.socket, folder: str) -> None:
+    """Serve in one of several processes; end when the first process is gone."""
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        _serve_one(service, listener, Path(folder))
+    except LabelwiseError as error:
+        LOG.error("%s", error)
+        sys.exit(1)
+
+
+def _serve_many(service: Service, listener: socket.socket) -> None:
+    """Start the workers, start those anew that die, and pass on the signal to stop."""
+    _log(service)
+    stop = threading.Event()
+    for one in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(one, lambda *_: stop.set())
+    context = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory(prefix="labelwise-") as folder:
+
+        def start() -> BaseProcess:
+            process = context.Process(target=_worker, args=(service, listener, folder), daemon=False)
+            process.start()
+            return process
+
+        workers = [start() for _ in range(service.workers)]
+        failed = False
+        while not failed and not stop.wait(0.2):
+            for i, worker in enumerate(workers):
+                if worker.exitcode is not None:
+                    failed = failed or worker.exitcode > 0  # it ended by itself: another would, too
+                    LOG.error("worker %s ended (exit code %s)", worker.pid, worker.exitcode)
+                    if worker.exitcode <= 0:
+                        workers[i] = start()
+        for worker in workers:
+            worker.terminate()
+        for worker in workers:
+            worker.join(GRACE + 5)
+    if failed:
+        raise LabelwiseError("A worker could not serve; its error is above.")
+
+
+class _Lines(logging.Formatter):
+    """JSON lines."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return one record as one line."""
+        row = {"time": round(record.created, 3), "level": record.levelname.lower(), "message": record.getMessage()}
+        row |= getattr(record, "about", {}) | ({"fault": number} if (number := getattr(record, "fault", None)) else {})
+        if record.exc_info:
+            row["trace"] = self.formatException(record.exc_info)
+        return json.dumps(row, ensure_ascii=False)
+
+
+def _log(service: Service) -> None:
+    """Send the log to standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        _Lines() if service.log == "json" else logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+    )
+    LOG.handlers[:] = [handler]
+    LOG.propagate = False
+    LOG.setLevel(logging.INFO)

@@ -1,0 +1,361 @@
+"""The page where one asks about a picture: how it gets there, the answers, the questions, why, and what is near."""
+
+import base64
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.server.conftest import REQUIRED, Pictures, Site, Visit
+
+if os.environ.get(REQUIRED) != "1":
+    pytest.importorskip("playwright")
+from playwright.sync_api import Page, expect
+
+Sites = Callable[..., Site]
+
+DROP = """([selector, files]) => {
+  const transfer = new DataTransfer();
+  for (const [name, type, data] of files) {
+    transfer.items.add(new File([Uint8Array.from(atob(data), (c) => c.charCodeAt(0))], name, {type}));
+  }
+  const target = document.querySelector(selector);
+  for (const kind of ["dragenter", "dragover", "drop"]) {
+    target.dispatchEvent(new DragEvent(kind, {dataTransfer: transfer, bubbles: true, cancelable: true}));
+  }
+}"""
+PASTE = DROP.replace('for (const kind of ["dragenter", "dragover", "drop"])', 'for (const kind of ["paste"])').replace(
+    "new DragEvent(kind, {dataTransfer", "new ClipboardEvent(kind, {clipboardData"
+)
+HEAT = "() => document.getElementById('heat').toDataURL()"
+BLANK = """() => { const {width, height} = document.getElementById('heat');
+  return Object.assign(document.createElement('canvas'), {width, height}).toDataURL() }"""
+
+
+def sent(*files: Path, kind: str = "image/png") -> list[list[str]]:
+    return [[file.name, kind, base64.b64encode(file.read_bytes()).decode()] for file in files]
+
+
+def percent(value: float) -> str:
+    if value < 0.001:
+        return "<\u00a00.1\u00a0%"
+    return ">\u00a099.9\u00a0%" if value > 0.999 else f"{100 * value:.1f}\u00a0%"
+
+
+def shown(page: Page, rows: str = "#bars") -> list[tuple[str, str]]:
+    found = page.locator(f"{rows} button.row")
+    names, values = found.locator(".name").all_inner_texts(), found.locator(".value").all_inner_texts()
+    return list(zip(names, values, strict=True))
+
+
+def heat_of(page: Page, name: str) -> str:
+    """The picture that the heat map is, once the note says that it is of this name."""
+    expect(page.locator("#heat-note strong")).to_have_text(name)
+    return str(page.evaluate(HEAT))
+
+
+def choose(page: Page, *files: Path) -> None:
+    page.set_input_files("#choose", list(files))
+    page.wait_for_selector("#bars button.row")
+
+
+def test_bars_are_the_answers_of_classify(site: Sites, visit: Visit, pictures: Pictures) -> None:
+    here, (file,) = site(), pictures.of(1)
+    page = visit.open(here)
+    choose(page, file)
+    found = here.post("/classify", file, top=6)
+    assert found["label"] == "blob 1"
+    assert shown(page) == [(row["label"], percent(row["probability"])) for row in found["top"]]
+    expect(page.locator("#headline")).to_contain_text("blob 1")
+    expect(page.locator("#headline .sure")).to_have_text(percent(found["probability"]))
+    expect(page.locator("#none-value")).to_have_text("no")
+    widths = page.locator("#bars .track").evaluate_all(
+        "(all) => all.map((t) => t.firstChild.getBoundingClientRect().width / t.getBoundingClientRect().width)"
+    )
+    assert widths == pytest.approx([row["probability"] for row in found["top"]], abs=0.01)
+    expect(page.locator("#say")).to_contain_text("blob 1")
+
+
+@pytest.mark.parametrize("where", ["#stage", "h1"])
+def test_a_dropped_picture_is_asked_about(site: Sites, visit: Visit, pictures: Pictures, where: str) -> None:
+    page = visit.open(site())
+    page.evaluate(DROP, [where, sent(*pictures.of(2))])
+    expect(page.locator("#headline")).to_contain_text("blob 2")
+    assert page.locator("#picture").evaluate("(image) => image.naturalWidth") == 8
+
+
+def test_a_pasted_picture_is_asked_about(site: Sites, visit: Visit, pictures: Pictures) -> None:
+    page = visit.open(site())
+    page.evaluate(PASTE, ["body", sent(*pictures.of(3))])
+    expect(page.locator("#headline")).to_contain_text("blob 3")
+
+
+def test_the_camera_takes_a_picture(site: Sites, visit: Visit) -> None:
+    page = visit.open(site())
+    page.click("#camera")
+    page.click("#shoot:enabled")
+    page.wait_for_selector("#bars button.row")
+    assert page.locator("#picture").evaluate("(image) => image.naturalWidth") > 100
+    expect(page.locator("#camera-dialog")).to_be_hidden()
+    assert page.locator("#video").evaluate("(video) => video.srcObject") is None
+
+
+def test_without_a_camera_there_is_no_button(site: Sites, visit: Visit) -> None:
+    visit.page.add_init_script("navigator.mediaDevices.enumerateDevices = async () => []")
+    page = visit.open(site())
+    expect(page.locator("#camera")).to_be_hidden()
+
+
+def test_examples_are_offered(site: Sites, visit: Visit, pictures: Pictures) -> None:
+    page = visit.open(site(examples=pictures.gallery()))
+    expect(page.locator("#examples img")).to_have_count(12)
+    page.get_by_role("button", name="Example: blob 2 6").click()
+    expect(page.locator("#headline")).to_contain_text("blob 2")
+
+
+def test_a_large_picture_is_made_smaller_before_it_is_sent(site: Sites, visit: Visit, pictures: Pictures) -> None:
+    from PIL import Image
+
+    (file,) = pictures.of(1)
+    with Image.open(file) as small:
+        small.resize((2400, 2400), Image.Resampling.NEAREST).save(file)
+    page = visit.open(site())
+    with page.expect_request("**/classify*") as asked:
+        choose(page, file)
+    assert asked.value.headers["content-type"] == "image/jpeg"
+    assert page.locator("#picture").evaluate("(image) => image.naturalWidth") == 1600
+    expect(page.locator("#headline")).to_contain_text("blob 1")
+
+
+def test_a_strange_picture_is_none_of_these(site: Sites, visit: Visit, pictures: Pictures) -> None:
+    here, (file,) = site(), pictures.of(5)
+    found = here.post("/classify", file)
+    assert found["label"] == "unknown"
+    page = visit.open(here)
+    choose(page, file)
+    expect(page.locator("#headline")).to_have_text("None of these")
+    expect(page.locator("#subline")).to_contain_text(found["top"][0]["label"])
+    expect(page.locator("#none")).to_have_class("row none yes")
+    expect(page.locator("#none-value")).to_have_text("yes")
+    dot, limit = (page.locator(f"#none .{part}").bounding_box() for part in ("dot", "limit"))
+    assert dot
+    assert limit
+    assert dot["x"] > limit["x"]
+
+
+def test_a_model_of_several_labels_answers_each(site: Sites, visit: Visit, pictures: Pictures) -> None:
+    from tests.conftest import squares
+
+    here, split = site("several"), squares().split("test")
+    page = visit.open(here)
+    heads = []
+    for row in (int(split.truths.sum(1).argmax()), int(split.truths.sum(1).argmin())):  # type: ignore[union-attr]
+        file = pictures.save(split.images[row], f"squares {row}")
+        found = here.post("/classify", file)
+        with page.expect_response("**/classify*"):
+            page.set_input_files("#choose", file)
+        names = [answer["label"] for answer in found["answers"]]
+        expect(page.locator("#bars .name")).to_have_text(names)
+        expect(page.locator("#bars .said")).to_have_text(["yes" if a["yes"] else "no" for a in found["answers"]])
+        heads.append(page.locator("#headline").inner_text())
+    assert len(heads[0].replace(" and", ",").split(", ")) == 3
+    assert heads[1] in ("No label", "None of these")
+
+
+def test_ask_about_a_label_that_is_offered_while_typing(site: Sites, visit: Visit, pictures: Pictures) -> None:
+    here, (file,) = site(), pictures.of(1)
+    page = visit.open(here)
+    choose(page, file)
+    page.locator("#ask-name").press_sequentially("BLOB")
+    expect(page.locator("#ask-list li")).to_have_text(["blob 0", "blob 1", "blob 2", "blob 3"])
+    for _ in range(2):
+        page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(page.locator("#asked .said")).to_have_text("yes")
+    page.fill("#ask-name", "Blob 3")
+    page.click("#ask-form button")
+    expect(page.locator("#asked .said")).to_have_text(["no", "yes"])
+    answers = [here.post("/ask", file, label=name) for name in ("blob 3", "blob 1")]
+    assert shown(page, "#asked") == [(found["label"], percent(found["probability"])) for found in answers]
+    expect(page.locator("#say")).to_contain_text("Is it blob 3? No")
+
+
+def test_a_model_that_reads_no_sentence_says_so(site: Sites, visit: Visit, pictures: Pictures) -> None:
+    here = site()
+    page = visit.open(here)
+    choose(page, *pictures.of(1))
+    page.fill("#ask-name", "a green square")
+    page.keyboard.press("Enter")
+    expect(page.locator("#ask-fault")).to_contain_text(here.get("/card")["can"]["ask_text"])
+    expect(page.locator("#asked li")).to_have_count(0)
+
+
+def test_ask_a_sentence(site: Sites, visit: Visit, pictures: Pictures) -> None:
+    here, (file,) = site("clarel"), pictures.of(1)
+    page = visit.open(here)
+    choose(page, file)
+    for text in ("a green square", "a blue square"):
+        page.fill("#ask-name", text)
+        page.keyboard.press("Enter")
+        expect(page.locator("#asked .name").first).to_have_text(f"“{text}”")
+    texts = ("a blue square", "a green square")
+    answers = [here.post("/ask", file, text=text)["probability"] for text in texts]
+    assert answers[0] < answers[1]
+    assert shown(page, "#asked") == [(f"“{t}”", percent(p)) for t, p in zip(texts, answers, strict=True)]
+    heat_of(page, "“a blue square”")
+
+
+def test_the_heat_map_follows_the_name_under_the_pointer(site: Sites, visit: Visit, pictures: Pictures) -> None:
+    page = visit.open(site())
+    asked: list[str] = []
+    page.on("request", lambda sent: asked.append(sent.url) if "/explain" in sent.url else None)
+    choose(page, *pictures.of(1))
+    rows = {name: page.locator("#bars button.row", has_text=name) for name in ("blob 1", "blob 2")}
+    first = heat_of(page, "blob 1")
+    blank = page.evaluate(BLANK)
+    assert first != blank
+    others = {}
+    for name in ("blob 0", "blob 2", "blob 3"):
+        page.locator("#bars button.row", has_text=name).hover()
+        others[name] = heat_of(page, name)
+    assert any(heat not in (first, blank) for heat in others.values())
+    page.mouse.move(5, 5)
+    assert heat_of(page, "blob 1") == first
+    rows["blob 2"].focus()
+    assert heat_of(page, "blob 2") == others["blob 2"]
+    rows["blob 2"].click()
+    page.evaluate("() => document.activeElement.blur()")
+    page.mouse.move(5, 5)
+    page.wait_for_timeout(300)
+    assert heat_of(page, "blob 2") == others["blob 2"]
+    assert sorted(asked) == sorted(set(asked))  # each is asked for once
+    assert len(asked) == 4
+
+
+def test_a_pointer_that_passes_by_asks_nothing(site: Sites, visit: Visit, pictures: Pictures) -> None:
+    page = visit.open(site())
+    choose(page, *pictures.of(1))
+    heat_of(page, "blob 1")
+    asked: list[str] = []
+    page.on("request", lambda sent: asked.append(sent.url))
+    page.evaluate("""() => { for (const row of document.querySelectorAll('#bars .row')) {
+      row.dispatchEvent(new PointerEvent('pointerenter')); row.dispatchEvent(new PointerEvent('pointerleave')); } }""")
+    page.wait_for_timeout(400)
+    assert not asked
+
+
+def test_the_heat_map_can_be_weaker_or_off(site: Sites, visit: Visit, pictures: Pictures) -> None:
+    page = visit.open(site())
+    choose(page, *pictures.of(1))
+    heat_of(page, "blob 1")
+
+    def opacity() -> float:
+        return float(page.locator("#heat").evaluate("(canvas) => getComputedStyle(canvas).opacity"))
+
+    strong = opacity()
+    page.locator("#heat-strength").focus()
+    page.keyboard.press("Home")
+    assert 0 < opacity() < strong / 2
+    page.uncheck("#heat-on")
+    assert opacity() == 0
+
+
+def test_only_the_part_that_the_model_saw_is_coloured(site: Sites, visit: Visit, pictures: Pictures) -> None:
+    from PIL import Image
+
+    (file,) = pictures.of(1)
+    with Image.open(file) as square:
+        wide = Image.new("RGB", (24, 8))
+        wide.paste(square, (8, 0))
+        wide.save(file)
+    heat = [[float((row, column) == (4, 4)) for column in range(8)] for row in range(8)]
+    page = visit.open(site())
+    known = {"label": "blob 1", "probability": 1, "heat": heat, "height": 8, "width": 8, "change": 0}
+    page.route("**/explain*", lambda route: route.fulfill(json=known))
+    choose(page, file)
+    expect(page.locator("#headline")).to_contain_text("blob 1")
+    heat_of(page, "blob 1")
+    colours = """(xs) => { const c = document.getElementById('heat'); const pen = c.getContext('2d');
+      return xs.flatMap((x) => [0.38, 0.45, 0.5, 0.55, 0.62].map((y) => [...pen.getImageData(c.width * x, c.height * y, 1, 1).data])) }"""
+    assert all(pixel == [0, 0, 0, 115] for pixel in page.evaluate(colours, [0.1, 0.3, 0.7, 0.9]))  # dimmed
+    assert not any(pixel[3] for pixel in page.evaluate(colours, [0.35, 0.42, 0.65]))  # as it is
+    red, green, blue, _ = page.evaluate(colours, [0.52])[2]  # the middle of row 4 and column 4, nearly
+    assert red > green > blue
+
+
+def test_the_nearest_pictures_are_those_of_retrieve(site: Sites, visit: Visit, pictures: Pictures) -> None:
+    (file,) = pictures.of(1)
+    here = site(gallery=pictures.gallery())
+    page = visit.open(here)
+    choose(page, file)
+    found = here.post("/retrieve", file, top=8)["matches"]
+    expect(page.locator("#near .file")).to_have_text([match["file"] for match in found])
+    expect(page.locator("#near .value")).to_have_text([f"{match['similarity']:.2f}" for match in found])
+    sizes = page.locator("#near img").evaluate_all("(all) => all.map((image) => image.naturalWidth)")
+    assert len(sizes) == 8
+    assert all(sizes)
+
+
+def test_without_a_gallery_one_line_says_why(site: Sites, visit: Visit, pictures: Pictures) -> None:
+    page = visit.open(site())
+    choose(page, *pictures.of(1))
+    expect(page.locator("#near-note")).to_contain_text("--gallery")
+    expect(page.locator("#near li")).to_have_count(0)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "said"),
+    [("notes.txt", "text/plain", "is not a picture"), ("x.png", "image/png", "cannot be read")],
+)
+def test_what_is_no_picture_is_refused_in_words(
+    site: Sites, visit: Visit, tmp_path: Path, name: str, kind: str, said: str
+) -> None:
+    file = tmp_path / name
+    file.write_text("not a picture")
+    page = visit.open(site())
+    page.evaluate(DROP, ["#stage", sent(file, kind=kind)])
+    expect(page.locator("#answer-fault")).to_contain_text(said)
+    expect(page.locator("#answer-fault")).to_contain_text(name)
+
+
+def test_what_the_service_says_is_shown_and_can_be_tried_again(site: Sites, visit: Visit, pictures: Pictures) -> None:
+    page, busy = visit.open(site()), "Too many requests at once. Try again in a moment."
+    visit.refusals = True
+    page.route("**/classify*", lambda route: route.fulfill(status=503, json={"error": busy}))
+    page.set_input_files("#choose", pictures.of(1))
+    expect(page.locator("#answer-fault")).to_contain_text(busy)
+    expect(page.locator("#headline")).to_have_text("No answer")
+    page.unroute("**/classify*")
+    page.get_by_role("button", name="Try again").click()
+    expect(page.locator("#headline")).to_contain_text("blob 1")
+    expect(page.locator("#answer-fault")).to_be_hidden()
+
+
+def test_a_service_that_stops_and_comes_back(site: Sites, visit: Visit, pictures: Pictures) -> None:
+    here = site()
+    page = visit.open(here)
+    visit.refusals = True
+    here.stop()
+    page.set_input_files("#choose", pictures.of(1))
+    expect(page.locator("#offline")).to_contain_text("does not answer")
+    expect(page.locator("#answer-fault")).to_contain_text("does not answer")
+    site(port=int(here.url.rsplit(":", 1)[1]))
+    expect(page.locator("#offline")).to_be_hidden(timeout=10_000)
+    page.get_by_role("button", name="Try again").click()
+    expect(page.locator("#headline")).to_contain_text("blob 1")
+
+
+def test_an_answer_that_comes_late_does_not_replace_a_newer_one(site: Sites, visit: Visit, pictures: Pictures) -> None:
+    page = visit.open(site())
+    held: list[Any] = []
+    page.route("**/classify*", lambda route: held.append(route))
+    page.set_input_files("#choose", pictures.of(1))
+    page.wait_for_timeout(100)
+    page.unroute("**/classify*")
+    page.set_input_files("#choose", pictures.of(2))
+    expect(page.locator("#headline")).to_contain_text("blob 2")
+    assert held
+    page.wait_for_timeout(200)
+    expect(page.locator("#headline")).to_contain_text("blob 2")

@@ -1,0 +1,169 @@
+"""Services in processes of their own: killed, stopped, doubled, several on one port, kept waiting."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.server.asking import PNG, form, images_of, png, saved
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+
+from serve import Running, survive
+
+PICTURE = png(images_of(0)[0])
+
+
+@pytest.fixture
+def started() -> Iterator[list[Running]]:
+    found: list[Running] = []
+    yield found
+    for one in found:
+        one.end(signal.SIGKILL)
+
+
+def client(service: Running) -> httpx.Client:
+    return httpx.Client(base_url=f"http://127.0.0.1:{service.port}", timeout=60)
+
+
+def test_changes_survive_being_killed_under_load(tmp_path: Path) -> None:
+    history = asyncio.run(survive(saved(tmp_path), rounds=2, changes=12, readers=4))
+    assert history.wrong == []
+    assert history.kills == 2
+    assert history.change >= 12
+    assert history.reads > 10
+
+
+def test_one_writer_and_a_reader_that_follows(tmp_path: Path, started: list[Running]) -> None:
+    model = saved(tmp_path)
+    started.append(Running(model, "--log", "json", "--timeout", "2"))
+    command = [sys.executable, "-m", "labelwise", "serve", str(model), "--port", "0"]
+    second = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert second.returncode == 1
+    assert str(started[0].process.pid) in second.stderr
+    assert "--read-only" in second.stderr
+    started.append(Running(model, "--read-only"))
+    with client(started[0]) as writer, client(started[1]) as reader:
+        assert writer.post("/teach?label=new", files=form(images_of(5))).status_code == 200
+        found = reader.get("/labels").json()
+        assert (found["change"], found["labels"][-1]["name"]) == (1, "new")
+        writer.post("/undo")
+        assert reader.post("/classify", content=PICTURE, headers=PNG).json()["change"] == 2
+    slow_clients_are_let_go(started[0])
+    it_stops_when_told_and_finishes_what_it_has(started[0])
+
+
+def it_stops_when_told_and_finishes_what_it_has(service: Running) -> None:
+    head = f"POST /classify HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: image/png\r\nContent-Length: {len(PICTURE)}\r\n\r\n"
+    with client(service) as asking, socket.create_connection(("127.0.0.1", service.port)) as late:
+        assert asking.get("/health").status_code == 200
+        late.sendall(head.encode() + PICTURE[:-1])  # all but the last byte
+        time.sleep(0.3)
+        service.process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        late.sendall(PICTURE[-1:])
+        late.settimeout(30)
+        assert late.recv(4096).startswith(b"HTTP/1.1 200")
+    assert service.process.wait(30) == 0
+    lines = [json.loads(line) for line in service.said().splitlines()]
+    assert {"time", "level", "message"} <= set(lines[0])
+    assert any(line.get("path") == "/classify" and line["status"] == 200 for line in lines)
+
+
+def slow_clients_are_let_go(service: Running) -> None:
+    port = service.port
+    silent = socket.create_connection(("127.0.0.1", port))
+    half = socket.create_connection(("127.0.0.1", port))
+    half.sendall(b"POST /classify HTTP/1.1\r\nHost: 127.")
+    body = socket.create_connection(("127.0.0.1", port))
+    body.sendall(
+        b"POST /classify HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: image/png\r\nContent-Length: 9\r\n\r\nabc"
+    )
+    with client(service) as other:
+        assert other.post("/classify", content=PICTURE, headers=PNG).status_code == 200, "nobody else waits"
+    for one in (silent, half, body):
+        one.settimeout(20)
+    assert silent.recv(100) == b""
+    assert half.recv(100) == b""
+    assert body.recv(100).startswith(b"HTTP/1.1 408")
+    for one in (silent, half, body):
+        one.close()
+
+
+def test_workers_share_what_is_taught(tmp_path: Path, started: list[Running]) -> None:
+    started.append(Running(saved(tmp_path), "--workers", "2", "--wait", "0"))
+    service, names = started[0], ["blob 0", "blob 1", "blob 2", "blob 3"]
+    for i in range(8):
+        with client(service) as one:  # a new connection may reach any worker
+            done = one.post(f"/teach?label=new{i}", files=form(images_of(i % 4, 2)))
+            assert done.json() == {"label": f"new{i}", "labels": 5 + i, "change": i + 1}
+            names.append(f"new{i}")
+        with client(service) as another:
+            found = another.get("/labels").json()
+            assert (found["change"], [x["name"] for x in found["labels"]]) == (i + 1, names)
+            answer = another.post("/classify?top=100", content=PICTURE, headers=PNG).json()
+            assert {x["label"] for x in answer["top"]} == set(names)
+    time.sleep(1.3)  # a worker tells the others its counts every second
+    with client(service) as one:
+        text = one.get("/metrics").text
+    assert 'labelwise_requests_total{route="/teach",status="200"} 8' in text
+    first = workers_of(service)
+    assert len(first) == 2
+    for pid in first:
+        os.kill(pid, signal.SIGKILL)
+    with client(service) as one:
+        assert [x["name"] for x in patiently(one, "/labels")["labels"]] == names, "new workers know all"
+    service.process.send_signal(signal.SIGKILL)
+    service.process.wait(30)
+    end = time.monotonic() + 30
+    while (left := [pid for pid in workers_of(service) if pid not in first]) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not left, "no worker outlives the service"
+
+
+def workers_of(service: Running) -> list[int]:
+    """Processes that were started by a service, or by one that is gone."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (folder / "cmdline").read_bytes()
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            if b"spawn_main" in words and parent == service.process.pid:
+                found.append(int(folder.name))
+    return found
+
+
+def patiently(one: httpx.Client, path: str) -> Any:
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        with contextlib.suppress(httpx.TransportError):
+            return one.get(path).json()
+        time.sleep(0.2)
+    raise AssertionError("no worker came back")
+
+
+def test_what_cannot_be_served_leaves_nothing_behind(tmp_path: Path) -> None:
+    from labelwise.errors import StoreError, UsageError
+    from labelwise.server.running import serve
+    from labelwise.server.settings import Service
+
+    with pytest.raises(StoreError, match="No saved classifier"):
+        serve(Service(model=tmp_path / "none.lw"))
+    (tmp_path / "f.lw").mkdir()
+    (tmp_path / "f.lw" / "classifier.json").write_text('{"format": 1, "shape": [12]}')
+    with pytest.raises(UsageError, match="12 precomputed features"):
+        serve(Service(model=tmp_path / "f.lw"))
+    assert [file.name for file in tmp_path.iterdir()] == ["f.lw"]
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(UsageError, match="Cannot listen"):
+        serve(Service(model=saved(tmp_path), port=taken.getsockname()[1]))

@@ -1,0 +1,219 @@
+"""Every route answers as the function of the same name does, for every method."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import labelwise as lw
+from labelwise.methods import METHODS
+from labelwise.store import save
+from tests.conftest import blobs
+from tests.server.asking import PNG, form, images_of, png, saved, serving
+from tests.server.conftest import model_of
+
+NEAR = 1e-5
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_answers_are_those_of_the_tasks(name: str, tmp_path: Path) -> None:
+    classifier, images = model_of(name), images_of(1, 3)
+    picture, label = png(images[0]), classifier.labels.names[1]
+    with serving(saved(tmp_path, name)) as client:
+        can = client.get("/card").json()["can"]
+        found = client.post("/classify?top=3", content=picture, headers=PNG).json()
+        (wanted,) = lw.classify(classifier, images[:1], top=3)
+        assert (found["label"], found["known"]) == (wanted.label, wanted.known)
+        assert [one["label"] for one in found["top"]] == [x for x, _ in wanted.top]
+        assert found["probability"] == pytest.approx(wanted.probability, abs=NEAR)
+        assert found["outlier"]["score"] == pytest.approx(wanted.outlier, abs=1e-3)
+        asked = client.post("/ask", params={"label": label}, content=picture, headers=PNG).json()
+        assert asked["probability"] == pytest.approx(lw.ask(classifier, images[:1], label)[0].probability, abs=NEAR)
+        strange = client.post("/outliers", files=form(images[:1], "image")).json()
+        assert strange["score"] == pytest.approx(lw.outliers(classifier, images[:1])[0].score, abs=1e-3)
+        why = client.post("/explain", params={"label": label}, content=picture, headers=PNG)
+        if can["explain"] is None:
+            heat = torch.tensor(why.json()["heat"])
+            assert heat.shape == (8, 8)
+            assert torch.allclose(heat, torch.from_numpy(lw.explain(classifier, images[0], label).heat), atol=1e-3)
+        else:
+            assert why.status_code == 422
+        pair = client.post("/verify", files=form(images[:1], "a") + form(images[1:2], "b"))
+        if can["verify"] is None:
+            (same,) = lw.verify(classifier, images[:1], images[1:2])
+            assert pair.json()["similarity"] == pytest.approx(same.score, abs=1e-4)
+            assert pair.json()["same"] == same.same
+        else:
+            assert pair.status_code == 422
+            assert pair.json() == {"error": can["verify"]}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_is_taught_and_forgets(name: str, tmp_path: Path) -> None:
+    classifier, images = model_of(name), images_of(5)
+    with serving(saved(tmp_path, name)) as client:
+        assert client.get("/card").json()["can"]["teach_examples"] is None
+        done = client.post("/teach?label=new%20one", files=form(images))
+        assert done.json() == {"label": "new one", "labels": len(classifier.labels) + 1, "change": 1}
+        wanted = lw.teach(classifier, "new one", examples=images)
+        found = client.post("/classify?top=100", content=png(images[0]), headers=PNG).json()
+        (own,) = lw.classify(wanted, images[:1], top=100)
+        assert found["probability"] == pytest.approx(own.probability, abs=NEAR)
+        assert {x["label"] for x in found["top"]} == set(wanted.labels.names)
+        listed = client.get("/labels").json()
+        assert listed["labels"][-1] == {"name": "new one", "taught": True, "from": "examples", "examples": 5}
+        assert listed["undo"] == {"action": "teach", "label": "new one"}
+        first = classifier.labels.names[0]
+        assert client.post("/forget", params={"label": first}).json()["change"] == 2
+        assert client.get("/labels").json()["labels"][0]["name"] == classifier.labels.names[1]
+        assert client.post("/undo").json()["undone"] == {"action": "forget", "label": first}
+        assert [x["name"] for x in client.get("/labels").json()["labels"]] == [*classifier.labels.names, "new one"]
+        assert client.post("/undo").json()["labels"] == len(classifier.labels)
+        assert client.post("/undo").status_code == 409
+
+
+@pytest.mark.parametrize("name", [name for name, kind in METHODS.items() if kind.zero_shot])
+def test_descriptions_teach_methods_that_read_them(name: str, tmp_path: Path) -> None:
+    classifier = model_of(name)
+    with serving(saved(tmp_path, name)) as client:
+        card = client.get("/card").json()
+        texts = {"label": "new", "texts": ["a yellow square", "this one is yellow"]}
+        vector = {"label": "new", "vector": [1.0, 1.0, 0.0]}
+        kind, body = ("texts", texts) if card["can"]["teach_texts"] is None else ("vector", vector)
+        other = vector if kind == "texts" else texts
+        assert client.post("/teach", json=other).status_code == 422
+        assert client.post("/teach", json=body).json()["labels"] == len(classifier.labels) + 1
+        if kind == "vector":
+            assert card["vector"] == {"size": 3}
+            wanted = lw.teach(classifier, "new", vector=[1.0, 1.0, 0.0])
+            assert client.post("/teach", json={"label": "z", "vector": [1.0]}).status_code == 400
+        else:
+            wanted = lw.teach(classifier, "new", texts=texts["texts"])
+            image = images_of(3, 1)
+            asked = client.post("/ask", params={"text": texts["texts"][0]}, content=png(image[0]), headers=PNG).json()
+            drafted = lw.teach(classifier, "x", texts=texts["texts"][0])
+            assert asked["probability"] == pytest.approx(lw.ask(drafted, image, "x")[0].probability, abs=NEAR)
+            why = client.post("/explain", params={"text": "a red square"}, content=png(image[0]), headers=PNG).json()
+            assert why["text"] == "a red square"
+        found = client.post("/ask?label=new", content=png(images_of(3, 1)[0]), headers=PNG).json()
+        assert found["probability"] == pytest.approx(lw.ask(wanted, images_of(3, 1), "new")[0].probability, abs=NEAR)
+        assert client.get("/labels").json()["labels"][-1] == {"name": "new", "taught": True, "from": kind}
+
+
+def test_several_labels_are_each_answered(tmp_path: Path) -> None:
+    with serving(saved(tmp_path, "several")) as client:
+        found = client.post("/classify?top=1", content=png(images_of(0)[0]), headers=PNG).json()
+    assert found["multilabel"]
+    assert sorted(one["label"] for one in found["answers"]) == ["blue", "green", "red"]
+    assert len(found["top"]) == 1
+
+
+def test_retrieve_finds_the_pictures_of_a_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "gallery" / "deep"
+    folder.mkdir(parents=True)
+    for label in range(4):
+        for i, image in enumerate(images_of(label, 3)):
+            (folder / f"{label} {i}.png").write_bytes(png(image))
+    (folder / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\nnothing")
+    with serving(saved(tmp_path), gallery=folder.parent) as client:
+        found = client.post("/retrieve?top=4", content=png(images_of(2)[1]), headers=PNG).json()["matches"]
+        assert len(found) == 4
+        assert found[0]["file"] == "deep/2 1.png"
+        assert found[0]["similarity"] == pytest.approx(1, abs=1e-4)
+        picture = client.get(found[0]["picture"])
+        assert (picture.status_code, picture.headers["content-type"]) == (200, "image/jpeg")
+        assert client.get("/gallery/..%2F..%2Fetc%2Fpasswd").status_code == 404
+        assert client.get("/gallery/none").status_code == 404
+    with serving(saved(tmp_path)) as client:
+        why = client.post("/retrieve", content=png(images_of(2)[1]), headers=PNG)
+        assert why.status_code == 422
+        assert "--gallery" in why.json()["error"]
+
+
+def test_examples_are_offered(tmp_path: Path) -> None:
+    (tmp_path / "try").mkdir()
+    (tmp_path / "try" / "a bird.png").write_bytes(png(images_of(0)[0]))
+    with serving(saved(tmp_path), examples=tmp_path / "try") as client:
+        (one,) = client.get("/card").json()["examples"]
+        assert one["name"] == "a bird"
+        assert client.get(one["picture"]).content == png(images_of(0)[0])
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "says"),
+    [
+        ("/classify?top=0", 400, "top"),
+        ("/classify?topp=3", 400, "topp"),
+        ("/classify?top=3&top=4", 400, "more than once"),
+        ("/ask", 400, "label"),
+        ("/ask?label=a&text=b", 400, "one of the two"),
+        ("/ask?label=owl", 404, "Known labels"),
+        ("/ask?text=an%20owl", 422, "from pictures"),
+        ("/explain?label=owl", 404, "owl"),
+        ("/nothing", 404, "no route"),
+        ("/teach", 400, "?label"),
+        ("/teach?label=unknown", 400, "cannot be the name"),
+        ("/teach?label=%20", 400, "cannot be the name"),
+        ("/teach?label=a%00b", 400, "printable"),
+        ("/teach?label=blob%201", 409, "already"),
+    ],
+)
+def test_wrong_requests_say_why(path: str, status: int, says: str, tmp_path: Path) -> None:
+    with serving(saved(tmp_path)) as client:
+        found = client.post(path, content=png(images_of(0)[0]), headers=PNG)
+        assert found.status_code == status
+        assert says in found.json()["error"]
+        assert list(found.json()) == ["error"]
+        assert client.get("/health").json()["change"] == 0
+
+
+def test_the_last_label_stays(tmp_path: Path) -> None:
+    with serving(saved(tmp_path)) as client:
+        for i in range(3):
+            assert client.post("/forget", params={"label": f"blob {i}"}).status_code == 200
+        assert client.post("/forget", params={"label": "blob 3"}).status_code == 409
+        assert client.post("/forget", params={"label": "blob 0"}).status_code == 404
+        assert client.post("/teach?label=blob%200", files=form(images_of(0))).status_code == 200
+        assert client.post("/forget", params={"label": "blob 3"}).status_code == 200
+        assert [x["name"] for x in client.get("/labels").json()["labels"]] == ["blob 0"]
+
+
+def test_a_model_of_features_is_refused(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    data = blobs()
+    flat = {name: replace(s, images=s.images.flatten(1).float()) for name, s in data.splits.items()}
+    save(lw.fit(replace(data, splits=flat), lw.methods.Softmax(epochs=1)), tmp_path / "f.lw")
+    with pytest.raises(lw.errors.UsageError, match="precomputed features"), serving(tmp_path / "f.lw"):
+        pass
+
+
+def test_the_document_describes_all(tmp_path: Path) -> None:
+    with serving(saved(tmp_path)) as client:
+        document = client.get("/openapi.json").json()
+        assert client.get("/docs").status_code == 404
+    routes = {"/health", "/card", "/labels", "/metrics", "/classify", "/ask", "/explain", "/outliers", "/verify"}
+    routes |= {"/retrieve", "/teach", "/forget", "/undo", "/gallery/{id}", "/examples/{id}"}
+    assert set(document["paths"]) == routes
+    for path in document["paths"].values():
+        for route in path.values():
+            assert route["summary"]
+            assert {"200", "400", "401", "403", "404", "405", "429", "500", "503"} <= set(route["responses"])
+    post = document["paths"]["/classify"]["post"]
+    assert set(post["requestBody"]["content"]) >= {"image/png", "image/jpeg", "multipart/form-data"}
+    assert [one["name"] for one in post["parameters"]] == ["top"]
+
+
+def test_metrics_count(tmp_path: Path) -> None:
+    with serving(saved(tmp_path)) as client:
+        for _ in range(3):
+            client.post("/classify", content=png(images_of(0)[0]), headers=PNG)
+        client.post("/teach?label=x", files=form(images_of(5)))
+        client.get("/no/such/route")
+        text = client.get("/metrics").text
+    assert 'labelwise_requests_total{route="/classify",status="200"} 3' in text
+    assert 'labelwise_requests_total{route="other",status="404"} 1' in text
+    assert 'labelwise_request_seconds_bucket{route="/classify",le="+Inf"} 3' in text
+    assert "labelwise_batch_pictures_sum 8" in text
+    assert "labelwise_labels 5" in text
+    assert "labelwise_changes 1" in text

@@ -1,0 +1,108 @@
+"""The exported file gives the scores of the classifier, for every method that takes pictures."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from labelwise.core import LabelModel
+from labelwise.data.dataset import Dataset
+from labelwise.errors import LabelwiseError, UnsupportedError, UsageError
+from labelwise.export import TOLERANCE, export
+from labelwise.fitting import fit
+from labelwise.methods import METHODS, Softmax
+from labelwise.methods.linear import SoftmaxModel
+from labelwise.store import load, save
+from labelwise.tasks.teach import teach
+from labelwise.training import Run
+from tests.conftest import blobs, quick, squares
+
+onnxruntime = pytest.importorskip("onnxruntime", reason="the extra export is not installed")
+
+
+def run(file: Path, images: torch.Tensor) -> list[Any]:
+    session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    found: list[Any] = session.run(["scores", "probabilities", "answers"], {"images": images.numpy()})
+    return found
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_gives_its_own_scores(name: str, blob_data: Dataset, tmp_path: Path) -> None:
+    classifier = fit(blob_data, quick(name, epochs=3), Run(device="cpu"))
+    images = blob_data.split("test").images[:9]
+    made = export(classifier, tmp_path / "model.onnx")
+    scores, probabilities, answers = run(made.file, images)
+    wanted = classifier.scores(images)
+    assert np.abs(scores - wanted.numpy()).max() <= TOLERANCE * max(1.0, float(wanted.abs().max()))
+    assert np.abs(probabilities - classifier.probabilities(wanted).numpy()).max() <= TOLERANCE
+    assert np.abs(answers - classifier.answers(wanted).numpy()).max() <= TOLERANCE
+    assert run(made.file, images[:1])[0].shape == (1, len(classifier.labels)), "the batch size is free"
+
+
+def test_labels_and_preparation_are_inside_and_taught_labels_count(blob_data: Dataset, tmp_path: Path) -> None:
+    classifier = fit(blob_data, quick("softmax", epochs=2), Run(device="cpu"))
+    taught = teach(classifier, "ölig", examples=blob_data.split("test").images[:5])
+    made = export(taught, tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(str(made.file), providers=["CPUExecutionProvider"])
+    about = {key: json.loads(value) for key, value in session.get_modelmeta().custom_metadata_map.items()}
+    assert about["labels"] == list(taught.labels.names)
+    assert about["shape"] == [3, 8, 8]
+    assert "8 x 8" in about["preprocessing"]
+    (given,) = session.get_inputs()
+    assert (given.name, given.type, given.shape[1:]) == ("images", "tensor(uint8)", [3, 8, 8])
+    assert made.labels == 5
+
+
+def test_several_labels_and_grey_pictures(tmp_path: Path) -> None:
+    data = squares()
+    classifier = fit(data, quick("multilabel", epochs=2), Run(device="cpu"))
+    assert export(classifier, tmp_path / "several.onnx").difference <= TOLERANCE
+    grey = blobs()
+    splits = {name: replace(split, images=split.images[:, :1].contiguous()) for name, split in grey.splits.items()}
+    classifier = fit(replace(grey, splits=splits), quick("softmax", epochs=2), Run(device="cpu"))
+    assert export(classifier, tmp_path / "grey.onnx").difference <= TOLERANCE
+
+
+def test_features_are_taken_as_floats(blob_data: Dataset, tmp_path: Path) -> None:
+    flat = {name: replace(s, images=s.images.flatten(1).float() / 255) for name, s in blob_data.splits.items()}
+    classifier = fit(replace(blob_data, splits=flat), Softmax(epochs=2), Run(device="cpu"))
+    made = export(classifier, tmp_path / "features.onnx")
+    images = flat["test"].images[:4]
+    assert np.allclose(run(made.file, images)[0], classifier.scores(images).numpy(), atol=1e-4)
+
+
+def test_a_saved_classifier_through_the_shell(blob_data: Dataset, tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    from labelwise.cli import app
+
+    save(fit(blob_data, quick("softmax", epochs=2), Run(device="cpu")), tmp_path / "m.lw")
+    done = CliRunner().invoke(app, ["export", str(tmp_path / "m.lw"), "--onnx", str(tmp_path / "m.onnx"), "--json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["labels"] == 4
+    again = CliRunner().invoke(app, ["export", str(tmp_path / "m.lw"), "--onnx", str(tmp_path / "m.onnx")])
+    assert isinstance(again.exception, UsageError)
+    with pytest.raises(UsageError, match=r"\.onnx file"):
+        export(load(tmp_path / "m.lw"), tmp_path / "m.pt")
+
+
+def test_what_cannot_be_written_or_differs_leaves_no_file(
+    blob_data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    classifier = fit(blob_data, quick("softmax", epochs=1), Run(device="cpu"))
+
+    def by_hand(self: LabelModel, images: torch.Tensor) -> torch.Tensor:
+        return images.flatten(1)[:, : int(images.sum()) % 2 + 1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SoftmaxModel, "encode_images", by_hand)
+        with pytest.raises(UnsupportedError, match="softmax cannot be written"):
+            export(classifier, tmp_path / "model.onnx")
+    monkeypatch.setattr("labelwise.export.TOLERANCE", -1.0)
+    with pytest.raises(LabelwiseError, match="differs from the classifier"):
+        export(classifier, tmp_path / "model.onnx")
+    assert list(tmp_path.iterdir()) == []
