@@ -23,6 +23,7 @@ from labelwise.methods.linear import HeadModel
 from labelwise.optimization import Optimizer
 from labelwise.training import Run
 
+pytest_plugins = ["tests.browser"]
 torch.set_num_threads(1)
 settings.register_profile("here", deadline=None, derandomize="CI" in os.environ)  # timings are never asserted
 settings.load_profile("here")

@@ -3,8 +3,6 @@
 import asyncio
 import contextlib
 import json
-import os
-import shutil
 import socket
 import threading
 import time
@@ -13,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import pytest
@@ -29,9 +27,6 @@ from tests.contract.subjects import trained
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
-
-REQUIRED = "LABELWISE_REQUIRE_BROWSER"
-ARGS = ("--no-sandbox", "--disable-gpu", "--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream")
 
 
 @cache
@@ -141,30 +136,6 @@ def site(tmp_path: Path) -> Iterator[Callable[..., Site]]:
             return found
 
         yield begin
-
-
-def missing(what: str) -> NoReturn:
-    """Skip, or fail where a browser is required."""
-    said = f"{what}; page tests need it (tools/browser.sh)"
-    if os.environ.get(REQUIRED) == "1":
-        pytest.fail(said)
-    pytest.skip(said)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator["Browser"]:
-    """Headless Chromium with a camera that shows a moving picture. For a module alone: while it runs, asyncio.run cannot."""
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        missing("playwright is not installed")
-    path = os.environ.get("LABELWISE_CHROMIUM") or shutil.which("chromium")
-    if path is None:
-        missing("no chromium is on the path, and LABELWISE_CHROMIUM is not set")
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=path, args=list(ARGS))
-        yield running
-        running.close()
 
 
 @dataclass

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.server.conftest import REQUIRED, Pictures, Site, Visit
+from tests.browser import REQUIRED
+from tests.server.conftest import Pictures, Site, Visit
 
 if os.environ.get(REQUIRED) != "1":
     pytest.importorskip("playwright")
