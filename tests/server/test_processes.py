@@ -61,6 +61,7 @@ def test_one_writer_and_a_reader_that_follows(tmp_path: Path, started: list[Runn
         writer.post("/undo")
         assert reader.post("/classify", content=PICTURE, headers=PNG).json()["change"] == 2
     slow_clients_are_let_go(started[0])
+    a_head_without_end_is_cut_off(started[0])
     it_stops_when_told_and_finishes_what_it_has(started[0])
 
 
@@ -79,6 +80,19 @@ def it_stops_when_told_and_finishes_what_it_has(service: Running) -> None:
     lines = [json.loads(line) for line in service.said().splitlines()]
     assert {"time", "level", "message"} <= set(lines[0])
     assert any(line.get("path") == "/classify" and line["status"] == 200 for line in lines)
+
+
+def a_head_without_end_is_cut_off(service: Running) -> None:
+    with socket.create_connection(("127.0.0.1", service.port)) as one:
+        one.settimeout(20)
+
+        def flood() -> None:
+            one.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+            for _ in range(5_000):
+                one.sendall(b"X-Long: " + b"y" * 10_000 + b"\r\n")
+
+        with pytest.raises(ConnectionError):
+            flood()
 
 
 def slow_clients_are_let_go(service: Running) -> None:

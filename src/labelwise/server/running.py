@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from labelwise.errors import LabelwiseError, UsageError
 from labelwise.server.abilities import check_pictures
@@ -29,6 +29,7 @@ from labelwise.server.settings import Service
 from labelwise.store import shape_of
 
 GRACE = 20  # seconds that requests get to end when the service stops
+LONGEST_HEAD = 2**16  # bytes of a request before its body
 
 
 def serve(service: Service) -> None:
@@ -90,12 +91,13 @@ class _Joined:
             self._transport.write(b"".join(parts))
 
 
-class _Protocol(H11Protocol):
-    """HTTP over one connection, with a limit on how long a request's head may take and how many connections there are."""
+class _Protocol(HttpToolsProtocol):
+    """HTTP over one connection, with limits on a request's head, in seconds and bytes, and on how many connections there are."""
 
     def __init__(self, config: uvicorn.Config, server_state: Any, app_state: dict[str, Any], _loop: Any = None) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._head: asyncio.TimerHandle | None = None
+        self._given = 0  # bytes of a head that is not complete
         self._service: Service = config.service  # type: ignore[attr-defined]
 
     def connection_made(self, transport: Any) -> None:
@@ -110,15 +112,23 @@ class _Protocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        self._given = self._given + len(data) if self._waiting else 0
+        if self._given > LONGEST_HEAD:
+            self.transport.close()
         self._watch()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._watch()
 
+    @property
+    def _waiting(self) -> bool:
+        """Whether a request's head has not arrived."""
+        return self.cycle is None or self.cycle.response_complete
+
     def _watch(self) -> None:
         """Run the clock while a request's head has not arrived, and only then."""
-        if self.cycle is not None and not self.cycle.response_complete:
+        if not self._waiting:
             self._unwatch()
         elif self._head is None:
             self._head = self.loop.call_later(self._service.timeout, self._late)
@@ -130,7 +140,7 @@ class _Protocol(H11Protocol):
 
     def _late(self) -> None:
         self._head = None
-        if self.cycle is None or self.cycle.response_complete:
+        if self._waiting:
             self.transport.close()
 
 
