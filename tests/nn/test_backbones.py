@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from labelwise.errors import StoreError, UnsupportedError, UsageError
-from labelwise.nn.backbones import BACKBONES, Backbone, BasicBlock, ResNet, build_backbone, load_weights
+from labelwise.nn.backbones import BACKBONES, Backbone, BasicBlock, ResNet, build_backbone, convolution, load_weights
 
 IMAGE_BACKBONES = ("convnet", "resnet18", "resnet50", "vgg11_bn")
 Shapes = dict[str, tuple[int, ...]]
@@ -264,3 +264,21 @@ def test_pickles_are_never_opened(name: str, tmp_path: Path) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"no file of weights at .*gone\.safetensors"):
         load_weights(build_backbone("convnet", (3, 32, 32)), tmp_path / "gone.safetensors")
+
+
+def test_a_narrow_shortcut_is_the_plain_convolution_at_sizes_that_torch_cannot_do() -> None:
+    """Torch 2.13 ends the process in the gradient of this convolution where channels are last in memory."""
+    thin = convolution(4, 8, 1, stride=2).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    plain = torch.nn.Conv2d(4, 8, 1, stride=2, bias=False)
+    plain.load_state_dict(thin.state_dict())
+    images = torch.randn(128, 4, 48, 48, generator=torch.Generator().manual_seed(0))
+    ours = images.to(memory_format=torch.channels_last, copy=True).requires_grad_()
+    theirs = images.clone().requires_grad_()
+    thin(ours).square().sum().backward()
+    plain(theirs).square().sum().backward()
+    assert ours.grad is not None
+    assert theirs.grad is not None
+    assert thin.weight.grad is not None
+    assert plain.weight.grad is not None
+    torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(thin.weight.grad, plain.weight.grad, rtol=1e-3, atol=1e-1)

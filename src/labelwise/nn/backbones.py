@@ -56,9 +56,25 @@ class Backbone(nn.Module, ABC):
         raise UnsupportedError(f"{type(self).__name__} has no public weights of its own.")
 
 
+class _Thinning(nn.Conv2d):
+    """A convolution of single pixels with a stride, on CPUs over those pixels alone.
+
+    It is the same map. But there the gradient of torch's own (2.13) writes beyond its memory where there are eight channels
+    or fewer, last in memory, and many images.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return ``[n, out, h', w']`` from ``[n, channels, h, w]``."""
+        if input.device.type != "cpu":
+            return super().forward(input)
+        down, right = self.stride
+        return F.conv2d(input[:, :, ::down, ::right], self.weight)
+
+
 def convolution(channels: int, out: int, kernel: int, stride: int = 1) -> nn.Conv2d:
     """Return a convolution without bias that keeps the map's side at stride 1."""
-    return nn.Conv2d(channels, out, kernel, stride, kernel // 2, bias=False)
+    kind = _Thinning if kernel == 1 and stride > 1 else nn.Conv2d
+    return kind(channels, out, kernel, stride, kernel // 2, bias=False)
 
 
 def initialise(module: nn.Module) -> None:
