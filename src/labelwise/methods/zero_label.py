@@ -8,8 +8,8 @@ one is chosen by its loss alone.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -130,8 +130,12 @@ class NamedModel(HeadModel):
         self.votes.copy_(votes)
         self.names.copy_(to)
 
+    def story(self) -> dict[str, Any]:
+        """Return the report of the naming, once it is over."""
+        return {"naming": {} if self.report is None else asdict(self.report)}
+
     @torch.no_grad()
-    def second_opinions(self, codes: Tensor) -> Tensor:
+    def second_opinions(self, image_codes: Tensor) -> Tensor:
         """Return the label of each code by the clusters of every other restart ``[r - 1, n]``; its own where there is none.
 
         A cluster of another restart counts as the one it overlaps most with, so names play no part in it.
@@ -141,7 +145,7 @@ class NamedModel(HeadModel):
             same = best_matching(overlap)
             label = torch.empty_like(own)
             label[own[same]] = self.names
-            found.append(label[linear_scores(codes, opinion).argmax(1)])
+            found.append(label[linear_scores(image_codes, opinion).argmax(1)])
         return torch.stack(found[1:] or found)
 
 
