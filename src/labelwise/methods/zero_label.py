@@ -20,7 +20,15 @@ from labelwise.errors import UsageError
 from labelwise.methods.described import Centring, encoded
 from labelwise.methods.label_prior import LabelPrior, Source, label_similarity
 from labelwise.methods.linear import Encoder, HeadModel
-from labelwise.methods.naming import Evidence, NamingSettings, choose_names, cluster_starts, name_each, vote
+from labelwise.methods.naming import (
+    Evidence,
+    NamingSettings,
+    choose_names,
+    cluster_starts,
+    name_each,
+    turned_round,
+    vote,
+)
 from labelwise.methods.naming_report import NamingReport, modal_shares, plain, prior_agreement, restart_agreement
 from labelwise.methods.transport import Clustering, Matching, Restarts, transport_stages
 from labelwise.ops.assignment import best_matching
@@ -103,7 +111,8 @@ class NamedModel(HeadModel):
     def evidence(self) -> Evidence:
         """Return what naming goes by."""
         parts = {name: getattr(self, name).double().cpu() for name in ("clusters", "overlaps", "sizes")}
-        return Evidence(**parts, labels=self.alike.double().cpu(), shares=self.spec.labels.shares)
+        alike, labels = self.alike.double().cpu(), self.spec.labels
+        return Evidence(**parts, labels=alike, shares=labels.shares, turned=turned_round(labels, alike))
 
     @torch.no_grad()
     def keep_evidence(self, evidence: Evidence) -> None:
