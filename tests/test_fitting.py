@@ -1,16 +1,21 @@
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import torch
+from torch import Tensor
 
 import labelwise as lw
 from labelwise.adversarial import Adversarial
-from labelwise.data.dataset import Dataset
-from labelwise.errors import DataError, UsageError
+from labelwise.core import LabelModel, Spec
+from labelwise.data.dataset import Dataset, TrainData
+from labelwise.errors import DataError, UnsupportedError, UsageError
 from labelwise.evaluate.closed import evaluate_closed
 from labelwise.fitting import training_data
 from labelwise.methods import ImageMethod, Softmax
+from labelwise.methods.linear import SoftmaxModel
+from labelwise.training import Stage
 from tests.conftest import blobs, quick
 from tests.contract.subjects import trained
 
@@ -120,3 +125,44 @@ def test_features_cannot_be_attacked_in_training(method: str) -> None:
     attacked = replace(plain, adversarial=Adversarial())
     with pytest.raises(UsageError, match="precomputed features"):
         lw.fit(replace(data, splits=flat), attacked, lw.Run(device="cpu"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadsNothing(Softmax):
+    """A method that says it reads no target, of whose models none can give a second opinion."""
+
+    needs: ClassVar[tuple[str, ...]] = ()
+
+    def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
+        """Yield nothing."""
+        yield from ()
+
+
+class TwoMinds(SoftmaxModel):
+    """A model with two second opinions, both that everything is the first label, and a story."""
+
+    def second_opinions(self, image_codes: Tensor) -> Tensor:
+        """Return label 0 twice for each image."""
+        return torch.zeros(2, len(image_codes), dtype=torch.int64)
+
+    def story(self) -> dict[str, Any]:
+        """Return a word."""
+        return {"told": "all"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfTwoMinds(ReadsNothing):
+    """A method without targets whose model has second opinions."""
+
+    def build(self, spec: Spec) -> SoftmaxModel:
+        """Return the model."""
+        return TwoMinds(spec, self.encoder)
+
+
+def test_a_method_without_targets_is_calibrated_on_second_opinions(blob_data: Dataset) -> None:
+    """Any model may bring them; fitting knows no model by its type."""
+    classifier = lw.fit(blob_data, OfTwoMinds(epochs=1), lw.Run(device="cpu"))
+    assert classifier.summary["told"] == "all"
+    assert "calibration" in classifier.summary
+    with pytest.raises(UnsupportedError, match="no second opinions"):
+        lw.fit(blob_data, ReadsNothing(epochs=1), lw.Run(device="cpu"))

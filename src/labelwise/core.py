@@ -206,6 +206,17 @@ class LabelModel(nn.Module, ABC):
         """Return how unfamiliar images are ``[n]``, larger is stranger; None where the model cannot tell by itself."""
         return None
 
+    def second_opinions(self, image_codes: Tensor) -> Tensor | None:  # noqa: ARG002
+        """Return other answers ``[m, n]`` (label positions) to calibrate against where no image has a label; None is none.
+
+        They are those of m models that were made without labels, too.
+        """
+        return None
+
+    def story(self) -> Mapping[str, Any]:
+        """Return what the model can tell about how it came about, plain JSON values; it goes into ``Classifier.summary``."""
+        return {}
+
     def similarity(self, queries: Tensor, gallery: Tensor) -> Tensor:
         """Return how alike images are ``[n, m]``, larger is more alike, from codes ``[n, d]`` and ``[m, d]``: their cosine."""
         return normalize(queries.float(), dim=1) @ normalize(gallery.float(), dim=1).T

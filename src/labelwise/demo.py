@@ -1,6 +1,7 @@
-"""The tour: two methods on drawn birds, new species from five pictures or from sentences, questions, and pictures of it."""
+"""The tour: two methods on drawn birds, new species from pictures, from sentences, or without any label; questions; pictures."""
 
 import shlex
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +17,10 @@ from labelwise.evaluate.closed import ClosedResult, evaluate_closed
 from labelwise.evaluate.outliers import evaluate_outliers
 from labelwise.evaluate.zero_shot import evaluate_zero_shot
 from labelwise.fitting import fit
-from labelwise.methods import Clarel, ImageMethod, Indicator, Softmax
+from labelwise.methods import Clarel, Encoder, ImageMethod, Indicator, Softmax, ZeroLabel
+from labelwise.methods.patches import find_patches
+from labelwise.methods.unlabelled import write_encoder
+from labelwise.ops.assignment import best_matching
 from labelwise.report import ReportSettings, report
 from labelwise.store import save
 from labelwise.tasks.ask import ask
@@ -70,6 +74,8 @@ def run(out: Path, epochs: int | None = None) -> None:
     _write_report(rows, known, out)
     console.rule("[bold]5. Species that no picture shows, from sentences alone")
     _describe_species(console, out, epochs)
+    console.rule("[bold]6. Pictures and attributes of species, and not one label")
+    _name_without_labels(console, whole, out)
     console.rule("[bold]Done")
     console.print(
         f"Pictures and the classifier are in [bold]{out}[/]: finches.png, why.png, reliability.png, taught.png; "
@@ -108,6 +114,30 @@ def _describe_species(console: Console, out: Path, epochs: int | None) -> None:
     taught = teach(classifier, "snowy finch", texts="a small white bird with a short beak")
     save(taught, out / "described.lw", overwrite=True)
     console.print(f'"snowy finch", added by one sentence: {len(taught.labels)} labels in {out / "described.lw"}.')
+
+
+def _name_without_labels(console: Console, data: Dataset, out: Path) -> None:
+    """Find an encoder without labels, group the pictures, name the groups by attributes, and say how far that goes."""
+    started = time.perf_counter()
+    file, settings = out / "patches.safetensors", Encoder(backbone="patches")
+    write_encoder(file, find_patches(data.split("train").images), settings, {})
+    method = ZeroLabel(encoder=replace(settings, weights=str(file), frozen=True))
+    named = fit(data, method)
+    seconds = time.perf_counter() - started
+    test, k = data.split("test"), len(data.labels)
+    said = named.scores(test.images).argmax(1)
+    pairs = torch.zeros(k, k).index_put_((said, test.targets), torch.ones(len(said)), accumulate=True)
+    right, best = (float(pairs[range(k), order].sum() / len(said)) for order in (range(k), best_matching(pairs)))
+    save(named, out / "named.lw", overwrite=True)
+    console.print(
+        f"{100 * right:.1f} % of test pictures are named right (guessing: {100 / k:.1f} %), in {seconds:.0f} s. With the best names "
+        f"for the same groups it would be {100 * best:.1f} %."
+    )
+    console.print(
+        "This is a start, not a classifier to rely on: most names are wrong, and another seed may do no better than guessing. "
+        f"Put names right with: labelwise name {out / 'named.lw'} finches --answers 5",
+        style="dim",
+    )
 
 
 def without(data: Dataset, name: str) -> tuple[Dataset, dict[str, Split]]:

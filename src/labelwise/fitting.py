@@ -1,6 +1,6 @@
 """Fit: from data and a method to a calibrated classifier."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -10,9 +10,8 @@ from labelwise.data.dataset import Dataset, Split, TrainData, first_true
 from labelwise.data.fingerprints import with_seen
 from labelwise.data.knowledge import require
 from labelwise.data.splits import split_off
-from labelwise.errors import DataError, UsageError, listing
+from labelwise.errors import DataError, UnsupportedError, UsageError, listing
 from labelwise.methods import METHODS
-from labelwise.methods.zero_label import NamedModel
 from labelwise.ops.ranking import average_precisions
 from labelwise.tasks.calibrate import calibrate_codes
 from labelwise.tasks.outliers import remember
@@ -62,8 +61,8 @@ def fit(data: Dataset, method: Method, run: Run | None = None) -> Classifier:
 def _fit_unlabelled(data: Dataset, method: Method, run: Run) -> Classifier:
     """Return a classifier of all labels by a method that reads no target: targets are taken away before it starts.
 
-    Probabilities say how many of the other clusterings put an image into the same cluster; what a cluster is called may be
-    wrong all the same, and without a label no more can be known.
+    Probabilities say how many of the model's second opinions agree; all may be wrong in the same way, and without a label no
+    more can be known.
     """
     whole = _without_targets(data.split("train"))
     held = _without_targets(data.splits["val"]) if "val" in data.splits else whole.select([])
@@ -72,13 +71,15 @@ def _fit_unlabelled(data: Dataset, method: Method, run: Run) -> Classifier:
         whole, held = whole.select(kept), whole.select(rows)
     notes = tuple({"skipped": one.file, "reason": one.reason} for one in data.skipped)
     model, summary = train(method, TrainData(train=whole, val=held, labels=data.labels), replace(run, notes=notes))
-    assert isinstance(model, NamedModel)
     about = {"data": data.name, "images": len(whole), "skipped": len(notes), **summary}
-    report = {} if model.report is None else asdict(model.report)
-    bound = replace(model.bind(data.labels), method=method, summary={"training": about, "naming": report})
+    bound = replace(model.bind(data.labels), method=method, summary={"training": about, **model.story()})
     bound = remember(with_seen(with_seen(bound, whole.images), held.images), model.prepare(whole.images))
     codes = bound.encode(model.prepare(held.images)).float()
     opinions = model.second_opinions(codes)
+    if opinions is None:
+        raise UnsupportedError(
+            f"Method {method.name} reads no label, and {type(model).__name__} has no second opinions to calibrate against."
+        )
     return calibrate_codes(bound, codes.repeat(len(opinions), 1), opinions.flatten())
 
 

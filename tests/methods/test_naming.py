@@ -1,8 +1,12 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from labelwise.core import Labels
+from labelwise.methods.label_prior import label_similarity
 from labelwise.methods.naming import (
     Evidence,
     NamingSettings,
@@ -10,6 +14,7 @@ from labelwise.methods.naming import (
     choose_names,
     cluster_starts,
     name_each,
+    turned_round,
     vote,
 )
 from labelwise.methods.naming_report import modal_shares, prior_agreement, restart_agreement
@@ -40,6 +45,40 @@ def test_clusters_get_their_names() -> None:
     assert torch.equal(choose_names(votes), HIDDEN)
     torch.testing.assert_close(votes.sum(1), torch.ones(5).double())
     torch.testing.assert_close(tables[0], evidence.overlaps[1] @ tables[1])  # the same clusters in another order
+
+
+def test_an_order_is_not_mixed_with_its_reverse() -> None:
+    """All clusterings count from the same end, which may be the wrong one; one answer settles it."""
+    labels = Labels(names=tuple("abcde"), order=(2, 0, 3, 1, 4))
+    alike = label_similarity(labels)[None]
+    turned = turned_round(labels, alike)
+    assert turned is not None
+    assert turned.tolist() == [0, 4, 3, 2, 1]
+    place = torch.tensor([4, 1, 0, 3, 2])  # of each cluster, from one end
+    made = torch.Generator().manual_seed(0)
+    members = torch.arange(5).repeat(20)
+    angle = place[members] * 0.5 + 0.05 * torch.randn(100, generator=made)
+    codes = torch.stack([angle.cos(), angle.sin()], 1)
+    others = [torch.randperm(5, generator=made)[members] for _ in range(6)]
+    found = Evidence.of(codes, torch.stack([members, *others]), alike)
+    evidence = replace(found, turned=turned)
+    right = torch.tensor(labels.order).argsort()[place]
+    tables = name_each(evidence, NamingSettings(matchings=60))
+    names = choose_names(vote(evidence, tables))
+    assert torch.equal(names, right) or torch.equal(names, turned[right])
+    assert vote(evidence, tables).amax(1).min() > 0.9
+    assert vote(found, name_each(found, NamingSettings(matchings=60))).amax(1).min() < 0.7
+    for one in (right, turned[right]):
+        answers = {0: int(one[0])}
+        tables = name_each(evidence, NamingSettings(matchings=60), answers)
+        assert torch.equal(choose_names(vote(evidence, tables, answers), answers), one)
+
+
+def test_an_order_that_similarity_does_not_follow_is_not_turned() -> None:
+    labels = Labels(names=tuple("abc"), order=(0, 1, 2))
+    alike = torch.tensor([[1.0, 0.9, 0.1], [0.9, 1.0, 0.3], [0.1, 0.3, 1.0]])[None]
+    assert turned_round(labels, alike) is None
+    assert turned_round(Labels(names=tuple("abc")), alike) is None
 
 
 def test_overlaps_and_sizes_are_counts() -> None:

@@ -2,6 +2,7 @@
 
 import json as json_
 import shutil
+import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -22,13 +23,16 @@ if TYPE_CHECKING:
     from labelwise.nn.encoder import ImageEncoder
 
 DATA_HELP = "A folder of pictures, with or without label folders, a table, a pack, or the name of a set."
+PATCHES = "patches"  # the kind that is found and not trained
 KEYS = ("backbone", "width", "size")  # of an encoder, which a file of weights states
 
 
 def pretrain(  # noqa: PLR0913 - the options of the verb
     data: Annotated[str, typer.Argument(help=DATA_HELP, show_default=False)],
     out_file: Annotated[Path, typer.Option("--out", help="The .safetensors file to write.", show_default=False)],
-    kind: Annotated[str, typer.Option(help="simclr, or moco: a queue, for small batches.")] = "simclr",
+    kind: Annotated[
+        str, typer.Option(help="simclr; moco: a queue, for small batches; patches: in seconds.")
+    ] = "simclr",
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A setting as key=value; --set help lists them.")
     ] = None,
@@ -50,7 +54,7 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
     """Train an image encoder on pictures alone, without labels, for any method to start from."""
     words = list(set_ or [])
     if "help" in words:
-        _list_settings()
+        _list_settings(kind)
         return
     from labelwise.distributed import is_main_process
     from labelwise.methods.unlabelled import pretrain as run
@@ -60,10 +64,14 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
     _check_out(out_file, overwrite)
     if resume is not None and not (resume / "checkpoint.safetensors").is_file():
         raise UsageError(f'There is no checkpoint in "{resume}" to continue from. Leave out --resume to start anew.')
-    method = _method(kind, words)
+    method = None if kind == PATCHES else _method(kind, words)
     images, dataset = _read(data, size, root, splits, strict)
     if dataset is None and probe:
         raise UsageError(f'"{data}" has no labels to look at. Leave out --probe.')
+    if method is None:
+        encoder, about = _patches(images, out_file, words, seed)
+        _tell(out_file, about | _probe(encoder, dataset if probe else None), json)
+        return
     if is_main_process():
         note(f"{len(images)} images, shape {list(images.shape[1:])}; {method.kind}, labels are not read")
     folder = resume or out_file.with_name(out_file.name + ".run")
@@ -82,18 +90,41 @@ def _method(kind: str, words: list[str]) -> "Pretrain":
     from labelwise.methods.unlabelled import Pretrain
     from labelwise.settings import override
 
+    return override(Pretrain(), {"kind": kind, **_pairs(words)})
+
+
+def _pairs(words: list[str]) -> dict[str, str]:
+    """Return settings given as key=value."""
     wrong = [word for word in words if "=" not in word]
     if wrong:
         raise UsageError(f'Settings are given as key=value; given "{wrong[0]}".')
-    return override(Pretrain(), {"kind": kind, **dict(word.split("=", 1) for word in words)})
+    return dict(word.split("=", 1) for word in words)
 
 
-def _list_settings() -> None:
+def _patches(images: "Tensor", file: Path, words: list[str], seed: int) -> tuple["ImageEncoder", dict[str, Any]]:
+    """Return the encoder of patches, which is written to the file, and what there is to tell."""
+    from labelwise.methods.patches import Patches, find_patches
+    from labelwise.methods.unlabelled import write_encoder
+    from labelwise.nn.encoder import Encoder
+    from labelwise.settings import override
+
+    settings = override(Patches(), _pairs(words))
+    note(f"{len(images)} images, shape {list(images.shape[1:])}; {PATCHES}, labels are not read")
+    started = time.perf_counter()
+    encoder = find_patches(images, settings, seed=seed)
+    seconds = round(time.perf_counter() - started, 1)
+    about = {"kind": PATCHES, "images": len(images), "seconds": seconds, "device": "cpu"}
+    write_encoder(file, encoder, Encoder(backbone=PATCHES, width=settings.width), about)
+    return encoder, about
+
+
+def _list_settings(kind: str) -> None:
+    from labelwise.methods.patches import Patches
     from labelwise.methods.unlabelled import Pretrain
     from labelwise.settings import describe
 
     table = plain_table("setting", "default")
-    for key, value in describe(Pretrain()):
+    for key, value in describe(Patches() if kind == PATCHES else Pretrain()):
         table.add_row(key, value)
     out().print(table)
 
@@ -166,8 +197,9 @@ def _tell(file: Path, about: Mapping[str, Any], json: bool) -> None:
         print_json({"weights": str(file), **about})
         return
     out().print(f"[bold]{file}[/]: {about['images']} images, {about['seconds']:.0f} s on {about['device']}")
-    figures = ", ".join(f"{name} {about[name]:.3f}" for name in ("loss", "alignment", "uniformity"))
-    out().print(f"last epoch: {figures} (alignment: 0 is best; uniformity: lower is more even)")
+    if "loss" in about:
+        figures = ", ".join(f"{name} {about[name]:.3f}" for name in ("loss", "alignment", "uniformity"))
+        out().print(f"last epoch: {figures} (alignment: 0 is best; uniformity: lower is more even)")
     if "neighbours" in about:
         found = about["neighbours"]
         out().print(f"{found['k']} nearest training images name {percent(found['accuracy'])} of test images rightly")

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
-from labelwise.core import Classifier
+from labelwise.core import Classifier, Labels
 from labelwise.errors import UnsupportedError, UsageError
 from labelwise.methods.naming_report import renamed_report
 from labelwise.ops.assignment import (
@@ -62,6 +62,7 @@ class Evidence:
         sizes: the share of images in each cluster ``[r, k]``.
         labels: how alike labels are, in one or several views ``[s, k, k]``.
         shares: how frequent each label is ``[k]``, or None.
+        turned: the label as far from the other end ``[k]`` where labels have an order that is the same from either end.
     """
 
     clusters: Tensor
@@ -69,6 +70,7 @@ class Evidence:
     sizes: Tensor
     labels: Tensor
     shares: Tensor | None = None
+    turned: Tensor | None = None
 
     @classmethod
     def of(cls, codes: Tensor, members: Tensor, labels: Tensor, shares: Tensor | None = None) -> "Evidence":
@@ -98,14 +100,45 @@ def name_each(evidence: Evidence, settings: NamingSettings, answers: Mapping[int
             cluster that overlaps most.
     """
     k = evidence.labels.shape[-1]
-    tables = []
+    tables: list[Tensor] = []
     for alike, overlap, sizes in zip(evidence.clusters, evidence.overlaps, evidence.sizes, strict=True):
-        same, fixed = best_matching(overlap).tolist(), torch.full((k,), -1)
+        same, fixed = best_matching(overlap), torch.full((k,), -1)
         for cluster, label in (answers or {}).items():
             fixed[same[cluster]] = label
-        structure = Structure.of(alike, evidence.labels, _fits(evidence, sizes, settings))
-        tables.append(_named(structure, fixed, settings))
+        fits = _fits(evidence, sizes, settings)
+        found, scores = _matchings(Structure.of(alike, evidence.labels, fits), fixed, settings)
+        if evidence.turned is not None and fits is None and not answers:
+            model = found[scores.argmax()].clone()
+            if tables:
+                model[same] = best_matching(tables[0])
+            found = _one_way_round(found, evidence.turned, model)
+        tables.append(gibbs_average(found, scores, settings.temperature / k))
     return torch.stack(tables)
+
+
+def turned_round(labels: Labels, alike: Tensor) -> Tensor | None:
+    """Return for each label the one as far from the other end of their order ``[k]``; None where the ends differ, or none are known.
+
+    Args:
+        labels: which may have an order.
+        alike: how alike they are ``[s, k, k]``.
+    """
+    if labels.order is None:
+        return None
+    order = torch.tensor(labels.order).argsort()
+    turned = torch.empty_like(order)
+    turned[order] = order.flip(0)
+    return turned if torch.allclose(alike[:, turned][:, :, turned], alike) else None
+
+
+def _one_way_round(matchings: Tensor, turned: Tensor, model: Tensor) -> Tensor:
+    """Return the matchings ``[m, k]``, those turned round that then agree with a model ``[k]`` on more clusters.
+
+    An order fits as well from either end. Averaged, the two would say that every cluster is in the middle.
+    """
+    other = turned[matchings]
+    away = ((other == model).sum(1) > (matchings == model).sum(1))[:, None]
+    return torch.where(away, other, matchings)
 
 
 def vote(evidence: Evidence, tables: Tensor, answers: Mapping[int, int] | None = None) -> Tensor:
@@ -123,13 +156,12 @@ def vote(evidence: Evidence, tables: Tensor, answers: Mapping[int, int] | None =
     return votes / votes.sum(1, keepdim=True).clamp_min(1e-12)
 
 
-def _named(structure: Structure, fixed: Tensor, settings: NamingSettings) -> Tensor:
-    """Return how probable each label is for each cluster ``[k, k]``, where the label of some is fixed ``[k]`` (or -1)."""
-    k = len(fixed)
+def _matchings(structure: Structure, fixed: Tensor, settings: NamingSettings) -> tuple[Tensor, Tensor]:
+    """Return improved matchings ``[m, k]`` and their scores, where the label of some clusters is fixed ``[k]`` (or -1)."""
     generator = torch.Generator().manual_seed(settings.seed)
-    starts = random_matchings(settings.matchings, k, generator, fixed)
+    starts = random_matchings(settings.matchings, len(fixed), generator, fixed)
     found = improve(structure, starts, fixed >= 0)
-    return gibbs_average(found, matching_scores(structure, found), settings.temperature / k)
+    return found, matching_scores(structure, found)
 
 
 def _fits(evidence: Evidence, sizes: Tensor, settings: NamingSettings) -> Tensor | None:

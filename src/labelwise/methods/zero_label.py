@@ -8,8 +8,8 @@ one is chosen by its loss alone.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -20,7 +20,15 @@ from labelwise.errors import UsageError
 from labelwise.methods.described import Centring, encoded
 from labelwise.methods.label_prior import LabelPrior, Source, label_similarity
 from labelwise.methods.linear import Encoder, HeadModel
-from labelwise.methods.naming import Evidence, NamingSettings, choose_names, cluster_starts, name_each, vote
+from labelwise.methods.naming import (
+    Evidence,
+    NamingSettings,
+    choose_names,
+    cluster_starts,
+    name_each,
+    turned_round,
+    vote,
+)
 from labelwise.methods.naming_report import NamingReport, modal_shares, plain, prior_agreement, restart_agreement
 from labelwise.methods.transport import Clustering, Matching, Restarts, transport_stages
 from labelwise.ops.assignment import best_matching
@@ -103,7 +111,8 @@ class NamedModel(HeadModel):
     def evidence(self) -> Evidence:
         """Return what naming goes by."""
         parts = {name: getattr(self, name).double().cpu() for name in ("clusters", "overlaps", "sizes")}
-        return Evidence(**parts, labels=self.alike.double().cpu(), shares=self.spec.labels.shares)
+        alike, labels = self.alike.double().cpu(), self.spec.labels
+        return Evidence(**parts, labels=alike, shares=labels.shares, turned=turned_round(labels, alike))
 
     @torch.no_grad()
     def keep_evidence(self, evidence: Evidence) -> None:
@@ -130,8 +139,12 @@ class NamedModel(HeadModel):
         self.votes.copy_(votes)
         self.names.copy_(to)
 
+    def story(self) -> dict[str, Any]:
+        """Return the report of the naming, once it is over."""
+        return {"naming": {} if self.report is None else asdict(self.report)}
+
     @torch.no_grad()
-    def second_opinions(self, codes: Tensor) -> Tensor:
+    def second_opinions(self, image_codes: Tensor) -> Tensor:
         """Return the label of each code by the clusters of every other restart ``[r - 1, n]``; its own where there is none.
 
         A cluster of another restart counts as the one it overlaps most with, so names play no part in it.
@@ -141,7 +154,7 @@ class NamedModel(HeadModel):
             same = best_matching(overlap)
             label = torch.empty_like(own)
             label[own[same]] = self.names
-            found.append(label[linear_scores(codes, opinion).argmax(1)])
+            found.append(label[linear_scores(image_codes, opinion).argmax(1)])
         return torch.stack(found[1:] or found)
 
 

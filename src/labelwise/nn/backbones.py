@@ -277,6 +277,13 @@ def small(name: str, shape: tuple[int, ...], width: int | None = None) -> Backbo
     return SMALL_BACKBONES[name](shape) if width is None else SMALL_BACKBONES[name](shape, width)
 
 
+def patches(shape: tuple[int, ...], width: int = 200) -> Backbone:
+    """Return the network of ``nn.patches``."""
+    from labelwise.nn.patches import PatchNet
+
+    return PatchNet(shape, width)
+
+
 ON_FEATURES: Final = ("identity", "xvector_8k", "xvector_16k")  # the others take images
 BACKBONES: Final[Mapping[str, Callable[..., Backbone]]] = {
     "convnet": ConvNet,
@@ -284,6 +291,7 @@ BACKBONES: Final[Mapping[str, Callable[..., Backbone]]] = {
     "resnet50": partial(ResNet, Bottleneck, (3, 4, 6, 3)),
     "vgg11_bn": VGG,
     "efficientnet_lite0": efficientnet_lite0,
+    "patches": patches,
     "identity": Identity,
     **{name: partial(small, name) for name in ("lenet", "wrn28_10", "resnet12", "xvector", *ON_FEATURES[1:])},
 }
