@@ -96,6 +96,9 @@ class CganModel(GeneratedSoftmax):
 class Cgan(GeneratingMethod):
     """Zero-shot by features that a conditional GAN generates.
 
+    One step in six is the generator's, and figures on held-out labels rise by fits and starts: hence many epochs of small
+    batches, and patience.
+
     Attributes:
         hidden: the width of the one hidden layer of generator and critic.
         critic_steps: of the critic for each of the generator.
@@ -105,7 +108,9 @@ class Cgan(GeneratingMethod):
 
     name: ClassVar[str] = "cgan"
 
-    epochs: int = 60
+    epochs: int = 300
+    batch: int = 64
+    patience: int | None = 50
     clip: float | None = None
     optimizer: GanOptimizer = field(default_factory=GanOptimizer)
     hidden: int = 1024
