@@ -9,7 +9,7 @@ from statistics import NormalDist
 from typing import Literal
 
 WIDTH, HEIGHT = 380, 270
-LEFT, RIGHT, TOP, BOTTOM = 50, 20, 10, 40
+LEFT, RIGHT, TOP, BOTTOM = 58, 20, 10, 40
 COLOURS = "abcdef"  # of the variables in the style of the page
 NORMAL = NormalDist()
 
