@@ -2,10 +2,12 @@
 
     python benchmarks/prototype.py --jobs mnist cifar10 pacs cub omniglot audio --out results.jsonl [--seeds 0 1]
                                    [--methods softmax prototype ...] [--device cuda] [--data-root FOLDER] [--quick]
+                                   [--held-out] [--set KEY=VALUE ...]
 
 Each job trains every method with the same encoder, epochs, batches and schedule, and measures it on test images. Results that
 FILE already has are not repeated, and an unfinished training run continues from its checkpoint beside FILE, so the same command
-goes on after an interruption. ``--quick`` runs all jobs on small parts of the data in about a minute on a CPU: it proves
+goes on after an interruption. ``--held-out`` measures on every fifth training label, kept from training, in place of the new labels (cub,
+omniglot, audio): settings given by ``--set`` are compared there, never on test labels. ``--quick`` runs all jobs on small parts of the data in about a minute on a CPU: it proves
 that they run, and its figures mean nothing.
 
 What a job measures, and a guess of its minutes for one seed on an H200 (all methods; not measured):
@@ -51,6 +53,7 @@ from labelwise.ops.adaptive_attacks import Apgd
 from labelwise.ops.attacks import Attack, Fgsm, Pgd
 from labelwise.ops.square_attack import Square
 from labelwise.optimization import Optimizer
+from labelwise.settings import override
 from labelwise.tasks.attack import AttackSettings, attack
 from labelwise.training import Run
 
@@ -80,16 +83,18 @@ class Bench:
 
     def key(self, name: str) -> str:
         """Return what a result is found by."""
-        return json.dumps([self.job, name, self.seed, self.quick])
+        return json.dumps([self.job, name, self.seed, self.quick, self.chosen.held_out, self.chosen.set])
 
     def run(self, name: str) -> Run:
         """Return where and how a method is trained; an unfinished run continues."""
-        place = self.chosen.out.with_suffix(".runs") / f"{self.job}-{name}-{self.seed}{'-quick' if self.quick else ''}"
+        marks = ["quick"] * self.quick + ["held-out"] * self.chosen.held_out + self.chosen.set
+        place = self.chosen.out.with_suffix(".runs") / "-".join([self.job, name, str(self.seed), *marks])
         return Run(seed=self.seed, device=self.chosen.device, folder=place, resume=True, progress=not self.quick)
 
     def write(self, name: str, begun: float, figures: Any) -> None:
         """Append a result."""
-        line = {"job": self.job, "name": name, "seed": self.seed, "quick": self.quick, "figures": figures}
+        line = {"job": self.job, "name": name, "seed": self.seed, "quick": self.quick}
+        line |= {"held_out": self.chosen.held_out, "set": self.chosen.set, "figures": figures}
         line |= {"seconds": round(time.monotonic() - begun, 1), "device": _device_name(), "torch": torch.__version__}
         with self.chosen.out.open("a") as file:
             file.write(json.dumps(line) + "\n")
@@ -108,10 +113,15 @@ class Bench:
         if self.quick:
             base = replace(base, epochs=1, batch=20)
         shared = {name: getattr(base, name) for name in (each.name for each in fields(ImageMethod))}
-        yield "softmax", Softmax(**shared)
-        yield "prototype", Prototype(group=GROUP, **shared)
+        found: dict[str, ImageMethod] = {"softmax": Softmax(**shared), "prototype": Prototype(group=GROUP, **shared)}
         for loss in rivals[: 1 if self.quick else None]:
-            yield loss, Metric(loss=loss, group=GROUP, **shared)
+            found[loss] = Metric(loss=loss, group=GROUP, **shared)
+        for name, method in found.items():
+            changes = dict(pair.split("=", 1) for pair in self.chosen.set)
+            yield (
+                name,
+                override(method, {key: value for key, value in changes.items() if hasattr(method, key.split(".")[0])}),
+            )
 
 
 def _few(split: Split, per_label: int, labels: int) -> Split:
@@ -232,6 +242,7 @@ def pacs(bench: Bench) -> None:
 
 def new_labels(bench: Bench, base: ImageMethod, data: Dataset, shots: list[EpisodeSettings]) -> None:
     """Measure every method on labels that training never saw: pairs of images, and episodes."""
+    data = held_out(data) if bench.chosen.held_out else data
     for name, method in bench.methods(base, RIVALS):
         if not bench.open(name):
             continue
@@ -243,6 +254,15 @@ def new_labels(bench: Bench, base: ImageMethod, data: Dataset, shots: list[Episo
             settings = f"{result.settings.ways}-way {result.settings.shots}-shot"
             figures[settings] = {rule: asdict(each) for rule, each in result.accuracy.items()}
         bench.write(name, begun, figures)
+
+
+def held_out(data: Dataset) -> Dataset:
+    """Return the data with every fifth training label as test, and nothing of the real test labels."""
+    train = data.split("train")
+    kinds = sorted(set(train.targets.tolist()))
+    held = torch.isin(train.targets, torch.tensor(kinds[::5]))
+    rows = {"train": (~held).nonzero()[:, 0], "test": held.nonzero()[:, 0]}
+    return replace(data, splits={name: train.select(each) for name, each in rows.items()})
 
 
 def _plain(found: PairsResult) -> dict[str, Any]:
@@ -296,6 +316,10 @@ def options(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--data-root", type=Path)
     parser.add_argument("--attacked", type=int, default=1000, help="test images that all attacks are run on")
+    parser.add_argument("--held-out", action="store_true", help="measure new labels on held-out training labels")
+    parser.add_argument(
+        "--set", nargs="+", default=[], metavar="KEY=VALUE", help="settings of every method that has them"
+    )
     parser.add_argument("--quick", action="store_true")
     return parser.parse_args(words)
 
@@ -305,7 +329,8 @@ def read_known(path: Path) -> set[str]:
     if not path.exists():
         return set()
     lines = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
-    return {json.dumps([line[name] for name in ("job", "name", "seed", "quick")]) for line in lines}
+    names = ("job", "name", "seed", "quick", "held_out", "set")
+    return {json.dumps([line[name] for name in names]) for line in lines}
 
 
 def main(words: list[str] | None = None) -> None:

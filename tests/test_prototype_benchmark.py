@@ -80,12 +80,27 @@ def test_new_labels_are_measured_by_pairs_and_episodes(tmp_path: Path) -> None:
 
 
 def test_a_line_cut_off_is_no_result(tmp_path: Path) -> None:
-    first = {"job": "job", "name": "softmax", "seed": 0, "quick": True}
+    first = {"job": "job", "name": "softmax", "seed": 0, "quick": True, "held_out": False, "set": []}
     (tmp_path / "r.jsonl").write_text(json.dumps(first) + '\n{"job": "job", "name": "proto')
     made = bench(tmp_path, "softmax", "prototype")
     assert (made.open("softmax"), made.open("prototype")) == (False, True)
     assert made.open("softmax+at")
     assert not made.open("triplet"), "not asked for"
+
+
+def test_settings_are_compared_on_held_out_training_labels(tmp_path: Path) -> None:
+    data, words = blobs(6), ("prototype", "--held-out", "--set", "group=3", "hidden=16")
+    held = prototype.held_out(data)
+    assert sorted(set(held.split("test").targets.tolist())) == [0, 5]
+    assert sorted(set(held.split("train").targets.tolist())) == [1, 2, 3, 4]
+    for _ in range(2):
+        prototype.new_labels(bench(tmp_path, *words), BASE, data, [])
+    (line,) = lines(tmp_path)
+    assert (line["held_out"], line["set"]) == (True, ["group=3", "hidden=16"])
+    assert line["figures"]["labels"] == 2
+    names = dict(bench(tmp_path, *words).methods(BASE, ()))
+    assert names["softmax"].epochs == 1
+    assert names["prototype"].hidden == 16  # type: ignore[attr-defined]
 
 
 def test_rules_on_codes_alone() -> None:
