@@ -1,6 +1,6 @@
 """Stages II and III of zero_label: the time of a step of many restarts together against that of one.
 
-    python benchmarks/transport.py [FEATURES.npz] [--restarts 1 50]
+    python benchmarks/transport.py [FEATURES.npz] [--restarts 1 50] [--device cuda]
 
 FEATURES holds ``f [n, d]``; without it, random ones are taken. The accuracies of these stages are recipes: labelwise reproduce
 zero_label.
@@ -25,19 +25,20 @@ NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse"
 def measure_time(features: Tensor, restarts: int, steps: int = 10) -> dict[str, float]:
     """Return the seconds of a step of stage II and of stage III, all restarts together; the best of three."""
     torch.manual_seed(0)
-    images = torch.nn.functional.normalize(features, dim=1)
-    prior = LabelPrior.of(word_similarity(NAMES))
-    model = Restarts(restarts, len(NAMES), images.shape[1])
+    images, device = torch.nn.functional.normalize(features, dim=1), features.device
+    prior = LabelPrior.of(word_similarity(NAMES).to(device))
+    model = Restarts(restarts, len(NAMES), images.shape[1]).to(device)
     with torch.no_grad():
         model.centres.mul_(0.1)
     optimizer = torch.optim.SGD([model.centres, model.heads], 1e-5)
 
     def second() -> Tensor:
-        return clustering_losses(model, images[torch.randint(len(images), (1000,))], Clustering()).sum()
+        rows = torch.randint(len(images), (1000,), device=device)
+        return clustering_losses(model, images[rows], Clustering()).sum()
 
     def third() -> Tensor:
-        rows = torch.randint(len(images), (500,))
-        batch = Batch(images=images[rows], targets=rows * 0 - 1, rows=rows, draws=Draws.seeded(0, 500))
+        rows = torch.randint(len(images), (500,), device=device)
+        batch = Batch(images=images[rows], targets=rows * 0 - 1, rows=rows, draws=Draws.seeded(0, 500, device))
         return matching_losses(model, batch, prior, Matching()).sum()
 
     found = {}
@@ -48,6 +49,8 @@ def measure_time(features: Tensor, restarts: int, steps: int = 10) -> dict[str, 
             for _ in range(steps):
                 optimizer.zero_grad()
                 loss().backward()  # type: ignore[no-untyped-call]
+            if device.type == "cuda":
+                torch.cuda.synchronize()
             times.append((time.monotonic() - begun) / steps)
         found[name] = min(times)
     return found
@@ -57,6 +60,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("features", type=Path, nargs="?")
     parser.add_argument("--restarts", type=int, nargs="+", default=[1, 50])
+    parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
     if options.features:
         with np.load(options.features) as pack:
@@ -64,7 +68,7 @@ def main() -> None:
     else:
         features = torch.randn(50_000, 128, generator=torch.Generator().manual_seed(0))
     for count in options.restarts:
-        found = measure_time(features, count)
+        found = measure_time(features.to(options.device), count)
         print(
             f"{count} restarts: " + ", ".join(f"{name} {1000 * seconds:.0f} ms" for name, seconds in found.items()),
             flush=True,
