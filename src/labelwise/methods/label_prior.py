@@ -145,7 +145,7 @@ class LabelPrior:
     @classmethod
     def of(cls, similarity: Tensor, shares: Tensor | None = None, *, second: float = 0.2) -> "LabelPrior":
         """Return the prior of labels with this similarity ``[k, k]`` and these shares ``[k]``, or equal ones."""
-        k = len(similarity)
+        k, similarity = len(similarity), similarity.cpu()
         if k < 2:
             raise UsageError(f"A label prior needs at least two labels; given {k}.")
         far = rank_labels(similarity)[:, max(1, k - SHUFFLED) :]
