@@ -41,7 +41,7 @@ from labelwise.data import load, rotated
 from labelwise.data.augment import Augment
 from labelwise.data.dataset import Dataset, Split
 from labelwise.errors import DataError
-from labelwise.evaluate.domains import evaluate_domains
+from labelwise.evaluate.domains import evaluate_domain_views
 from labelwise.evaluate.episodes import EpisodeSettings, evaluate_many_episodes
 from labelwise.evaluate.pairs import PairsResult, check_new, evaluate_new_labels
 from labelwise.evaluate.robust import RobustSettings, evaluate_robust
@@ -147,8 +147,13 @@ def small(bench: Bench, backbone: str, width: int) -> Encoder:
 
 
 def heads(classifier: Classifier) -> dict[str, Classifier]:
+    """Return a classifier for every way in which a trained model names labels."""
+    found = views(classifier.model)
+    return {name: replace(each.bind(classifier.labels), seen=classifier.seen) for name, each in found.items()}
+
+
+def views(model: LabelModel) -> dict[str, LabelModel]:
     """Return every way in which a trained model names labels: its own, and rules on the same codes."""
-    model = classifier.model
     found: dict[str, LabelModel] = {"": model}
     if isinstance(model, PrototypeModel):
         found = {}
@@ -158,7 +163,7 @@ def heads(classifier: Classifier) -> dict[str, Classifier]:
             found[name].head = name  # type: ignore[assignment]
     if isinstance(model, LinearModel):
         found |= {rule: Means(model, rule) for rule in RULES}
-    return {name: replace(each.bind(classifier.labels), seen=classifier.seen) for name, each in found.items()}
+    return found
 
 
 def attacked(bench: Bench, base: ImageMethod, data: Dataset, settings: RobustSettings, training: Adversarial) -> None:
@@ -235,9 +240,12 @@ def pacs(bench: Bench) -> None:
             continue
         begun, every = time.monotonic(), 0 if bench.quick else 5
         domains = ("sketch",) if bench.quick else ()
-        found = evaluate_domains(data, method, bench.run(name), every=every, domains=domains)
-        each = {held.domain: {"strict": held.strict.test, "oracle": held.oracle.test} for held in found.domains}
-        bench.write(name, begun, {"strict": found.strict, "oracle": found.oracle, "domains": each})
+        found = evaluate_domain_views(data, method, bench.run(name), views=views, every=every, domains=domains)
+        figures: dict[str, Any] = {}
+        for view, one in found.items():
+            each = {held.domain: {"strict": held.strict.test, "oracle": held.oracle.test} for held in one.domains}
+            figures[view or name] = {"strict": one.strict, "oracle": one.oracle, "domains": each}
+        bench.write(name, begun, figures)
 
 
 def new_labels(bench: Bench, base: ImageMethod, data: Dataset, shots: list[EpisodeSettings]) -> None:

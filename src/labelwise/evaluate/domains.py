@@ -8,7 +8,7 @@ compared with their figures.
 import json
 import tempfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from labelwise.settings import to_plain
 from labelwise.training import Method, Run, train
 
 RESULT = "result.json"
+Views = Callable[[LabelModel], Mapping[str, LabelModel]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,21 +103,45 @@ def evaluate_domains(
         every: after how many epochs a model is a candidate, beside that at the end; 0: that at the end alone.
         domains: those to hold out; none are all.
     """
+    return evaluate_domain_views(data, methods, run, every=every, domains=domains, views=lambda model: {"": model})[""]
+
+
+def evaluate_domain_views(
+    data: Dataset,
+    methods: Method | Sequence[Method],
+    run: Run | None = None,
+    *,
+    views: Views,
+    every: int = 0,
+    domains: Sequence[str] = (),
+) -> dict[str, DomainsResult]:
+    """Return the same for several ways in which one trained model names labels, each chosen for itself.
+
+    Args:
+        data: see ``evaluate_domains``, as for what is not named here.
+        methods: settings to choose among, or one.
+        run: seed, device, folder.
+        views: of a trained model, by name; the same names for every model.
+        every: after how many epochs a model is a candidate.
+        domains: those to hold out.
+    """
     run, whole = run or Run(), pool(data)
     chosen = (methods,) if isinstance(methods, Method) else tuple(methods)
     _check(whole, chosen, every, data.name)
     content = zlib.crc32(whole.images.numpy().tobytes(), zlib.crc32(whole.targets.numpy().tobytes()))
-    found = []
+    found: dict[str, list[HeldOut]] = {}
     with tempfile.TemporaryDirectory() as place:
         for domain in domains or sorted({*whole.domains} - {""}):
             divided = hold_out(data, domain, run.seed)
-            candidates: list[Candidate] = []
+            candidates: dict[str, list[Candidate]] = {}
             for number, method in enumerate(chosen):
                 folder = Path(run.folder or place) / quote(domain, safe=" ") / str(number)
                 own = replace(run, folder=folder, resume=True, snapshots=every)
-                candidates += _candidates(divided, method, own, number, content)
-            found.append(HeldOut(domain=domain, candidates=tuple(candidates)))
-    return DomainsResult(domains=tuple(found))
+                for view, more in _candidates(divided, method, own, views, content).items():
+                    candidates.setdefault(view, []).extend(replace(each, method=number) for each in more)
+            for view, each in candidates.items():
+                found.setdefault(view, []).append(HeldOut(domain=domain, candidates=tuple(each)))
+    return {view: DomainsResult(domains=tuple(each)) for view, each in found.items()}
 
 
 def hold_out(data: Dataset, domain: str, seed: int) -> Dataset:
@@ -145,8 +170,8 @@ def _check(whole: Split, methods: tuple[Method, ...], every: int, name: str) -> 
             )
 
 
-def _candidates(data: Dataset, method: Method, run: Run, number: int, content: int) -> list[Candidate]:
-    """Return what one run offers, from its folder where it is finished."""
+def _candidates(data: Dataset, method: Method, run: Run, views: Views, content: int) -> dict[str, list[Candidate]]:
+    """Return what one run offers in every view, from its folder where it is finished."""
     assert run.folder is not None
     about: dict[str, Any] = {"method": method.name, "settings": to_plain(method), "seed": run.seed, "data": content}
     about = json.loads(json.dumps({**about, "every": run.snapshots}))
@@ -157,23 +182,26 @@ def _candidates(data: Dataset, method: Method, run: Run, number: int, content: i
             raise UsageError(
                 f"The result in {run.folder} is of other settings or data. Give another folder, or delete that one."
             )
-        return [replace(Candidate(**each), method=number) for each in kept["candidates"]]
+        return {view: [Candidate(**each) for each in one] for view, one in kept["candidates"].items()}
     seen = training_data(replace(data, splits={name: data.splits[name] for name in ("train", "val")}), run.seed)
     model, _ = train(method, seen, run)
-    measured = [_measure(model, seen.labels, data, (number, 0))]
-    for epochs, file in RunFolder(run.folder, {}).snapshots().items():
+    last = {view: _measure(each, seen.labels, data, 0) for view, each in views(model).items()}
+    found: dict[str, list[Candidate]] = {view: [] for view in last}
+    for epochs, file in sorted(RunFolder(run.folder, {}).snapshots().items()):
         model.load_state_dict(under("model", read_tensors(file)[0]))
-        measured.append(_measure(model, seen.labels, data, (number, epochs)))
-    found = sorted(measured, key=lambda each: each.epochs or float("inf"))
-    kept = {"about": about, "candidates": [asdict(each) for each in found]}
+        for view, each in views(model).items():
+            found[view].append(_measure(each, seen.labels, data, epochs))
+    for view, candidate in last.items():
+        found[view].append(candidate)
+    kept = {"about": about, "candidates": {view: [asdict(each) for each in one] for view, one in found.items()}}
     write_atomically(done, (json.dumps(kept, indent=1) + "\n").encode())
     for file in run.folder.glob("*.safetensors"):
         file.unlink()
     return found
 
 
-def _measure(model: LabelModel, labels: Labels, data: Dataset, place: tuple[int, int]) -> Candidate:
-    """Return the accuracies of a model; its place is the number of its method and its epochs."""
+def _measure(model: LabelModel, labels: Labels, data: Dataset, epochs: int) -> Candidate:
+    """Return the accuracies of a model."""
     classifier = model.bind(labels)
     right = {}
     for name in ("val", "test"):
@@ -182,4 +210,4 @@ def _measure(model: LabelModel, labels: Labels, data: Dataset, place: tuple[int,
         images = model.prepare(split.images)[targets >= 0]
         answers = classifier.scores_of_codes(classifier.encode(images).float()).argmax(1).cpu()
         right[name] = float((answers == targets[targets >= 0]).double().mean())
-    return Candidate(method=place[0], epochs=place[1], validation=right["val"], test=right["test"])
+    return Candidate(method=0, epochs=epochs, validation=right["val"], test=right["test"])
