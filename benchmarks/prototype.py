@@ -209,7 +209,7 @@ def mnist(bench: Bench) -> None:
     base = replace(base, optimizer=Optimizer(name="adam", lr=2e-3, weight_decay=0.0))
     paper = Pgd(steps=40, step_size=1 / 30)
     settings = RobustSettings(epsilon=0.3, batch=500, attacks=attacks(bench, paper, replace(paper, steps=100)))
-    training = Adversarial(epsilon=0.3, steps=1 if bench.quick else 20, step_size=0.1, loss="scores")
+    training = Adversarial(epsilon=0.3, steps=1 if bench.quick else 20, step_size=0.1, loss="scores", warmup=0.3)
     attacked(bench, base, bench.data("mnist", per_label=8), settings, training)
 
 

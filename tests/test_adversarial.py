@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from labelwise.adversarial import Adversarial, resting
+from labelwise.adversarial import Adversarial, BatchLoss, resting
 from labelwise.core import as_float
 from labelwise.data.batches import Batch, Share
 from labelwise.data.dataset import Dataset
@@ -49,6 +49,33 @@ def test_two_labels_of_a_linear_model_are_attacked_optimally(blob_data: Dataset)
     slope = (weights[0] - weights[1]).view(batch.images.shape[1:]).sign()
     way = torch.where(batch.targets == 0, -1.0, 1.0).view(-1, 1, 1, 1) * slope
     torch.testing.assert_close(found, (batch.images + 0.1 * way).clamp(0, 1))
+
+
+def test_epsilon_grows_over_the_warm_up(blob_data: Dataset) -> None:
+    batch, slow = batch_of(blob_data), replace(HARD, warmup=0.5)
+    weights = torch.randn(4, batch.images[0].numel(), generator=torch.Generator().manual_seed(0)) / 50
+
+    def moved(settings: Adversarial, done: float) -> float:
+        found = settings.attacked(lambda part: linear_loss(weights, part), replace(batch, done=done))
+        return float((found - batch.images).abs().max())
+
+    assert [moved(slow, done) for done in (0.0, 0.125, 0.5, 0.9)] == pytest.approx([0, 0.025, 0.1, 0.1])
+    assert moved(HARD, 0.0) == pytest.approx(0.1)
+
+
+def test_training_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[float] = []
+    found = Adversarial.attacked
+
+    def watched(self: Adversarial, loss: BatchLoss, batch: Batch) -> Tensor:
+        seen.append(batch.done)
+        return found(self, loss, batch)
+
+    monkeypatch.setattr(Adversarial, "attacked", watched)
+    method = replace(quick("softmax"), epochs=2, batch=40, adversarial=HARD)  # type: ignore[type-var]
+    fit(blobs(4, per_label=60), method, CPU)
+    assert seen == [step / len(seen) for step in range(len(seen))]
+    assert len(seen) > 2
 
 
 @every_method
@@ -196,7 +223,7 @@ def test_what_cannot_be_attacked_says_why() -> None:
     assert isinstance(described, ImageMethod)
     with pytest.raises(UsageError, match="a part of the model"):
         fit(blobs(6), replace(described, adversarial=replace(HARD, loss="scores")), CPU)
-    for wrong in ("epsilon=0", "epsilon=8", "share=0", "step_size=0", "steps=0", "loss=all"):
+    for wrong in ("epsilon=0", "epsilon=8", "share=0", "step_size=0", "steps=0", "loss=all", "warmup=2"):
         with pytest.raises(UsageError):
             override(Adversarial(), dict([wrong.split("=")]))
 

@@ -35,6 +35,8 @@ class Adversarial:
         step_size: as a share of epsilon; None is 2.5 / steps.
         share: how many pictures of a batch are attacked, drawn anew each time. A smaller one saves no time.
         loss: what the attack raises: the ``stage``'s own loss, or the cross-entropy of the model's ``scores``.
+        warmup: the share of the steps over which epsilon grows from 0. Where epsilon is large a model may otherwise never begin to
+            learn: it gives every picture the same scores, which no attack can worsen.
     """
 
     epsilon: float = 8 / 255
@@ -42,6 +44,7 @@ class Adversarial:
     step_size: float | None = None
     share: float = 1.0
     loss: Literal["stage", "scores"] = "stage"
+    warmup: float = 0.0
 
     def __post_init__(self) -> None:
         """Check the numbers."""
@@ -53,6 +56,8 @@ class Adversarial:
             )
         if not 0 < self.share <= 1:
             raise UsageError(f"The share of attacked pictures lies above 0 and at most at 1; given {self.share}.")
+        if not 0 <= self.warmup <= 1:
+            raise UsageError(f"The warm-up is a share of the steps from 0 to 1; given {self.warmup}.")
         if self.loss not in ("stage", "scores"):
             raise UsageError(f'The attack raises the loss of the "stage" or of "scores"; given "{self.loss}".')
 
@@ -86,10 +91,11 @@ class Adversarial:
         Random numbers come from the seed of the batch's own, which stay as they are; each step draws the same ones.
         """
         images, seed = batch.images, batch.draws.generator.initial_seed()
-        step = self.epsilon * (self.step_size or 2.5 / self.steps)
-        low, high = (images - self.epsilon).clamp_min(0), (images + self.epsilon).clamp_max(1)
+        epsilon = self.epsilon * (min(1.0, batch.done / self.warmup) if self.warmup else 1.0)
+        step = epsilon * (self.step_size or 2.5 / self.steps)
+        low, high = (images - epsilon).clamp_min(0), (images + epsilon).clamp_max(1)
         start = _draws(batch, seed, 1)
-        x = (images + start.between(-self.epsilon, self.epsilon, *images.shape[1:])).clamp(low, high)
+        x = (images + start.between(-epsilon, epsilon, *images.shape[1:])).clamp(low, high)
         with torch.enable_grad():
             for _ in range(self.steps):
                 x = x.detach().requires_grad_()

@@ -8,7 +8,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -214,12 +214,14 @@ def _train_epoch(
     seed = mix(run.seed, now.stage, now.epoch)
     for batch in stage.batches.epoch(seed, now.step, share):
         torch.manual_seed(mix(seed, now.step, share.rank))
-        rate = stage.schedule.share(now.epoch * len(stage.batches) + now.step, len(stage.batches), stage.epochs)
+        before = now.epoch * len(stage.batches) + now.step
+        rate = stage.schedule.share(before, len(stage.batches), stage.epochs)
         for group in optimizer.param_groups:
             group["lr"] = stage.optimizer.lr * rate
+        batch = replace(batch, done=before / (stage.epochs * len(stage.batches)))
         terms = _step(session, stage, batch, optimizer, parameters)
         if session.average:
-            session.average.follow(session.model, now.epoch * len(stage.batches) + now.step)
+            session.average.follow(session.model, before)
         for name, value in terms.items():
             sums[name] = sums.get(name, torch.zeros((), device=session.device)) + value
         now.step += 1
@@ -249,12 +251,7 @@ def _step(
 ) -> dict[str, Tensor]:
     share = session.share
     if batch.images.ndim == 4:
-        batch = Batch(
-            images=batch.images.contiguous(memory_format=torch.channels_last),
-            targets=batch.targets,
-            rows=batch.rows,
-            draws=batch.draws,
-        )
+        batch = replace(batch, images=batch.images.contiguous(memory_format=torch.channels_last))
     with torch.autocast(session.device.type, torch.bfloat16, enabled=session.device.type == "cuda"):
         terms = stage.loss(batch)
     loss = torch.stack([term.float() for term in stage.minimised(terms).values()]).sum()

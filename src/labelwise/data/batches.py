@@ -25,12 +25,14 @@ class Batch:
         targets: ``[n]``.
         rows: where they stand in the split, ``[n]``.
         draws: random numbers for these rows.
+        done: the share of the stage's steps that came before; 1 outside of training.
     """
 
     images: Tensor
     targets: Tensor
     rows: Tensor
     draws: Draws
+    done: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The iterations of Sinkhorn's algorithm, forwards and backwards: on a kernel where that holds, else on logarithms."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -72,7 +73,8 @@ def iterate(
         count, new = min(CHECK, limit - done), kernel is None
         if kernel is None:
             kernel, y = _absorb(problem, v), (problem.columns > -torch.inf).to(v)
-        u, after, report, step = _scaled(problem, kernel, y, count)
+        step, report = _step(kernel, y, problem.powers, count, whole=trail is not None)
+        u, after = _potentials(problem, step)
         gap, steps = report.item(), Trail([step])
         if gap < torch.inf:
             y = step.y[-1]
@@ -111,9 +113,9 @@ def _absorb(problem: Problem, v: Tensor) -> _Kernel:
     return _Kernel(matrix.masked_fill_(void[..., None, :], 1), left, v, row_mass, column_mass)
 
 
-def _scaled(problem: Problem, kernel: _Kernel, y: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor, Scaled]:
-    """Return u, v, the largest gap of a marginal (inf if a sum came too near 0 or inf to be trusted), and the step."""
-    p, q = problem.powers
+def _rounds(kernel: _Kernel, y: Tensor, powers: tuple[float, float], count: int) -> tuple[Scaled, Tensor]:
+    """Return the step, and the largest gap of a marginal: inf if a sum came too near 0 or inf to be trusted."""
+    p, q = powers
     xs, ys = list[Tensor](), [y]
     rows, columns = [rows_of(kernel.matrix, y)], list[Tensor]()
     for _ in range(count):
@@ -126,10 +128,60 @@ def _scaled(problem: Problem, kernel: _Kernel, y: Tensor, count: int) -> tuple[T
     floor = torch.finfo(y.dtype).tiny ** 0.25  # beside such a sum the entries that were set to 0 are nothing
     (low, high), (least, most) = torch.stack(rows).aminmax(), torch.stack(columns).aminmax()
     sound = (torch.minimum(low, least) > floor) & (torch.maximum(high, most) < 1 / floor)
-    u = p * (problem.rows + kernel.left - rows[-1].log())
-    v = q * (problem.columns + kernel.right - columns[-1].log())
-    step = Scaled(kernel.left, kernel.right, xs, ys, rows, columns)
-    return u, v, torch.where(sound, gap, torch.inf), step
+    return Scaled(kernel.left, kernel.right, xs, ys, rows, columns), torch.where(sound, gap, torch.inf)
+
+
+def _step(kernel: _Kernel, y: Tensor, powers: tuple[float, float], count: int, *, whole: bool) -> tuple[Scaled, Tensor]:
+    """Return a step and its gap, of the whole step or of its last iteration alone, which is faster on a GPU."""
+    if whole or not y.is_cuda or count != CHECK:
+        return _rounds(kernel, y, powers, count)
+    return _recording(tuple(kernel.matrix.shape), y.dtype, y.device, powers).replay(kernel, y)
+
+
+def _potentials(problem: Problem, step: Scaled) -> tuple[Tensor, Tensor]:
+    """Return u and v after a step."""
+    p, q = problem.powers
+    u = p * (problem.rows + step.left - step.row_sums[-1].log())
+    return u, q * (problem.columns + step.right - step.column_sums[-1].log())
+
+
+class _Recording:
+    """Iterations recorded once as a CUDA graph, on tensors that stay where they are.
+
+    Iterations are so short that starting their operations one by one takes most of the time.
+    """
+
+    def __init__(self, like: Tensor, powers: tuple[float, float]) -> None:
+        rows, columns = torch.ones_like(like[..., 0]), torch.ones_like(like[..., 0, :])
+        self.own = _Kernel(torch.ones_like(like), rows, columns, rows.clone(), columns.clone())
+        self.y, self.holds = columns.clone(), self.own
+        side = torch.cuda.Stream(like.device)  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream(like.device))
+        with torch.cuda.stream(side):
+            _rounds(self.own, self.y, powers, CHECK)
+        torch.cuda.current_stream(like.device).wait_stream(side)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
+            self.step, self.gap = _rounds(self.own, self.y, powers, CHECK)
+
+    def replay(self, kernel: _Kernel, y: Tensor) -> tuple[Scaled, Tensor]:
+        """Return what ``_rounds`` does, less all but the last iteration."""
+        if self.holds is not kernel:
+            self.holds = kernel
+            for name in ("matrix", "row_mass", "column_mass"):
+                getattr(self.own, name).copy_(getattr(kernel, name))
+        self.y.copy_(y)
+        self.graph.replay()
+        last = [[one[-1].clone()] for one in (self.step.x, self.step.y, self.step.row_sums, self.step.column_sums)]
+        return Scaled(kernel.left, kernel.right, *last), self.gap
+
+
+@lru_cache(maxsize=4)
+def _recording(
+    shape: tuple[int, ...], dtype: torch.dtype, device: torch.device, powers: tuple[float, float]
+) -> _Recording:
+    """Return iterations on kernels of a shape ``[..., n, m]``."""
+    return _Recording(torch.ones(shape, dtype=dtype, device=device), powers)
 
 
 def _extend(trail: Trail, steps: Trail) -> None:
@@ -164,7 +216,7 @@ def columns_of(kernel: Tensor, x: Tensor) -> Tensor:
 
 
 def _logged(problem: Problem, v: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor, Trail]:
-    """Return the same as ``_scaled``, of iterations on logarithms, which always hold."""
+    """Return u, v, the largest gap and the steps, of iterations on logarithms, which always hold."""
     steps = Trail()
     for _ in range(count):
         u, rows = update(problem.logits + v[..., None, :], problem.rows, problem.powers[0], -1)
