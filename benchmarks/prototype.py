@@ -27,7 +27,7 @@ import argparse
 import copy
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -108,12 +108,15 @@ class Bench:
             return data
         return replace(data, splits={part: _few(split, per_label, labels) for part, split in data.splits.items()})
 
-    def methods(self, base: ImageMethod, rivals: tuple[LossName, ...]) -> Iterator[tuple[str, ImageMethod]]:
-        """Yield every method with the settings of one; where it is quick, tiny and for one epoch."""
+    def methods(
+        self, base: ImageMethod, rivals: tuple[LossName, ...], own: Mapping[str, str] | None = None
+    ) -> Iterator[tuple[str, ImageMethod]]:
+        """Yield every method with the settings of one, and `prototype` with its own; where it is quick, for one epoch."""
         if self.quick:
             base = replace(base, epochs=1, batch=20)
         shared = {name: getattr(base, name) for name in (each.name for each in fields(ImageMethod))}
-        found: dict[str, ImageMethod] = {"softmax": Softmax(**shared), "prototype": Prototype(group=GROUP, **shared)}
+        prototype = override(Prototype(group=GROUP, **shared), own or {})
+        found: dict[str, ImageMethod] = {"softmax": Softmax(**shared), "prototype": prototype}
         for loss in rivals[: 1 if self.quick else None]:
             found[loss] = Metric(loss=loss, group=GROUP, **shared)
         for name, method in found.items():
@@ -240,10 +243,16 @@ def pacs(bench: Bench) -> None:
         bench.write(name, begun, {"strict": found.strict, "oracle": found.oracle, "domains": each})
 
 
-def new_labels(bench: Bench, base: ImageMethod, data: Dataset, shots: list[EpisodeSettings]) -> None:
-    """Measure every method on labels that training never saw: pairs of images, and episodes."""
+def new_labels(
+    bench: Bench,
+    base: ImageMethod,
+    data: Dataset,
+    shots: list[EpisodeSettings],
+    own: Mapping[str, str] | None = None,
+) -> None:
+    """Measure every method, `prototype` with its own settings, on labels that training never saw: pairs of images, and episodes."""
     data = held_out(data) if bench.chosen.held_out else data
-    for name, method in bench.methods(base, RIVALS):
+    for name, method in bench.methods(base, RIVALS, own):
         if not bench.open(name):
             continue
         begun = time.monotonic()
