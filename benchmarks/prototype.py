@@ -27,7 +27,7 @@ import argparse
 import copy
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -108,12 +108,15 @@ class Bench:
             return data
         return replace(data, splits={part: _few(split, per_label, labels) for part, split in data.splits.items()})
 
-    def methods(self, base: ImageMethod, rivals: tuple[LossName, ...]) -> Iterator[tuple[str, ImageMethod]]:
-        """Yield every method with the settings of one; where it is quick, tiny and for one epoch."""
+    def methods(
+        self, base: ImageMethod, rivals: tuple[LossName, ...], own: Mapping[str, str] | None = None
+    ) -> Iterator[tuple[str, ImageMethod]]:
+        """Yield every method with the settings of one, and `prototype` with its own; where it is quick, for one epoch."""
         if self.quick:
             base = replace(base, epochs=1, batch=20)
         shared = {name: getattr(base, name) for name in (each.name for each in fields(ImageMethod))}
-        found: dict[str, ImageMethod] = {"softmax": Softmax(**shared), "prototype": Prototype(group=GROUP, **shared)}
+        prototype = override(Prototype(group=GROUP, **shared), own or {})
+        found: dict[str, ImageMethod] = {"softmax": Softmax(**shared), "prototype": prototype}
         for loss in rivals[: 1 if self.quick else None]:
             found[loss] = Metric(loss=loss, group=GROUP, **shared)
         for name, method in found.items():
@@ -248,10 +251,16 @@ def pacs(bench: Bench) -> None:
         bench.write(name, begun, figures)
 
 
-def new_labels(bench: Bench, base: ImageMethod, data: Dataset, shots: list[EpisodeSettings]) -> None:
-    """Measure every method on labels that training never saw: pairs of images, and episodes."""
+def new_labels(
+    bench: Bench,
+    base: ImageMethod,
+    data: Dataset,
+    shots: list[EpisodeSettings],
+    own: Mapping[str, str] | None = None,
+) -> None:
+    """Measure every method, `prototype` with its own settings, on labels that training never saw: pairs of images, and episodes."""
     data = held_out(data) if bench.chosen.held_out else data
-    for name, method in bench.methods(base, RIVALS):
+    for name, method in bench.methods(base, RIVALS, own):
         if not bench.open(name):
             continue
         begun = time.monotonic()
@@ -297,12 +306,19 @@ def omniglot(bench: Bench) -> None:
 
 
 def audio(bench: Bench) -> None:
-    """Other speakers."""
-    base = Softmax(encoder=small(bench, "xvector_8k", 16), epochs=60, batch=120, augment=Augment(noise=0.002))
+    """Other speakers; `prototype` compares by the cosine, with a learned scale, and all three of its scores rank alike.
+
+    Chosen on the eight held-out training speakers (``--held-out --set encoder.width=64 epochs=20``), mostly with one seed: log-mel energies
+    without silence against cepstral coefficients less their mean; no noise, since 0.002 nearly drowns the sounds, whose median root
+    mean square is 0.003; the cosine against the learned similarity, each also with AM-softmax; the pair loss once or three times (two
+    seeds). Rivals keep the settings they come with. The 60 epochs and the published width are not chosen but given.
+    """
+    base = Softmax(encoder=small(bench, "xvector_mel_8k", 16), epochs=60, batch=120, augment=Augment())
     base = replace(base, optimizer=Optimizer(name="adamw", lr=2e-3, weight_decay=0.05))
     count = 20 if bench.quick else 600
     shots = [EpisodeSettings(ways=5, shots=s, count=count, seed=bench.seed) for s in (1, 5)]
-    new_labels(bench, base, bench.data("audiomnist", per_label=20), shots)
+    own = {"similarity": "cosine", "pair_weight": "3"}
+    new_labels(bench, base, bench.data("audiomnist", per_label=20), shots, own)
 
 
 JOBS: dict[str, Callable[[Bench], None]] = {

@@ -14,7 +14,7 @@ from labelwise.data.split_files import pool, resplit
 from labelwise.errors import UsageError
 from labelwise.evaluate.episodes import EpisodeSettings
 from labelwise.evaluate.robust import RobustSettings, evaluate_robust
-from labelwise.methods import Encoder, Softmax
+from labelwise.methods import Encoder, Prototype, Softmax
 from labelwise.methods.linear import LinearModel
 from labelwise.ops.attacks import Fgsm, Pgd
 from tests.conftest import blobs
@@ -101,6 +101,18 @@ def test_settings_are_compared_on_held_out_training_labels(tmp_path: Path) -> No
     names = dict(bench(tmp_path, *words).methods(BASE, ()))
     assert names["softmax"].epochs == 1
     assert names["prototype"].hidden == 16  # type: ignore[attr-defined]
+
+
+def test_prototype_has_settings_of_its_own_which_set_overrides(tmp_path: Path) -> None:
+    own = {"similarity": "cosine", "hidden": "8"}
+    names = dict(bench(tmp_path, "prototype", "--set", "hidden=16").methods(BASE, (), own))
+    made = names["prototype"]
+    assert isinstance(made, Prototype)
+    assert (made.similarity, made.hidden, made.group) == ("cosine", 16, prototype.GROUP)
+    assert names["softmax"] == BASE
+    prototype.new_labels(bench(tmp_path, "prototype"), BASE, apart(), [], own)
+    pairs = lines(tmp_path)[0]["figures"]["verification"]
+    assert pairs["similarity"]["eer"] == pytest.approx(pairs["cosine"]["eer"], abs=1e-6), "the cosine decides"
 
 
 def test_rules_on_codes_alone() -> None:

@@ -7,7 +7,7 @@ from torch.nn.functional import leaky_relu
 
 from labelwise.errors import UsageError
 from labelwise.nn.backbones import build_backbone
-from labelwise.nn.small_backbones import LeNet, TripleBlock, WideBlock, XVector
+from labelwise.nn.small_backbones import LeNet, MelXVector, TripleBlock, WideBlock, XVector
 from labelwise.nn.spectrogram import Spectrogram
 
 
@@ -131,10 +131,45 @@ def test_xvector_of_waveforms_is_that_of_their_coefficients() -> None:
     assert build_backbone("xvector_16k", (8000,), width=8).maps(torch.randn(2, 8000)).shape == (2, 24, 1, 48)
 
 
+def test_mel_xvector_leaves_silence_out() -> None:
+    torch.manual_seed(0)
+    network = MelXVector((8000,), width=8, rate=8000)
+    network(torch.randn(4, 8000))  # so that energies are standardised by more than the start values
+    network.eval()
+    sound = torch.randn(3, 4000)
+    early, late = (nn.functional.pad(sound, sides) for sides in ((800, 3200), (3200, 800)))
+    torch.testing.assert_close(network(early), network(late), rtol=1e-4, atol=1e-4)
+    maps = network.maps(early)[:, :, 0]
+    heard = maps.any(1)[0].nonzero()[:, 0]  # frames 10 to 59 and those whose window reaches in
+    assert (int(heard.min()), int(heard.max())) == (8, 59)
+    inside = maps[:, :, heard]
+    statistics = torch.cat([inside.mean(2), (inside.var(2, correction=0) + 1e-5).sqrt()], 1)
+    torch.testing.assert_close(network(early), network.full(statistics))
+
+
+def test_mel_xvector_of_energies_keeps_their_mean_and_takes_silence() -> None:
+    torch.manual_seed(0)
+    network = build_backbone("xvector_mel_16k", (8000,), width=8).eval()
+    assert isinstance(network, MelXVector)
+    waves = torch.randn(2, 8000)
+    energies = Spectrogram(16_000, mels=40)(waves)[:, 0]
+    assert network.maps(waves).shape == (2, 24, 1, 48)
+    torch.testing.assert_close(network.maps(waves)[:, :, 0], network.layers(network.standard(energies)))
+    assert not torch.allclose(network(waves), network(2 * waves), atol=1e-3)
+    assert network(torch.zeros(1, 8000)).isfinite().all()
+
+
+def test_mel_xvector_learns() -> None:
+    network = build_backbone("xvector_mel_8k", (2000,), width=4)
+    network(torch.randn(6, 2000)).square().sum().backward()
+    still = [key for key, value in network.named_parameters() if value.grad is None or not value.grad.abs().sum()]
+    assert [key for key in still if not key.endswith("bias")] == []
+
+
 @pytest.mark.parametrize(
     ("name", "shape", "message"),
     [
-        ("lenet", (9,), 'Use "identity", "xvector_8k", "xvector_16k"'),
+        ("lenet", (9,), 'Use "identity", "xvector_8k", "xvector_16k", "xvector_mel_8k", "xvector_mel_16k"'),
         ("xvector_8k", (3, 32, 32), 'does not take these. Use "convnet".*"lenet", "wrn28_10", "resnet12", "xvector"'),
     ],
 )

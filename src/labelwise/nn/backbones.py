@@ -284,7 +284,8 @@ def patches(shape: tuple[int, ...], width: int = 200) -> Backbone:
     return PatchNet(shape, width)
 
 
-ON_FEATURES: Final = ("identity", "xvector_8k", "xvector_16k")  # the others take images
+WAVEFORMS: Final = ("xvector_8k", "xvector_16k", "xvector_mel_8k", "xvector_mel_16k")
+ON_FEATURES: Final = ("identity", *WAVEFORMS)  # the others take images
 BACKBONES: Final[Mapping[str, Callable[..., Backbone]]] = {
     "convnet": ConvNet,
     "resnet18": partial(ResNet, BasicBlock, (2, 2, 2, 2)),
@@ -293,7 +294,7 @@ BACKBONES: Final[Mapping[str, Callable[..., Backbone]]] = {
     "efficientnet_lite0": efficientnet_lite0,
     "patches": patches,
     "identity": Identity,
-    **{name: partial(small, name) for name in ("lenet", "wrn28_10", "resnet12", "xvector", *ON_FEATURES[1:])},
+    **{name: partial(small, name) for name in ("lenet", "wrn28_10", "resnet12", "xvector", *WAVEFORMS)},
 }
 
 

@@ -1,5 +1,6 @@
 """Backbones of few layers or few channels, for small pictures and for sound: LeNet, wide and 12-layer residual networks, x-vectors."""
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
@@ -10,9 +11,9 @@ from torch.nn import functional as F
 
 from labelwise.errors import UsageError
 from labelwise.nn.backbones import Backbone, convolution, initialise
-from labelwise.nn.spectrogram import Spectrogram
+from labelwise.nn.spectrogram import FLOOR, Spectrogram
 
-COEFFICIENTS = 23  # cepstral coefficients of a frame of sound
+COEFFICIENTS, MELS = 23, 40  # cepstral coefficients, and log-mel energies, of a frame of sound
 SMALLEST = 16  # the side that two unpadded 5x5 convolutions, each halved after, leave one pixel of
 
 
@@ -151,6 +152,43 @@ class XVector(Backbone):
         return self.full(torch.cat([x.mean(2), deviation], 1))  # type: ignore[no-any-return]
 
 
+class MelXVector(XVector):
+    """X-vectors of single words: 40 log-mel energies a frame, each standardised over training, and silence does not count.
+
+    The mean over a word tells much of its speaker, so it stays. Frames of silence, such as those that fill a short sound up, become the mean
+    frame of the sound, and the mean and the deviation over time are those of the other frames.
+
+    Args:
+        shape: ``(samples,)``, waveforms of a root mean square of 1.
+        width: channels of a layer; the last has three times as many.
+        rate: samples per second.
+    """
+
+    def __init__(self, shape: tuple[int, ...], width: int = 512, *, rate: int) -> None:
+        super().__init__((1, MELS, *shape), width)
+        self.waveforms = True
+        self.spectrogram = Spectrogram(rate, mels=MELS)
+        self.standard = nn.BatchNorm1d(MELS, affine=False)
+
+    def maps(self, x: Tensor) -> Tensor:
+        """Return the last layer over time ``[n, 3 * width, 1, frames]``, zero where there is silence."""
+        assert self.spectrogram is not None
+        energies = self.spectrogram(x)[:, 0]
+        heard = energies.amax(1, keepdim=True) > math.log(2 * FLOOR)
+        mean = (energies * heard).sum(2, keepdim=True) / heard.sum(2, keepdim=True).clamp_min(1)
+        standard = self.standard(torch.where(heard, energies, mean))
+        return (self.layers(standard) * heard)[:, :, None]  # type: ignore[no-any-return]
+
+    def pool(self, maps: Tensor) -> Tensor:
+        """Return codes ``[n, d]``: a linear layer on mean and deviation over the frames that are not zero everywhere."""
+        x = maps.flatten(2).float()
+        heard = x.any(1, keepdim=True)
+        count = heard.sum(2).clamp_min(1)
+        mean = x.sum(2) / count
+        variance = ((x - mean[:, :, None]).square() * heard).sum(2) / count
+        return self.full(torch.cat([mean, (variance + 1e-5).sqrt()], 1))  # type: ignore[no-any-return]
+
+
 SMALL_BACKBONES: Final[Mapping[str, Callable[..., Backbone]]] = {
     "lenet": LeNet,
     "wrn28_10": WideResNet,
@@ -158,4 +196,6 @@ SMALL_BACKBONES: Final[Mapping[str, Callable[..., Backbone]]] = {
     "xvector": XVector,
     "xvector_8k": partial(XVector, rate=8_000),
     "xvector_16k": partial(XVector, rate=16_000),
+    "xvector_mel_8k": partial(MelXVector, rate=8_000),
+    "xvector_mel_16k": partial(MelXVector, rate=16_000),
 }

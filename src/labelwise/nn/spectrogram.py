@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from labelwise.errors import UsageError
 
-_FLOOR = 1e-6
+FLOOR = 1e-6  # power added to every energy before its logarithm
 
 
 class Spectrogram(nn.Module):
@@ -55,7 +55,7 @@ class Spectrogram(nn.Module):
             padded = nn.functional.pad(waveforms.float(), (spare // 2, spare - spare // 2))
             spectrum = torch.stft(padded, self.fft, self.hop, self.size, self.window, center=False, return_complex=True)
             power = spectrum.real.square() + spectrum.imag.square()
-            energies = torch.log(self.filters @ power + _FLOOR)
+            energies = torch.log(self.filters @ power + FLOOR)
             return (self.cosines @ energies if len(self.cosines) else energies)[:, None]
 
 
