@@ -8,13 +8,14 @@ import pytest
 import torch
 
 from labelwise.adversarial import Adversarial
+from labelwise.core import as_float
 from labelwise.data.augment import Augment
 from labelwise.data.dataset import Dataset
 from labelwise.data.split_files import pool, resplit
 from labelwise.errors import UsageError
 from labelwise.evaluate.episodes import EpisodeSettings
 from labelwise.evaluate.robust import RobustSettings, evaluate_robust
-from labelwise.methods import Encoder, Softmax
+from labelwise.methods import Encoder, Prototype, Softmax
 from labelwise.methods.linear import LinearModel
 from labelwise.ops.attacks import Fgsm, Pgd
 from tests.conftest import blobs
@@ -103,6 +104,19 @@ def test_settings_are_compared_on_held_out_training_labels(tmp_path: Path) -> No
     assert names["prototype"].hidden == 16  # type: ignore[attr-defined]
 
 
+def test_a_job_has_settings_of_its_own_which_set_overrides(tmp_path: Path) -> None:
+    ours = {"similarity": "both", "group": "2"}
+    plain = dict(bench(tmp_path, "prototype").methods(BASE, prototype.RIVALS, ours))
+    assert isinstance(plain["prototype"], Prototype)
+    assert (plain["prototype"].similarity, plain["prototype"].group) == ("both", 2)
+    changed = dict(bench(tmp_path, "prototype", "--set", "group=3").methods(BASE, (), ours))["prototype"]
+    assert isinstance(changed, Prototype)
+    assert (changed.similarity, changed.group) == ("both", 3)
+    rival = plain["multi-similarity"]
+    assert isinstance(rival, metric_learning.Metric)
+    assert rival.group == 5
+
+
 def test_rules_on_codes_alone() -> None:
     classifier, split = trained("softmax"), blobs().split("test")
     model = classifier.model
@@ -132,6 +146,9 @@ def test_metric_losses_train_and_teach(loss: metric_learning.LossName) -> None:
     classifier = fit(blobs(), metric_learning.Metric(loss=loss, epochs=10, **shared), Run(device="cpu"))
     assert isinstance(classifier.model, MetricModel)
     assert classifier.summary["training"]["validation_accuracy"] > 0.8
+    images = as_float(blobs().split("test").images[:3])
+    pooled = classifier.model.pool_maps(classifier.model.feature_maps(images))
+    torch.testing.assert_close(classifier.model.encode_images(images), pooled)
 
 
 def test_without_the_package_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
