@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from labelwise.adversarial import Adversarial
+from labelwise.core import as_float
 from labelwise.data.augment import Augment
 from labelwise.data.dataset import Dataset
 from labelwise.data.split_files import pool, resplit
@@ -115,6 +116,19 @@ def test_prototype_has_settings_of_its_own_which_set_overrides(tmp_path: Path) -
     assert pairs["similarity"]["eer"] == pytest.approx(pairs["cosine"]["eer"], abs=1e-6), "the cosine decides"
 
 
+def test_rivals_keep_their_groups(tmp_path: Path) -> None:
+    own = {"similarity": "both", "group": "2"}
+    plain = dict(bench(tmp_path, "prototype").methods(BASE, prototype.RIVALS, own))
+    assert isinstance(plain["prototype"], Prototype)
+    assert (plain["prototype"].similarity, plain["prototype"].group) == ("both", 2)
+    changed = dict(bench(tmp_path, "prototype", "--set", "group=3").methods(BASE, (), own))["prototype"]
+    assert isinstance(changed, Prototype)
+    assert (changed.similarity, changed.group) == ("both", 3)
+    rival = plain["multi-similarity"]
+    assert isinstance(rival, metric_learning.Metric)
+    assert rival.group == 5
+
+
 def test_rules_on_codes_alone() -> None:
     classifier, split = trained("softmax"), blobs().split("test")
     model = classifier.model
@@ -144,6 +158,9 @@ def test_metric_losses_train_and_teach(loss: metric_learning.LossName) -> None:
     classifier = fit(blobs(), metric_learning.Metric(loss=loss, epochs=10, **shared), Run(device="cpu"))
     assert isinstance(classifier.model, MetricModel)
     assert classifier.summary["training"]["validation_accuracy"] > 0.8
+    images = as_float(blobs().split("test").images[:3])
+    pooled = classifier.model.pool_maps(classifier.model.feature_maps(images))
+    torch.testing.assert_close(classifier.model.encode_images(images), pooled)
 
 
 def test_without_the_package_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -145,7 +145,7 @@ def test_margin_of_the_dense_layer(blob_data: Dataset) -> None:
     torch.testing.assert_close(model.score(codes, model.encode_labels(labels)), 30 * cosines)
 
 
-@pytest.mark.parametrize("similarity", ["learned", "cosine"])
+@pytest.mark.parametrize("similarity", ["learned", "cosine", "both"])
 def test_heads_score_by_similarity_dense_layer_or_both(similarity: Any, blob_data: Dataset) -> None:
     model = built(replace(SMALL, similarity=similarity), blob_data).eval()
     labels = training_data(blob_data).labels
@@ -223,6 +223,7 @@ def test_similarity_of_images(blob_data: Dataset) -> None:
     [
         {"head": "mean"},
         {"similarity": "cosine"},
+        {"similarity": "both"},
         {"aux_weight": 0.0, "head": "sim"},
         {"prototypes": "sgd"},
         {"symmetric": "mean", "layers": 2, "hidden": 64},

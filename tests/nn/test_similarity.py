@@ -19,6 +19,7 @@ from labelwise.nn.similarity import Similarity, SimilaritySettings, scores_of_su
 WAYS: tuple[Literal["none", "max", "mean"], ...] = ("none", "max", "mean")
 EVERY = [
     SimilaritySettings(kind="cosine"),
+    *[SimilaritySettings(kind="both", symmetric=way, hidden=16) for way in WAYS],
     *[SimilaritySettings(symmetric=way, layers=layers, hidden=16) for way, layers in product(WAYS, (1, 2))],
 ]
 named = pytest.mark.parametrize("settings", EVERY, ids=lambda s: f"{s.kind}-{s.symmetric}-{s.layers}")
@@ -35,10 +36,13 @@ def one_way(model: Similarity, a: Tensor, b: Tensor) -> Tensor:
 
 
 def literal(model: Similarity, a: Tensor, b: Tensor) -> Tensor:
-    if model.settings.kind == "cosine":
-        return model.scale * cosine_similarity(a[:, None], b[None], dim=2) + model.offset
+    if model.settings.kind != "learned":
+        cosine = model.scale * cosine_similarity(a[:, None], b[None], dim=2) + model.offset
+        if model.settings.kind == "cosine":
+            return cosine
     there, back = one_way(model, a, b), one_way(model, b, a).T
-    return {"none": there, "max": torch.maximum(there, back), "mean": (there + back) / 2}[model.settings.symmetric]
+    learned = {"none": there, "max": torch.maximum(there, back), "mean": (there + back) / 2}[model.settings.symmetric]
+    return learned + cosine if model.settings.kind == "both" else learned
 
 
 def made(settings: SimilaritySettings, n: int = 7, m: int = 9, d: int = 5) -> tuple[Similarity, Tensor, Tensor]:

@@ -154,7 +154,8 @@ class Prototype(ImageMethod):
 
     Attributes:
         head: what scores a label, see ``PrototypeModel``; ``mean`` names trained labels better, ``sim`` taught ones.
-        similarity: S is ``learned``, or the ``cosine`` with a learned scale and offset.
+        similarity: S is ``learned``, or the ``cosine`` with a learned scale and offset, or ``both``, their sum: codes are then
+            trained to point where their label's do, and labels that training never saw are told apart better.
         symmetric: how S(a, b) and S(b, a) become one; ``none`` keeps S(a, b), prototype first.
         hidden: units of a hidden layer of S.
         layers: hidden layers of S, 1 or 2.
@@ -177,7 +178,7 @@ class Prototype(ImageMethod):
     name: ClassVar[str] = "prototype"
 
     head: Head = "sim"
-    similarity: Literal["learned", "cosine"] = "learned"
+    similarity: Literal["learned", "cosine", "both"] = "learned"
     symmetric: Literal["none", "max", "mean"] = "none"
     hidden: int = 512
     layers: int = 1

@@ -20,6 +20,7 @@ from torch.utils.checkpoint import checkpoint
 from labelwise.errors import UsageError
 
 Half = Callable[[Tensor], Tensor]  # codes [n, d] to their half of the first hidden layer [n, h]
+Score = Callable[[Tensor, Tensor], Tensor]  # two lists of what S needs to its part of S
 SLOPE = 0.1
 TILE = {"cpu": 2**19, "cuda": 2**24}  # hidden numbers of pairs held at a time; on a CPU few fit its caches best
 KEPT = 2**25  # hidden numbers of pairs up to which training keeps them all; beyond, it computes them again backwards
@@ -30,14 +31,15 @@ class SimilaritySettings:
     """Which similarity.
 
     Attributes:
-        kind: ``learned`` is a network on both codes; ``cosine`` has a learned scale and offset alone.
+        kind: ``learned`` is a network on both codes; ``cosine`` has a learned scale and offset alone; ``both`` is their sum, the network
+            then learns what the cosine leaves open.
         symmetric: how S(a, b) and S(b, a) become one; ``none`` keeps S(a, b).
         hidden: the size of a hidden layer.
         layers: one hidden layer, or two.
         dropout: before the output.
     """
 
-    kind: Literal["learned", "cosine"] = "learned"
+    kind: Literal["learned", "cosine", "both"] = "learned"
     symmetric: Literal["none", "max", "mean"] = "none"
     hidden: int = 512
     layers: int = 1
@@ -50,7 +52,7 @@ class SimilaritySettings:
                 "A similarity has 1 or 2 layers of at least 1 hidden unit, and a dropout from 0 to below 1; "
                 f"given {self.layers} of {self.hidden}, dropout {self.dropout}."
             )
-        for name, known in (("kind", ("learned", "cosine")), ("symmetric", ("none", "max", "mean"))):
+        for name, known in (("kind", ("learned", "cosine", "both")), ("symmetric", ("none", "max", "mean"))):
             if getattr(self, name) not in known:
                 raise UsageError(f'"{name}" of a similarity is one of {", ".join(known)}; given {getattr(self, name)}.')
 
@@ -69,8 +71,10 @@ class Similarity(nn.Module):
     def __init__(self, size: int, settings: SimilaritySettings) -> None:
         super().__init__()
         self.size, self.settings = size, settings
-        if settings.kind == "cosine":
+        self.learned, self.cosine = settings.kind != "cosine", settings.kind != "learned"
+        if self.cosine:
             self.scale, self.offset = nn.Parameter(torch.tensor(10.0)), nn.Parameter(torch.tensor(-5.0))
+        if not self.learned:
             return
         h = settings.hidden
         self.input = nn.Linear(2 * size, h)
@@ -80,42 +84,45 @@ class Similarity(nn.Module):
     @property
     def first_size(self) -> int:
         """The size of what ``first`` returns for a code."""
-        if self.settings.kind == "cosine":
-            return self.size
-        return self.settings.hidden * (1 if self.settings.symmetric == "none" else 2)
+        return self._hidden_size + (self.size if self.cosine else 0)
+
+    @property
+    def _hidden_size(self) -> int:
+        """The part of it that is for the network."""
+        return self.settings.hidden * (1 if self.settings.symmetric == "none" else 2) if self.learned else 0
 
     def first(self, codes: Tensor) -> Tensor:
         """Return all that S needs of codes ``[n, d]`` that come first ``[n, e]``."""
-        if self.settings.kind == "cosine":
-            return normalize(codes.float(), dim=1)
-        return self._both(self._left, self._right, codes)
+        return self._needed(self._left, self._right, codes)
 
     def second(self, codes: Tensor) -> Tensor:
         """Return all that S needs of codes ``[m, d]`` that come second ``[m, e]``."""
-        if self.settings.kind == "cosine":
-            return normalize(codes.float(), dim=1)
-        return self._both(self._right, self._left, codes)
+        return self._needed(self._right, self._left, codes)
 
     def pairs(self, first: Tensor, second: Tensor) -> Tensor:
         """Return S of every pair ``[n, m]`` from what ``first`` and ``second`` returned.
 
         Memory beyond the result is bounded: without gradients always; with them only the hidden vectors of few pairs are kept.
         """
-        if self.settings.kind == "cosine":
-            with torch.autocast(first.device.type, enabled=False):
-                return self.scale * (first.float() @ second.float().T) + self.offset
-        return self._each_way(self._scores, first, second)
+        return self._sum(self._scores, lambda a, b: a @ b.T, first, second)
 
     def matched(self, a: Tensor, b: Tensor) -> Tensor:
         """Return S of each row of codes ``[n, d]`` and the same row of others ``[n, d]``: ``[n]``."""
         first, second = self.first(a), self.second(b)
-        if self.settings.kind == "cosine":
-            return self.scale * (first * second).sum(1) + self.offset
-        return self._each_way(lambda u, v: self._of_sums(u + v), first, second)
+        return self._sum(lambda u, v: self._of_sums(u + v), lambda x, y: (x * y).sum(1), first, second)
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
         """Return S of every pair ``[n, m]`` of codes ``[n, d]`` and ``[m, d]``."""
         return self.pairs(self.first(a), self.second(b))
+
+    def _sum(self, learned: Score, cosine: Score, first: Tensor, second: Tensor) -> Tensor:
+        """Return what the network and the cosine say together, of these two ways to score."""
+        e = self._hidden_size
+        if not self.cosine:
+            return self._each_way(learned, first, second)
+        with torch.autocast(first.device.type, enabled=False):
+            scaled = self.scale * cosine(first[:, e:].float(), second[:, e:].float()) + self.offset
+        return scaled + self._each_way(learned, first[:, :e], second[:, :e]) if self.learned else scaled
 
     def _left(self, codes: Tensor) -> Tensor:
         return linear(codes, self.input.weight[:, : self.size], self.input.bias)
@@ -123,10 +130,15 @@ class Similarity(nn.Module):
     def _right(self, codes: Tensor) -> Tensor:
         return linear(codes, self.input.weight[:, self.size :])
 
-    def _both(self, own: Half, other: Half, codes: Tensor) -> Tensor:
-        return own(codes) if self.settings.symmetric == "none" else torch.cat([own(codes), other(codes)], 1)
+    def _needed(self, own: Half, other: Half, codes: Tensor) -> Tensor:
+        """Return the halves of the hidden layer that codes take part in, and then their direction."""
+        halves = [own] if self.settings.symmetric == "none" else [own, other]
+        parts = [half(codes) for half in halves] if self.learned else []
+        if self.cosine:
+            parts.append(normalize(codes.float(), dim=1))
+        return torch.cat(parts, 1) if len(parts) > 1 else parts[0]
 
-    def _each_way(self, score: Callable[[Tensor, Tensor], Tensor], first: Tensor, second: Tensor) -> Tensor:
+    def _each_way(self, score: Score, first: Tensor, second: Tensor) -> Tensor:
         """Return S(a, b), or what it and S(b, a) become together."""
         if self.settings.symmetric == "none":
             return score(first, second)
