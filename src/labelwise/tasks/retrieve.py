@@ -260,7 +260,7 @@ def search(
     with torch.no_grad():
         for part in torch.split(queries, max(1, min(256, CHUNK // first))):
             if lists is None and (not learned or candidates is None):
-                found.append(_nearest(model, part, gallery, k))
+                found.append(_nearest(model if learned else None, part, gallery, k))
                 continue
             places = _nearest(None, part, gallery, first)[1] if lists is None else lists.near(part, first)
             scores, places = _ranked(model, part, gallery, places)
@@ -285,15 +285,20 @@ def _nearest(model: LabelModel | None, queries: Tensor, gallery: Tensor, k: int)
     """Return the k largest similarities ``[n, k]`` and their rows, by cosine without a model; a part of the gallery at a time."""
     scores, places = queries.new_empty(len(queries), 0), torch.empty(len(queries), 0, dtype=torch.int64)
     places = places.to(queries.device)
-    unit, step = normalize(queries, dim=1), max(1, CHUNK // max(1, len(queries)))
+    unit, step = normalize(queries, dim=1), max(1, CHUNK // max(len(queries), *gallery.shape[1:]))
     for start in range(0, len(gallery), step):
         part = gallery[start : start + step].to(queries)
-        here = unit @ normalize(part, dim=1).T if model is None else model.similarity(queries, part)
-        rows = torch.arange(start, start + len(part), device=queries.device).expand(len(queries), -1)
-        scores, places = torch.cat([scores, here], 1), torch.cat([places, rows], 1)
+        here = _cosines(unit, part) if model is None else model.similarity(queries, part)
+        here, rows = here.topk(min(k, len(part)), dim=1)
+        scores, places = torch.cat([scores, here], 1), torch.cat([places, rows + start], 1)
         scores, best = scores.topk(min(k, scores.shape[1]), dim=1)
         places = places.gather(1, best)
     return scores.cpu(), places.cpu()
+
+
+def _cosines(unit: Tensor, codes: Tensor) -> Tensor:
+    """Return the cosines ``[n, m]`` of codes of unit length ``[n, d]`` with others ``[m, d]``, without a copy of these."""
+    return (unit @ codes.T).div_(torch.linalg.vector_norm(codes, dim=1).clamp_(min=1e-12))
 
 
 def probe_codes(classifier: Classifier) -> Tensor:
