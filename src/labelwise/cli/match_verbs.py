@@ -66,7 +66,7 @@ def retrieve(  # noqa: PLR0913 - the options of the verb
         bool,
         typer.Option(
             "--approximate",
-            help="Look through a part of the gallery only: for many queries in a very large one. Needs labelwise[search].",
+            help='Look through a part of the gallery only: for many queries in a very large one. Needs the extra "search".',
         ),
     ] = False,
     k: Annotated[int, typer.Option("-k", min=1, help="How many pictures to list.")] = 5,
