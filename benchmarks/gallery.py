@@ -4,8 +4,8 @@
 
 Codes are random, in clusters: 100 to a label, drawn around the centre of their label, with a spectrum that falls off (the i-th
 direction has the standard deviation i ** -0.5, within a label 0.6 times that), of unit length. Queries are others of the same
-labels. Plain noise has no neighbourhoods, so that no index could find anything in it; real codes lie in between or
-better. The similarity is the cosine, k is 10. Each round searches exactly and by the index in turn, on one thread; the median
+labels. They are no codes of a network, for which recall may differ, and no plain noise, whose neighbours mean little. The
+similarity is the cosine, k is 10. Each round searches exactly and by the index in turn, on one thread; the median
 over the rounds of the ratio of processor times counts, for 256 queries at once and for one query at a time. "pays" is the number
 of single queries after which reading the index has paid for itself. --graph adds an HNSW graph of faiss, as one would use
 it alone. Memory is what the process gains (Linux).
