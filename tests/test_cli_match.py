@@ -1,6 +1,7 @@
 """The command line where pictures are compared with each other: verify, retrieve, and the threshold that calibrate fits."""
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,44 @@ def test_index_is_kept_up_to_date(run: Any, root: Path, tmp_path: Path, monkeypa
     assert ask(folder, "--index", index) == ["1.png", "2.png", "3.png", "4.png"]
     assert sorted(Path(file).name for file in read) == ["4.png", "broken.png"]
     assert ask(folder, "--index", index) == ask(index) == ["1.png", "2.png", "3.png", "4.png"]
+
+
+def test_approximate_search_follows_the_folder(run: Any, root: Path, tmp_path: Path) -> None:
+    pytest.importorskip("faiss")
+    folder, kept, query = tmp_path / "g", tmp_path / "g.safetensors", some(root, 1)[0]
+    folder.mkdir()
+    for i in range(6):
+        (folder / f"{i}.png").write_bytes(some(root, 1)[i + 1].read_bytes())
+
+    def ask(source: Path, *words: object) -> list[str]:
+        code, out, err = run("retrieve", root / "m.lw", query, "--gallery", source, *words, "--json", "-k", 9)
+        assert code == 0, err
+        return [Path(match["file"]).name for match in json.loads(out)["queries"][0]["matches"]]
+
+    assert ask(folder, "--approximate") == ask(folder, "--index", kept, "--approximate") == ask(folder)
+    (folder / "0.png").unlink()
+    (folder / "6.png").write_bytes(some(root, 2)[0].read_bytes())
+    exact = ask(folder, "--index", kept)  # without faiss at work: its index is kept right all the same
+    assert sorted(exact) == [f"{i}.png" for i in range(1, 7)]
+    before = kept.stat().st_mtime_ns
+    assert ask(kept, "--approximate") == ask(folder, "--index", kept, "--approximate") == exact
+    assert kept.stat().st_mtime_ns == before
+
+
+def test_approximate_search_says_what_it_lacks(
+    run: Any, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query, folder, kept = some(root, 1)[0], root / "pictures" / "test", tmp_path / "g.safetensors"
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "faiss", None)
+        assert run("retrieve", root / "m.lw", query, "--gallery", folder, "--index", kept)[0] == 0
+        code, out, err = run("retrieve", root / "m.lw", query, "--gallery", kept, "--approximate")
+    assert (code, out) == (2, "")
+    assert 'pip install "labelwise[search]"' in " ".join(err.split())
+    pytest.importorskip("faiss")
+    code, out, err = run("retrieve", root / "m.lw", query, "--gallery", kept, "--approximate")
+    assert (code, out) == (2, "")
+    assert "was kept without --approximate" in " ".join(err.split())
 
 
 def test_wrong_use(run: Any, root: Path, tmp_path: Path) -> None:

@@ -62,18 +62,28 @@ def retrieve(  # noqa: PLR0913 - the options of the verb
         Path | None,
         typer.Option(help="Keep the encoded gallery in this file: used and brought up to date.", show_default=False),
     ] = None,
+    approximate: Annotated[
+        bool,
+        typer.Option(
+            "--approximate",
+            help='Look through a part of the gallery only: for many queries in a very large one. Needs the extra "search".',
+        ),
+    ] = False,
     k: Annotated[int, typer.Option("-k", min=1, help="How many pictures to list.")] = 5,
     json: AsJson = False,
     strict: Strict = False,
     device: Device = "auto",
 ) -> None:
     """Which pictures of a folder are most like this one? A picture is never its own answer."""
+    from labelwise.tasks.gallery_index import need_faiss
     from labelwise.tasks.retrieve import retrieve as run
 
+    if approximate:
+        need_faiss()
     classifier = open_model(model, device)
     images, names, skipped = read(classifier, query, strict)
-    searched = _gallery(classifier, gallery, index, strict)
-    found = run(classifier, images, searched, k + 1)
+    searched = _gallery(classifier, gallery, index, strict, approximate)
+    found = run(classifier, images, searched, k + 1, approximate=approximate)
     here = [str(Path(name).resolve()) for name in names]
     kept = [[m for m in matches if m.file != own][:k] for own, matches in zip(here, found, strict=True)]
     if json:
@@ -113,19 +123,26 @@ def _pairs(first: Path | None, second: Path | None, table: Path | None) -> Pair:
     return paths
 
 
-def _gallery(classifier: "Classifier", source: Path, index: Path | None, strict: bool) -> "Gallery":
-    """Return the gallery of a folder or a file; where an index is kept, only pictures that it lacks are encoded."""
+def _gallery(classifier: "Classifier", source: Path, index: Path | None, strict: bool, approximate: bool) -> "Gallery":
+    """Return the gallery of a folder or a file; where a file is kept, only pictures that it lacks are encoded."""
     from labelwise.data.pictures import list_pictures
     from labelwise.tasks.retrieve import gallery_of_files, load_gallery
 
     if not source.is_dir():
         if index is not None:
             raise UsageError(f"--index goes with a folder of pictures; {source} is no folder.")
-        return load_gallery(source)
+        ready = load_gallery(source)
+        if approximate and ready.index is None:
+            raise UsageError(
+                f"{source} was kept without --approximate. Use it once with the folder: --gallery FOLDER --index {source} "
+                "--approximate."
+            )
+        return ready
     files = [str(file.resolve()) for file in list_pictures(source)]
     if not files:
         raise DataError(f"No picture found in {source}.")
-    known = load_gallery(index) if index is not None and index.exists() else None
+    kept = load_gallery(index) if index is not None and index.exists() else None
+    known = kept
     old = set() if known is None else set(known.files)
     new = [file for file in files if file not in old]
     gone = old - set(files)
@@ -136,7 +153,9 @@ def _gallery(classifier: "Classifier", source: Path, index: Path | None, strict:
         for one in skipped[:10]:
             note(f"Skipped {one.file}: {one.reason}")
         known = made if known is None else known.join(made)
-    if index is not None:
+    if approximate and len(known):
+        known = known.with_index()
+    if index is not None and known is not kept:
         index.parent.mkdir(parents=True, exist_ok=True)
         known.save(index)
     return known

@@ -1,0 +1,229 @@
+"""An index of a gallery: it finds what lies in the regions it looks through, and follows the gallery row by row."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from labelwise.checkpoint import read_tensors, write_tensors
+from labelwise.errors import StoreError, UsageError
+from labelwise.tasks import gallery_index as module
+from labelwise.tasks import retrieve as retrieving
+from labelwise.tasks.gallery_index import Index, Lists, digest_of, make_index, region_count
+from labelwise.tasks.retrieve import Gallery, load_gallery, retrieve, search
+from tests.contract.subjects import trained
+from tests.tasks.test_retrieve import TEST, gallery
+
+MANY = 2_000
+
+
+@pytest.fixture
+def no_faiss(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "faiss", None)
+
+
+def random_codes(count: int = MANY, method: str = "softmax") -> Tensor:
+    """Return codes in clusters, as wide as those of a method."""
+    size, drawn = trained(method).encode(TEST.images[:1]).shape[1], torch.Generator().manual_seed(1)
+    centres = torch.randn(20, size, generator=drawn)
+    labels = torch.randint(20, (count,), generator=drawn)
+    return 3 * (centres[labels] + 0.4 * torch.randn(count, size, generator=drawn))
+
+
+def by_hand(codes: Tensor) -> Index:
+    """Return an index whose centres are the first five codes; it needs no faiss."""
+    centres = normalize(codes[:5], dim=1)
+    regions = (normalize(codes, dim=1) @ centres.T).argmax(1).int()
+    return Index(centres=centres, regions=regions, digest=digest_of(codes, centres, regions))
+
+
+def indexed(rows: slice = slice(None), method: str = "softmax") -> Gallery:
+    plain = gallery(method, rows)
+    return replace(plain, index=by_hand(plain.codes))
+
+
+@pytest.mark.parametrize("method", ["softmax", "prototype"])
+def test_answers_are_those_of_an_exact_search_where_all_regions_are_looked_at(method: str) -> None:
+    pytest.importorskip("faiss")
+    classifier, searched = trained(method), gallery(method).with_index()
+    found = retrieve(classifier, TEST.images[:9], searched, 4, candidates=20, approximate=True)
+    exact = retrieve(classifier, TEST.images[:9], searched, 4, candidates=20)
+    assert [[match.file for match in row] for row in found] == [[match.file for match in row] for row in exact]
+    for row, right in zip(found, exact, strict=True):
+        assert [match.score for match in row] == pytest.approx([match.score for match in right], abs=1e-5)
+    assert len(retrieve(classifier, TEST.images[0], searched, 10**6, approximate=True)[0]) == len(searched)
+
+
+@pytest.mark.parametrize("looked_at", [1, 3])
+def test_only_the_nearest_regions_are_looked_through(looked_at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("faiss")
+    monkeypatch.setattr(module, "LOOKED_AT", looked_at)
+    monkeypatch.setattr(module, "CHUNK", 1_000)
+    model, codes = trained("softmax").model, random_codes()
+    index = make_index(codes)
+    assert len(index.centres) == region_count(MANY) == 50
+    torch.testing.assert_close(index.centres.norm(dim=1), torch.ones(50))
+    unit = normalize(codes, dim=1)
+    assert torch.equal(index.regions, (unit @ index.centres.T).argmax(1).int())
+    monkeypatch.setattr(
+        retrieving, "SPARE", 200
+    )  # more than there are: the rest is none, and no reason to look elsewhere
+    monkeypatch.delattr(retrieving, "_nearest")
+    _, places = search(model, codes[:30], codes, 3, lists=Lists(index, codes))
+    for query, found in zip(unit[:30], places.tolist(), strict=True):
+        nearest = (index.centres @ query).topk(looked_at).indices
+        there = torch.isin(index.regions.long(), nearest).nonzero()[:, 0]
+        assert found == there[(unit[there] @ query).topk(3).indices].tolist()
+
+
+def test_most_of_the_best_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("faiss")
+    monkeypatch.setattr(module, "LOOKED_AT", 8)
+    model, codes = trained("softmax").model, random_codes()
+    scores, places = search(model, codes[:100], codes, 10, lists=Lists(make_index(codes), codes))
+    best, right = search(model, codes[:100], codes, 10)
+    hits = (places[:, :, None] == right[:, None]).any(1)
+    assert float(hits.float().mean()) > 0.9
+    torch.testing.assert_close(scores[:, 0], best[:, 0])  # each code is its own best
+
+
+@pytest.mark.parametrize("method", ["softmax", "prototype"])
+def test_a_query_that_finds_too_few_is_searched_exactly(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("faiss")
+    monkeypatch.setattr(module, "LOOKED_AT", 1)
+    model, codes = trained(method).model, random_codes(method=method)
+    index = by_hand(codes)
+    sizes = torch.bincount(index.regions.long())[index.regions[:60].long()]
+    k = int(sizes.median())
+    scores, places = search(model, codes[:60], codes, k, k, Lists(index, codes))
+    exact, _ = search(model, codes[:60], codes, k, k)
+    short = sizes < k
+    assert short.any()
+    assert not short.all()
+    torch.testing.assert_close(scores[short], exact[short], atol=1e-5, rtol=1e-5)
+    assert int(places.min()) >= 0
+    assert all(len(set(row)) == k for row in places.tolist())
+
+
+def test_joined_and_left_over_have_the_index_of_what_is_there(no_faiss: None) -> None:
+    joined = indexed(slice(20)).join(gallery(rows=slice(20, 40)))
+    assert joined.index is not None
+    unit = normalize(joined.codes, dim=1)
+    assert torch.equal(joined.index.regions, (unit @ joined.index.centres.T).argmax(1).int())
+    joined.index.check(joined.codes)
+    left = joined.remove(joined.files[3:30:2])
+    assert left.index is not None
+    left.index.check(left.codes)
+    assert torch.equal(left.index.regions, (normalize(left.codes, dim=1) @ left.index.centres.T).argmax(1).int())
+    assert gallery(rows=slice(2)).join(indexed(slice(2, 20))).index is None
+    emptied = joined.remove(joined.files)
+    assert emptied.index is not None
+    assert len(emptied.index.regions) == 0
+
+
+def test_what_was_removed_is_never_found() -> None:
+    pytest.importorskip("faiss")
+    whole = gallery(rows=slice(20)).with_index().join(gallery(rows=slice(20, None)))
+    gone = set(whole.files[::3])
+    left = whole.remove(gone)
+    found = retrieve(trained("softmax"), TEST.images, left, 3, approximate=True)
+    assert not gone & {match.file for row in found for match in row}
+    assert all(row[0].file == name for row, name in zip(found, whole.files, strict=True) if name not in gone)
+    again = left.join(gallery(rows=slice(1)))
+    assert retrieve(trained("softmax"), TEST.images[0], again, 1, approximate=True)[0][0].file == whole.files[0]
+
+
+def test_saved_and_loaded(tmp_path: Path) -> None:
+    pytest.importorskip("faiss")
+    searched = gallery().with_index()
+    searched.save(tmp_path / "g")
+    again = load_gallery(tmp_path / "g")
+    assert again.index is not None
+    assert searched.index is not None
+    assert torch.equal(again.index.centres, searched.index.centres)
+    asked = trained("softmax"), TEST.images[:3]
+    assert retrieve(*asked, again, approximate=True) == retrieve(*asked, searched, approximate=True)
+    gallery().save(tmp_path / "plain")
+    assert load_gallery(tmp_path / "plain").index is None
+
+
+def test_an_index_of_other_codes_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("faiss")
+    searched = gallery().with_index()
+    assert searched.index is not None
+    codes = searched.codes.clone()
+    codes[7, 3] += 1e-3
+    for wrong in (codes, codes[:, :-1]):
+        changed = replace(searched, codes=wrong)
+        with pytest.raises(UsageError, match=r"does not belong to its \d+ codes"):
+            _ = changed.lists
+        with pytest.raises(UsageError, match="does not belong"):
+            changed.remove(changed.files[:1])
+    with pytest.raises(UsageError, match="does not belong"):
+        replace(searched, codes=codes, files=tuple(f"other {f}" for f in searched.files)).join(searched)
+    assert replace(changed, codes=codes, index=None).with_index().lists
+    searched.save(tmp_path / "g")
+    tensors, about = read_tensors(tmp_path / "g")
+    regions = (tensors["regions"] + 1) % len(tensors["centres"])  # each is there, and none is right
+    assert len(tensors["centres"]) > 1
+    write_tensors(tmp_path / "turned", tensors | {"regions": regions}, about)
+    damaged = load_gallery(tmp_path / "turned")
+    with pytest.raises(UsageError, match="does not belong"):
+        retrieve(trained("softmax"), TEST.images[0], damaged, approximate=True)
+    assert retrieve(trained("softmax"), TEST.images[0], damaged, 1)[0][0].file == searched.files[0]
+
+
+@pytest.mark.parametrize("change", [lambda r: r - 1, lambda r: r + 10**6, lambda r: r.float(), lambda r: r[:, None]])
+def test_a_damaged_index_is_no_index(change: object, tmp_path: Path, no_faiss: None) -> None:
+    assert callable(change)
+    indexed().save(tmp_path / "g")
+    tensors, about = read_tensors(tmp_path / "g")
+    write_tensors(tmp_path / "bad", tensors | {"regions": change(tensors["regions"])}, about)
+    with pytest.raises(StoreError, match=r"index in .* is damaged"):
+        load_gallery(tmp_path / "bad")
+    del tensors["centres"]
+    write_tensors(tmp_path / "bad", tensors, about)
+    with pytest.raises(StoreError, match=r"index in .* is damaged"):
+        load_gallery(tmp_path / "bad")
+
+
+def test_an_index_is_made_again_when_the_gallery_has_outgrown_it() -> None:
+    pytest.importorskip("faiss")
+    small = gallery(rows=slice(2)).with_index()
+    assert small.with_index() is small
+    codes = random_codes(100)
+    more = Gallery(codes=codes, files=tuple(f"more {i}" for i in range(100)), probe=small.probe)
+    grown = small.join(more)
+    assert grown.index is not None
+    assert grown.index.outgrown
+    anew = grown.with_index()
+    assert anew.index is not None
+    assert len(anew.index.centres) == region_count(102) == 2
+    assert not anew.index.outgrown
+
+
+def test_without_faiss_it_is_said_what_to_install(no_faiss: None) -> None:
+    with pytest.raises(UsageError, match=r'needs faiss: pip install "labelwise\[search\]"'):
+        gallery().with_index()
+    with pytest.raises(UsageError, match=r"labelwise\[search\]"):
+        retrieve(trained("softmax"), TEST.images[0], indexed(), approximate=True)
+    assert retrieve(trained("softmax"), TEST.images[0], indexed(), 1)[0][0].file == gallery().files[0]
+
+
+def test_wrong_use() -> None:
+    with pytest.raises(UsageError, match="has no index"):
+        retrieve(trained("softmax"), TEST.images[0], gallery(), approximate=True)
+    pytest.importorskip("faiss")
+    searched = gallery().with_index()
+    with pytest.raises(UsageError, match="candidates=None"):
+        retrieve(trained("softmax"), TEST.images[0], searched, candidates=None, approximate=True)
+    with pytest.raises(UsageError, match=r"for 3, and candidates=100"):
+        search(trained("softmax").model, searched.codes[:1], searched.codes[:3], 1, lists=searched.lists)
+    with pytest.raises(UsageError, match="given 0 codes"):
+        make_index(searched.codes[:0])
+    with pytest.raises(UsageError, match="finite numbers"):
+        make_index(searched.codes / 0)
