@@ -1,0 +1,38 @@
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+
+import prototype_tables
+
+ROOT = Path(__file__).parents[1]
+MEASURED = ROOT / "docs" / "results" / "measured" / "prototype.jsonl"
+
+
+def test_the_page_has_the_tables_of_what_was_measured() -> None:
+    assert prototype_tables.tables(MEASURED) in (ROOT / "docs" / "results" / "prototype.md").read_text()
+
+
+def test_a_cell_is_a_mean_over_seeds_in_per_cent() -> None:
+    assert prototype_tables.cell([{"a": 0.5}], lambda f: f["a"]) == "50.0"
+    assert prototype_tables.cell([{"a": 0.5}, {"a": 0.52}], lambda f: f["a"]) == "51.0 +- 1.4"
+    assert prototype_tables.cell([{"a": None}], lambda f: f["a"]) == "-"
+
+
+@pytest.mark.parametrize("left_out", [{"quick": True}, {"held_out": True}, {"set": ["group=2"]}])
+def test_trials_are_left_out(tmp_path: Path, left_out: dict[str, object]) -> None:
+    whole = {
+        "job": "cub",
+        "name": "softmax",
+        "seed": 0,
+        "quick": False,
+        "held_out": False,
+        "set": [],
+        "figures": {"a": 1},
+    }
+    file = tmp_path / "r.jsonl"
+    file.write_text(json.dumps(whole) + "\n" + json.dumps({**whole, **left_out, "name": "prototype"}) + "\n")
+    assert prototype_tables.read(file) == {"cub": {"softmax": [{"a": 1}]}}
