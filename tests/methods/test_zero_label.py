@@ -186,3 +186,24 @@ def test_clusters_of_real_features_are_stable() -> None:
     found = lw.fit(data, ZeroLabel(restarts=3, search=100), CPU).summary["naming"]
     assert max(found["sizes"]) < 0.16
     assert found["near"] > 0.5
+
+
+def test_what_was_read_to_compare_labels_is_not_needed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A classifier named by sentences opens, answers and is renamed where the extra for them is missing."""
+    data = world()
+    named = replace(data, labels=Labels(names=("cat", "dog", "ship", "truck", "frog")))
+    monkeypatch.setattr(
+        "labelwise.methods.label_prior.encode_sentences", lambda texts, _: torch.eye(len(texts), 7) + torch.rand(7)
+    )
+    classifier = lw.fit(named, replace(STRUCTURE, prior="sentences"), CPU)
+    save(classifier, tmp_path / "named.lw")
+
+    def missing(*_: object) -> None:
+        raise AssertionError("sentences were read again")
+
+    monkeypatch.setattr("labelwise.methods.label_prior.encode_sentences", missing)
+    opened = load(tmp_path / "named.lw", device="cpu")
+    torch.testing.assert_close(opened.scores(data.split("test").images), classifier.scores(data.split("test").images))
+    assert float(model_of(opened).alike.abs().sum()) > 0
+    torch.testing.assert_close(model_of(opened).alike, model_of(classifier).alike)
+    assert model_of(name_clusters(opened, {0: "frog"})).names[0] == 4

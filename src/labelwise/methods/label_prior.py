@@ -15,11 +15,13 @@ from torch.nn.functional import normalize
 
 from labelwise.core import Labels
 from labelwise.data.knowledge import require
-from labelwise.data.words import WordVectors, name_vectors, packaged_vectors
+from labelwise.data.sentences import encode_sentences
+from labelwise.data.words import WordVectors, name_vectors, packaged_vectors, split_text
 from labelwise.errors import UsageError, listing, suggest
+from labelwise.ops.assignment import standardised
 
-Source = Literal["auto", "words", "vectors", "similarity", "order", "paper"]
-SOURCES = ("auto", "words", "vectors", "similarity", "order", "paper")
+Source = Literal["auto", "words", "sentences", "vectors", "similarity", "order", "paper"]
+SOURCES = ("auto", "words", "sentences", "vectors", "similarity", "order", "paper")
 NEAREST, FARTHEST, LEAST_WEIGHT, SHUFFLED = 0.5, -0.5, 0.01, 3
 
 # The labels of CIFAR-10, each with the others from the most to the least similar, as published with the method.
@@ -42,10 +44,11 @@ def label_similarity(labels: Labels, source: Source = "auto", *, neighbours: int
 
     Args:
         labels: their names and what else is known.
-        source: ``words`` is the cosine of the names' word vectors, ``vectors`` that of the labels' own, ``similarity`` the
-            one given, ``order`` minus the distance of ranks, ``paper`` the published ranks of CIFAR-10; ``auto`` takes the
-            first that is known of similarity, vectors, order, words.
-        neighbours: with words: a name is the mean of itself and this many words nearest to it, which says more about the
+        source: ``words`` is the cosine of the names' word vectors, ``sentences`` that and the cosine of sentences on the
+            names in equal parts (needs the extra "text"), ``vectors`` that of the labels' own, ``similarity`` the one given,
+            ``order`` minus the distance of ranks, ``paper`` the published ranks of CIFAR-10; ``auto`` takes the first that
+            is known of similarity, vectors, order, words.
+        neighbours: with words and sentences: a name is the mean of itself and this many words nearest to it, which says more about the
             kind of thing it is; names are then centred. 0 is the plain word vector.
     """
     if source not in SOURCES:
@@ -55,6 +58,9 @@ def label_similarity(labels: Labels, source: Source = "auto", *, neighbours: int
         return label_similarity(labels, known[0] if known else "words", neighbours=neighbours)  # type: ignore[arg-type]
     if source == "words":
         return word_similarity(labels.names, neighbours=neighbours)
+    if source == "sentences":
+        words = word_similarity(labels.names, neighbours=neighbours)
+        return standardised(words) + standardised(sentence_similarity(labels.names))
     if source == "paper":
         return _paper_similarity(labels.names)
     require(labels, {"order": "order"}.get(source, source), "A label prior")
@@ -88,6 +94,13 @@ def word_similarity(names: Sequence[str], *, neighbours: int = 0, words: WordVec
     near = (own @ every.T).topk(min(neighbours + 1, len(every))).indices
     wide = every[near].mean(1)
     return _cosine(wide - wide.mean(0))
+
+
+def sentence_similarity(names: Sequence[str]) -> Tensor:
+    """Return how alike names are ``[k, k]``: the cosine of the vectors of "a photo of a NAME", around their mean."""
+    texts = [f"a photo of a {' '.join(split_text(name)[1])}" for name in names]
+    vectors = encode_sentences(texts, "minilm").double()
+    return _cosine(vectors - vectors.mean(0))
 
 
 def rank_labels(similarity: Tensor) -> Tensor:

@@ -68,7 +68,8 @@ class NamedModel(HeadModel):
         votes: how probable each label is for each cluster ``[k, k]``.
         opinions: label codes of every restart ``[r, k, d + 1]``, the chosen one first, before a person named any cluster.
         own_names: the label of each cluster in every restart ``[r, k]``, likewise.
-        clusters, overlaps, sizes, alike: see ``naming.Evidence``.
+        clusters, overlaps, sizes: see ``naming.Evidence``.
+        alike: how alike labels are ``[1, k, k]``; zeros until it is fitted.
         restarts: of transport naming, else None.
         report: what can be told about the run; None until it is over.
     """
@@ -98,7 +99,7 @@ class NamedModel(HeadModel):
             self.register_buffer(name, torch.zeros(shape))
         self.register_buffer("names", torch.arange(k))
         self.register_buffer("own_names", torch.arange(k).repeat(r, 1))
-        self.register_buffer("alike", method.similarity(spec.labels).float()[None])
+        self.register_buffer("alike", torch.zeros(1, k, k))
 
     def encode_images(self, images: Tensor) -> Tensor:
         """Return image codes ``[n, d]`` of unit length."""
@@ -167,7 +168,7 @@ class ZeroLabel(Method):
             as they are. One with random weights is ablation A.
         naming: ``structure`` or ``transport`` (the paper's).
         prior: where the similarity of labels comes from, see ``label_similarity``.
-        neighbours: nearest words that stand for a name beside itself, where the prior is words.
+        neighbours: nearest words that stand for a name beside itself, where the prior is words or sentences.
         second: the prior's value at the second most similar label, 0.2 in the paper, 0.1 in the authors' code.
         restarts: how many; 50 in the paper.
         centre: codes are taken around their mean before they get unit length; the paper does not.
@@ -223,6 +224,7 @@ class ZeroLabel(Method):
     def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
         """Yield stages II and III where naming is by transport; then name, and keep what adding a label needs."""
         assert isinstance(model, NamedModel)
+        model.alike.copy_(self.similarity(model.spec.labels)[None])
         codes = self._codes(model, data)
         if model.restarts is None:
             found = self._structure(model, codes)

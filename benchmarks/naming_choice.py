@@ -1,0 +1,191 @@
+"""Which settings of ``zero_label`` name clusters best, judged on sets of ten classes that have nothing of CIFAR-10.
+
+    LABELWISE_DATA=FOLDER python benchmarks/naming_choice.py --codes FILE [--draws N] [--seed N] [--quick]
+
+Classes of CIFAR-100 (``cifar100.npz``) and TinyImageNet (``tinyimagenet_val_64.npz``) without those of CIFAR-10 and their kin,
+codes of EfficientNet-lite0 at 128 pixels (extra ``pretrained``), made once and kept in the file of ``--codes``. A draw is ten classes:
+any, or six animals and four other things. Labels are read to draw and to judge, never to cluster or to name. The prior
+``sentences`` needs the extra ``text``. Each row is printed with the mean over draws, its standard error, and the mean and
+standard error of the difference to the first row.
+"""
+
+import argparse
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize, one_hot
+
+from labelwise.core import Labels
+from labelwise.data.dataset import Split
+from labelwise.data.packs import pack
+from labelwise.methods import Encoder
+from labelwise.methods.label_prior import label_similarity, sentence_similarity
+from labelwise.methods.naming import Evidence, NamingSettings, choose_names, cluster_starts, name_each, vote
+from labelwise.ops.assignment import best_matching
+from labelwise.ops.clusters import discriminant, neighbour_means
+from labelwise.ops.linear import linear_scores
+
+K, RESTARTS, CODE_SIZE = 10, 5, 128
+IMAGES = {"cifar100": 100, "tinyimagenet_val_64": 50}  # of each class
+# Classes of CIFAR-10 by another name, or nearly so; and two whose names have no word vector.
+LEFT_OUT = {
+    *(
+        "pickup_truck",
+        "bus",
+        "streetcar",
+        "bullfrog",
+        "tailed frog",
+        "goose",
+        "black stork",
+        "king penguin",
+        "albatross",
+    ),
+    *("Chihuahua", "Yorkshire terrier", "golden retriever", "Labrador retriever", "German shepherd", "standard poodle"),
+    *("tabby", "Persian cat", "Egyptian cat", "beach wagon", "convertible", "limousine", "sports car", "police van"),
+    *("moving van", "lifeboat", "gondola", "gazelle", "trolleybus", "school bus", "gasmask", "jinrikisha"),
+}
+NO_ANIMALS = ("people", "flowers", "fruit", "trees", "containers", "electrical", "furniture", "outdoor", "vehicles")
+
+
+@dataclass(frozen=True, eq=False)
+class Classes:
+    """Codes of some images of each class ``[c, n, d]``, the names of the classes, and which are animals ``[c]``."""
+
+    codes: Tensor
+    names: tuple[str, ...]
+    animals: Tensor
+
+
+def animal_names(file: Path) -> set[str]:
+    """Return the names of the classes that are animals."""
+    with np.load(file) as held:
+        classes = [str(name) for name in held["classes"]]
+        if "wnids" in held:  # WordNet lists animals first
+            return {name for name, key in zip(classes, held["wnids"], strict=True) if str(key) < "n026"}
+        kinds = dict(zip(held["labels"].tolist(), held["coarse"].tolist(), strict=True))
+        groups = [str(name) for name in held["superclasses"]]
+    return {name for i, name in enumerate(classes) if not any(word in groups[kinds[i]] for word in NO_ANIMALS)}
+
+
+def encoded(file: Path, most: int) -> Classes:
+    """Return the codes of ``most`` images of each class of a pack, those left out apart."""
+    data = pack(file)
+    every: Split | None = None
+    for split in data.splits.values():
+        every = split if every is None else every.join(split)
+    assert every is not None
+    names = [name.split(",")[0] for name in data.labels.names]
+    kept = [i for i, name in enumerate(names) if name not in LEFT_OUT]
+    rows = torch.cat([(every.targets == i).nonzero()[:most, 0] for i in kept])
+    encoder = Encoder(backbone="efficientnet_lite0", frozen=True, size=128).build(data.shape)
+    encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    codes = encoder.features(every.images[rows]).view(len(kept), most, -1)
+    animals = animal_names(file)
+    flags = torch.tensor([data.labels.names[i] in animals for i in kept])
+    return Classes(codes, tuple(names[i] for i in kept), flags)
+
+
+def all_classes(cache: Path) -> dict[str, Classes]:
+    """Return the classes of both data sets, from the cache where it is there."""
+    folder = Path(os.environ["LABELWISE_DATA"])
+    if not cache.exists():
+        made = {name: encoded(folder / f"{name}.npz", most) for name, most in IMAGES.items()}
+        arrays = {f"{name}/codes": own.codes.half().numpy() for name, own in made.items()}
+        arrays |= {f"{name}/names": np.array(own.names) for name, own in made.items()}
+        np.savez(
+            cache, allow_pickle=False, **arrays, **{f"{n}/animals": own.animals.numpy() for n, own in made.items()}
+        )
+    with np.load(cache) as held:
+        return {
+            name: Classes(
+                torch.from_numpy(held[f"{name}/codes"]).float(),
+                tuple(str(one) for one in held[f"{name}/names"]),
+                torch.from_numpy(held[f"{name}/animals"]),
+            )
+            for name in IMAGES
+        }
+
+
+def draw(classes: Classes, mixed: bool, made: torch.Generator) -> list[int]:
+    """Return ten classes: any, or six animals and four others."""
+    order = torch.randperm(len(classes.names), generator=made)
+    if not mixed:
+        return order[:K].tolist()
+    animals = classes.animals[order]
+    return torch.cat([order[animals][:6], order[~animals][: K - 6]]).tolist()
+
+
+def clusterings(codes: Tensor, truth: Tensor, seed: int) -> Iterator[tuple[str, Tensor]]:
+    """Yield each way to cluster codes ``[n, d]`` and its clusterings ``[r, n]``, the one to name first."""
+    for name, smooth, sizes in (
+        ("usual clusters", 20, torch.full((K,), 1 / K)),
+        ("not smoothed", 1, torch.full((K,), 1 / K)),
+        ("sizes free", 20, None),
+    ):
+        starts = cluster_starts(neighbour_means(codes, smooth), K, RESTARTS, seed, sizes)
+        rows = [discriminant(codes, one.members, K) for one in starts]
+        yield name, torch.stack([linear_scores(codes, own).argmax(1) for own in rows])
+    yield "true classes", truth[None]
+
+
+def priors(names: tuple[str, ...]) -> dict[str, Tensor]:
+    """Return how alike names are ``[k, k]`` by each prior."""
+    labels = Labels(names=names)
+    found = {f"words {n}": label_similarity(labels, "words", neighbours=n) for n in (10, 0, 5, 20, 40)}
+    found["sentences alone"] = sentence_similarity(names)
+    return found | {"words 10 and sentences": label_similarity(labels, "sentences", neighbours=10)}
+
+
+def measured(classes: Classes, rows: list[int], seed: int) -> dict[str, float]:
+    """Return the accuracy of every variant on one draw."""
+    images = classes.codes[rows]
+    truth = torch.arange(K).repeat_interleave(images.shape[1])
+    centred = images.flatten(0, 1) - images.mean((0, 1))
+    codes = normalize(centred @ torch.linalg.svd(centred, full_matrices=False)[2][:CODE_SIZE].T, dim=1)
+    names, found = tuple(classes.names[i] for i in rows), {}
+    for way, members in clusterings(codes, truth, seed):
+        inside = one_hot(members[0], K).double().T @ one_hot(truth, K).double() / len(truth)
+        found[f"{way}, best names"] = float(inside[range(K), best_matching(inside)].sum())
+        known = priors(names)
+        evidence = Evidence.of(codes, members, known["words 10"][None])
+        for prior, alike in known.items():
+            if way != "usual clusters" and prior not in ("words 10", "words 10 and sentences"):
+                continue
+            own = replace(evidence, labels=alike[None])
+            chosen = choose_names(vote(own, name_each(own, NamingSettings(matchings=200))))
+            found[f"{way}, {prior}"] = float(inside[range(K), chosen].sum())
+    return found
+
+
+def main() -> None:
+    """Print the mean of every variant over all draws, and over those of each kind."""
+    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words.add_argument("--codes", type=Path, required=True, help="where codes are kept (.npz)")
+    words.add_argument("--draws", type=int, default=30, help="of each of four kinds")
+    words.add_argument("--seed", type=int, default=0)
+    words.add_argument("--quick", action="store_true", help="two draws of each kind")
+    given = words.parse_args()
+    found: list[dict[str, float]] = []
+    for place, (data, classes) in enumerate(all_classes(given.codes).items()):
+        for mixed in (True, False):
+            made = torch.Generator().manual_seed(1000 * given.seed + 2 * place + mixed)
+            draws = 2 if given.quick else given.draws
+            found += [measured(classes, draw(classes, mixed, made), seed) for seed in range(draws)]
+            part = torch.tensor([list(one.values()) for one in found[-draws:]], dtype=torch.float64).mean(0)
+            print(data, "mixed" if mixed else "any", [round(100 * float(mean), 1) for mean in part], flush=True)
+    table = 100 * torch.tensor([list(one.values()) for one in found], dtype=torch.float64)
+    first = table[:, list(found[0]).index("usual clusters, words 10")]
+    for name, column in zip(found[0], table.T, strict=True):
+        error, gain = column.std() / len(column) ** 0.5, column - first
+        print(
+            f"{name:40s} {column.mean():5.1f} +- {error:.1f}   {gain.mean():+5.1f} +- {gain.std() / len(gain) ** 0.5:.1f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
