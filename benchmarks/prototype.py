@@ -321,8 +321,8 @@ def audio(bench: Bench) -> None:
     """
     base = Softmax(encoder=small(bench, "xvector_mel_8k", 16), epochs=60, batch=120, augment=Augment())
     base = replace(base, optimizer=Optimizer(name="adamw", lr=2e-3, weight_decay=0.05))
-    count = 20 if bench.quick else 600
-    shots = [EpisodeSettings(ways=5, shots=s, count=count, seed=bench.seed) for s in (1, 5)]
+    count, ways = (20, 2) if bench.quick else (600, 5)
+    shots = [EpisodeSettings(ways=ways, shots=s, count=count, seed=bench.seed) for s in (1, 5)]
     own = {"similarity": "cosine", "pair_weight": "3"}
     new_labels(bench, base, bench.data("audiomnist", per_label=20), shots, own)
 
