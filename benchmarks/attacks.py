@@ -85,14 +85,8 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     chosen = parser.parse_args()
     data = load(chosen.data)
-    method = Softmax(encoder=Encoder(width=16), epochs=chosen.epochs, optimizer=Optimizer(lr=0.05))
-    if chosen.hard:
-        method = Softmax(
-            encoder=Encoder(width=16),
-            epochs=chosen.epochs,
-            optimizer=Optimizer(lr=0.05),
-            adversarial=Adversarial(epsilon=chosen.epsilon, steps=7),
-        )
+    hard = Adversarial(epsilon=chosen.epsilon, steps=7) if chosen.hard else None
+    method = Softmax(encoder=Encoder(width=16), epochs=chosen.epochs, optimizer=Optimizer(lr=0.05), adversarial=hard)
     classifier = fit(data, method, Run(device=chosen.device))
     torch.set_num_threads(1)
     test = data.split("test")

@@ -24,6 +24,7 @@ from labelwise.ops.segments import segment_mean
 from labelwise.training import Stage
 
 LossName = Literal["multi-similarity", "proxy-anchor", "triplet"]
+Rule = Literal["nearest mean", "cosine"]
 # Images of a label in a batch: pair losses need several, proxies none, and were published with batches drawn at random.
 GROUPS: dict[LossName, int] = {"multi-similarity": 5, "proxy-anchor": 1, "triplet": 5}
 
@@ -144,7 +145,7 @@ class Means(LabelModel):
 
     exclusive = True
 
-    def __init__(self, trained: LinearModel, rule: Literal["nearest mean", "cosine"]) -> None:
+    def __init__(self, trained: LinearModel, rule: Rule) -> None:
         super().__init__(trained.spec)
         self.trained, self.rule = trained, rule
 

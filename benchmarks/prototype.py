@@ -29,11 +29,12 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import torch
-from metric_learning import GROUPS, LossName, Means, Metric
+from metric_learning import GROUPS, LossName, Means, Metric, Rule
 
 from labelwise.adversarial import Adversarial
 from labelwise.core import Classifier, LabelModel
@@ -48,7 +49,7 @@ from labelwise.evaluate.robust import RobustSettings, evaluate_robust
 from labelwise.fitting import fit
 from labelwise.methods import Encoder, ImageMethod, Prototype, Softmax
 from labelwise.methods.linear import LinearModel
-from labelwise.methods.prototype import PrototypeModel
+from labelwise.methods.prototype import Head, PrototypeModel
 from labelwise.ops.adaptive_attacks import Apgd
 from labelwise.ops.attacks import Attack, Fgsm, Pgd
 from labelwise.ops.square_attack import Square
@@ -57,7 +58,7 @@ from labelwise.settings import override
 from labelwise.tasks.attack import AttackSettings, attack
 from labelwise.training import Run
 
-RULES: tuple[Literal["nearest mean", "cosine"], ...] = ("nearest mean", "cosine")
+RULES: tuple[Rule, ...] = get_args(Rule)
 GROUP = 5  # images of a label that stand together in a batch of `prototype`, as in the paper; of rivals see ``Metric``
 RIVALS: tuple[LossName, ...] = get_args(LossName)
 
@@ -149,24 +150,32 @@ def small(bench: Bench, backbone: str, width: int) -> Encoder:
     return Encoder(backbone=backbone, width=width if bench.quick else None)
 
 
-def heads(classifier: Classifier) -> dict[str, Classifier]:
+def heads(classifier: Classifier, method: ImageMethod) -> dict[str, Classifier]:
     """Return a classifier for every way in which a trained model names labels."""
-    found = views(classifier.model)
+    found = {name: of(classifier.model) for name, of in views(method).items()}
     return {name: replace(each.bind(classifier.labels), seen=classifier.seen) for name, each in found.items()}
 
 
-def views(model: LabelModel) -> dict[str, LabelModel]:
-    """Return every way in which a trained model names labels: its own, and rules on the same codes."""
-    found: dict[str, LabelModel] = {"": model}
-    if isinstance(model, PrototypeModel):
-        found = {}
-        names: tuple[Literal["sim", "dol"], ...] = ("sim", "dol")
-        for name in names:
-            found[name] = copy.deepcopy(model)
-            found[name].head = name  # type: ignore[assignment]
-    if isinstance(model, LinearModel):
-        found |= {rule: Means(model, rule) for rule in RULES}
-    return found
+def views(method: ImageMethod) -> dict[str, Callable[[LabelModel], LabelModel]]:
+    """Return every way in which models of a method name labels: their own, and rules on the same codes."""
+    own: dict[str, Callable[[LabelModel], LabelModel]] = {"": lambda model: model}
+    if isinstance(method, Prototype):
+        own = {name: partial(with_head, name) for name in ("sim", "dol")}
+    return {**own, **{rule: partial(with_rule, rule) for rule in RULES}}
+
+
+def with_head(head: Head, model: LabelModel) -> LabelModel:
+    """Return a `prototype` that scores labels by this head."""
+    assert isinstance(model, PrototypeModel)
+    other = copy.deepcopy(model)
+    other.head = head
+    return other
+
+
+def with_rule(rule: Rule, model: LabelModel) -> LabelModel:
+    """Return a model that names labels by this rule on the codes of another."""
+    assert isinstance(model, LinearModel)
+    return Means(model, rule)
 
 
 def attacked(bench: Bench, base: ImageMethod, data: Dataset, settings: RobustSettings, training: Adversarial) -> None:
@@ -181,7 +190,7 @@ def attacked(bench: Bench, base: ImageMethod, data: Dataset, settings: RobustSet
             begun = time.monotonic()
             classifier = fit(data, replace(method, adversarial=adversarial), bench.run(full))
             figures: dict[str, Any] = {"data": data.name}
-            for head, one in heads(classifier).items():
+            for head, one in heads(classifier, method).items():
                 own = head not in RULES
                 few = settings if own or bench.quick else replace(settings, attacks=(Pgd(), Apgd()))
                 figures[head or name] = asdict(evaluate_robust(one, images, data.labels, few))
@@ -243,7 +252,7 @@ def pacs(bench: Bench) -> None:
             continue
         begun, every = time.monotonic(), 0 if bench.quick else 5
         domains = ("sketch",) if bench.quick else ()
-        found = evaluate_domain_views(data, method, bench.run(name), views=views, every=every, domains=domains)
+        found = evaluate_domain_views(data, method, bench.run(name), views=views(method), every=every, domains=domains)
         figures: dict[str, Any] = {}
         for view, one in found.items():
             each = {held.domain: {"strict": held.strict.test, "oracle": held.oracle.test} for held in one.domains}

@@ -9,7 +9,7 @@ Figures are in per cent, means over seeds, with the standard deviation where the
 import json
 import statistics
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +41,19 @@ def _place(item: tuple[str, object]) -> tuple[bool, int]:
     return item[0].endswith("+at"), order.index(name)
 
 
-def cell(figures: Figures, pick: Callable[[dict[str, Any]], float | None]) -> str:
-    """Return the mean of a figure over seeds, in per cent; a dash where it was not measured."""
-    values = [100 * value for value in map(pick, figures) if value is not None]
+def cell(figures: Figures, *path: str) -> str:
+    """Return the mean over seeds of the figure at a path, in per cent; a dash where it was not measured."""
+    values = [100 * value for value in (_at(one, path) for one in figures) if value is not None]
     if not values:
         return "-"
     spread = f" +- {statistics.stdev(values):.1f}" if len(values) > 1 else ""
     return f"{statistics.mean(values):.1f}{spread}"
+
+
+def _at(figures: Any, path: Sequence[str]) -> float | None:
+    for key in path:
+        figures = {} if figures is None else figures.get(key)
+    return figures if isinstance(figures, float) else None
 
 
 def table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -64,12 +70,10 @@ def attacked(title: str, methods: dict[str, Figures]) -> str:
     for name, figures in methods.items():
         for view in (each for each in figures[0] if each != "data"):
             shown = name if view == name.removesuffix("+at") else f"{name}, {view}"
-            picks = [
-                cell(figures, lambda f, v=view: f[v].get("all images", f[v])["clean"]),  # type: ignore[misc]
-                *(cell(figures, lambda f, v=view, a=a: f[v]["attacks"].get(a)) for a in attacks),  # type: ignore[misc]
-                cell(figures, lambda f, v=view: f[v]["worst"]),  # type: ignore[misc]
-                cell(figures, lambda f, v=view: f[v].get("all images", {}).get("pgd-20")),  # type: ignore[misc]
-            ]
+            own = "all images" in figures[0][view]
+            picks = [cell(figures, view, "all images", "clean") if own else cell(figures, view, "clean")]
+            picks += [cell(figures, view, "attacks", attack) for attack in attacks]
+            picks += [cell(figures, view, "worst"), cell(figures, view, "all images", "pgd-20")]
             rows.append([shown.replace("+at", " + AT"), *picks])
     return table(title, ["", "clean", *attacks, "worst of all", "pgd-20, all images"], rows)
 
@@ -79,8 +83,8 @@ def pairs(title: str, methods: dict[str, Figures]) -> str:
     rows = []
     for name, figures in methods.items():
         for by in figures[0]["retrieval"]:
-            picks = [cell(figures, lambda f, b=by, r=r: f["retrieval"][b][r]) for r in (*RANKS, "map_at_r")]  # type: ignore[misc]
-            picks.append(cell(figures, lambda f, b=by: f["verification"][b]["eer"]))  # type: ignore[misc]
+            picks = [cell(figures, "retrieval", by, rank) for rank in (*RANKS, "map_at_r")]
+            picks.append(cell(figures, "verification", by, "eer"))
             rows.append([name, by, *picks])
     return table(title, ["", "compared by", *(f"R@{r}" for r in RANKS), "MAP@R", "EER"], rows)
 
@@ -94,7 +98,7 @@ def episodes(title: str, methods: dict[str, Figures]) -> str:
             picks = []
             for kind in kinds:
                 error = f" +- {100 * figures[0][kind][rule]['error']:.1f}" if len(figures) == 1 else ""
-                picks.append(cell(figures, lambda f, k=kind, r=rule: f[k][r]["mean"]) + error)  # type: ignore[misc]
+                picks.append(cell(figures, kind, rule, "mean") + error)
             rows.append([name, rule, *picks])
     return table(f"{title}: 600 episodes", ["", "rule", *kinds], rows)
 
@@ -105,8 +109,8 @@ def domains(title: str, methods: dict[str, Figures]) -> str:
     for name, figures in methods.items():
         for view, first in figures[0].items():
             shown = name if view == name else f"{name}, {view}"
-            each = [cell(figures, lambda f, v=view, d=d: f[v]["domains"][d]["strict"]) for d in first["domains"]]  # type: ignore[misc]
-            means = [cell(figures, lambda f, v=view, r=r: f[v][r]) for r in ("strict", "oracle")]  # type: ignore[misc]
+            each = [cell(figures, view, "domains", domain, "strict") for domain in first["domains"]]
+            means = [cell(figures, view, rule) for rule in ("strict", "oracle")]
             rows.append([shown, *each, *means])
     names = [domain.replace("_", " ") for domain in next(iter(next(iter(methods.values()))[0].values()))["domains"]]
     return table(title, ["", *names, "mean, strict", "mean, oracle"], rows)

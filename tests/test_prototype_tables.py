@@ -17,9 +17,10 @@ def test_the_page_has_the_tables_of_what_was_measured() -> None:
 
 
 def test_a_cell_is_a_mean_over_seeds_in_per_cent() -> None:
-    assert prototype_tables.cell([{"a": 0.5}], lambda f: f["a"]) == "50.0"
-    assert prototype_tables.cell([{"a": 0.5}, {"a": 0.52}], lambda f: f["a"]) == "51.0 +- 1.4"
-    assert prototype_tables.cell([{"a": None}], lambda f: f["a"]) == "-"
+    assert prototype_tables.cell([{"a": 0.5}], "a") == "50.0"
+    assert prototype_tables.cell([{"a": 0.5}, {"a": 0.52}], "a") == "51.0 +- 1.4"
+    assert prototype_tables.cell([{"a": {"b": 0.25}}], "a", "b") == "25.0"
+    assert prototype_tables.cell([{"a": {}}], "a", "b") == prototype_tables.cell([{}], "a", "b") == "-"
 
 
 @pytest.mark.parametrize("left_out", [{"quick": True}, {"held_out": True}, {"set": ["group=2"]}])

@@ -1,3 +1,4 @@
+import copy
 import json
 import os
 from dataclasses import replace
@@ -6,13 +7,23 @@ from pathlib import Path
 import pytest
 import torch
 
+from labelwise.core import LabelModel
 from labelwise.data import load
 from labelwise.data.dataset import Dataset
 from labelwise.errors import DataError, UnsupportedError, UsageError
 from labelwise.evaluate import domains as module
-from labelwise.evaluate.domains import Candidate, DomainsResult, HeldOut, evaluate_domains, hold_out
+from labelwise.evaluate.domains import (
+    Candidate,
+    DomainsResult,
+    HeldOut,
+    Views,
+    evaluate_domain_views,
+    evaluate_domains,
+    hold_out,
+)
 from labelwise.fitting import fit
 from labelwise.methods import Eszsl, ImageMethod
+from labelwise.methods.prototype import PrototypeModel
 from labelwise.training import Method, Run
 from tests.conftest import blobs, quick, squares
 
@@ -88,6 +99,28 @@ def test_finished_runs_are_not_repeated(tmp_path: Path, monkeypatch: pytest.Monk
     assert evaluate_domains(styled(), methods, run, every=2) == first
     with pytest.raises(UsageError, match="is of other settings or data"):
         evaluate_domains(styled(), brief(epochs=5), run, every=2)
+
+
+def by_dense_layer(model: LabelModel) -> LabelModel:
+    assert isinstance(model, PrototypeModel)
+    other = copy.deepcopy(model)
+    other.head = "dol"
+    return other
+
+
+def test_views_of_one_model_are_chosen_each_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(device="cpu", folder=tmp_path, seed=1)
+    views: Views = {"as it is": lambda model: model, "dense layer": by_dense_layer}
+    found = evaluate_domain_views(styled(), brief("prototype"), run, views=views, every=1, domains=["night"])
+    alone = evaluate_domains(styled(), brief("prototype"), Run(device="cpu", seed=1), every=1, domains=["night"])
+    assert found["as it is"] == alone
+    assert [each.epochs for each in found["dense layer"].domains[0].candidates] == [1, 2, 3, 4, 0]
+    assert found["dense layer"] != alone
+    monkeypatch.setattr(module, "train", lambda *_: pytest.fail("trained again"))
+    again = evaluate_domain_views(styled(), brief("prototype"), run, views=views, every=1, domains=["night"])
+    assert again == found
+    with pytest.raises(UsageError, match="is of other settings or data"):
+        evaluate_domains(styled(), brief("prototype"), run, every=1, domains=["night"])
 
 
 def test_an_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ from labelwise.settings import to_plain
 from labelwise.training import Method, Run, train
 
 RESULT = "result.json"
-Views = Callable[[LabelModel], Mapping[str, LabelModel]]
+Views = Mapping[str, Callable[[LabelModel], LabelModel]]  # of a trained model, by name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +103,7 @@ def evaluate_domains(
         every: after how many epochs a model is a candidate, beside that at the end; 0: that at the end alone.
         domains: those to hold out; none are all.
     """
-    return evaluate_domain_views(data, methods, run, every=every, domains=domains, views=lambda model: {"": model})[""]
+    return evaluate_domain_views(data, methods, run, every=every, domains=domains, views={"": lambda model: model})[""]
 
 
 def evaluate_domain_views(
@@ -121,7 +121,7 @@ def evaluate_domain_views(
         data: see ``evaluate_domains``, as for what is not named here.
         methods: settings to choose among, or one.
         run: seed, device, folder.
-        views: of a trained model, by name; the same names for every model.
+        views: what each makes of a trained model, by name.
         every: after how many epochs a model is a candidate.
         domains: those to hold out.
     """
@@ -174,7 +174,7 @@ def _candidates(data: Dataset, method: Method, run: Run, views: Views, content: 
     """Return what one run offers in every view, from its folder where it is finished."""
     assert run.folder is not None
     about: dict[str, Any] = {"method": method.name, "settings": to_plain(method), "seed": run.seed, "data": content}
-    about = json.loads(json.dumps({**about, "every": run.snapshots}))
+    about = json.loads(json.dumps({**about, "every": run.snapshots, "views": list(views)}))
     done = run.folder / RESULT
     if done.exists():
         kept = json.loads(done.read_text())
@@ -185,12 +185,12 @@ def _candidates(data: Dataset, method: Method, run: Run, views: Views, content: 
         return {view: [Candidate(**each) for each in one] for view, one in kept["candidates"].items()}
     seen = training_data(replace(data, splits={name: data.splits[name] for name in ("train", "val")}), run.seed)
     model, _ = train(method, seen, run)
-    last = {view: _measure(each, seen.labels, data, 0) for view, each in views(model).items()}
-    found: dict[str, list[Candidate]] = {view: [] for view in last}
+    last = {view: _measure(of(model), seen.labels, data, 0) for view, of in views.items()}
+    found: dict[str, list[Candidate]] = {view: [] for view in views}
     for epochs, file in sorted(RunFolder(run.folder, {}).snapshots().items()):
         model.load_state_dict(under("model", read_tensors(file)[0]))
-        for view, each in views(model).items():
-            found[view].append(_measure(each, seen.labels, data, epochs))
+        for view, of in views.items():
+            found[view].append(_measure(of(model), seen.labels, data, epochs))
     for view, candidate in last.items():
         found[view].append(candidate)
     kept = {"about": about, "candidates": {view: [asdict(each) for each in one] for view, one in found.items()}}
