@@ -91,8 +91,9 @@ def test_a_line_cut_off_is_no_result(tmp_path: Path) -> None:
 
 def test_settings_are_compared_on_held_out_training_labels(tmp_path: Path) -> None:
     data, words = blobs(6), ("prototype", "--held-out", "--set", "group=3", "hidden=16")
-    held = prototype.held_out(data)
+    held = prototype.held_out(data, seed=0)
     assert sorted(set(held.split("test").targets.tolist())) == [0, 5]
+    assert set(prototype.held_out(data, seed=1).split("test").targets.tolist()) == {1}
     assert sorted(set(held.split("train").targets.tolist())) == [1, 2, 3, 4]
     for _ in range(2):
         prototype.new_labels(bench(tmp_path, *words), BASE, data, [])
