@@ -197,7 +197,7 @@ def balanced(codes: Tensor, start: Clusters, sizes: Tensor) -> Clusters:
     k, centres = len(sizes), start.centres
     order = torch.bincount(start.members, minlength=k).argsort(descending=True)
     wanted = torch.empty_like(sizes)
-    wanted[order] = sizes.sort(descending=True).values
+    wanted[order.cpu()] = sizes.sort(descending=True).values
     settings = SinkhornSettings(epsilon=0.01, iterations=100, tolerance=1e-5, gradient="detached")
     for _ in range(BALANCING_STEPS):
         plan = sinkhorn(torch.cdist(codes, centres).square(), columns=wanted.to(codes), settings=settings).plan

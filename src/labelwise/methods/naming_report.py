@@ -96,10 +96,7 @@ def prior_agreement(means: Tensor, similarity: Tensor) -> tuple[float, float]:
 
 def modal_shares(members: Tensor, answers: Tensor, k: int) -> Tensor:
     """Return the share of each cluster that is called by its most frequent label ``[k]`` (figure 4)."""
-    table = torch.zeros(k * k, dtype=torch.float64).index_add_(
-        0, members * k + answers, torch.ones(len(members), dtype=torch.float64)
-    )
-    counts = table.view(k, k)
+    counts = torch.bincount(members * k + answers, minlength=k * k).view(k, k).double()
     return counts.amax(1) / counts.sum(1).clamp_min(1)
 
 
