@@ -1,3 +1,4 @@
+import itertools
 import json
 import os
 import signal
@@ -306,6 +307,24 @@ def test_resume_passes_through_finished_stages(blob_data: Dataset, tmp_path: Pat
     resumed, _ = train(method, data, replace(run, resume=True))
     first, second = whole.state_dict(), resumed.state_dict()
     assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_checkpoints_are_written_however_short_epochs_are(
+    blob_data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, written, plain = itertools.count(), list[int](), RunFolder.write
+
+    def write(self: RunFolder, now: Progress, tensors: dict[str, Tensor]) -> None:
+        written.append(now.epoch)
+        plain(self, now, tensors)
+
+    monkeypatch.setattr("labelwise.training.time.monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(RunFolder, "write", write)
+    method, data = quick("softmax", epochs=12), training_data(blob_data)
+    assert isinstance(method, Softmax)
+    steps = len(method.batches(data))
+    train(method, data, Run(device="cpu", folder=tmp_path, checkpoint_seconds=5 * steps))
+    assert len(set(written[:-1])) >= 2, "an epoch is shorter than the time between checkpoints"
 
 
 def test_a_signal_that_stopped_nothing_is_handed_on() -> None:

@@ -136,6 +136,7 @@ class _Session:
     folder: RunFolder | None
     stopped: threading.Event
     now: Progress
+    written: float  # when the last checkpoint was, or the run began
     average: MovingAverage | None = None
 
     @property
@@ -158,7 +159,7 @@ def train(method: Method, data: TrainData, run: Run) -> tuple[LabelModel, dict[s
         now = folder.start(run.resume, run.notes) if folder else Progress()
         stopped = stack.enter_context(_signals(folder is not None))
         stack.enter_context(shared_batch_norm(model, share))
-        session = _Session(run, model, device, share, folder, stopped, now)
+        session = _Session(run, model, device, share, folder, stopped, now, written=time.monotonic())
         begun = time.monotonic() - now.seconds
         for number, stage in enumerate(method.stages(model, data)):
             if number < session.now.stage and folder:
@@ -209,7 +210,6 @@ def _train_epoch(
     optimizer, parameters, best = state
     now, run, share = session.now, session.run, session.share
     sums = {name: torch.tensor(value, device=session.device) for name, value in now.sums.items()}
-    written = time.monotonic()
     session.model.train()
     seed = mix(run.seed, now.stage, now.epoch)
     for batch in stage.batches.epoch(seed, now.step, share):
@@ -226,14 +226,14 @@ def _train_epoch(
             sums[name] = sums.get(name, torch.zeros((), device=session.device)) + value
         now.step += 1
         bar(stage.minimised(sums), now.step, stage.optimizer.lr * rate)
-        due = time.monotonic() - written > run.checkpoint_seconds
+        due = time.monotonic() - session.written > run.checkpoint_seconds
         if session.folder is None:
             continue
         stop = any_process(session.stopped.is_set(), session.device)
         if stop or due:
             now.sums = {name: value.item() for name, value in sums.items()}
             _write(session, optimizer, best, begun)
-            written = time.monotonic()
+            session.written = time.monotonic()
         if stop:
             raise Interrupted(
                 f"Stopped in stage {stage.name}, epoch {now.epoch + 1} of {stage.epochs}. Nothing is lost: the checkpoint "
