@@ -1,6 +1,7 @@
 """Training an encoder without labels from the shell, and fitting on it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ from PIL import Image
 
 from labelwise.checkpoint import read_tensors
 from labelwise.cli.pretrain_verb import with_stored_encoder
+from labelwise.data import load
 from labelwise.errors import UsageError
+from labelwise.methods.unlabelled import read_encoder
 from tests.conftest import blobs
 from tests.test_cli import run as run
 
@@ -105,6 +108,19 @@ def test_a_stopped_run_continues(
     assert code == 0
     first, second = (read_tensors(path)[0] for path in (whole, file))
     assert all(torch.equal(value, second[name]) for name, value in first.items())
+
+
+def test_features_are_made_by_it(run: Any, sorted_pictures: Path, tmp_path: Path) -> None:
+    file, features = tmp_path / "encoder.safetensors", tmp_path / "features.npz"
+    assert run("pretrain", sorted_pictures, "--out", file, *QUICK)[0] == 0
+    code, _, err = run("data", "encode", sorted_pictures, "--encoder", file, "--out", features, "--device", "cpu")
+    assert code == 0, err
+    pictures = load(sorted_pictures, size=8).split("train").images
+    encoder = replace(read_encoder(file), frozen=True).build((3, 8, 8))
+    torch.testing.assert_close(load(features).split("train").images, encoder.features(pictures))
+    code, _, err = run("data", "encode", sorted_pictures, "--encoder", tmp_path / "no.safetensors", "--out", features)
+    assert code == 1
+    assert "no.safetensors" in "".join(err.split())
 
 
 def test_a_file_states_its_encoder(run: Any, plain_pictures: Path, tmp_path: Path) -> None:

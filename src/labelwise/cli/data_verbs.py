@@ -116,7 +116,10 @@ def split(
 
 
 EncoderName = Annotated[
-    str, typer.Option(help="auto, a pretrained backbone (efficientnet_lite0, timm:NAME ...), or a saved classifier.")
+    str,
+    typer.Option(
+        help="auto, a pretrained backbone (efficientnet_lite0, timm:NAME ...), what pretrain wrote, or a saved classifier."
+    ),
 ]
 
 
@@ -169,16 +172,17 @@ def zero_shot(  # noqa: PLR0913 - the options of the verb
 
 
 def _features(data: str, encoder: str, size: int | None, root: Path | None, device: str) -> "Dataset":
-    """Return the data as features: as they are, by a saved classifier, or by a backbone."""
+    """Return the data as features: as they are, by a saved classifier, by weights that ``pretrain`` wrote, or by a backbone."""
     from labelwise.cli.picture_verbs import open_model
     from labelwise.data import load
     from labelwise.encoding import encode_dataset, encode_with
+    from labelwise.methods.unlabelled import read_encoder
     from labelwise.nn.encoder import Encoder
 
     if Path(encoder).is_dir():
         classifier = open_model(Path(encoder), device)
         return encode_with(load(data, size=classifier.model.spec.shape[1], root=root), classifier)
-    dataset = load(data, size=size or 224, root=root)
-    return (
-        dataset if len(dataset.shape) == 1 else encode_dataset(dataset, Encoder(backbone=encoder, frozen=True), device)
-    )
+    written = Path(encoder).suffix.lower() == ".safetensors"
+    settings = read_encoder(encoder) if written else Encoder(backbone=encoder, frozen=True)
+    dataset = load(data, size=size or settings.size or 224, root=root)
+    return dataset if len(dataset.shape) == 1 else encode_dataset(dataset, settings, device)
