@@ -82,11 +82,11 @@ def pairs(title: str, methods: dict[str, Figures]) -> str:
     """Return the table of retrieval and verification."""
     rows = []
     for name, figures in methods.items():
-        for by in figures[0]["retrieval"]:
+        for by in dict.fromkeys(by for one in figures for by in one["retrieval"]):
             picks = [cell(figures, "retrieval", by, rank) for rank in (*RANKS, "map_at_r")]
             picks.append(cell(figures, "verification", by, "eer"))
-            rows.append([name, by, *picks])
-    return table(title, ["", "compared by", *(f"R@{r}" for r in RANKS), "MAP@R", "EER"], rows)
+            rows.append([name, by, str(sum(by in one["retrieval"] for one in figures)), *picks])
+    return table(title, ["", "compared by", "seeds", *(f"R@{r}" for r in RANKS), "MAP@R", "EER"], rows)
 
 
 def episodes(title: str, methods: dict[str, Figures]) -> str:

@@ -70,6 +70,9 @@ def test_calibrate_fits_the_threshold(run: Any, root: Path, tmp_path: Path) -> N
         path = tmp_path / f"{rule}.lw"
         assert run("calibrate", root / "bare.lw", root / "pictures", "--out", path, *words)[0] == 0
         assert json.loads(run("verify", path, a, b, "--json")[1])["rule"]["rule"] == rule
+    path = tmp_path / "white.lw"
+    assert run("calibrate", root / "bare.lw", root / "pictures", "--out", path, "--by", "whitened")[0] == 0
+    assert json.loads(run("verify", path, a, b, "--json")[1])["rule"]["by"] == "whitened"
 
 
 def test_retrieve_from_a_folder(run: Any, root: Path) -> None:
@@ -84,6 +87,11 @@ def test_retrieve_from_a_folder(run: Any, root: Path) -> None:
     code, out, _ = run("retrieve", root / "m.lw", query, "--gallery", root / "pictures" / "test")
     assert code == 0
     assert "most like" in out
+    words = ("--by", "whitened", "-k", 3, "--json")
+    code, out, _ = run("retrieve", root / "m.lw", query, "--gallery", root / "pictures" / "test", *words)
+    white = json.loads(out)["queries"][0]["matches"]
+    assert [Path(match["file"]).parent.name for match in white] == ["blob 2"] * 3
+    assert [match["score"] for match in white] != [match["score"] for match in matches]
 
 
 def test_index_is_kept_up_to_date(run: Any, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,4 +210,4 @@ def test_evaluate_on_labels_that_are_all_new(run: Any, root: Path) -> None:
     found = json.loads(run("evaluate", root / "m.lw", root / "others", "--json")[1])
     assert [(each["ways"], each["shots"]) for each in found["episodes"]] == [(4, 1), (4, 5)]
     assert found["episodes"][1]["accuracy"]["taught"]["mean"] > 0.8
-    assert list(found["pairs"]["verification"]) == ["cosine"]
+    assert list(found["pairs"]["verification"]) == ["cosine", "whitened"]

@@ -76,7 +76,7 @@ def test_new_labels_are_measured_by_pairs_and_episodes(tmp_path: Path) -> None:
     prototype.new_labels(bench(tmp_path, "prototype"), BASE, apart(), shots)
     (line,) = lines(tmp_path)
     assert line["figures"]["labels"] == 3
-    assert set(line["figures"]["retrieval"]) == {"similarity", "cosine", "sum"}
+    assert set(line["figures"]["retrieval"]) == {"similarity", "cosine", "sum", "whitened"}
     assert set(line["figures"]["3-way 2-shot"]) == {"taught", "nearest mean", "cosine"}
 
 

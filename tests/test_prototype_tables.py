@@ -23,6 +23,17 @@ def test_a_cell_is_a_mean_over_seeds_in_per_cent() -> None:
     assert prototype_tables.cell([{"a": {}}], "a", "b") == prototype_tables.cell([{}], "a", "b") == "-"
 
 
+def test_a_score_that_some_seeds_lack_says_how_many_have_it() -> None:
+    both: dict[str, dict[str, dict[str, float]]] = {
+        "retrieval": {"cosine": {"1": 0.25}, "whitened": {"1": 0.5}},
+        "verification": {"cosine": {"eer": 0.1}, "whitened": {"eer": 0.2}},
+    }
+    one = {part: {"cosine": each["cosine"]} for part, each in both.items()}
+    found = prototype_tables.pairs("t", {"softmax": [one, both, both]}).splitlines()
+    assert found[-2].startswith("| softmax | cosine | 3 | 25.0 +- 0.0 |")
+    assert found[-1] == "| softmax | whitened | 2 | 50.0 +- 0.0 | - | - | - | - | - | 20.0 +- 0.0 |"
+
+
 @pytest.mark.parametrize("left_out", [{"quick": True}, {"held_out": True}, {"set": ["group=2"]}])
 def test_trials_are_left_out(tmp_path: Path, left_out: dict[str, object]) -> None:
     whole = {

@@ -225,6 +225,18 @@ class LabelModel(nn.Module, ABC):
         """Return ``similarity`` of each row of codes ``[n, d]`` and the same row of others ``[n, d]`` alone: ``[n]``."""
         return (normalize(queries.float(), dim=1) * normalize(others.float(), dim=1)).sum(1)
 
+    @property
+    def whitens(self) -> bool:
+        """Whether the model knows how codes vary inside a label, which ``whitened`` needs."""
+        return False
+
+    def whitened(self, codes: Tensor) -> Tensor:  # noqa: ARG002
+        """Return codes ``[n, d]`` in which images of one label differ alike in every direction; they are compared by their cosine."""
+        raise UnsupportedError(
+            f"{type(self).__name__} does not know how codes vary inside a label, so it cannot compare whitened codes. "
+            "Compare by cosine."
+        )
+
     def prepare(self, images: Tensor) -> Tensor:
         """Return what ``encode_images`` takes in place of these images; a model may keep here what it computes once."""
         return images
@@ -277,7 +289,7 @@ class VerificationRule:
         offset: for same and different pairs that are equally frequent.
     """
 
-    by: Literal["similarity", "cosine", "sum"]
+    by: Literal["similarity", "cosine", "sum", "whitened"]
     threshold: float
     rule: Literal["eer"] | float
     eer: float

@@ -9,7 +9,7 @@ from labelwise.errors import DataError
 from labelwise.evaluate.pairs import evaluate_new_labels, evaluate_pairs
 from labelwise.evaluate.retrieval import evaluate_retrieval, query_figures
 from labelwise.evaluate.verification import evaluate_verification
-from labelwise.tasks.verify import By
+from labelwise.tasks.likeness import By
 from tests.conftest import blobs, squares
 from tests.contract.subjects import trained
 from tests.evaluate.test_verification import noisy
@@ -22,7 +22,7 @@ def test_every_score_is_measured_as_it_is_alone() -> None:
     split = replace(TEST, targets=torch.where(torch.arange(len(TEST)) < 5, -1, TEST.targets))
     found = evaluate_pairs(classifier, split)
     assert (found.images, found.labels, found.leaked) == (len(TEST) - 5, 4, 0)
-    assert list(found.verification) == list(found.retrieval) == ["similarity", "cosine", "sum"]
+    assert list(found.verification) == list(found.retrieval) == ["similarity", "cosine", "sum", "whitened"]
     for score, result in found.verification.items():
         assert result == evaluate_verification(classifier, split, by=score)
     assert found.retrieval["similarity"] == evaluate_retrieval(classifier, split)
@@ -31,6 +31,7 @@ def test_every_score_is_measured_as_it_is_alone() -> None:
     table: dict[By, torch.Tensor] = {
         "cosine": ways @ ways.T,
         "sum": ways @ ways.T + classifier.model.similarity(codes, codes),
+        "whitened": (white := torch.nn.functional.normalize(classifier.model.whitened(codes), dim=1)) @ white.T,
     }
     for by, scores in table.items():
         scores = scores.detach().fill_diagonal_(-torch.inf)
@@ -39,10 +40,10 @@ def test_every_score_is_measured_as_it_is_alone() -> None:
     assert found.retrieval["cosine"] != found.retrieval["similarity"]
 
 
-def test_a_model_without_a_similarity_of_its_own_is_measured_by_the_cosine() -> None:
+def test_a_model_without_a_similarity_of_its_own_is_measured_by_cosines() -> None:
     classifier = trained("softmax")
     found = evaluate_pairs(classifier, TEST)
-    assert list(found.verification) == list(found.retrieval) == ["cosine"]
+    assert list(found.verification) == list(found.retrieval) == ["cosine", "whitened"]
     codes = classifier.encode(TEST.images)
     first, _ = query_figures(classifier.model, codes, TEST.targets)
     assert found.retrieval["cosine"].recall[1] == pytest.approx(float((first == 0).double().mean()))

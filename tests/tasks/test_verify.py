@@ -8,7 +8,8 @@ import torch
 import labelwise as lw
 from labelwise.errors import DataError, UsageError
 from labelwise.metrics import equal_error_rate
-from labelwise.tasks.verify import By, fit_verification, pair_scores, scored_pairs, verify
+from labelwise.tasks.likeness import By
+from labelwise.tasks.verify import fit_verification, pair_scores, scored_pairs, verify
 from tests.conftest import blobs, quick, squares
 from tests.contract.subjects import roundtrip, trained
 

@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from labelwise.cli.output import note, out, percent, plain_table, print_json
-from labelwise.cli.picture_verbs import AsJson, Device, Model, Strict, open_model, read
+from labelwise.cli.picture_verbs import AsJson, Device, Model, ScoreBy, Strict, open_model, read
 from labelwise.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ def retrieve(  # noqa: PLR0913 - the options of the verb
         ),
     ] = False,
     k: Annotated[int, typer.Option("-k", min=1, help="How many pictures to list.")] = 5,
+    by: ScoreBy = "similarity",
     json: AsJson = False,
     strict: Strict = False,
     device: Device = "auto",
@@ -83,7 +84,7 @@ def retrieve(  # noqa: PLR0913 - the options of the verb
     classifier = open_model(model, device)
     images, names, skipped = read(classifier, query, strict)
     searched = _gallery(classifier, gallery, index, strict, approximate)
-    found = run(classifier, images, searched, k + 1, approximate=approximate)
+    found = run(classifier, images, searched, k + 1, by=by, approximate=approximate)
     here = [str(Path(name).resolve()) for name in names]
     kept = [[m for m in matches if m.file != own][:k] for own, matches in zip(here, found, strict=True)]
     if json:

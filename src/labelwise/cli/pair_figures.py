@@ -17,7 +17,8 @@ QUERIES, MOST_WAYS = 15, 5
 
 def pair_result(classifier: "Classifier", split: "Split") -> "PairsResult | None":
     """Return the figures of pairs where the model learnt a similarity, and there are pairs of both kinds."""
-    from labelwise.evaluate.pairs import evaluate_pairs, learns_similarity
+    from labelwise.evaluate.pairs import evaluate_pairs
+    from labelwise.tasks.likeness import learns_similarity
     from labelwise.tasks.verify import can_verify
 
     if not learns_similarity(classifier.model) or split.truths is not None or not can_verify(split.targets):

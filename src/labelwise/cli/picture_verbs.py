@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -20,6 +20,10 @@ Paths = Annotated[list[Path], typer.Argument(help="Pictures, or folders of pictu
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Make an unreadable picture an error.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+ScoreBy = Annotated[
+    Literal["similarity", "cosine", "sum", "whitened"],
+    typer.Option(help="Compare pictures by the model's similarity, the cosine of codes, their sum, or whitened codes."),
+]
 
 
 def open_model(model: Path, device: str) -> "Classifier":

@@ -12,7 +12,7 @@ from labelwise.cli.multilabel import EACH, calibration_line, closed_figures, pri
 from labelwise.cli.naming import method_of_names, print_naming, read_names, unsorted_data
 from labelwise.cli.output import note, out, percent, plain_table, print_json
 from labelwise.cli.pair_figures import all_new, pair_result, plain_pairs, print_pairs, tell_new_labels
-from labelwise.cli.picture_verbs import AsJson, Device, Model, Strict, open_model, read
+from labelwise.cli.picture_verbs import AsJson, Device, Model, ScoreBy, Strict, open_model, read
 from labelwise.cli.rank_verb import ordinal_result, print_ordinal
 from labelwise.cli.zero_shot import (
     check_curve,
@@ -269,6 +269,7 @@ def calibrate(  # noqa: PLR0913 - the options of the verb
             help="For verify: share of different pairs to call the same; left out, as many as same pairs are missed."
         ),
     ] = None,
+    by: ScoreBy = "similarity",
     overwrite: Overwrite = False,
 ) -> None:
     """Fit probabilities, the outlier rule and the threshold of verify anew, on held-out images of your own."""
@@ -287,8 +288,8 @@ def calibrate(  # noqa: PLR0913 - the options of the verb
     given = all_truths if dataset.multilabel else align_targets
     targets = given(classifier, chosen, dataset.labels)
     done = run(classifier, as_batch(chosen.images, shape), targets, keep=keep)
-    if false_accepts is not None or (not dataset.multilabel and can_verify(targets)):
-        done = fit_verification(done, chosen, "eer" if false_accepts is None else false_accepts)
+    if false_accepts is not None or by != "similarity" or (not dataset.multilabel and can_verify(targets)):
+        done = fit_verification(done, chosen, "eer" if false_accepts is None else false_accepts, by=by)
     save(done, out_folder, overwrite=overwrite)
     figures = done.summary["calibration"]
     out().print(f"[bold]{out_folder}[/]: calibration error {calibration_line(figures)}, on {figures['images']} images")

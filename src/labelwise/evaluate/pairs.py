@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 import torch
 
-from labelwise.core import Classifier, LabelModel
+from labelwise.core import Classifier
 from labelwise.data.dataset import Dataset, Split
 from labelwise.data.pictures import as_batch
 from labelwise.errors import DataError, listing
 from labelwise.evaluate.closed import leaked_share
 from labelwise.evaluate.retrieval import RetrievalResult, retrieval_of_codes
 from labelwise.evaluate.verification import VerificationResult, verification_of_codes
-from labelwise.tasks.verify import By
+from labelwise.tasks.likeness import By, known_scores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,8 +21,8 @@ class PairsResult:
     Attributes:
         images: how many were compared.
         labels: how many labels they have.
-        verification: by the model's ``similarity``, the ``cosine`` of codes, and their ``sum``; by the cosine alone where the
-            model learns no similarity of its own.
+        verification: by the model's ``similarity``, the ``cosine`` of codes, and their ``sum``; of these by the cosine alone where
+            the model learns no similarity of its own. By the cosine of ``whitened`` codes where it has what that needs.
         retrieval: likewise.
         leaked: share of the images that the classifier was trained or calibrated on; anything but 0 flatters it.
     """
@@ -51,7 +51,7 @@ def evaluate_pairs(classifier: Classifier, split: Split, *, most: int | None = N
     split, model = split.select(rows), classifier.model
     codes = classifier.encode(model.prepare(as_batch(split.images, model.spec.shape))).float()
     targets, leaked = split.targets.cpu(), leaked_share(classifier, split.images)
-    scores: tuple[By, ...] = ("similarity", "cosine", "sum") if learns_similarity(model) else ("cosine",)
+    scores = known_scores(model)
     return PairsResult(
         images=len(split),
         labels=len(torch.unique(targets)),
@@ -81,8 +81,3 @@ def check_new(classifier: Classifier, data: Dataset, split: str) -> None:
 def used_labels(data: Dataset, split: str) -> list[str]:
     """Return the labels that some image of a split has."""
     return [data.labels.names[i] for i in sorted(set(data.split(split).targets.tolist())) if i >= 0]
-
-
-def learns_similarity(model: LabelModel) -> bool:
-    """Return whether a model compares images by more than the cosine of their codes."""
-    return type(model).similarity is not LabelModel.similarity

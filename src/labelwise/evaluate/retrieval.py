@@ -11,7 +11,7 @@ from labelwise.data.dataset import Split
 from labelwise.data.pictures import as_batch
 from labelwise.errors import DataError, UsageError
 from labelwise.evaluate.closed import leaked_share
-from labelwise.tasks.verify import By
+from labelwise.tasks.likeness import By, all_alike, compared
 
 CHUNK = 2**23  # similarities held at a time
 KS = (1, 2, 4, 8, 16)
@@ -67,7 +67,8 @@ def retrieval_of_codes(
         model: what made the codes.
         codes: ``[n, d]``.
         targets: ``[n]``.
-        by: what images are ranked by: the model's ``similarity``, the ``cosine`` of codes, or their ``sum``.
+        by: what images are ranked by: the model's ``similarity``, the ``cosine`` of codes, their ``sum``, or the cosine of ``whitened``
+            codes.
         ks: from 1; how many first answers to look at.
         leaked: share of the images that the classifier was made from.
     """
@@ -94,14 +95,15 @@ def query_figures(model: LabelModel, codes: Tensor, targets: Tensor, by: By = "s
         targets: ``[n]``.
         by: what images are ranked by.
     """
-    codes, targets = codes.float(), targets.to(codes.device)
+    codes, by = compared(model, codes.float(), by)
+    targets = targets.to(codes.device)
     before, precision = [], []
     with torch.no_grad():
         for rows in torch.split(torch.arange(len(codes), device=codes.device), max(1, CHUNK // max(1, len(codes)))):
             same = targets[rows, None] == targets
             same[rows - rows[0], rows] = False
             ask = same.any(1)
-            scores = _alike(model, codes[rows[ask]], codes, by)
+            scores = all_alike(model, codes[rows[ask]], codes, by)
             scores[torch.arange(len(scores), device=codes.device), rows[ask]] = -torch.inf
             right = _ranked(scores, same[ask])
             before.append(right.to(torch.uint8).argmax(1))
@@ -109,15 +111,6 @@ def query_figures(model: LabelModel, codes: Tensor, targets: Tensor, by: By = "s
     if not sum(map(len, before)):
         raise DataError("No two images share a label, so there is nothing to retrieve.")
     return torch.cat(before).cpu(), torch.cat(precision).cpu()
-
-
-def _alike(model: LabelModel, queries: Tensor, gallery: Tensor, by: By) -> Tensor:
-    """Return how alike codes are ``[n, m]`` by one of the scores."""
-    cosine = LabelModel.similarity(model, queries, gallery) if by != "similarity" else None
-    if by == "cosine" and cosine is not None:
-        return cosine
-    learned = model.similarity(queries, gallery)
-    return learned if cosine is None else learned + cosine
 
 
 def _ranked(scores: Tensor, same: Tensor) -> Tensor:

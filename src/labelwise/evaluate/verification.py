@@ -11,7 +11,8 @@ from labelwise.errors import DataError
 from labelwise.evaluate.closed import leaked_share
 from labelwise.metrics import auroc, equal_error_rate
 from labelwise.ops.detection import det_curve, min_dcf, misses_at
-from labelwise.tasks.verify import By, scored_pairs
+from labelwise.tasks.likeness import By
+from labelwise.tasks.verify import scored_pairs
 
 PAIRS = 200_000  # of each kind, at most
 POINTS = (0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)

@@ -161,6 +161,8 @@ class IzfModel(FlowModel):
         self.register_buffer("density", torch.tensor([0.0, 1.0]))
         self.register_buffer("means", torch.zeros(k, e))
         self.register_buffer("within", torch.zeros(e, e))
+        self.register_buffer("unit_mean", torch.zeros(e))
+        self.register_buffer("unit_within", torch.zeros(e, e))
 
     def finish(self, features: Tensor) -> Tensor:
         """Return image codes ``[n, semantic + 1]`` from features ``[n, d]``."""

@@ -12,9 +12,10 @@ from labelwise.core import LabelModel, Labels, Spec, as_float
 from labelwise.data.augment import Augment
 from labelwise.data.batches import Batch, ShuffledBatches
 from labelwise.data.dataset import Split, TrainData
-from labelwise.errors import UsageError
+from labelwise.errors import UnsupportedError, UsageError
 from labelwise.nn.encoder import Encoder, ImageEncoder
 from labelwise.ops.linear import CodeStatistics, code_statistics, linear_scores, solve_label_codes
+from labelwise.ops.whitening import unit_statistics, whiten
 from labelwise.optimization import Optimizer, Schedule
 from labelwise.training import Method, Stage
 
@@ -31,12 +32,16 @@ class LinearModel(LabelModel):
         counts: training images of each label.
         within: covariance of training codes inside a label.
         background: mean training code where several labels may be true of an image; else infinite.
+        unit_mean: mean training code at unit length.
+        unit_within: covariance of training codes at unit length inside a label; zeros where several may be true of an image.
     """
 
     means: Tensor
     counts: Tensor
     within: Tensor
     background: Tensor
+    unit_mean: Tensor
+    unit_within: Tensor
 
     def __init__(self, spec: Spec, encoder: Encoder) -> None:
         super().__init__(spec)
@@ -46,6 +51,8 @@ class LinearModel(LabelModel):
         self.register_buffer("counts", torch.zeros(k))
         self.register_buffer("within", torch.zeros(d, d))
         self.register_buffer("background", torch.full((d,), torch.inf))
+        self.register_buffer("unit_mean", torch.zeros(d))
+        self.register_buffer("unit_within", torch.zeros(d, d))
 
     def encode_images(self, images: Tensor) -> Tensor:
         """Return image codes ``[n, d]`` of images, or of the features that the encoder's trunk made of images."""
@@ -87,10 +94,29 @@ class LinearModel(LabelModel):
         self.within.copy_(found.within)
         if found.background is not None:
             self.background.copy_(found.background)
+        else:
+            mean, within = unit_statistics(codes, targets.to(codes.device), len(self.spec.labels))
+            self.unit_mean.copy_(mean)
+            self.unit_within.copy_(within)
+
+    @property
+    def whitens(self) -> bool:
+        """Whether training images of one label had different codes, as they all have but in the smallest data."""
+        return bool(self.unit_within.any())
+
+    def whitened(self, codes: Tensor) -> Tensor:
+        """Return codes ``[n, d]`` in which training images of one label differ about alike in every direction."""
+        if not self.whitens:
+            raise UnsupportedError(
+                "This model does not know how codes vary inside a label: it was saved by an earlier version, several labels may "
+                "be true of an image, or no label had two images. Compare by cosine, or train again."
+            )
+        return whiten(codes, self.unit_mean, self.unit_within)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *more: Any) -> None:
-        """Take a state that was saved before there was a background, too."""
-        state_dict.setdefault(f"{prefix}background", self.background)
+        """Take a state that was saved before there was a background or codes were whitened, too."""
+        for name in ("background", "unit_mean", "unit_within"):
+            state_dict.setdefault(prefix + name, getattr(self, name))
         super()._load_from_state_dict(state_dict, prefix, *more)
 
     def labels_from_codes(self, image_codes: Tensor, groups: Tensor) -> Tensor:

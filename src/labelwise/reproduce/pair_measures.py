@@ -7,7 +7,7 @@ from labelwise.evaluate.retrieval import KS, evaluate_retrieval
 from labelwise.evaluate.verification import PAIRS, evaluate_verification
 from labelwise.reproduce.label_measures import Figures
 from labelwise.reproduce.subject import Subject
-from labelwise.tasks.verify import By
+from labelwise.tasks.likeness import By
 
 
 @dataclass(frozen=True, kw_only=True)

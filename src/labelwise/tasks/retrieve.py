@@ -1,9 +1,9 @@
 """Retrieve: which pictures of a gallery are most like this one? The gallery is encoded once, then searched exactly or by an index."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,9 @@ from labelwise.data.dataset import Skipped
 from labelwise.data.pictures import Pictures, as_batch, read_files
 from labelwise.errors import DataError, StoreError, UsageError, listing
 from labelwise.tasks.gallery_index import Index, Lists, make_index
+from labelwise.tasks.likeness import By, all_alike, compared, learns_similarity, row_alike
 
+Alike = Callable[[Tensor, Tensor], Tensor]
 FORMAT = "labelwise gallery 1"
 CHUNK = 2**24  # similarities held at a time
 READ = 1_024  # files read at a time
@@ -195,12 +197,13 @@ class Match:
     label: str | None
 
 
-def retrieve(
+def retrieve(  # noqa: PLR0913 - each may be chosen
     classifier: Classifier,
     query: Pictures,
     gallery: Gallery,
     k: int = 5,
     *,
+    by: By = "similarity",
     candidates: int | None = CANDIDATES,
     approximate: bool = False,
 ) -> list[list[Match]]:
@@ -211,14 +214,15 @@ def retrieve(
         query: one picture or many.
         gallery: where to search.
         k: how many; all of the gallery if it has fewer.
-        candidates: how many of the best by cosine are ranked by a learned similarity; None ranks the whole gallery by it.
+        by: the score: the model's ``similarity``, the ``cosine`` of codes, their ``sum``, or the cosine of ``whitened`` codes.
+        candidates: how many of the best by cosine are ranked by another score; None ranks the whole gallery by it.
         approximate: look only through the part of the gallery where its index says the best are likely to be; scores are
             those of an exact search, but a picture may be missed.
     """
     _check_probe(gallery.probe, probe_codes(classifier))
     codes = classifier.encode(as_batch(query, classifier.model.spec.shape))
     lists = gallery.lists if approximate else None
-    scores, places = search(classifier.model, codes, gallery.codes, k, candidates, lists)
+    scores, places = search(classifier.model, codes, gallery.codes, k, candidates, lists, by=by)
     return [
         [
             Match(file=gallery.files[i], score=score, label=gallery.labels[i] if gallery.labels else None)
@@ -228,13 +232,15 @@ def retrieve(
     ]
 
 
-def search(
+def search(  # noqa: PLR0913 - each may be chosen
     model: LabelModel,
     queries: Tensor,
     gallery: Tensor,
     k: int,
     candidates: int | None = CANDIDATES,
     lists: Lists | None = None,
+    *,
+    by: By = "similarity",
 ) -> tuple[Tensor, Tensor]:
     """Return the scores and the rows ``[n, k]`` of the most similar codes of a gallery, best first, on the CPU.
 
@@ -245,7 +251,9 @@ def search(
         k: how many; m if there are fewer.
         candidates: see ``retrieve``.
         lists: where to look for candidates; None looks at the whole gallery. A query that finds fewer than k is searched exactly.
+        by: the score.
     """
+    compared(model, queries[:0].to(model.device), by)  # an unknown score is an error at once
     if k < 1 or not len(gallery):
         raise UsageError(f"Retrieval needs a gallery and k of at least 1; given {len(gallery)} pictures and k = {k}.")
     if lists is not None and (candidates is None or len(lists) != len(gallery)):
@@ -254,41 +262,41 @@ def search(
             f"{len(lists)} codes for {len(gallery)}, and candidates={candidates}."
         )
     queries, k = queries.to(model.device).float(), min(k, len(gallery))
-    learned = type(model).similarity is not LabelModel.similarity
+    learned = by in ("sum", "whitened") or (by == "similarity" and learns_similarity(model))
     first = max(k, candidates) if learned and candidates is not None else k + SPARE if lists is not None else k
     first, found = min(len(gallery), first), []
     with torch.no_grad():
         for part in torch.split(queries, max(1, min(256, CHUNK // first))):
             if lists is None and (not learned or candidates is None):
-                found.append(_nearest(model if learned else None, part, gallery, k))
+                found.append(_nearest(partial(all_alike, model, by=by) if learned else None, part, gallery, k))
                 continue
             places = _nearest(None, part, gallery, first)[1] if lists is None else lists.near(part, first)
-            scores, places = _ranked(model, part, gallery, places)
+            scores, places = _ranked(partial(row_alike, model, by=by), part, gallery, places)
             short = (places[:, :k] < 0).any(1)
             if short.any():
                 scores[short, :k], places[short, :k] = search(
-                    model, part[short.to(part.device)], gallery, k, candidates
+                    model, part[short.to(part.device)], gallery, k, candidates, by=by
                 )
             found.append((scores[:, :k], places[:, :k]))
     return torch.cat([scores for scores, _ in found]), torch.cat([places for _, places in found])
 
 
-def _ranked(model: LabelModel, queries: Tensor, gallery: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+def _ranked(alike: Alike, queries: Tensor, gallery: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
     """Return scores and rows ``[n, c]`` of candidates, given as rows ``[n, c]``, best first; rows of -1 are none and last."""
     others = gallery[places.clamp(min=0).flatten().to(gallery.device)].to(queries)
-    scores = model.matched(queries.repeat_interleave(places.shape[1], 0), others).view(places.shape).cpu()
+    scores = alike(queries.repeat_interleave(places.shape[1], 0), others).view(places.shape).cpu()
     scores, order = scores.masked_fill(places < 0, -torch.inf).sort(dim=1, descending=True, stable=True)
     return scores, places.gather(1, order)
 
 
-def _nearest(model: LabelModel | None, queries: Tensor, gallery: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return the k largest similarities ``[n, k]`` and their rows, by cosine without a model; a part of the gallery at a time."""
+def _nearest(alike: Alike | None, queries: Tensor, gallery: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return the k largest scores ``[n, k]`` and their rows, the cosine where none is given; a part of the gallery at a time."""
     scores, places = queries.new_empty(len(queries), 0), torch.empty(len(queries), 0, dtype=torch.int64)
     places = places.to(queries.device)
     unit, step = normalize(queries, dim=1), max(1, CHUNK // max(len(queries), *gallery.shape[1:]))
     for start in range(0, len(gallery), step):
         part = gallery[start : start + step].to(queries)
-        here = _cosines(unit, part) if model is None else model.similarity(queries, part)
+        here = _cosines(unit, part) if alike is None else alike(queries, part)
         here, rows = here.topk(min(k, len(part)), dim=1)
         scores, places = torch.cat([scores, here], 1), torch.cat([places, rows + start], 1)
         scores, best = scores.topk(min(k, scores.shape[1]), dim=1)

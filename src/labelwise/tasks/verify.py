@@ -15,8 +15,8 @@ from labelwise.metrics import equal_error_rate
 from labelwise.ops.calibration import fit_platt
 from labelwise.ops.detection import det_curve, threshold_at
 from labelwise.ops.pairs import draw_pairs
+from labelwise.tasks.likeness import By, all_alike, compared, row_alike
 
-By = Literal["similarity", "cosine", "sum"]
 Rule = Literal["eer"] | float
 PAIRS = 50_000  # of each kind that a rule is fitted on, at most
 CHUNK = 4_096  # pairs scored at a time
@@ -81,7 +81,7 @@ def fit_verification(
         classifier: any.
         split: images that training never saw; their labels may be ones that the classifier does not know.
         rule: ``eer``, where both kinds of error are equally frequent, or the share of different pairs to accept at most.
-        by: the score: the model's ``similarity``, the ``cosine`` of codes, or their ``sum``.
+        by: the score: the model's ``similarity``, the ``cosine`` of codes, their ``sum``, or the cosine of ``whitened`` codes.
         seed: of the pairs that are drawn where there are many.
     """
     if split.truths is not None:
@@ -134,6 +134,7 @@ def scored_pairs(
             f"given {int((targets >= 0).sum())} labelled images of {len(set(targets.tolist()) - {-1})} labels."
         )
     pairs = draw_pairs(targets, *draw)
+    codes, by = compared(model, codes, by)
     n, d = codes.shape
     if by != "cosine" and n <= TABLE and n * n <= d * (len(pairs.same) + len(pairs.different)):
         # A learned similarity of all pairs is quick, for each code passes its first layer once.
@@ -155,26 +156,24 @@ def pair_scores(model: LabelModel, first: Tensor, second: Tensor, by: By, rows: 
         by: which score.
         rows: which row of each makes a pair ``[p, 2]``; None pairs row i with row i.
     """
-    if by not in ("similarity", "cosine", "sum"):
-        raise UsageError(f'The score of a pair is by similarity, cosine or sum; given "{by}".')
+    second, _ = compared(model, second, by)
+    first, by = compared(model, first, by)
     if rows is None:
         rows = torch.arange(len(first))[:, None].expand(-1, 2)
     out = [first.new_empty(0, dtype=torch.float32)]
     with torch.no_grad():
         for part in torch.split(rows.to(first.device), CHUNK):
             a, b = first[part[:, 0]].float(), second[part[:, 1]].float()
-            cosine = LabelModel.matched(model, a, b)
-            alike = cosine if by == "cosine" else (model.matched(a, b) + model.matched(b, a)) / 2
-            out.append(alike + cosine if by == "sum" else alike)
+            alike = row_alike(model, a, b, by)
+            out.append(alike if by == "cosine" else (alike + row_alike(model, b, a, by)) / 2)
     return torch.cat(out)
 
 
 def _table(model: LabelModel, codes: Tensor, by: By) -> Tensor:
     """Return ``pair_scores`` of all pairs ``[n, n]``, in double precision on the CPU."""
     with torch.no_grad():
-        alike = model.similarity(codes, codes)
-        alike = (alike + alike.T) / 2
-        return (alike + LabelModel.similarity(model, codes, codes) if by == "sum" else alike).double().cpu()
+        alike = all_alike(model, codes, codes, by)
+        return ((alike + alike.T) / 2).double().cpu()
 
 
 def _check_share(share: Rule, different: int) -> None:

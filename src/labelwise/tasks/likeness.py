@@ -1,0 +1,56 @@
+"""How alike codes of images are, by one of several scores."""
+
+from typing import Literal, get_args
+
+from torch import Tensor
+
+from labelwise.core import LabelModel
+from labelwise.errors import UsageError
+
+By = Literal["similarity", "cosine", "sum", "whitened"]
+
+
+def learns_similarity(model: LabelModel) -> bool:
+    """Return whether a model compares images by more than the cosine of their codes."""
+    return type(model).similarity is not LabelModel.similarity
+
+
+def known_scores(model: LabelModel) -> tuple[By, ...]:
+    """Return the scores that differ for this model."""
+    scores: tuple[By, ...] = ("similarity", "cosine", "sum") if learns_similarity(model) else ("cosine",)
+    return (*scores, "whitened") if model.whitens else scores
+
+
+def compared(model: LabelModel, codes: Tensor, by: By) -> tuple[Tensor, By]:
+    """Return codes and the score to compare them by: whitened codes by their cosine, others as they are.
+
+    Args:
+        model: what made the codes.
+        codes: ``[n, d]``.
+        by: the score.
+    """
+    if by not in get_args(By):
+        raise UsageError(
+            f'The score of a pair is by {", ".join(get_args(By)[:-1])} or {get_args(By)[-1]}; given "{by}".'
+        )
+    return (model.whitened(codes), "cosine") if by == "whitened" else (codes, by)
+
+
+def all_alike(model: LabelModel, queries: Tensor, gallery: Tensor, by: By) -> Tensor:
+    """Return how alike every query and every image of a gallery are ``[n, m]``, from codes ``[n, d]`` and ``[m, d]``."""
+    gallery, _ = compared(model, gallery, by)
+    queries, by = compared(model, queries, by)
+    if by == "similarity":
+        return model.similarity(queries, gallery)
+    cosine = LabelModel.similarity(model, queries, gallery)
+    return cosine if by == "cosine" else cosine + model.similarity(queries, gallery)
+
+
+def row_alike(model: LabelModel, queries: Tensor, others: Tensor, by: By) -> Tensor:
+    """Return the same of each row of codes ``[n, d]`` and the same row of others ``[n, d]`` alone: ``[n]``."""
+    others, _ = compared(model, others, by)
+    queries, by = compared(model, queries, by)
+    if by == "similarity":
+        return model.matched(queries, others)
+    cosine = LabelModel.matched(model, queries, others)
+    return cosine if by == "cosine" else cosine + model.matched(queries, others)
