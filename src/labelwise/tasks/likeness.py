@@ -1,5 +1,7 @@
 """How alike codes of images are, by one of several scores."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Literal, get_args
 
 from torch import Tensor
@@ -7,6 +9,7 @@ from torch import Tensor
 from labelwise.core import LabelModel
 from labelwise.errors import UsageError
 
+Alike = Callable[[Tensor, Tensor], Tensor]
 By = Literal["similarity", "cosine", "sum", "whitened"]
 
 
@@ -38,19 +41,19 @@ def compared(model: LabelModel, codes: Tensor, by: By) -> tuple[Tensor, By]:
 
 def all_alike(model: LabelModel, queries: Tensor, gallery: Tensor, by: By) -> Tensor:
     """Return how alike every query and every image of a gallery are ``[n, m]``, from codes ``[n, d]`` and ``[m, d]``."""
-    gallery, _ = compared(model, gallery, by)
-    queries, by = compared(model, queries, by)
-    if by == "similarity":
-        return model.similarity(queries, gallery)
-    cosine = LabelModel.similarity(model, queries, gallery)
-    return cosine if by == "cosine" else cosine + model.similarity(queries, gallery)
+    cosine = partial(LabelModel.similarity, model)
+    return _scored(model, (queries, gallery), by, cosine, model.similarity)
 
 
 def row_alike(model: LabelModel, queries: Tensor, others: Tensor, by: By) -> Tensor:
     """Return the same of each row of codes ``[n, d]`` and the same row of others ``[n, d]`` alone: ``[n]``."""
-    others, _ = compared(model, others, by)
-    queries, by = compared(model, queries, by)
+    return _scored(model, (queries, others), by, partial(LabelModel.matched, model), model.matched)
+
+
+def _scored(model: LabelModel, codes: tuple[Tensor, Tensor], by: By, cosine: Alike, learned: Alike) -> Tensor:
+    """Return the score of codes by either function, or by both."""
+    second, _ = compared(model, codes[1], by)
+    first, by = compared(model, codes[0], by)
     if by == "similarity":
-        return model.matched(queries, others)
-    cosine = LabelModel.matched(model, queries, others)
-    return cosine if by == "cosine" else cosine + model.matched(queries, others)
+        return learned(first, second)
+    return cosine(first, second) if by == "cosine" else cosine(first, second) + learned(first, second)

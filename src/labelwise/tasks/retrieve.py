@@ -1,7 +1,7 @@
 """Retrieve: which pictures of a gallery are most like this one? The gallery is encoded once, then searched exactly or by an index."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -17,9 +17,8 @@ from labelwise.data.dataset import Skipped
 from labelwise.data.pictures import Pictures, as_batch, read_files
 from labelwise.errors import DataError, StoreError, UsageError, listing
 from labelwise.tasks.gallery_index import Index, Lists, make_index
-from labelwise.tasks.likeness import By, all_alike, compared, learns_similarity, row_alike
+from labelwise.tasks.likeness import Alike, By, all_alike, compared, learns_similarity, row_alike
 
-Alike = Callable[[Tensor, Tensor], Tensor]
 FORMAT = "labelwise gallery 1"
 CHUNK = 2**24  # similarities held at a time
 READ = 1_024  # files read at a time
