@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from labelwise.cli.output import note, out, percent, plain_table, print_json
+from labelwise.cli.output import note, out, plain_table, print_json
 
 if TYPE_CHECKING:
     from labelwise.core import Classifier
@@ -40,14 +40,13 @@ def plain_pairs(found: "PairsResult") -> dict[str, Any]:
 def print_pairs(found: "PairsResult") -> None:
     """Print the figures of pairs, a row for each score."""
     ks = next(iter(found.retrieval.values())).recall
-    about = f"pairs of {found.images} pictures, by how alike they are"
+    about = f"pairs of {found.images} pictures, by how alike they are; in %, but for minDCF"
     columns = [f">R@{k}" for k in ks]
     table = plain_table("score", ">EER", ">minDCF", ">AUROC", *columns, ">MAP@R", title=about)
     for by, pairs in found.verification.items():
         search = found.retrieval[by]
-        recall = [percent(share) for share in search.recall.values()]
-        figures = (percent(pairs.eer), f"{pairs.min_dcf:.3f}", percent(pairs.auroc))
-        table.add_row(by, *figures, *recall, percent(search.precision_at_r))
+        shares = (pairs.auroc, *search.recall.values(), search.precision_at_r)
+        table.add_row(by, f"{100 * pairs.eer:.1f}", f"{pairs.min_dcf:.3f}", *(f"{100 * share:.1f}" for share in shares))
     out().print()
     out().print(table)
 
