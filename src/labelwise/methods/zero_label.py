@@ -18,6 +18,7 @@ from labelwise.core import LabelModel, Labels, Spec
 from labelwise.data.dataset import TrainData
 from labelwise.errors import UsageError
 from labelwise.methods.described import Centring, encoded
+from labelwise.methods.directions import MainDirections
 from labelwise.methods.label_prior import LabelPrior, Source, label_similarity
 from labelwise.methods.linear import Encoder, HeadModel
 from labelwise.methods.naming import (
@@ -89,7 +90,7 @@ class NamedModel(HeadModel):
         super().__init__(spec, method.encoder)
         k, d, r = len(spec.labels), self.encoder.code_size, method.restarts
         self.naming = method.naming_settings
-        self.centring = Centring(d)
+        self.centring = MainDirections(d, method.directions) if method.naming == "structure" else Centring(d)
         self.head.requires_grad_(False)
         self.restarts = Restarts(r, k, d) if method.naming == "transport" else None
         self.report: NamingReport | None = None
@@ -172,6 +173,8 @@ class ZeroLabel(Method):
         second: the prior's value at the second most similar label, 0.2 in the paper, 0.1 in the authors' code.
         restarts: how many; 50 in the paper.
         centre: codes are taken around their mean before they get unit length; the paper does not.
+        directions: structure naming brings codes of more numbers than this to unit length, and then to so many directions in which
+            they vary most; only where they are centred.
         smooth: structure naming clusters means of this many neighbouring codes, see ``neighbour_means``; 1 is the codes.
         balanced: structure naming makes clusters as large as shares say (equal ones, unless labels have shares).
         search: random matchings that structure naming improves, for each restart.
@@ -189,6 +192,7 @@ class ZeroLabel(Method):
     second: float = 0.2
     restarts: int = 10
     centre: bool = True
+    directions: int = 128
     smooth: int = 20
     balanced: bool = True
     search: int = 500
@@ -199,7 +203,7 @@ class ZeroLabel(Method):
         """Check the numbers."""
         if self.naming not in ("structure", "transport"):
             raise UsageError(f'Naming is by "structure" or by "transport"; given "{self.naming}".')
-        for what in ("restarts", "search"):
+        for what in ("restarts", "search", "directions"):
             if getattr(self, what) < 1:
                 raise UsageError(f'Setting "{what}" must be at least 1; given {getattr(self, what)}.')
         if self.matching.guided and self.matching.gradient == "envelope":
