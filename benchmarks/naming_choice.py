@@ -1,18 +1,18 @@
 """Which settings of ``zero_label`` name clusters best, judged on sets of ten classes that have nothing of CIFAR-10.
 
-    LABELWISE_DATA=FOLDER python benchmarks/naming_choice.py --codes FILE [--draws N] [--seed N] [--quick]
+    LABELWISE_DATA=FOLDER python benchmarks/naming_choice.py --codes FILE [--draws N] [--seed N] [--prepare] [--quick]
 
 Classes of CIFAR-100 (``cifar100.npz``) and TinyImageNet (``tinyimagenet_val_64.npz``) without those of CIFAR-10 and their kin,
 codes of EfficientNet-lite0 at 128 pixels (extra ``pretrained``), made once and kept in the file of ``--codes``. A draw is ten classes:
 any, or six animals and four other things. Labels are read to draw and to judge, never to cluster or to name. The prior
-``sentences`` needs the extra ``text``. Each row is printed with the mean over draws, its standard error, and the mean and
+``sentences`` needs the extra ``text``. ``--prepare`` compares what is done to codes before they are clustered. Each row is printed with the mean over draws, its standard error, and the mean and
 standard error of the difference to the first row.
 """
 
 import argparse
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -141,24 +141,49 @@ def priors(names: tuple[str, ...]) -> dict[str, Tensor]:
     return found | {"words 10 and sentences": label_similarity(labels, "sentences", neighbours=10)}
 
 
+def prepared(codes: Tensor) -> dict[str, Tensor]:
+    """Return codes ``[n, d]`` of unit length after each preparation, the one that settings were compared with first."""
+    centred, found = codes - codes.mean(0), dict[str, Tensor]()
+    unit = normalize(codes, dim=1)
+    for name, rows in (("centred", centred), ("unit length, centred", unit - unit.mean(0))):
+        main = torch.linalg.svd(rows, full_matrices=False)[2]
+        found |= {f"{name}, {most} directions": normalize(rows @ main[:most].T, dim=1) for most in (128, 32, 64, 256)}
+        found[name] = normalize(rows, dim=1)
+    return found
+
+
+def measured_codes(classes: Classes, rows: list[int], seed: int) -> dict[str, float]:
+    """Return the accuracy of every preparation on one draw, with the usual clusters."""
+    images, names, found = classes.codes[rows], tuple(classes.names[i] for i in rows), dict[str, float]()
+    truth, known = torch.arange(K).repeat_interleave(images.shape[1]), priors(names)
+    for way, codes in prepared(images.flatten(0, 1)).items():
+        _, members = next(clusterings(codes, truth, seed))
+        found |= named(f"{way}, ", codes, members, truth, {p: known[p] for p in ("words 10", "words 10 and sentences")})
+    return found
+
+
+def named(about: str, codes: Tensor, members: Tensor, truth: Tensor, known: dict[str, Tensor]) -> dict[str, float]:
+    """Return the accuracy of the first of some clusterings ``[r, n]``: with the best names, and with those of each prior."""
+    inside = one_hot(members[0], K).double().T @ one_hot(truth, K).double() / len(truth)
+    found = {f"{about}best names": float(inside[range(K), best_matching(inside)].sum())}
+    for prior, alike in known.items():
+        evidence = Evidence.of(codes, members, alike[None])
+        chosen = choose_names(vote(evidence, name_each(evidence, NamingSettings(matchings=200))))
+        found[f"{about}{prior}"] = float(inside[range(K), chosen].sum())
+    return found
+
+
 def measured(classes: Classes, rows: list[int], seed: int) -> dict[str, float]:
     """Return the accuracy of every variant on one draw."""
     images = classes.codes[rows]
     truth = torch.arange(K).repeat_interleave(images.shape[1])
-    centred = images.flatten(0, 1) - images.mean((0, 1))
-    codes = normalize(centred @ torch.linalg.svd(centred, full_matrices=False)[2][:CODE_SIZE].T, dim=1)
-    names, found = tuple(classes.names[i] for i in rows), {}
+    codes = next(iter(prepared(images.flatten(0, 1)).values()))
+    names, found = tuple(classes.names[i] for i in rows), dict[str, float]()
     for way, members in clusterings(codes, truth, seed):
-        inside = one_hot(members[0], K).double().T @ one_hot(truth, K).double() / len(truth)
-        found[f"{way}, best names"] = float(inside[range(K), best_matching(inside)].sum())
         known = priors(names)
-        evidence = Evidence.of(codes, members, known["words 10"][None])
-        for prior, alike in known.items():
-            if way != "usual clusters" and prior not in ("words 10", "words 10 and sentences"):
-                continue
-            own = replace(evidence, labels=alike[None])
-            chosen = choose_names(vote(own, name_each(own, NamingSettings(matchings=200))))
-            found[f"{way}, {prior}"] = float(inside[range(K), chosen].sum())
+        if way != "usual clusters":
+            known = {prior: known[prior] for prior in ("words 10", "words 10 and sentences")}
+        found |= named(f"{way}, ", codes, members, truth, known)
     return found
 
 
@@ -168,6 +193,7 @@ def main() -> None:
     words.add_argument("--codes", type=Path, required=True, help="where codes are kept (.npz)")
     words.add_argument("--draws", type=int, default=30, help="of each of four kinds")
     words.add_argument("--seed", type=int, default=0)
+    words.add_argument("--prepare", action="store_true", help="compare what is done to codes before they are clustered")
     words.add_argument("--quick", action="store_true", help="two draws of each kind")
     given = words.parse_args()
     found: list[dict[str, float]] = []
@@ -175,12 +201,19 @@ def main() -> None:
         for mixed in (True, False):
             made = torch.Generator().manual_seed(1000 * given.seed + 2 * place + mixed)
             draws = 2 if given.quick else given.draws
-            found += [measured(classes, draw(classes, mixed, made), seed) for seed in range(draws)]
+            found += [
+                (measured_codes if given.prepare else measured)(classes, draw(classes, mixed, made), seed)
+                for seed in range(draws)
+            ]
             part = torch.tensor([list(one.values()) for one in found[-draws:]], dtype=torch.float64).mean(0)
             print(data, "mixed" if mixed else "any", [round(100 * float(mean), 1) for mean in part], flush=True)
     table = 100 * torch.tensor([list(one.values()) for one in found], dtype=torch.float64)
-    first = table[:, list(found[0]).index("usual clusters, words 10")]
-    for name, column in zip(found[0], table.T, strict=True):
+    known = list(found[0])
+    for name, column in zip(known, table.T, strict=True):
+        same = next(
+            i for i, one in enumerate(known) if one.endswith(name.rpartition(", ")[2])
+        )  # prepared in the first way
+        first = table[:, same if given.prepare else known.index("usual clusters, words 10")]
         error, gain = column.std() / len(column) ** 0.5, column - first
         print(
             f"{name:40s} {column.mean():5.1f} +- {error:.1f}   {gain.mean():+5.1f} +- {gain.std() / len(gain) ** 0.5:.1f}"
