@@ -77,11 +77,13 @@ def retrieve(  # noqa: PLR0913 - the options of the verb
 ) -> None:
     """Which pictures of a folder are most like this one? A picture is never its own answer."""
     from labelwise.tasks.gallery_index import need_faiss
+    from labelwise.tasks.likeness import check_score
     from labelwise.tasks.retrieve import retrieve as run
 
     if approximate:
         need_faiss()
     classifier = open_model(model, device)
+    check_score(classifier.model, by)
     images, names, skipped = read(classifier, query, strict)
     searched = _gallery(classifier, gallery, index, strict, approximate)
     found = run(classifier, images, searched, k + 1, by=by, approximate=approximate)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Literal, get_args
 
+import torch
 from torch import Tensor
 
 from labelwise.core import LabelModel
@@ -24,6 +25,15 @@ def known_scores(model: LabelModel) -> tuple[By, ...]:
     return (*scores, "whitened") if model.whitens else scores
 
 
+def check_score(model: LabelModel, by: By) -> None:
+    """Raise an error where there is no such score, or the model cannot compare by it."""
+    known = get_args(By)
+    if by not in known:
+        raise UsageError(f'The score of a pair is by {", ".join(known[:-1])} or {known[-1]}; given "{by}".')
+    if by == "whitened" and not model.whitens:
+        model.whitened(torch.empty(0, 0))  # says why not
+
+
 def compared(model: LabelModel, codes: Tensor, by: By) -> tuple[Tensor, By]:
     """Return codes and the score to compare them by: whitened codes by their cosine, others as they are.
 
@@ -32,10 +42,7 @@ def compared(model: LabelModel, codes: Tensor, by: By) -> tuple[Tensor, By]:
         codes: ``[n, d]``.
         by: the score.
     """
-    if by not in get_args(By):
-        raise UsageError(
-            f'The score of a pair is by {", ".join(get_args(By)[:-1])} or {get_args(By)[-1]}; given "{by}".'
-        )
+    check_score(model, by)
     return (model.whitened(codes), "cosine") if by == "whitened" else (codes, by)
 
 

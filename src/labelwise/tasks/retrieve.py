@@ -17,7 +17,7 @@ from labelwise.data.dataset import Skipped
 from labelwise.data.pictures import Pictures, as_batch, read_files
 from labelwise.errors import DataError, StoreError, UsageError, listing
 from labelwise.tasks.gallery_index import Index, Lists, make_index
-from labelwise.tasks.likeness import Alike, By, all_alike, compared, learns_similarity, row_alike
+from labelwise.tasks.likeness import Alike, By, all_alike, check_score, learns_similarity, row_alike
 
 FORMAT = "labelwise gallery 1"
 CHUNK = 2**24  # similarities held at a time
@@ -252,7 +252,7 @@ def search(  # noqa: PLR0913 - each may be chosen
         lists: where to look for candidates; None looks at the whole gallery. A query that finds fewer than k is searched exactly.
         by: the score.
     """
-    compared(model, queries[:0].to(model.device), by)  # an unknown score is an error at once
+    check_score(model, by)
     if k < 1 or not len(gallery):
         raise UsageError(f"Retrieval needs a gallery and k of at least 1; given {len(gallery)} pictures and k = {k}.")
     if lists is not None and (candidates is None or len(lists) != len(gallery)):
