@@ -5,8 +5,9 @@
 Classes of CIFAR-100 (``cifar100.npz``) and TinyImageNet (``tinyimagenet_val_64.npz``) without those of CIFAR-10 and their kin,
 codes of EfficientNet-lite0 at 128 pixels (extra ``pretrained``), made once and kept in the file of ``--codes``. A draw is ten classes:
 any, or six animals and four other things. Labels are read to draw and to judge, never to cluster or to name. The prior
-``sentences`` needs the extra ``text``. ``--prepare`` compares what is done to codes before they are clustered. Each row is printed with the mean over draws, its standard error, and the mean and
-standard error of the difference to the first row.
+``sentences`` needs the extra ``text``. ``--prepare`` compares what is done to codes before they are clustered. Each row is
+printed with the mean over draws, its standard error, and the mean and standard error of the difference to the first row; with
+``--prepare`` to the first row of the same names.
 """
 
 import argparse
@@ -141,22 +142,21 @@ def priors(names: tuple[str, ...]) -> dict[str, Tensor]:
     return found | {"words 10 and sentences": label_similarity(labels, "sentences", neighbours=10)}
 
 
-def prepared(codes: Tensor) -> dict[str, Tensor]:
-    """Return codes ``[n, d]`` of unit length after each preparation, the one that settings were compared with first."""
-    centred, found = codes - codes.mean(0), dict[str, Tensor]()
-    unit = normalize(codes, dim=1)
-    for name, rows in (("centred", centred), ("unit length, centred", unit - unit.mean(0))):
+def prepared(codes: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """Yield each preparation of codes ``[n, d]`` and what it makes of them, the one that settings were compared with first."""
+    for name, own in (("centred", codes), ("unit length, centred", normalize(codes, dim=1))):
+        rows = own - own.mean(0)
         main = torch.linalg.svd(rows, full_matrices=False)[2]
-        found |= {f"{name}, {most} directions": normalize(rows @ main[:most].T, dim=1) for most in (128, 32, 64, 256)}
-        found[name] = normalize(rows, dim=1)
-    return found
+        for most in (CODE_SIZE, 32, 64, 256):
+            yield f"{name}, {most} directions", normalize(rows @ main[:most].T, dim=1)
+        yield name, normalize(rows, dim=1)
 
 
 def measured_codes(classes: Classes, rows: list[int], seed: int) -> dict[str, float]:
     """Return the accuracy of every preparation on one draw, with the usual clusters."""
     images, names, found = classes.codes[rows], tuple(classes.names[i] for i in rows), dict[str, float]()
     truth, known = torch.arange(K).repeat_interleave(images.shape[1]), priors(names)
-    for way, codes in prepared(images.flatten(0, 1)).items():
+    for way, codes in prepared(images.flatten(0, 1)):
         _, members = next(clusterings(codes, truth, seed))
         found |= named(f"{way}, ", codes, members, truth, {p: known[p] for p in ("words 10", "words 10 and sentences")})
     return found
@@ -177,7 +177,7 @@ def measured(classes: Classes, rows: list[int], seed: int) -> dict[str, float]:
     """Return the accuracy of every variant on one draw."""
     images = classes.codes[rows]
     truth = torch.arange(K).repeat_interleave(images.shape[1])
-    codes = next(iter(prepared(images.flatten(0, 1)).values()))
+    _, codes = next(prepared(images.flatten(0, 1)))
     names, found = tuple(classes.names[i] for i in rows), dict[str, float]()
     for way, members in clusterings(codes, truth, seed):
         known = priors(names)
@@ -210,10 +210,8 @@ def main() -> None:
     table = 100 * torch.tensor([list(one.values()) for one in found], dtype=torch.float64)
     known = list(found[0])
     for name, column in zip(known, table.T, strict=True):
-        same = next(
-            i for i, one in enumerate(known) if one.endswith(name.rpartition(", ")[2])
-        )  # prepared in the first way
-        first = table[:, same if given.prepare else known.index("usual clusters, words 10")]
+        same = next(one for one in known if one.endswith(name.rpartition(", ")[2]))
+        first = table[:, known.index(same if given.prepare else "usual clusters, words 10")]
         error, gain = column.std() / len(column) ** 0.5, column - first
         print(
             f"{name:40s} {column.mean():5.1f} +- {error:.1f}   {gain.mean():+5.1f} +- {gain.std() / len(gain) ** 0.5:.1f}"

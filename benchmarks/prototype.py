@@ -45,7 +45,9 @@ from labelwise.errors import DataError
 from labelwise.evaluate.domains import evaluate_domain_views
 from labelwise.evaluate.episodes import EpisodeSettings, evaluate_many_episodes
 from labelwise.evaluate.pairs import PairsResult, check_new, evaluate_new_labels
+from labelwise.evaluate.retrieval import retrieval_of_codes
 from labelwise.evaluate.robust import RobustSettings, evaluate_robust
+from labelwise.evaluate.verification import verification_of_codes
 from labelwise.fitting import fit
 from labelwise.methods import Encoder, ImageMethod, Prototype, Softmax
 from labelwise.methods.linear import LinearModel
@@ -53,6 +55,7 @@ from labelwise.methods.prototype import Head, PrototypeModel
 from labelwise.ops.adaptive_attacks import Apgd
 from labelwise.ops.attacks import Attack, Fgsm, Pgd
 from labelwise.ops.square_attack import Square
+from labelwise.ops.whitening import whiten
 from labelwise.optimization import Optimizer
 from labelwise.settings import override
 from labelwise.tasks.attack import AttackSettings, attack
@@ -276,10 +279,25 @@ def new_labels(
         classifier = fit(data, method, bench.run(name))
         check_new(classifier, data, "test")
         figures: dict[str, Any] = {"data": data.name} | _plain(evaluate_new_labels(classifier, data))
+        if bench.chosen.ridges:
+            figures["ridges"] = whitened_otherwise(classifier, data.split("test"), bench.chosen.ridges)
         for result in evaluate_many_episodes(classifier, data.split("test"), shots) if shots else ():
             settings = f"{result.settings.ways}-way {result.settings.shots}-shot"
             figures[settings] = {rule: asdict(each) for rule, each in result.accuracy.items()}
         bench.write(name, begun, figures)
+
+
+def whitened_otherwise(classifier: Classifier, split: Split, ridges: list[float]) -> dict[str, dict[str, float]]:
+    """Return recall at 1, mean average precision at R and EER by the cosine of codes that are whitened with other ridges."""
+    model, found = classifier.model, {}
+    assert isinstance(model, LinearModel)
+    codes = classifier.encode(model.prepare(split.images)).float()
+    for ridge in ridges:
+        white = whiten(codes, model.unit_mean, model.unit_within, ridge)
+        near = retrieval_of_codes(model, white, split.targets, by="cosine", ks=(1,))
+        eer = verification_of_codes(classifier, white, split.targets, by="cosine").eer
+        found[f"{ridge:g}"] = {"1": near.recall[1], "map_at_r": near.precision_at_r, "eer": eer}
+    return found
 
 
 def held_out(data: Dataset, seed: int) -> Dataset:
@@ -359,6 +377,9 @@ def options(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--held-out", action="store_true", help="measure new labels on held-out training labels")
     parser.add_argument(
         "--set", nargs="+", default=[], metavar="KEY=VALUE", help="settings of every method that has them"
+    )
+    parser.add_argument(
+        "--ridges", type=float, nargs="+", default=[], help="whiten codes of new labels with these, too"
     )
     parser.add_argument("--quick", action="store_true")
     return parser.parse_args(words)

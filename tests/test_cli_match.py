@@ -1,5 +1,6 @@
 """The command line where pictures are compared with each other: verify, retrieve, and the threshold that calibrate fits."""
 
+import copy
 import json
 import sys
 from dataclasses import replace
@@ -211,3 +212,15 @@ def test_evaluate_on_labels_that_are_all_new(run: Any, root: Path) -> None:
     assert [(each["ways"], each["shots"]) for each in found["episodes"]] == [(4, 1), (4, 5)]
     assert found["episodes"][1]["accuracy"]["taught"]["mean"] > 0.8
     assert list(found["pairs"]["verification"]) == ["cosine", "whitened"]
+
+
+def test_retrieve_refuses_a_score_before_it_encodes_the_gallery(run: Any, root: Path, tmp_path: Path) -> None:
+    old = copy.deepcopy(trained("softmax"))
+    old.model.unit_within.zero_()  # type: ignore[operator]
+    lw.save(old, tmp_path / "old.lw")
+    index = tmp_path / "g.safetensors"
+    words = ("--gallery", root / "pictures" / "test", "--index", index, "--by", "whitened")
+    code, out, err = run("retrieve", tmp_path / "old.lw", some(root, 2)[0], *words)
+    assert (code, out) == (1, "")
+    assert "Compare by cosine, or train again" in " ".join(err.split())
+    assert not index.exists()

@@ -73,9 +73,13 @@ def test_accuracy_on_all_images_is_that_of_the_robust_protocol() -> None:
 
 def test_new_labels_are_measured_by_pairs_and_episodes(tmp_path: Path) -> None:
     shots = [EpisodeSettings(ways=3, shots=2, queries=5, count=4)]
-    prototype.new_labels(bench(tmp_path, "prototype"), BASE, apart(), shots)
+    prototype.new_labels(bench(tmp_path, "prototype", "--ridges", "1", "0.01"), BASE, apart(), shots)
     (line,) = lines(tmp_path)
     assert line["figures"]["labels"] == 3
+    usual, other = line["figures"]["ridges"]["1"], line["figures"]["ridges"]["0.01"]
+    own = line["figures"]["retrieval"]["whitened"] | line["figures"]["verification"]["whitened"]
+    assert usual == {name: own[name] for name in ("1", "map_at_r", "eer")}
+    assert usual != other
     assert set(line["figures"]["retrieval"]) == {"similarity", "cosine", "sum", "whitened"}
     assert set(line["figures"]["3-way 2-shot"]) == {"taught", "nearest mean", "cosine"}
 
