@@ -154,6 +154,7 @@ class LabelModel(nn.Module, ABC):
         added_apart: True where one can all the same: it is then fitted against the trained labels, which stay as they are.
         balance: how labels that training had images of are held back against labels known from a description alone:
             ``offset`` takes the gap from their scores; ``scale`` multiplies them by 1 + gap, for scores below zero.
+        infinite: which entries of its state may be infinite; all others are finite, or training has gone wrong.
     """
 
     reads: ClassVar[tuple[str, ...]] = ()
@@ -161,6 +162,7 @@ class LabelModel(nn.Module, ABC):
     fitted_together: ClassVar[bool] = False
     added_apart: ClassVar[bool] = False
     balance: ClassVar[Literal["offset", "scale"]] = "offset"
+    infinite: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, spec: Spec) -> None:
         super().__init__()

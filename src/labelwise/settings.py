@@ -4,6 +4,8 @@ Strict on purpose: an unknown key or a value of the wrong kind is an error that 
 """
 
 import json
+import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from types import NoneType, UnionType
@@ -146,10 +148,17 @@ def _try(value: Any, kind: Any, key: str) -> tuple[bool, Any]:
             return True, value
         return (True, from_plain(kind, value, f"{key}.")) if isinstance(value, Mapping) else (False, None)
     if kind is float:
-        return isinstance(value, int | float) and not isinstance(value, bool), value
+        return (True, float(value)) if _is_number(value) else (False, None)
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool), value
     return isinstance(value, kind), value
+
+
+def _is_number(value: Any) -> bool:
+    """Return whether a value is a number that a float can be, though not NaN; an infinity means no limit."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return abs(value) <= sys.float_info.max or abs(value) == math.inf
 
 
 def _words(kind: Any) -> str:

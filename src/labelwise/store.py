@@ -11,11 +11,11 @@ from typing import Any
 import torch
 
 from labelwise import __version__
-from labelwise.checkpoint import read_tensors, state_tensors, under, write_atomically, write_tensors
-from labelwise.core import Classifier, Labels, OutlierRule, Spec, VerificationRule
-from labelwise.errors import StoreError, UsageError
-from labelwise.methods import METHODS
-from labelwise.settings import from_plain, to_plain
+from labelwise.checkpoint import read_tensors, state_tensors, write_atomically, write_tensors
+from labelwise.core import Classifier, Labels
+from labelwise.errors import LabelwiseError, StoreError, UsageError
+from labelwise.rebuild import check_finite, classifier_of
+from labelwise.settings import to_plain
 from labelwise.training import Method
 
 FORMAT = 1
@@ -57,41 +57,25 @@ def check_free(path: Path, overwrite: bool) -> None:
 
 
 def load(path: str | Path, *, device: str | torch.device = "cpu") -> Classifier:
-    """Return the classifier saved in a folder."""
+    """Return the classifier saved in a folder.
+
+    What its description says is compared with its weights before anything of size is built, and every number is looked at.
+    """
     folder = Path(path)
     about = _read_about(folder)
     tensors = _read_weights(folder, about)
     try:
-        if about["method"]["name"] not in METHODS:
-            raise StoreError(
-                f'{folder} was made by the method "{about["method"]["name"]}", which this version does not have.'
-            )
-        method = from_plain(METHODS[about["method"]["name"]], about["method"]["settings"])
-        trained = _labels(about["trained_labels"], under("trained_labels", tensors))
-        model = method.build(Spec(shape=tuple(about["shape"]), labels=trained))
-        model.load_state_dict(under("model", tensors))
-        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        classifier = Classifier(
-            model=model.eval(),
-            labels=_labels(about["labels"], under("labels", tensors)),
-            codes=tensors["codes"],
-            scale=tensors["scale"],
-            offset=tensors["offset"],
-            temperature=about["temperature"],
-            multilabel=about.get("multilabel", False),
-            described=frozenset(about.get("described", ())),
-            gap=about.get("gap", 0.0),
-            memory=tensors.get("memory"),
-            outlier=None if about["outlier"] is None else from_plain(OutlierRule, about["outlier"]),
-            verification=from_plain(VerificationRule, rule) if (rule := about.get("verification")) else None,
-            seen=tensors.get("seen"),
-            method=method,
-            summary=about["summary"],
-        )
-    except (KeyError, TypeError, RuntimeError, UsageError) as error:
+        classifier = classifier_of(about, tensors)
+    except StoreError as error:
+        raise StoreError(f"{folder} cannot be used. {error}") from error
+    except (LabelwiseError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        versions = about.get("versions")
+        writer = versions.get("labelwise") if isinstance(versions, dict) else None
+        remedy = "Restore its description from a copy" if writer == __version__ else "Install that version"
+        reason = (str(error) or repr(error)).splitlines()[0].removesuffix(".")
         raise StoreError(
-            f"{folder} was written by labelwise {about.get('versions', {}).get('labelwise', 'of an unknown version')} and does "
-            f"not fit this version, {__version__} ({str(error).splitlines()[0]}). Install that version, or fit again."
+            f"{folder} was written by labelwise {writer or 'of an unknown version'} and does not fit this version, "
+            f"{__version__}: {reason}. {remedy}, or fit again."
         ) from error
     return classifier.to(device)
 
@@ -113,7 +97,6 @@ def _write(classifier: Classifier, folder: Path) -> None:
     for prefix, labels in (("labels", classifier.labels), ("trained_labels", classifier.model.spec.labels)):
         known = {"vectors": labels.vectors, "shares": labels.shares, "similarity": labels.similarity}
         tensors |= {f"{prefix}/{what}": t for what, t in known.items() if t is not None}
-    write_tensors(folder / WEIGHTS, tensors, {"format": FORMAT})
     method = classifier.method
     about = {
         "format": FORMAT,
@@ -129,8 +112,10 @@ def _write(classifier: Classifier, folder: Path) -> None:
         "verification": None if classifier.verification is None else to_plain(classifier.verification),
         "summary": dict(classifier.summary),
         "versions": {"labelwise": __version__, **_versions("torch", "numpy", "pillow")},
-        "weights_sha256": _digest(folder / WEIGHTS),
     }
+    check_finite(about, tensors, classifier.model)
+    write_tensors(folder / WEIGHTS, tensors, {"format": FORMAT})
+    about["weights_sha256"] = _digest(folder / WEIGHTS)
     write_atomically(folder / ABOUT, (json.dumps(about, indent=1, ensure_ascii=False) + "\n").encode())
 
 
@@ -157,7 +142,7 @@ def _read_about(folder: Path) -> dict[str, Any]:
         about: dict[str, Any] = json.loads((folder / ABOUT).read_text())
     except OSError as error:
         raise StoreError(f"{folder} is no saved classifier: cannot read {ABOUT} ({error.strerror}).") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise StoreError(
             f"{folder / ABOUT} is damaged: it is not JSON. Restore it from a copy, or fit again."
         ) from None
@@ -180,17 +165,6 @@ def _read_weights(folder: Path, about: dict[str, Any]) -> dict[str, torch.Tensor
 
 def _label_words(labels: Labels) -> dict[str, Any]:
     return {"names": list(labels.names), "texts": to_plain(labels.texts), "order": to_plain(labels.order)}
-
-
-def _labels(words: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Labels:
-    return Labels(
-        names=tuple(words["names"]),
-        vectors=tensors.get("vectors"),
-        texts=None if words["texts"] is None else tuple(tuple(t) for t in words["texts"]),
-        order=None if words["order"] is None else tuple(words["order"]),
-        shares=tensors.get("shares"),
-        similarity=tensors.get("similarity"),
-    )
 
 
 def _versions(*packages: str) -> dict[str, str]:

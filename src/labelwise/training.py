@@ -1,6 +1,7 @@
 """The one loop: a method yields stages, and every stage of every method is trained here."""
 
 import json
+import math
 import signal
 import threading
 import time
@@ -21,6 +22,7 @@ from labelwise.data.batches import Batch, Batches, Share, mix
 from labelwise.data.dataset import TrainData
 from labelwise.distributed import any_process, average_gradients, choose_device, process_group, shared_batch_norm
 from labelwise.errors import Interrupted, LabelwiseError, UsageError
+from labelwise.ops.finite import first_not_finite
 from labelwise.optimization import MovingAverage, Optimizer, Schedule
 from labelwise.progress import Bar, no_bar, progress_bar
 
@@ -167,6 +169,7 @@ def train(method: Method, data: TrainData, run: Run) -> tuple[LabelModel, dict[s
                 continue
             _train_stage(session, stage, number, begun)
         session.now.seconds = time.monotonic() - begun
+        _check_weights(session, "at the end of training")
     model.eval()
     summary = {"seconds": round(session.now.seconds, 2), "device": device.type}
     return model, {**summary, "processes": share.world, "seed": run.seed, "torch": torch.__version__}
@@ -272,11 +275,10 @@ def _end_epoch(session: _Session, stage: Stage, best: dict[str, Tensor], begun: 
     means = {name: value / now.step for name, value in now.sums.items()}
     terms = stage.minimised(means)
     total = sum(terms.values())
-    if not total < float("inf"):
-        raise LabelwiseError(
-            f"The loss of stage {stage.name} is {total} in epoch {now.epoch + 1}: training diverged. "
-            "Lower the learning rate (--set lr=...), or check the data for extreme values."
-        )
+    where = f"in epoch {now.epoch + 1} of stage {stage.name}"
+    if not math.isfinite(total):
+        raise _diverged(session, f"The loss is {total} {where}")
+    _check_weights(session, where)
     with session.average.inside(session.model) if session.average else nullcontext():
         merit = _merit(session, stage)
         if merit is not None and (now.best is None or merit > now.best):
@@ -290,6 +292,22 @@ def _end_epoch(session: _Session, stage: Stage, best: dict[str, Tensor], begun: 
         session.folder.append_log({**entry, "validation": merit, "seconds": round(time.monotonic() - begun, 3)})
     now.epoch, now.step, now.sums = now.epoch + 1, 0, {}
     return best
+
+
+def _check_weights(session: _Session, where: str) -> None:
+    """Raise an error where the model holds what is not a finite number, so that it is neither kept nor saved."""
+    bad = first_not_finite(session.model.state_dict(), session.model.infinite)
+    if bad is not None:
+        raise _diverged(session, f'"{bad}" of the model is not finite (NaN or infinity) {where}')
+
+
+def _diverged(session: _Session, what: str) -> LabelwiseError:
+    """Return the error of a run that went wrong; what it kept before stays."""
+    kept = f" What was kept before lies in {session.folder.path}." if session.folder else ""
+    return LabelwiseError(
+        f"{what}: training diverged. Lower the learning rate (--set optimizer.lr=...), or check the data for extreme "
+        f"values, and start again.{kept}"
+    )
 
 
 def _merit(session: _Session, stage: Stage) -> float | None:
@@ -308,6 +326,7 @@ def _out_of_patience(stage: Stage, now: Progress) -> bool:
 def _write(session: _Session, optimizer: torch.optim.Optimizer, best: dict[str, Tensor], begun: float) -> None:
     if session.folder is None or not session.main:
         return
+    _check_weights(session, f"after step {session.now.step} of epoch {session.now.epoch + 1}")
     session.now.seconds = time.monotonic() - begun
     kept = {f"best/{name}": tensor for name, tensor in best.items()}
     if session.average:

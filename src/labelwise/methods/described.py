@@ -129,10 +129,11 @@ class LabelSource:
                 "Nothing describes these labels. Put a file labels.csv beside the data, with a row for each label, and "
                 f"attribute columns (numbers){add}."
             )
-        counts = torch.tensor([len(texts) for texts in labels.texts])
-        flat = [text for texts in labels.texts for text in texts]
-        groups = torch.repeat_interleave(torch.arange(len(labels)), counts)
-        return segment_mean(encode_sentences(flat, self.sentences), groups, len(labels))
+        with torch.device("cpu"):  # also while a model is built without memory
+            counts = torch.tensor([len(texts) for texts in labels.texts])
+            flat = [text for texts in labels.texts for text in texts]
+            groups = torch.repeat_interleave(torch.arange(len(labels)), counts)
+            return segment_mean(encode_sentences(flat, self.sentences), groups, len(labels))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -45,6 +45,6 @@ class MainDirections(Centring):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *more: Any) -> None:
         """Take a state that was saved before directions were chosen, too: none are, then."""
-        state_dict.setdefault(f"{prefix}directions", torch.zeros_like(self.directions))
+        state_dict.setdefault(f"{prefix}directions", torch.zeros(self.directions.shape))
         super()._load_from_state_dict(state_dict, prefix, *more)
-        self.chosen = bool(self.directions.any())
+        self.chosen = not self.directions.is_meta and bool(self.directions.any())

@@ -36,6 +36,7 @@ class LinearModel(LabelModel):
         unit_within: covariance of training codes at unit length inside a label; zeros where several may be true of an image.
     """
 
+    infinite = ("background",)
     means: Tensor
     counts: Tensor
     within: Tensor
@@ -115,8 +116,8 @@ class LinearModel(LabelModel):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *more: Any) -> None:
         """Take a state that was saved before there was a background or codes were whitened, too."""
-        for name in ("background", "unit_mean", "unit_within"):
-            state_dict.setdefault(prefix + name, getattr(self, name))
+        for name, value in (("background", torch.inf), ("unit_mean", 0.0), ("unit_within", 0.0)):
+            state_dict.setdefault(prefix + name, torch.full(getattr(self, name).shape, value))
         super()._load_from_state_dict(state_dict, prefix, *more)
 
     def labels_from_codes(self, image_codes: Tensor, groups: Tensor) -> Tensor:

@@ -86,7 +86,7 @@ class Restarts(nn.Module):
     def __init__(self, r: int, k: int, d: int) -> None:
         super().__init__()
         self.centres = nn.Parameter(torch.randn(r, k, d))
-        self.heads = nn.Parameter((torch.rand(r, k, d) * 2 - 1) / d**0.5)
+        self.heads = nn.Parameter(torch.rand(r, k, d).mul_(2).sub_(1).div_(d**0.5))
         for name, shape in (("best_centres", (r, k, d)), ("best_heads", (r, k, d))):
             self.register_buffer(name, torch.zeros(shape))
         for name in ("centre_losses", "head_losses"):

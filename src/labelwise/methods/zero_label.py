@@ -76,6 +76,7 @@ class NamedModel(HeadModel):
     """
 
     exclusive = True
+    infinite = (*HeadModel.infinite, "restarts.centre_losses", "restarts.head_losses")  # until there is a loss
     centres: Tensor
     names: Tensor
     votes: Tensor
@@ -99,7 +100,7 @@ class NamedModel(HeadModel):
         for name, shape in shapes.items():
             self.register_buffer(name, torch.zeros(shape))
         self.register_buffer("names", torch.arange(k))
-        self.register_buffer("own_names", torch.arange(k).repeat(r, 1))
+        self.register_buffer("own_names", torch.zeros(r, k, dtype=torch.int64).copy_(torch.arange(k)))
         self.register_buffer("alike", torch.zeros(1, k, k))
 
     def encode_images(self, images: Tensor) -> Tensor:

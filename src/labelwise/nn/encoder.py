@@ -4,6 +4,7 @@ Normalisation and backbone are the trunk, what follows is the finish: ``codes = 
 never trained, so its features can be computed once and finished many times.
 """
 
+import math
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from labelwise.nn.weights import Normalisation, load_weights
 
 CHUNK = 2**22  # numbers held in double precision at a time
 FLOOR = 1e-3  # smallest standard deviation, relative to the largest
+LARGEST = 2**28  # numbers of an image: one of more than 9,000 pixels a side is a mistake
 QUIET = 1e-5  # root mean square of a waveform below which it is not made louder: silence stays silence
 LENGTH = 4.0  # of a standardised code, as root mean square: the right learning rate then does not depend on its size
 PIECE = {"cpu": 8, "cuda": 256}  # images that a frozen trunk takes at a time; on a CPU few fit its caches best
@@ -61,6 +63,9 @@ class Encoder:
         frozen = self.frozen and len(shape) == 3  # features have no backbone to freeze
         name = "efficientnet_lite0" if self.backbone == "auto" and frozen else self.backbone
         seen = shape if self.size is None else (shape[0], self.size, self.size)
+        largest = max(shape, seen, key=math.prod)
+        if math.prod(largest) > LARGEST:
+            raise UsageError(f"An image has at most {LARGEST} numbers; given {largest}.")
         backbone = build_backbone(name, seen, self.width)
         if self.weights is not None and backbone.published and shape[0] == 1:  # grey images fill all channels
             backbone = build_backbone(name, (len(backbone.published[0]), *seen[1:]), self.width)
@@ -136,9 +141,8 @@ class ImageEncoder(nn.Module):
         if self.code_size != backbone.width_out:
             self.project = nn.Linear(backbone.width_out, self.code_size)
         channels = 1 if backbone.waveforms else shape[0]
-        mean, std = fixed or ((0.0,) * channels, (1.0,) * channels)
-        self.register_buffer("mean", torch.tensor(mean))
-        self.register_buffer("std", torch.tensor(std))
+        self.register_buffer("mean", torch.zeros(channels) if fixed is None else torch.tensor(fixed[0]))
+        self.register_buffer("std", torch.ones(channels) if fixed is None else torch.tensor(fixed[1]))
         if frozen:
             self.register_buffer("feature_mean", torch.zeros(backbone.width_out))
             self.register_buffer("feature_std", torch.ones(backbone.width_out))
@@ -155,7 +159,12 @@ class ImageEncoder(nn.Module):
         return cls(build_backbone(backbone, shape, width), shape, code_size)
 
     def load_weights(self, path: str | None) -> None:
-        """Load the backbone's weights from a file, or the public ones; an error is kept for the first use."""
+        """Load the backbone's weights from a file, or the public ones; an error is kept for the first use.
+
+        Where the encoder is built without memory (on torch's "meta" device) there is nothing to load them into.
+        """
+        if self.mean.is_meta:
+            return
         try:
             if path is None:
                 self.backbone.load_published()

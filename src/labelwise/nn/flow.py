@@ -14,6 +14,7 @@ Activation = Literal["leaky_relu", "relu"]
 Start = Literal["small", "identity"]
 START = 0.01  # standard deviation of every parameter at the start
 ATAN = 0.636  # brings the arc tangent to (-1, 1)
+MOST_BLOCKS = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +45,8 @@ class FlowSettings:
         for name in ("blocks", "hidden"):
             if getattr(self, name) < 1:
                 raise UsageError(f'Setting "{name}" of a flow must be at least 1; given {getattr(self, name)}.')
+        if self.blocks > MOST_BLOCKS:
+            raise UsageError(f"A flow has at most {MOST_BLOCKS} blocks; given {self.blocks}.")
         if not 0 < self.clamp < float("inf"):
             raise UsageError(f'Setting "clamp" of a flow must be a finite number above 0; given {self.clamp}.')
         for name, kind in (("activation", Activation), ("mixing", Mixing), ("start", Start)):
@@ -110,8 +113,10 @@ class Flow(nn.Module):
             idle = (step.by_first.out, step.by_second.out) if isinstance(step, Coupling) else (step,)
             for parameter in (parameter for part in idle for parameter in part.parameters()):
                 parameter.zero_()
-        order = self(torch.arange(self.size, dtype=torch.float32)[None])[0][0].long()
-        return Permutation(self.size, order.argsort())
+        order = torch.arange(self.size)
+        for part in self.modules():
+            order = order[part.order] if isinstance(part, Permutation) and not order.is_meta else order
+        return Permutation(self.size, inverse(order))
 
     def _chain(self) -> list[Any]:
         steps = [step for block in self.blocks for step in block]  # type: ignore[attr-defined]
@@ -133,7 +138,7 @@ class Permutation(nn.Module):
         super().__init__()
         order = torch.randperm(size) if order is None else order
         self.register_buffer("order", order)
-        self.register_buffer("back", order.argsort())
+        self.register_buffer("back", inverse(order))
 
     def forward(self, v: Tensor) -> tuple[Tensor, float]:
         """Return the vectors reordered, and the log-determinant 0."""
@@ -242,6 +247,11 @@ class HalfNetwork(nn.Module):
         """Return ``[n, 2 made]``: log-scales before the clamp, then shifts, of a half ``[n, given]``."""
         hidden = linear(half, self.hidden.weight, self.hidden.bias)
         return linear(self.activation(hidden, inplace=True), self.out.weight, self.out.bias)
+
+
+def inverse(order: Tensor) -> Tensor:
+    """Return the order ``[n]`` that undoes another; one without memory, of which the shape alone counts, stays as it is."""
+    return order if order.is_meta else order.argsort()
 
 
 def reorder(x: Tensor, order: Tensor, back: Tensor) -> Tensor:

@@ -42,7 +42,7 @@ class PatchNet(Backbone):
         if min(shape[1:]) < 2 * SIDE:
             raise UsageError(f'The backbone "patches" takes images of {2 * SIDE} pixels a side or more; given {shape}.')
         size = min(CODE, shape[0] * SIDE * SIDE)
-        self.filters = nn.Parameter(torch.randn(size, shape[0], SIDE, SIDE) / SIDE)
+        self.filters = nn.Parameter(torch.randn(size, shape[0], SIDE, SIDE).div_(SIDE))
         self.shift = nn.Parameter(torch.zeros(size))
         self.dictionary = nn.Parameter(torch.randn(width, size))
         self.around = nn.Parameter(torch.zeros(len(ROWS) * width))

@@ -40,9 +40,10 @@ class Spectrogram(nn.Module):
         if coefficients is not None and not 1 <= coefficients <= mels:
             raise UsageError(f"There can be 1 to {mels} coefficients, as there are {mels} mels; given {coefficients}.")
         self.size, self.fft = size, 2 ** math.ceil(math.log2(size))
-        self.register_buffer("window", torch.hann_window(size), persistent=False)
-        self.register_buffer("filters", mel_filters(rate, self.fft, mels), persistent=False)
-        self.register_buffer("cosines", _cosines(mels, coefficients or 0), persistent=False)
+        with torch.device("cpu"):  # also while a model is built without memory
+            self.register_buffer("window", torch.hann_window(size), persistent=False)
+            self.register_buffer("filters", mel_filters(rate, self.fft, mels), persistent=False)
+            self.register_buffer("cosines", _cosines(mels, coefficients or 0), persistent=False)
 
     def forward(self, waveforms: Tensor) -> Tensor:
         """Return ``[n, 1, mels, frames]``, or ``[n, 1, coefficients, frames]``."""

@@ -17,6 +17,8 @@ from torch.nn.utils.rnn import PackedSequence
 from labelwise.errors import UsageError
 from labelwise.ops.segments import segment_mean, spans
 
+MOST_BLOCKS = 100
+
 
 class SentenceEncoder(nn.Module):
     """Turns the word vectors of sentences ``[t, a]`` into codes ``[m, e]``.
@@ -44,6 +46,8 @@ class SentenceEncoder(nn.Module):
     ) -> None:
         super().__init__()
         sizes = (vector_size, *filters)
+        if len(filters) > MOST_BLOCKS:
+            raise UsageError(f"A sentence encoder has at most {MOST_BLOCKS} blocks; given {len(filters)} filters.")
         if min(*sizes, hidden, code_size) < 1:
             raise UsageError(f"Sizes must be at least 1; given {vector_size}, {list(filters)}, {hidden}, {code_size}.")
         self.code_size = code_size
