@@ -7,6 +7,7 @@ import typer
 from labelwise.cli.analysis_verbs import analyse
 from labelwise.cli.attack_verb import attack
 from labelwise.cli.data_verbs import app as data_app
+from labelwise.cli.evaluate_verb import evaluate
 from labelwise.cli.imagine_verb import imagine
 from labelwise.cli.match_verbs import retrieve, verify
 from labelwise.cli.name_verb import name
@@ -17,7 +18,7 @@ from labelwise.cli.rank_verb import rank
 from labelwise.cli.report_verb import report
 from labelwise.cli.reproduce_verb import reproduce
 from labelwise.cli.serve_verbs import export, serve
-from labelwise.cli.train_verbs import calibrate, demo, evaluate, fit, forget, teach
+from labelwise.cli.train_verbs import calibrate, demo, fit, forget, teach
 from labelwise.errors import LabelwiseError, UsageError
 
 app = typer.Typer(

@@ -1,32 +1,20 @@
-"""Verbs that make or change a classifier, or measure it: fit, teach, forget, evaluate, calibrate, demo."""
+"""Verbs that make or change a classifier: fit, teach, forget, calibrate, demo."""
 
 import shutil
-from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from labelwise.cli.method_choice import check_settings, choose, list_settings, make_method, pretrained_settings
-from labelwise.cli.multilabel import EACH, calibration_line, closed_figures, print_each
+from labelwise.cli.multilabel import calibration_line
 from labelwise.cli.naming import method_of_names, print_naming, read_names, unsorted_data
-from labelwise.cli.output import note, out, percent, plain_table, print_json
-from labelwise.cli.pair_figures import all_new, pair_result, plain_pairs, print_pairs, tell_new_labels
+from labelwise.cli.output import note, out, percent, print_json
 from labelwise.cli.picture_verbs import AsJson, Device, Model, ScoreBy, Strict, open_model, read
-from labelwise.cli.rank_verb import ordinal_result, print_ordinal
-from labelwise.cli.zero_shot import (
-    check_curve,
-    plain_figures,
-    print_balance,
-    print_figures,
-    read_vector,
-    zero_shot_result,
-)
+from labelwise.cli.zero_shot import print_balance, read_vector
 from labelwise.errors import UsageError, listing
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from labelwise.core import Classifier
     from labelwise.data import Dataset
     from labelwise.training import Method
@@ -184,75 +172,6 @@ def forget(model: Model, name: Name, out_folder: Out, overwrite: Overwrite = Fal
     left = run(open_model(model, "cpu"), name)
     save(left, out_folder, overwrite=overwrite)
     out().print(f'[bold]{out_folder}[/]: "{name}" forgotten; {len(left.labels)} labels')
-
-
-def evaluate(  # noqa: PLR0913 - the options of the verb
-    model: Model,
-    data: Data,
-    split: Annotated[str, typer.Option(help="Which split to measure on.")] = "test",
-    unknown: Annotated[str | None, typer.Option(help="Data of none of the labels, for unknown detection.")] = None,
-    curve: Annotated[
-        Path | None, typer.Option(help="A picture to draw: accuracy on labels with and without training images.")
-    ] = None,
-    splits: Splits = None,
-    root: Root = None,
-    json: AsJson = False,
-    device: Device = "auto",
-) -> None:
-    """Measure a classifier on test images."""
-    from labelwise.data.pictures import as_batch
-
-    check_curve(curve)
-    classifier = open_model(model, device)
-    shape = classifier.model.spec.shape
-    size = shape[1] if len(shape) == 3 else None
-    dataset = _load(data, size, root, splits)
-    chosen = dataset.split(split)
-    chosen = replace(chosen, images=as_batch(chosen.images, shape))
-    about = {"model": str(model), "data": data, "split": split}
-    if all_new(classifier, dataset, split) and not (unknown or curve):
-        tell_new_labels(classifier, chosen, about, json)
-        return
-    figures = closed_figures(classifier, chosen, dataset.labels)
-    if curve and dataset.multilabel:
-        raise UsageError(f'There is no curve of "{data}": several labels may be true of one image. Leave --curve out.')
-    zero_shot = None if dataset.multilabel else zero_shot_result(classifier, chosen, dataset.labels, curve)
-    ordinal = ordinal_result(classifier, chosen, dataset.labels)
-    pairs = pair_result(classifier, chosen)
-    if unknown is not None:
-        figures |= _unknown_figures(classifier, chosen.images, _load(unknown, size, root))
-    if figures["leaked"]:
-        note(
-            f"Warning: {percent(figures['leaked'])} of these images were used to train or calibrate this classifier, so the "
-            "figures are too good. Give test images a folder or a split of their own."
-        )
-    if json:
-        figures |= {"zero_shot": plain_figures(zero_shot)} if zero_shot else {}
-        figures |= {"ordinal": asdict(ordinal)} if ordinal else {}
-        figures |= {"pairs": plain_pairs(pairs)} if pairs else {}
-        print_json({**about, **figures})
-        return
-    table = plain_table(f"{data}, {split}", ">")
-    for key, value in ((key, value) for key, value in figures.items() if key != EACH):
-        table.add_row(key.replace("_", " "), str(value) if isinstance(value, int) else percent(value))
-    out().print(table)
-    print_each(figures)
-    if zero_shot:
-        print_figures(zero_shot)
-    if ordinal:
-        print_ordinal(ordinal)
-    if pairs:
-        print_pairs(pairs)
-
-
-def _unknown_figures(classifier: "Classifier", known: "Tensor", strange: "Dataset") -> dict[str, Any]:
-    """Return how well images of known labels are told from those of another data set."""
-    from labelwise.data.pictures import as_batch
-    from labelwise.evaluate.outliers import evaluate_outliers
-
-    part = strange.splits.get("test", next(iter(strange.splits.values())))
-    found = evaluate_outliers(classifier, known, as_batch(part.images, classifier.model.spec.shape))
-    return {f"unknown_{key}": value for key, value in asdict(found).items()}
 
 
 def calibrate(  # noqa: PLR0913 - the options of the verb

@@ -3,9 +3,12 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import torch
+
+from labelwise.core import Labels
 from labelwise.data.audio import audio_folder
 from labelwise.data.benchmarks import ENTRIES, load_benchmark
-from labelwise.data.dataset import Dataset
+from labelwise.data.dataset import Dataset, Split
 from labelwise.data.degraded import degraded
 from labelwise.data.digits import digits
 from labelwise.data.features import features
@@ -13,8 +16,8 @@ from labelwise.data.finch_marks import finches_marks
 from labelwise.data.finches import finches, finches_unseen
 from labelwise.data.knowledge import find_knowledge, with_knowledge
 from labelwise.data.packs import pack
-from labelwise.data.pictures import list_pictures
-from labelwise.data.sources import folder
+from labelwise.data.pictures import is_hidden, list_pictures, read_files
+from labelwise.data.sources import UNLABELLED, folder
 from labelwise.data.tables import table
 from labelwise.data.xlsa17 import read_xlsa17
 from labelwise.errors import DataError, listing, suggest
@@ -66,6 +69,35 @@ def load(
     dataset = _read(path, size, seed, strict)
     knowledge = find_knowledge(path if path.is_dir() else path.parent, dataset.labels.names)
     return with_knowledge(dataset, knowledge) if knowledge else dataset
+
+
+def size_for(shape: tuple[int, ...]) -> int | None:
+    """Return the ``size`` at which ``load`` reads images for a model that takes this shape; None is as they are."""
+    return shape[1] if len(shape) == 3 and shape[1] == shape[2] else None
+
+
+def load_unlabelled(source: str | Path, shape: tuple[int, ...], root: str | Path | None = None) -> Dataset:
+    """Return what ``load`` does, or the pictures of a folder that has no folders for labels, at the size of a model.
+
+    Args:
+        source: what names the data.
+        shape: of the images that the model takes.
+        root: where benchmarks lie.
+    """
+    path = Path(source)
+    if (
+        len(shape) == 1
+        or not path.is_dir()
+        or any(each.is_dir() and not is_hidden(each.name) for each in path.iterdir())
+    ):
+        return load(source, size=size_for(shape), root=root)
+    files = list_pictures(path)
+    if not files:
+        raise DataError(f'There is no picture in "{path}".')
+    images, kept, skipped = read_files(files, shape)
+    whole = Split(images=images, targets=torch.full((len(kept),), -1), files=tuple(str(files[i]) for i in kept))
+    name, labels = path.resolve().name, Labels(names=(UNLABELLED,))
+    return Dataset(name=name, labels=labels, splits={"test": whole}, skipped=skipped, own_splits=False)
 
 
 def _read(path: Path, size: int | None, seed: int, strict: bool) -> Dataset:

@@ -2,7 +2,7 @@
 
 Splits that come with the data are kept. Without any, each class is divided into train, val and test; with train but
 no val, a tenth of each class of train becomes val. A class with a single picture keeps it in train. Where pictures have
-groups, a group is divided as one picture would be.
+groups, a group is divided as one picture would be. Data to test on alone name a split and have no train.
 """
 
 import unicodedata
@@ -135,11 +135,15 @@ def as_dataset(name: str, rows: Rows, seed: int, shares: Shares | None = None) -
         **{what: getattr(rows, what) for what in PER_IMAGE},
     )
     every = torch.arange(len(whole))
-    if rows.names and len(_present(whole, every)) < 2:
+    testing = bool(rows.splits) and "train" not in rows.splits
+    if rows.names and not testing and len(_present(whole, every)) < 2:
         found = listing(rows.names[i] for i in _present(whole, every)) or "none"
-        raise DataError(f'"{name}" has pictures of one label only ({found}). At least two are needed.')
+        raise DataError(
+            f'"{name}" has pictures of one label only ({found}). At least two are needed, but where all are named test '
+            '(a folder "test" over the labels, or a column "split").'
+        )
     parts = split_rows(name, whole.strata, rows.splits, rows.groups, shares or Shares(), seed)
-    seen = _present(whole, parts["train"])
+    seen = _present(whole, every if testing else parts["train"])
     for split in parts:
         others = sorted(_present(whole, parts[split]) - seen)
         strange = [rows.names[i] for i in others if rows.names[i] not in rows.described]
@@ -149,7 +153,13 @@ def as_dataset(name: str, rows: Rows, seed: int, shares: Shares | None = None) -
                 f"them, describe them (labels.csv beside the data), or take them out of {split}."
             )
     splits = place_splits(whole, parts) if rows.owned else {split: whole.select(parts[split]) for split in parts}
-    return Dataset(name=name, labels=Labels(names=rows.names or (UNLABELLED,)), splits=splits, skipped=rows.skipped)
+    return Dataset(
+        name=name,
+        labels=Labels(names=rows.names or (UNLABELLED,)),
+        splits=splits,
+        skipped=rows.skipped,
+        own_splits=bool(rows.splits) or shares is not None,
+    )
 
 
 def _present(split: Split, rows: Tensor) -> set[int]:
@@ -176,6 +186,7 @@ def from_files(
     name = source.resolve().name if source.is_dir() else source.stem
     if not listed:
         raise DataError(f'"{name}" has no picture in its class folders: {listing(homes)}. Put some in at least two.')
+    own_splits = bool(listed[0].split)
     listed, (images, kept, skipped) = read_listed(name, listed, size=size, seed=seed, strict=strict)
     here = [listed[i] for i in kept]
     names, targets, truths = named_targets([each.label for each in here], [each.labels for each in here])
@@ -199,7 +210,7 @@ def from_files(
         described=described_labels(folder),
         skipped=(*skipped, *(Skipped(file=homes[label], reason="no readable picture") for label in lost)),
     )
-    return as_dataset(name, rows, seed)
+    return replace(as_dataset(name, rows, seed), own_splits=own_splits)
 
 
 def split_name(given: str, where: str) -> str:
