@@ -206,6 +206,18 @@ def test_features_of_which_several_labels_may_be_true(run: Any, tmp_path: Path) 
     assert [one["measured"]["images"] for one in both] == [30, 30]
 
 
+def test_pictures_of_a_pack_that_are_not_square_keep_their_shape(run: Any, tmp_path: Path) -> None:
+    data = blobs(per_label=20, side=12)
+    images = torch.cat([part.images for part in data.splits.values()])[:, :, :, :8].movedim(1, 3).numpy()
+    targets = torch.cat([part.targets for part in data.splits.values()]).numpy()
+    np.savez(tmp_path / "tall.npz", images=images, labels=targets, classes=np.array(data.labels.names))
+    tall = load(tmp_path / "tall.npz")
+    lw.save(lw.fit(tall, quick("softmax", 3), lw.Run(device="cpu")), tmp_path / "m.lw")
+    held = evaluate_closed(lw.load(tmp_path / "m.lw"), tall.split("test"), tall.labels)
+    _, found = measured(run, "evaluate", tmp_path / "m.lw", tmp_path / "tall.npz")
+    assert (found["images"], found["ece"]) == (16, pytest.approx(held.ece))
+
+
 def test_every_column_of_a_comparison_is_what_evaluate_says_of_that_model(run: Any, tmp_path: Path) -> None:
     """Models of three sizes: each reads the pictures, and those of nothing known, at its own."""
     data, strange = write(tmp_path / "large", 3, 20, side=30), write(tmp_path / "strange", 4, 9, side=30)

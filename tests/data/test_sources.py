@@ -108,7 +108,7 @@ def test_data_to_test_on_alone_need_no_train_split_and_one_label_will_do() -> No
         data.split("train")
 
 
-def test_data_say_whether_they_name_their_splits(tmp_path: Path) -> None:
+def test_data_say_whether_they_name_their_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not arrays(X, Y).own_splits
     assert arrays(X, Y, shares=Shares(train=0.5, val=0.0, test=0.5)).own_splits, "the division was asked for"
     assert arrays({"train": X}, {"train": Y}).own_splits
@@ -117,6 +117,9 @@ def test_data_say_whether_they_name_their_splits(tmp_path: Path) -> None:
     late, plain = folder(tmp_path / "late"), folder(tmp_path / "plain")
     assert (sizes(late), late.own_splits, plain.own_splits) == ({"test": 4}, True, False)
     assert resplit(plain, {"test": [0]}).own_splits
+    monkeypatch.setenv("LABELWISE_MEMORY_MB", "0")
+    monkeypatch.setenv("LABELWISE_CACHE", str(tmp_path / "cache"))
+    assert not folder(tmp_path / "plain").own_splits, "pictures decoded to disk lie in the order of splits"
 
 
 # Folders

@@ -8,6 +8,7 @@ import torch
 
 from labelwise.core import Classifier, Labels
 from labelwise.data.dataset import Dataset, Split
+from labelwise.data.digits import digits
 from labelwise.data.sources import arrays
 from labelwise.errors import DataError, UsageError
 from labelwise.evaluate.closed import leaked_rows
@@ -61,6 +62,7 @@ def test_a_split_that_the_data_name_is_kept(classifier: Classifier) -> None:
     part = choose_part(classifier, data)
     assert part.split.images is data.split("test").images or torch.equal(part.split.images, data.split("test").images)
     assert part.words == "40 images of blobs, test split; left out: none."
+    assert digits().own_splits
     alone = replace(data, splits={"test": data.split("test")})
     assert len(choose_part(classifier, alone).split) == 40
 

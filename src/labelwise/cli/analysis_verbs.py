@@ -114,9 +114,9 @@ def analyse(  # noqa: PLR0913 - the options of the verb
 ) -> None:
     """Look inside a classifier.
 
-    saliency: how much of a picture speaks for its label (share of pixels with Grad-CAM above 0.5).
+    saliency: how much of a picture speaks for its label (share of pixels with Grad-CAM above 0.5), by itself of training images.
 
-    probe: a logistic regression on image codes, trained on train, beside the classifier itself.
+    probe: a logistic regression on image codes, trained on train, beside the classifier itself, on test.
 
     neighbours: for each label the labels that are most alike to the model.
 

@@ -33,6 +33,7 @@ from labelwise.store import LOG, load
 
 Model = Classifier | Saved | str | Path
 Reader = Callable[[tuple[int, ...]], Dataset]
+Source = Dataset | Reader | str | Path
 
 
 def open_saved(folder: str | Path, device: str = "auto") -> Saved:
@@ -57,7 +58,7 @@ class ReportSettings:
     """
 
     split: str | None = None
-    unknown: Tensor | Dataset | Reader | str | Path | None = None
+    unknown: Tensor | Source | None = None
     compare: Mapping[str, Model] | None = None
     name: str | None = None
     examples: int = 6
@@ -88,7 +89,7 @@ class Report:
         write_atomically(target, self.html.encode())
 
 
-def report(classifier: Model, data: Dataset | Reader | str | Path, settings: ReportSettings | None = None) -> Report:
+def report(classifier: Model, data: Source, settings: ReportSettings | None = None) -> Report:
     """Return a report on a classifier and the images of a data set that ``evaluate.choose_part`` chooses.
 
     Args:
@@ -134,13 +135,13 @@ def _parts(classifiers: Sequence[Classifier], read: Reader, split: str | None, *
     return choose_parts(pairs, split, unknown=unknown)
 
 
-def _read(data: Dataset | Reader | str | Path, shape: tuple[int, ...]) -> Dataset:
+def _read(data: Source, shape: tuple[int, ...]) -> Dataset:
     if isinstance(data, str | Path):
         return load_data(data, size=size_for(shape))
     return data if isinstance(data, Dataset) else data(shape)
 
 
-def _read_unknown(images: Tensor | Dataset | Reader | str | Path, shape: tuple[int, ...]) -> Dataset:
+def _read_unknown(images: Tensor | Source, shape: tuple[int, ...]) -> Dataset:
     if isinstance(images, str | Path):
         return load_unlabelled(images, shape)
     if not isinstance(images, Tensor):
