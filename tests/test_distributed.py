@@ -54,9 +54,9 @@ def test_processes_train_like_one(world: int, cases: list[str], tmp_path: Path) 
 
 
 @pytest.fixture
-def group() -> Iterator[None]:
+def group(tmp_path: Path) -> Iterator[None]:
     """A process group of this process alone: what the layers of all processes make is what plain ones make."""
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'group'}", rank=0, world_size=1)
     yield
     dist.destroy_process_group()
 
