@@ -63,6 +63,13 @@ def described(method: Method, data: Dataset) -> tuple[Method, TrainData]:
     return method, plan_runs(data, method, 0).final
 
 
+def trial(method: Method, data: Dataset) -> tuple[Method, TrainData]:
+    """A method and the data of its trial, whose epochs are compared on held-out labels."""
+    found = plan_runs(data, method, 0).trial
+    assert found is not None
+    return method, found
+
+
 CASES: dict[str, Callable[[], tuple[Method, TrainData]]] = {
     "indicator": lambda: (
         Indicator(epochs=2, batch=BATCH, encoder=SMALL, optimizer=SLOW, augment=EVERY, average=0.9), pictures()
@@ -95,7 +102,7 @@ CASES: dict[str, Callable[[], tuple[Method, TrainData]]] = {
     ),
     "devise": lambda: described(Devise(epochs=1, batch=BATCH, encoder=SMALL, optimizer=SLOW), blobs(per_label=24)),
     "izf": lambda: described(Izf(epochs=2, batch=BATCH, hidden=16, mmd_weight=1.0), by_vector()),
-    "cgan": lambda: described(Cgan(epochs=2, batch=BATCH, hidden=16), by_vector()),
+    "cgan": lambda: trial(Cgan(epochs=2, batch=BATCH, hidden=16), by_vector()),
     "zero_label": lambda: (
         ZeroLabel(
             naming="transport",
