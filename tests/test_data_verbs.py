@@ -151,7 +151,7 @@ def test_pictures_larger_than_memory_train_the_same(
     monkeypatch.setenv("LABELWISE_MEMORY_MB", "0.01")
     monkeypatch.setenv("LABELWISE_CACHE", str(tmp_path / "cache"))
     mapped = load(birds, size=16)
-    assert list((tmp_path / "cache").glob("*.bytes")), "nothing was decoded to disk"
+    assert list((tmp_path / "cache").glob("*.pictures")), "nothing was decoded to disk"
     for name, split in held.splits.items():
         assert torch.equal(split.images, mapped.split(name).images)
         assert split.files == mapped.split(name).files

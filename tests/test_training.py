@@ -30,7 +30,7 @@ from labelwise.training import Run, Stage, train
 from tests.conftest import blobs, quick
 
 ROOT = Path(__file__).parent.parent
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
 
 
 def script(*words: str) -> list[str]:
@@ -306,6 +306,35 @@ def test_resume_passes_through_finished_stages(blob_data: Dataset, tmp_path: Pat
     with pytest.raises(StopError):
         train(Breaks(epochs=3, batch=16), data, run)
     resumed, _ = train(method, data, replace(run, resume=True))
+    first, second = whole.state_dict(), resumed.state_dict()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_what_is_drawn_between_stages_is_drawn_again(blob_data: Dataset, tmp_path: Path) -> None:
+    """A run that stops where a stage ends has no generator state to go on from."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Noisy(Softmax):
+        stop: ClassVar[bool] = False
+
+        def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
+            (stage,) = (s for s in super().stages(model, data))
+            yield replace(stage, name="first")
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    parameter.add_(torch.randn_like(parameter), alpha=0.1)
+            if self.stop:
+                raise StopError
+            yield replace(stage, name="second")
+
+    class Stops(Noisy):
+        stop = True
+
+    data, run = training_data(blob_data), Run(device="cpu", folder=tmp_path / "b")
+    whole, _ = train(Noisy(epochs=2, batch=16), data, Run(device="cpu", folder=tmp_path / "a"))
+    with pytest.raises(StopError):
+        train(Stops(epochs=2, batch=16), data, run)
+    resumed, _ = train(Noisy(epochs=2, batch=16), data, replace(run, resume=True))
     first, second = whole.state_dict(), resumed.state_dict()
     assert all(torch.equal(first[name], second[name]) for name in first)
 

@@ -19,7 +19,7 @@ from labelwise.checkpoint import Progress, RunFolder, load_optimizer, optimizer_
 from labelwise.core import LabelModel, Labels, Spec
 from labelwise.data.batches import Batch, Batches, Share, mix
 from labelwise.data.dataset import TrainData
-from labelwise.distributed import any_process, average_gradients, choose_device, process_group, shared_batch_norm
+from labelwise.distributed import add_up, any_process, as_one_batch, choose_device, of_main_process, process_group
 from labelwise.errors import Interrupted, LabelwiseError, UsageError
 from labelwise.optimization import MovingAverage, Optimizer, Schedule
 from labelwise.progress import Bar, no_bar, progress_bar
@@ -37,7 +37,7 @@ class Stage:
         parameters: what is trained.
         batches: what it is trained on.
         epochs: how often to go through the batches.
-        clip: the largest gradient norm, or None.
+        clip: the largest gradient norm, or what limits the gradients of these parameters itself; None is no limit.
         validate: a figure of merit on validation data, larger is better; the best epoch's weights are kept.
         patience: stop after this many epochs without a better figure.
         average: the share that stays of a moving average of the weights at each step; where the stage ends, the average takes
@@ -52,7 +52,7 @@ class Stage:
     epochs: int
     optimizer: Optimizer = field(default_factory=Optimizer)
     schedule: Schedule = field(default_factory=Schedule)
-    clip: float | None = None
+    clip: float | Callable[[Sequence[nn.Parameter]], None] | None = None
     validate: Callable[[], float] | None = None
     patience: int | None = None
     average: float | None = None
@@ -158,14 +158,15 @@ def train(method: Method, data: TrainData, run: Run) -> tuple[LabelModel, dict[s
         folder = RunFolder(run.folder, _identity(method, data, run)) if run.folder else None
         now = folder.start(run.resume, run.notes) if folder else Progress()
         stopped = stack.enter_context(_signals(folder is not None))
-        stack.enter_context(shared_batch_norm(model, share))
+        stack.enter_context(as_one_batch(model, share))
         session = _Session(run, model, device, share, folder, stopped, now, written=time.monotonic())
         begun = time.monotonic() - now.seconds
         for number, stage in enumerate(method.stages(model, data)):
             if number < session.now.stage and folder:
                 folder.read_stage(number, model)
-                continue
-            _train_stage(session, stage, number, begun)
+            else:
+                _train_stage(session, stage, number, begun)
+            torch.manual_seed(mix(run.seed, number))  # what is drawn between stages, also in a run that is resumed
         session.now.seconds = time.monotonic() - begun
     model.eval()
     summary = {"seconds": round(session.now.seconds, 2), "device": device.type}
@@ -213,7 +214,7 @@ def _train_epoch(
     session.model.train()
     seed = mix(run.seed, now.stage, now.epoch)
     for batch in stage.batches.epoch(seed, now.step, share):
-        torch.manual_seed(mix(seed, now.step, share.rank))
+        torch.manual_seed(mix(seed, now.step, 0))  # alike in all processes, and not the seed of the batch's own draws
         before = now.epoch * len(stage.batches) + now.step
         rate = stage.schedule.share(before, len(stage.batches), stage.epochs)
         for group in optimizer.param_groups:
@@ -249,22 +250,23 @@ def _step(
     optimizer: torch.optim.Optimizer,
     parameters: list[nn.Parameter],
 ) -> dict[str, Tensor]:
-    share = session.share
+    shared, weight = session.share.world > 1, len(batch.targets) / batch.draws.total
     if batch.images.ndim == 4:
         batch = replace(batch, images=batch.images.contiguous(memory_format=torch.channels_last))
     with torch.autocast(session.device.type, torch.bfloat16, enabled=session.device.type == "cuda"):
         terms = stage.loss(batch)
     loss = torch.stack([term.float() for term in stage.minimised(terms).values()]).sum()
-    if share.world > 1:
-        loss = loss * (len(batch.targets) * share.world / batch.draws.total)
     optimizer.zero_grad(set_to_none=True)
-    loss.backward()  # type: ignore[no-untyped-call]
-    if share.world > 1:
-        average_gradients(parameters)
-    if stage.clip is not None:
+    (loss * weight if shared else loss).backward()  # type: ignore[no-untyped-call]
+    told = {name: term.detach() * weight if shared else term.detach() for name, term in terms.items()}
+    if shared:  # means over the rows of this process become those over the whole batch
+        add_up([*(p.grad for p in parameters if p.grad is not None), *told.values()])
+    if callable(stage.clip):
+        stage.clip(parameters)
+    elif stage.clip is not None:
         nn.utils.clip_grad_norm_(parameters, stage.clip)
     optimizer.step()
-    return {name: term.detach() for name, term in terms.items()}
+    return told
 
 
 def _end_epoch(session: _Session, stage: Stage, best: dict[str, Tensor], begun: float) -> dict[str, Tensor]:
@@ -298,7 +300,7 @@ def _merit(session: _Session, stage: Stage) -> float | None:
         return None
     session.model.eval()
     with torch.no_grad():
-        return stage.validate()
+        return of_main_process(stage.validate(), session.device)
 
 
 def _out_of_patience(stage: Stage, now: Progress) -> bool:
