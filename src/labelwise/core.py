@@ -21,6 +21,15 @@ from labelwise.errors import UnsupportedError, UsageError, listing, suggest
 UNKNOWN, NONE = "unknown", "none"
 
 
+def unfit_name(name: str) -> str | None:
+    """Return in words why a label cannot have this name, or None: saved names are UTF-8 text, and tables show them in a line."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return f"the name {name!a} is not valid UTF-8"
+    return f"the name {name!a} has a line break" if name.splitlines() != [name] else None
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Labels:
     """Unique label names and what is known about each; every piece but the names is optional.

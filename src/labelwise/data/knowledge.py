@@ -18,7 +18,7 @@ import torch
 from torch.nn.functional import pad
 
 from labelwise.core import Labels
-from labelwise.data.dataset import Dataset
+from labelwise.data.dataset import UNLABELLED, Dataset
 from labelwise.data.knowledge_files import (
     Row,
     Table,
@@ -119,6 +119,18 @@ def with_knowledge(dataset: Dataset, knowledge: Knowledge) -> Dataset:
         for name, split in dataset.splits.items()
     }
     return replace(dataset, labels=labels, splits=splits)
+
+
+def with_files_beside(dataset: Dataset, folder: Path) -> Dataset:
+    """Return the data set with what files in a folder say about its labels, or as it is where there is no such file.
+
+    Images without any label get the labels that are described there.
+    """
+    if dataset.labels.names == (UNLABELLED,):
+        alone = find_knowledge(folder)
+        return replace(dataset, labels=alone.labels) if alone else dataset
+    knowledge = find_knowledge(folder, dataset.labels.names)
+    return with_knowledge(dataset, knowledge) if knowledge else dataset
 
 
 def require(labels: Labels, piece: str, where: str) -> None:
