@@ -73,9 +73,9 @@ def check_features_file(file: Path) -> None:
     """Raise an error where features cannot be written to a file: before they are made."""
     if file.suffix.lower() != ".npz":
         raise UsageError(f'Features are written as an .npz file; given "{file}".')
+    check_writable(file)
     if file.is_dir():
         raise UsageError(f'"{file}" is a folder; choose another name.')
-    check_writable(file)
 
 
 def _columns(names: tuple[str, ...], splits: Mapping[str, Split]) -> dict[str, Array]:

@@ -54,12 +54,12 @@ def save(classifier: Classifier, path: str | Path, *, overwrite: bool = False, l
 
 
 def check_free(path: Path, overwrite: bool) -> None:
-    """Raise an error if a classifier may not or cannot be written here."""
+    """Raise an error if a classifier cannot or may not be written here."""
+    check_writable(path)
     if path.exists() and not (path / ABOUT).exists():
         raise UsageError(f"{path} exists and is no saved classifier; choose another name.")
     if path.exists() and not overwrite:
         raise UsageError(f"{path} already holds a classifier. Choose another name, or replace it with --overwrite.")
-    check_writable(path)
 
 
 def check_savable(method: Method, labels: Labels, name: str) -> None:

@@ -34,7 +34,7 @@ def check_writable(target: Path) -> None:
 @contextmanager
 def _parents(target: Path) -> Iterator[None]:
     """While open, the folder of the target is there; what had to be made for it and is empty in the end is removed."""
-    missing = [folder for folder in target.parents if not folder.exists()]
+    missing = [folder for folder in target.parents if not os.path.exists(folder)]
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -48,7 +48,7 @@ def _parents(target: Path) -> Iterator[None]:
 
 
 def _refusal(target: Path, error: OSError) -> UsageError:
-    files = [f'"{place}" is a file' for place in target.parents if place.is_file()]
+    files = [f'"{place}" is a file' for place in target.parents if os.path.isfile(place)]
     return UsageError(
         f'Cannot write "{target}": {files[0] if files else error.strerror}. Choose another place, or change the rights there.'
     )
@@ -56,7 +56,7 @@ def _refusal(target: Path, error: OSError) -> UsageError:
 
 def check_room(place: Path, size: int) -> None:
     """Raise an error unless the disk of a file or folder, which need not exist yet, has room for so many bytes."""
-    here = next(folder for folder in (place, *place.absolute().parents) if folder.exists())
+    here = next(folder for folder in (place, *place.absolute().parents) if os.path.exists(folder))
     free = shutil.disk_usage(here).free
     if free < size:
         raise StoreError(

@@ -169,9 +169,9 @@ def zero_shot(  # noqa: PLR0913 - the options of the verb
     from labelwise.data.zero_shot_data import build_zero_shot
     from labelwise.writable import check_writable
 
+    check_writable(out_folder)
     if out_folder.exists() and any(out_folder.iterdir()):
         raise UsageError(f"{out_folder} exists and is not empty; choose another folder.")
-    check_writable(out_folder)
     known = read_knowledge(attributes)
     features = _features(data, encoder, None, root, device)
     made = build_zero_shot(features, known, unseen=unseen or 0.25, seed=seed)

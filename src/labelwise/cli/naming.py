@@ -28,6 +28,8 @@ def method_of_names(method: str, splits: Path | None) -> str:
 
 def read_names(given: str) -> tuple[str, ...]:
     """Return the names of labels: those between commas, or the lines of a text file."""
+    from labelwise.core import unfit_name
+
     file = Path(given)
     if file.suffix.lower() == ".txt":
         try:
@@ -39,6 +41,8 @@ def read_names(given: str) -> tuple[str, ...]:
     names = tuple(line.strip() for line in lines if line.strip())
     if len(names) < 2:
         raise UsageError(f"At least two names are needed, as cat,dog or a .txt file of lines; given {listing(names)}.")
+    for unfit in filter(None, map(unfit_name, names)):
+        raise UsageError(f"This cannot be a label: {unfit}. Give names in one line of UTF-8 each.")
     return names
 
 

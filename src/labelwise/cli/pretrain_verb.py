@@ -16,6 +16,7 @@ from labelwise.cli.picture_verbs import AsJson, Device, Strict
 from labelwise.cli.run_folder import sole_run, weights_told
 from labelwise.cli.train_verbs import Overwrite, Root, Splits
 from labelwise.errors import UsageError
+from labelwise.writable import check_writable
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -168,13 +169,11 @@ def _list_settings(kind: str) -> None:
 def _check_out(file: Path, overwrite: bool) -> None:
     if file.suffix.lower() != ".safetensors":
         raise UsageError(f'Weights are written as a .safetensors file; given "{file}".')
+    check_writable(file)
     if file.exists() and not overwrite:
         raise UsageError(f"{file} exists already. Choose another name, or replace it with --overwrite.")
     if file.is_dir():
         raise UsageError(f"{file} is a folder; choose another name.")
-    from labelwise.writable import check_writable
-
-    check_writable(file)
 
 
 def _read(

@@ -88,6 +88,7 @@ def fit(  # noqa: PLR0913 - the options of the verb
         else:
             dataset = unsorted_data(Path(data), read_names(names), side, strict)
         check_size(dataset, size)
+        dataset = replace(dataset, side_open=dataset.own_pictures and size is None)
         chosen = decided(dataset, wish)
         check_savable(chosen, dataset.labels, dataset.name)
         if is_main_process():

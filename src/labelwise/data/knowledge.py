@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from torch.nn.functional import pad
 
-from labelwise.core import Labels
+from labelwise.core import Labels, unfit_name
 from labelwise.data.dataset import UNLABELLED, Dataset
 from labelwise.data.knowledge_files import (
     Row,
@@ -166,6 +166,9 @@ def _assembled(file: Path, known: Mapping[str, Row], attributes: tuple[str, ...]
     """Return the knowledge of all labels of a file, each piece for all labels or for none."""
     if not known:
         raise DataError(f'"{file}" describes no label. Add a row for each.')
+    for name, row in known.items():
+        if unfit := unfit_name(name):
+            raise DataError(f"{row.where} cannot be a label: {unfit}. Write it in one line of UTF-8.")
     rows = list(known.values())
     for piece in ("texts", "vector", "order", "share"):
         without = [row for row in rows if getattr(row, piece) in (None, [])]

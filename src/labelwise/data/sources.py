@@ -179,6 +179,7 @@ def from_files(
     name = source.resolve().name if source.is_dir() else source.stem
     if not listed:
         raise DataError(f'"{name}" has no picture in its class folders: {listing(homes)}. Put some in at least two.')
+    described = described_labels(folder)
     side = size or side_for(pretrained_encoder())
     listed, (images, kept, skipped) = read_listed(name, listed, size=side, seed=seed, strict=strict)
     here = [listed[i] for i in kept]
@@ -200,7 +201,7 @@ def from_files(
         domains=tuple(each.domain for each in here if each.domain is not None),
         groups=tuple(each.group for each in here if each.group is not None),
         owned=True,
-        described=described_labels(folder),
+        described=described,
         skipped=(*skipped, *(Skipped(file=homes[label], reason="no readable picture") for label in lost)),
     )
     data = replace(as_dataset(name, rows, seed), own_pictures=True, side_open=size is None)
