@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import namedtuple
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,6 @@ from tests.test_one_choice import saved, write_pictures
 
 QUICK = ["--size", 8, "--device", "cpu", "--encoder", "none", "--set", "encoder.width=4"]
 FIT = [*QUICK, "--method", "softmax", "--epochs", 2]
-HOLD = "import sys, time; from pathlib import Path; from labelwise.writable import sole_writer\nwith sole_writer(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
 
 
 @pytest.fixture
@@ -159,21 +159,23 @@ def test_one_process_at_a_time_writes_to_a_place(
     assert sorted(one.name for one in tmp_path.iterdir()) == ["e.safetensors", "m.lw", "some pictures"]
 
 
-def test_the_lock_of_a_process_that_was_killed_is_free(tmp_path: Path) -> None:
-    from labelwise.writable import sole_writer
-
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(tmp_path / "m")], stdout=subprocess.PIPE, text=True
-    ) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
-        with pytest.raises(UsageError, match=str(holder.pid)), sole_writer(tmp_path / "m"):
-            pass
-        holder.send_signal(signal.SIGKILL)
-    assert (tmp_path / ".m.lock").exists()
-    with sole_writer(tmp_path / "m"):
-        assert (tmp_path / ".m.lock").read_text() == str(os.getpid())
-    assert not list(tmp_path.iterdir())
+def test_a_second_fit_is_refused_and_a_killed_one_leaves_the_place_free(
+    run: Any, pictures: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "m.lw"
+    command = ["fit", pictures, *QUICK, "--method", "softmax", "--out", target]
+    words = [sys.executable, "-m", "labelwise", *map(str, command), "--epochs", "1000000"]
+    with subprocess.Popen(words, stderr=subprocess.DEVNULL) as first:
+        while not (tmp_path / "m.lw.run" / "log.jsonl").exists():
+            assert first.poll() is None
+            time.sleep(0.05)
+        code, _, err = run(*command, "--epochs", 1)
+        first.send_signal(signal.SIGKILL)
+    assert code == 2
+    assert f"Another process ({first.pid}) writes to" in one_line(err)
+    code, _, err = run(*command, "--epochs", 1)
+    assert code == 0, err
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["m.lw", "some pictures"]
 
 
 def test_a_lock_that_its_owner_removes_meanwhile_is_not_taken_for_ours(

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import labelwise as lw
-from labelwise.choice import Wish, make_method
 from labelwise.errors import UsageError
 from labelwise.methods import Softmax
 from labelwise.nn.encoder import Encoder
@@ -74,6 +73,8 @@ def test_settings_that_contradict_the_encoder(run: Any, setting: str, value: str
 
 
 def test_no_encoder_takes_the_settings_as_they_are() -> None:
+    from labelwise.choice import Wish, make_method
+
     made = make_method(Wish(method="softmax", encoder="none", settings={"encoder.backbone": NAMED}), own_pictures=True)
     assert made == Softmax(encoder=Encoder(backbone=NAMED))
     with pytest.raises(UsageError, match=r'No setting "encoder\.widht"'):

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 import labelwise as lw
 from labelwise.data.dataset import Dataset
-from labelwise.data.sides import at_side
 from labelwise.nn.backbones import Backbone
 from labelwise.nn.encoder import Encoder
 from labelwise.training import Run
@@ -44,7 +43,7 @@ class TinyPretrained(Backbone):
 
 @pytest.fixture(params=["pretrained encoder installed", "not installed"])
 def installed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    there = request.param == "pretrained encoder installed"
+    there: bool = request.param == "pretrained encoder installed"
     monkeypatch.setattr("labelwise.nn.efficientnet.is_installed", lambda: there)
     monkeypatch.setattr("labelwise.nn.efficientnet.EfficientNetLite0", TinyPretrained)
     monkeypatch.setattr("labelwise.training._out_of_patience", lambda _, now: now.epoch >= 2)  # quick, in both ways
@@ -136,6 +135,8 @@ def test_a_side_that_was_asked_for_stays(run: Any, installed: bool, tmp_path: Pa
 
 
 def test_pixels_that_were_changed_are_not_read_again(tmp_path: Path) -> None:
+    from labelwise.data.sides import at_side
+
     data = lw.data.folder(folder_of(tmp_path, ""))
     assert at_side(data, 8).shape == (3, 8, 8)
     assert at_side(lw.data.divide(data, "stratified", None, 3), 8).split("train").files != data.split("train").files

@@ -441,8 +441,9 @@ def as_float(images: Tensor) -> Tensor:
 def check_shape(images: Tensor, shape: tuple[int, ...]) -> None:
     """Raise an error unless ``images`` is ``[n, *shape]`` and finite."""
     if tuple(images.shape[1:]) != shape:
+        advice = f" Read pictures with size={shape[1]}." if len(shape) == 3 and images.ndim == 4 else ""
         raise UsageError(
-            f"This model takes images of shape {list(shape)}; given {list(images.shape[1:])} (after the first axis)."
+            f"This model takes images of shape {list(shape)}; given {list(images.shape[1:])} (after the first axis).{advice}"
         )
     if images.is_floating_point() and not torch.isfinite(images).all():
         bad = (~torch.isfinite(images.flatten(1))).any(1).nonzero()[0].item()
