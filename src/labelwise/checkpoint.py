@@ -93,6 +93,14 @@ def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tenso
                 kept[what] = torch.empty_like(parameter).copy_(tensor)
 
 
+def refuse_unfinished(folder: Path) -> None:
+    """Raise an error where a folder holds a run that can be continued."""
+    if (folder / "checkpoint.safetensors").exists():
+        raise UsageError(
+            f"An unfinished run lies in {folder}. Continue it with --resume, or delete that folder to start again."
+        )
+
+
 class RunFolder:
     """The folder of one training run: ``log.jsonl``, ``checkpoint.safetensors`` and each finished stage's weights."""
 
@@ -104,10 +112,8 @@ class RunFolder:
     def start(self, resume: bool, notes: Iterable[Mapping[str, Any]] = ()) -> Progress:
         """Return where to begin; refuse to overwrite a run that can be resumed, or to resume another run."""
         checkpoint = self.path / "checkpoint.safetensors"
-        if checkpoint.exists() and not resume:
-            raise UsageError(
-                f"An unfinished run lies in {self.path}. Continue it with --resume, or delete that folder to start again."
-            )
+        if not resume:
+            refuse_unfinished(self.path)
         if checkpoint.exists():
             _, about = read_tensors(checkpoint)
             self._check_identity(about["identity"])

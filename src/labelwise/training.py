@@ -23,8 +23,12 @@ from labelwise.distributed import add_up, any_process, as_one_batch, choose_devi
 from labelwise.errors import Interrupted, LabelwiseError, UsageError
 from labelwise.optimization import MovingAverage, Optimizer, Schedule
 from labelwise.progress import Bar, no_bar, progress_bar
+from labelwise.writable import check_room
 
 T = TypeVar("T")
+ROOM = (
+    10  # times the weights: two checkpoints, each with best weights and two moments; a finished stage; the classifier
+)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -155,6 +159,8 @@ def train(method: Method, data: TrainData, run: Run) -> tuple[LabelModel, dict[s
         data = data.to(device)
         model = method.build(data.spec).to(device)
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if run.folder and share.rank == 0:
+            check_room(run.folder, ROOM * sum(tensor.nbytes for tensor in model.state_dict().values()))
         folder = RunFolder(run.folder, _identity(method, data, run)) if run.folder else None
         now = folder.start(run.resume, run.notes) if folder else Progress()
         stopped = stack.enter_context(_signals(folder is not None))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from labelwise.cli.method_choice import make_method
+from labelwise.choice import Wish, make_method
 from labelwise.core import Classifier, Labels
 from labelwise.data.dataset import Dataset, Split
 from labelwise.errors import DataError, StoreError, UsageError
@@ -27,6 +27,7 @@ from labelwise.metrics import confusion_matrix
 from labelwise.pages import percent
 from labelwise.report import Report, ReportSettings, Saved, report
 from labelwise.report.repeat import fit_command
+from labelwise.settings import pairs_of
 from labelwise.tasks.calibrate import calibration_errors
 from labelwise.tasks.verify import fit_verification
 from labelwise.training import Run
@@ -221,7 +222,8 @@ def check_command(classifier: Classifier) -> None:
     assert words[:5] == ["labelwise", "fit", "my data", "--out", "m.lw"]
     assert words[-2:] == ["--splits", "s.csv"]
     settings = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
-    assert make_method(words[words.index("--method") + 1], settings, None) == classifier.method
+    said = {option: words[words.index(f"--{option}") + 1] for option in ("method", "encoder")}
+    assert make_method(Wish(**said, settings=pairs_of(settings)), own_pictures=True) == classifier.method
 
 
 def test_several_labels() -> None:

@@ -1,16 +1,18 @@
 """Verbs that make or change a classifier: fit, teach, forget, calibrate, demo."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from labelwise.cli.method_choice import check_settings, choose, list_settings, make_method, pretrained_settings
+from labelwise.cli.method_choice import check_size, decided, expected_side, list_settings, wish_of
 from labelwise.cli.multilabel import calibration_line
 from labelwise.cli.naming import method_of_names, print_naming, read_names, unsorted_data
 from labelwise.cli.output import note, out, percent, print_json
 from labelwise.cli.picture_verbs import AsJson, Device, Model, ScoreBy, Strict, open_model, read
+from labelwise.cli.run_folder import sole_run, weights_told
 from labelwise.cli.zero_shot import print_balance, read_vector
 from labelwise.errors import UsageError, listing
 
@@ -38,7 +40,10 @@ def fit(  # noqa: PLR0913 - the options of the verb
         list[str] | None, typer.Option("--set", help="A setting of the method as key=value; --set help lists them.")
     ] = None,
     encoder: Annotated[
-        str, typer.Option(help="auto, none (train from scratch), or a pretrained backbone to use as it is.")
+        str,
+        typer.Option(
+            help="auto, none (as --set says, else trained from scratch), or a pretrained backbone to use as it is."
+        ),
     ] = "auto",
     names: Annotated[str | None, typer.Option(help=NAMES_HELP, show_default=False)] = None,
     splits: Splits = None,
@@ -59,28 +64,32 @@ def fit(  # noqa: PLR0913 - the options of the verb
         return
     from labelwise.distributed import is_main_process
     from labelwise.fitting import fit as run
-    from labelwise.store import check_free, save
+    from labelwise.store import check_free, check_savable, save
     from labelwise.training import Run
 
     check_free(out_folder, overwrite)
-    method = method if names is None else method_of_names(method, splits)
     folder = out_folder.with_name(out_folder.name + ".run")
-    check_settings(method, words, epochs)
-    pretrained = pretrained_settings(encoder, data, words)
-    side = size or (224 if pretrained else None)
-    if names is None:
-        dataset = _load(data, side, root, splits, strict)
-    else:
-        dataset = unsorted_data(Path(data), read_names(names), side, strict)
-    chosen = make_method(choose(method, dataset), pretrained + words, epochs)
-    if is_main_process():
-        _describe(dataset, chosen)
-    settings = Run(seed=seed, device=device, folder=folder, resume=resume, progress=not json)
-    classifier = run(dataset, chosen, settings)
-    if not is_main_process():
-        return
-    save(classifier, out_folder, overwrite=overwrite, log=folder / "log.jsonl")
-    shutil.rmtree(folder)
+    wish = wish_of(method if names is None else method_of_names(method, splits), encoder, words, epochs)
+    with sole_run(out_folder, folder, resume=resume):
+        side = size or expected_side(wish, data)
+        if names is None:
+            dataset = _load(data, side, root, splits, strict)
+        else:
+            dataset = unsorted_data(Path(data), read_names(names), side, strict)
+        check_size(dataset, size)
+        dataset = replace(dataset, side_open=dataset.own_pictures and size is None)
+        chosen = decided(dataset, wish)
+        check_savable(chosen, dataset.labels, dataset.name)
+        if is_main_process():
+            _describe(dataset, chosen)
+        settings = Run(seed=seed, device=device, folder=folder, resume=resume, progress=not json)
+        with weights_told(folder):
+            classifier = run(dataset, chosen, settings)
+        if not is_main_process():
+            return
+        with weights_told(folder, trained=True):
+            save(classifier, out_folder, overwrite=overwrite, log=folder / "log.jsonl")
+        shutil.rmtree(folder)
     _tell(classifier, out_folder, json)
 
 
@@ -142,8 +151,10 @@ def teach(  # noqa: PLR0913 - the options of the verb
 ) -> None:
     """Add a label from a few example pictures, or from a description, without training."""
     from labelwise.store import check_free, save
+    from labelwise.tasks.teach import check_name
     from labelwise.tasks.teach import teach as run
 
+    check_name(name)
     pictures = [*(examples or []), *(more or [])]
     given = [word for word, it in (("--examples", pictures), ("--text", text), ("--vector", vector)) if it]
     if len(given) != 1:
