@@ -56,13 +56,14 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
     if "help" in words:
         _list_settings(kind)
         return
+    from labelwise.checkpoint import has_checkpoint
     from labelwise.distributed import is_main_process
     from labelwise.methods.unlabelled import pretrain as run
     from labelwise.methods.unlabelled import write_encoder
     from labelwise.training import Run
 
     _check_out(out_file, overwrite)
-    if resume is not None and not (resume / "checkpoint.safetensors").is_file():
+    if resume is not None and not has_checkpoint(resume):
         raise UsageError(f'There is no checkpoint in "{resume}" to continue from. Leave out --resume to start anew.')
     method = None if kind == PATCHES else _method(kind, words)
     images, dataset = _read(data, size, root, splits, strict)
