@@ -207,7 +207,15 @@ def stoppable(pool: Pool) -> Iterator[Pool]:
 
 
 def leave_to_parent() -> None:
-    """Make this worker process ignore Ctrl-C, which reaches it, too: the process that started it ends it."""
+    """Make this worker process ignore Ctrl-C, which reaches it, too: the process that started it ends it, also by ending."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
