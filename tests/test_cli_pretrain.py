@@ -104,7 +104,7 @@ def test_a_stopped_run_continues(
     with monkeypatch.context() as patch:
         patch.setattr("labelwise.training.any_process", stop)
         code, _, err = run(*words, "--out", file)
-    assert code == 1
+    assert code == 130
     assert "part.safetensors.run" in "".join(err.split())
     code, _, _ = run(*words, "--out", file, "--resume", tmp_path / "part.safetensors.run")
     assert code == 0

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 from torch.optim import lr_scheduler
 
-from labelwise import training
 from labelwise.checkpoint import Progress, RunFolder, read_tensors, write_atomically, write_tensors
 from labelwise.core import LabelModel, Spec
 from labelwise.data.batches import Batch, Share, ShuffledBatches, ahead
@@ -23,6 +22,7 @@ from labelwise.data.dataset import Dataset, TrainData
 from labelwise.distributed import choose_device
 from labelwise.errors import Interrupted, LabelwiseError, StoreError, UsageError
 from labelwise.fitting import fit, training_data
+from labelwise.interruption import noted
 from labelwise.methods import Softmax
 from labelwise.optimization import Optimizer, Schedule
 from labelwise.store import load
@@ -361,9 +361,9 @@ def test_a_signal_that_stopped_nothing_is_handed_on() -> None:
     came: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda kind, _: came.append(kind))
     try:
-        with training._signals(True) as stopped:
+        with noted() as signals:
             signal.raise_signal(signal.SIGTERM)
-            assert stopped.is_set()
+            assert signals.kind == signal.SIGTERM
             assert came == []
         assert came == [signal.SIGTERM]
         with pytest.raises(Interrupted):
@@ -374,6 +374,6 @@ def test_a_signal_that_stopped_nothing_is_handed_on() -> None:
 
 
 def _stopped_run() -> None:
-    with training._signals(True):
+    with noted():
         signal.raise_signal(signal.SIGTERM)
         raise Interrupted("Stopped.")

@@ -14,6 +14,7 @@ from labelwise import __version__
 from labelwise.checkpoint import read_tensors, state_tensors, under, write_atomically, write_tensors
 from labelwise.core import Classifier, Labels, OutlierRule, Spec, VerificationRule
 from labelwise.errors import StoreError, UsageError
+from labelwise.interruption import unbroken
 from labelwise.methods import METHODS
 from labelwise.settings import from_plain, to_plain
 from labelwise.training import Method
@@ -162,6 +163,7 @@ def _as_text(about: dict[str, Any]) -> bytes:
         ) from None
 
 
+@unbroken()
 def _put_in_place(part: Path, target: Path) -> None:
     old = target.with_name(f".{target.name}.{os.getpid()}.old")
     if target.exists():

@@ -1,13 +1,13 @@
 """The one loop: a method yields stages, and every stage of every method is trained here."""
 
 import json
-import signal
-import threading
+import math
 import time
+import warnings
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -20,15 +20,16 @@ from labelwise.core import LabelModel, Labels, Spec
 from labelwise.data.batches import Batch, Batches, Share, mix
 from labelwise.data.dataset import TrainData
 from labelwise.distributed import add_up, any_process, as_one_batch, choose_device, of_main_process, process_group
-from labelwise.errors import Interrupted, LabelwiseError, UsageError
+from labelwise.errors import Interrupted, LabelwiseError, LabelwiseWarning, UsageError
+from labelwise.interruption import Note, noted
 from labelwise.optimization import MovingAverage, Optimizer, Schedule
 from labelwise.progress import Bar, no_bar, progress_bar
 from labelwise.writable import check_room
 
 T = TypeVar("T")
-ROOM = (
-    10  # times the weights: two checkpoints, each with best weights and two moments; a finished stage; the classifier
-)
+# Times the weights: two checkpoints, each with best weights and two moments; a finished stage; the classifier.
+ROOM = 10
+CHUNK = 2**24  # numbers that a checksum reads at a time, since all images may be more than fits in memory
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -138,9 +139,9 @@ class _Session:
     device: torch.device
     share: Share
     folder: RunFolder | None
-    stopped: threading.Event
     now: Progress
     written: float  # when the last checkpoint was, or the run began
+    signals: Note = field(default_factory=Note)
     average: MovingAverage | None = None
 
     @property
@@ -163,15 +164,17 @@ def train(method: Method, data: TrainData, run: Run) -> tuple[LabelModel, dict[s
             check_room(run.folder, ROOM * sum(tensor.nbytes for tensor in model.state_dict().values()))
         folder = RunFolder(run.folder, _identity(method, data, run)) if run.folder else None
         now = folder.start(run.resume, run.notes) if folder else Progress()
-        stopped = stack.enter_context(_signals(folder is not None))
         stack.enter_context(as_one_batch(model, share))
-        session = _Session(run, model, device, share, folder, stopped, now, written=time.monotonic())
+        session = _Session(run, model, device, share, folder, now, written=time.monotonic())
+        for remark in folder.remarks if folder and session.main else ():
+            warnings.warn(remark, LabelwiseWarning, stacklevel=2)
         begun = time.monotonic() - now.seconds
         for number, stage in enumerate(method.stages(model, data)):
             if number < session.now.stage and folder:
                 folder.read_stage(number, model)
             else:
-                _train_stage(session, stage, number, begun)
+                with noted(active=folder is not None) as session.signals:
+                    _train_stage(session, stage, number, begun)
             torch.manual_seed(mix(run.seed, number))  # what is drawn between stages, also in a run that is resumed
         session.now.seconds = time.monotonic() - begun
     model.eval()
@@ -195,7 +198,11 @@ def _train_stage(session: _Session, stage: Stage, number: int, begun: float) -> 
     with bar_of(stage.name, stage.epochs, steps, now.epoch * steps + now.step) as bar:
         while now.epoch < stage.epochs and not _out_of_patience(stage, now):
             _train_epoch(session, stage, (optimizer, parameters, best), begun, bar)
-            best = _end_epoch(session, stage, best, begun)
+            try:
+                best = _end_epoch(session, stage, best, begun)
+            except KeyboardInterrupt:
+                _write(session, optimizer, best, begun)
+                raise _interrupted(session, stage) from None
     if session.average:
         session.average.put_into(session.model)
     if best:
@@ -236,17 +243,23 @@ def _train_epoch(
         due = time.monotonic() - session.written > run.checkpoint_seconds
         if session.folder is None:
             continue
-        stop = any_process(session.stopped.is_set(), session.device)
+        stop = any_process(session.signals.kind is not None, session.device)
         if stop or due:
             now.sums = {name: value.item() for name, value in sums.items()}
             _write(session, optimizer, best, begun)
             session.written = time.monotonic()
         if stop:
-            raise Interrupted(
-                f"Stopped in stage {stage.name}, epoch {now.epoch + 1} of {stage.epochs}. Nothing is lost: the checkpoint "
-                f"is in {session.folder.path}; continue with the same command and --resume."
-            )
+            raise _interrupted(session, stage)
     now.sums = {name: value.item() for name, value in sums.items()}
+
+
+def _interrupted(session: _Session, stage: Stage) -> Interrupted:
+    """Return what a run ends with that was stopped after its checkpoint was written."""
+    place = session.folder.path if session.folder else None
+    return Interrupted(
+        f"Stopped in stage {stage.name}, epoch {session.now.epoch + 1} of {stage.epochs}. Nothing is lost: the checkpoint is "
+        f"in {place}; continue with the same command and --resume."
+    )
 
 
 def _step(
@@ -305,7 +318,7 @@ def _merit(session: _Session, stage: Stage) -> float | None:
     if stage.validate is None:
         return None
     session.model.eval()
-    with torch.no_grad():
+    with torch.no_grad(), session.signals.let_through():
         return of_main_process(stage.validate(), session.device)
 
 
@@ -338,34 +351,9 @@ def _restore(session: _Session, optimizer: torch.optim.Optimizer) -> dict[str, T
 def _identity(method: Method, data: TrainData, run: Run) -> dict[str, Any]:
     """Return what must be the same for a run to be continued."""
     said = data.train.targets if data.train.truths is None else data.train.truths
-    content = zlib.crc32(data.train.images.cpu().numpy().tobytes(), zlib.crc32(said.cpu().numpy().tobytes()))
+    content, images = zlib.crc32(said.cpu().numpy().tobytes()), data.train.images
+    for part in torch.split(images, max(1, CHUNK // math.prod(images.shape[1:]))):
+        content = zlib.crc32(part.cpu().contiguous().numpy(), content)
     settings: dict[str, Any] = json.loads(json.dumps(asdict(method)))  # type: ignore[call-overload]
     about = {"method": method.name, "seed": run.seed, "images": len(data.train), "data": content}
     return {**about, "labels": list(data.labels.names), **{f"set {key}": value for key, value in settings.items()}}
-
-
-@contextmanager
-def _signals(active: bool) -> Iterator[threading.Event]:
-    """Yield an event that SIGINT and SIGTERM set while open; signals only reach the main thread.
-
-    A signal that came too late to stop anything is handed on to whoever handles signals otherwise.
-    """
-    event, came = threading.Event(), list[int]()
-    if not active or threading.current_thread() is not threading.main_thread():
-        yield event
-        return
-
-    def stop(kind: int, _: object) -> None:
-        came.append(kind)
-        event.set()
-
-    before = {kind: signal.getsignal(kind) for kind in (signal.SIGINT, signal.SIGTERM)}
-    for kind in before:
-        signal.signal(kind, stop)
-    try:
-        yield event
-    finally:
-        for kind, handler in before.items():
-            signal.signal(kind, handler)
-    if came:
-        signal.raise_signal(came[-1])

@@ -122,11 +122,12 @@ def _patches(images: "Tensor", file: Path, settings: "Patches", seed: int) -> tu
 
 def _check_resume(method: "Pretrain | Patches", resume: Path | None, device: str) -> None:
     """Raise an error where there is nothing to continue, or no choice of device."""
+    from labelwise.checkpoint import has_checkpoint
     from labelwise.methods.patches import Patches
 
     if isinstance(method, Patches) and (resume is not None or device == "cuda"):
         raise UsageError("Patches are found at once, on a CPU. Leave out --resume and --device cuda.")
-    if resume is not None and not (resume / "checkpoint.safetensors").is_file():
+    if resume is not None and not has_checkpoint(resume):
         raise UsageError(f'There is no checkpoint in "{resume}" to continue from. Leave out --resume to start anew.')
 
 

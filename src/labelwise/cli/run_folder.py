@@ -40,7 +40,9 @@ def weights_told(folder: Path, again: str = AGAIN, *, trained: bool = False) -> 
     try:
         yield
     except Exception as error:
-        kept = any((place / "checkpoint.safetensors").exists() for place in (folder, folder / "trial"))
+        from labelwise.checkpoint import has_checkpoint
+
+        kept = any(has_checkpoint(place) for place in (folder, folder / "trial"))
         told = f" What was trained is kept in {folder}; mend this and continue with {again}." if kept else ""
         if isinstance(error, LabelwiseError) and trained:
             raise type(error)(f"{error}{told}") from error

@@ -30,6 +30,7 @@ from torch import Tensor
 from labelwise.data.dataset import Skipped
 from labelwise.data.decoding import QUIET, Frame, UnreadableError, decode
 from labelwise.errors import DataError
+from labelwise.interruption import leave_to_parent, stoppable
 
 CHUNK = 64  # pictures that a worker decodes in one go
 MEMORY_SHARE = 0.4  # of this machine's memory: larger sets go to disk
@@ -182,7 +183,7 @@ def _decode_all(paths: Sequence[Path], shape: Shape, pixels: Path, workers: int)
     # A forked worker starts at once, a spawned one imports torch first; but what CUDA holds must not be forked.
     forkable = "fork" in get_all_start_methods() and not torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     how = get_context("fork" if forkable else "spawn")
-    with ProcessPoolExecutor(min(workers, len(parts)), mp_context=how) as pool:
+    with stoppable(ProcessPoolExecutor(min(workers, len(parts)), how, leave_to_parent)) as pool:
         found = pool.map(_decode_part, parts, starts, repeat(shape), repeat(pixels))
         shown = track(found, "Decoding pictures", len(parts), console=console, disable=not console.is_terminal)
         return [fault for part in shown for fault in part]
