@@ -63,7 +63,7 @@ def _questions(classifier: Any, images: Tensor, truth: Tensor) -> dict[str, Call
         "classify": lambda: lw.classify(classifier, images, top=3),
         "ask": lambda: [lw.ask(classifier, images, label) for label in (names[0], names[-1])],
         "outliers": lambda: lw.outliers(classifier, images),
-        "explain": lambda: lw.explain(classifier, images[0], names[1]),
+        "explain": lambda: _heated(lw.explain(classifier, images[0], names[1])),
         "explain the best": lambda: lw.explain(classifier, images[1]).label,
         "verify": lambda: lw.verify(classifier, images[:-1], images[1:]),
         "rank": lambda: lw.rank(classifier, images),
@@ -107,6 +107,11 @@ def _kept(classifier: Any, images: Tensor) -> dict[str, Callable[[], Any]]:
         return found
 
     return {"save and load": kept}
+
+
+def _heated(found: Any) -> dict[str, Any]:
+    """Return what a heat map says; the picture under it is the one that was given."""
+    return {"label": found.label, "probability": found.probability, "heat": found.heat}
 
 
 def _attacked(found: Any) -> dict[str, Any]:

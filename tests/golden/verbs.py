@@ -351,7 +351,7 @@ VERBS: dict[str, tuple[str | Look, ...]] = {
         "data check b.npz --json",
     ),
     "data zero-shot": (
-        f"data zero-shot data/described --attributes data/described/labels.csv --encoder folders/lenet.lw --out a",
+        "data zero-shot data/described --attributes data/described/labels.csv --encoder folders/lenet.lw --out a",
         names("a"),
         matrices("a/res101.mat"),
         matrices("a/att_splits.mat"),
