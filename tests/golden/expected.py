@@ -2,8 +2,6 @@
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +21,20 @@ ADDED: dict[str, frozenset[str]] = {
     "verb/analyse": frozenset(),
 }
 
-# Where 1e-5 is too much to ask, and why: for a kind of cases, and a key in them.
-LOOSER: dict[str, dict[str, float]] = {
-    "route": {"heat": 1.01e-4},  # the service rounds heat maps to four digits, and the last one may turn
-}
-
-
-@dataclass(frozen=True)
-class Rule:
-    """How one case is compared: how near numbers under some keys must be, and which keys may be new."""
-
-    looser: Mapping[str, float]
-    added: frozenset[str]
+# Where 1e-5 is too much to ask, by where a number stands, and why. Measured with other instruction sets (ATEN_CPU_CAPABILITY,
+# ONEDNN_MAX_CPU_ISA, MKL_CBWR) and two threads; everything else stays within 1e-5 there.
+LOOSER: tuple[tuple[str, float], ...] = (
+    # One minus a cosine near one, divided by how little that varies: what single precision loses there shows.
+    (r"outlier", 2e-4),
+    # Logistic fits of pairs whose similarities lie close together: scale and offset are large and move together.
+    (r"(verification|rule) > (scale|offset)", 1e-3),
+    # Of scores that say nothing (a network of width 1 after three epochs): any large temperature is as good.
+    (r"temperature", 1e-3),
+    # A layer trained on generated features, by many small steps that multiply what differs in the last digit.
+    (r"^(api|fit)/(cgan|flow) ", 2e-2),
+    # The service rounds heat maps to four digits, and the last one may turn.
+    (r"^route/.* > heat", 1.01e-4),
+)
 
 
 def path_of(case: str) -> Path:
@@ -80,26 +80,26 @@ def _rows(numbers: list[Any]) -> list[str]:
 
 def differences(case: str, wanted: Any, found: Any) -> list[str]:
     """Return how an answer differs from its golden file, one line each; none where it does not."""
-    rule = Rule(LOOSER.get(case.split("/")[0], {}), ADDED.get(case, frozenset()))
-    return _compared(wanted, json.loads(json.dumps(found, ensure_ascii=False)), case, rule)
+    answer = json.loads(json.dumps(found, ensure_ascii=False))
+    return _compared(wanted, answer, f"{case} ", ADDED.get(case, frozenset()))
 
 
-def _compared(wanted: Any, found: Any, where: str, rule: Rule, key: str = "") -> list[str]:
+def _compared(wanted: Any, found: Any, where: str, added: frozenset[str], key: str = "") -> list[str]:
     if type(wanted) is not type(found):
         return [f"{where}: {_cut(wanted)} became {_cut(found)}"]
     if isinstance(wanted, dict):
         lost = [f'{where}: "{name}" is missing' for name in wanted if name not in found]
-        known = {*wanted, *rule.added}
+        known = {*wanted, *added}
         more = [f'{where}: "{name}" is new: {_cut(found[name])}' for name in found if name not in known]
         both = [name for name in wanted if name in found]
-        return lost + more + [d for n in both for d in _compared(wanted[n], found[n], f"{where} > {n}", rule, n)]
+        return lost + more + [d for n in both for d in _compared(wanted[n], found[n], f"{where}> {n} ", added, n)]
     if isinstance(wanted, list):
         if len(wanted) != len(found):
             return [f"{where}: {len(wanted)} entries became {len(found)}: {_cut(wanted)} and {_cut(found)}"]
         pairs = enumerate(zip(wanted, found, strict=True))
-        return [d for i, (one, other) in pairs for d in _compared(one, other, f"{where}[{i}]", rule, key)]
+        return [d for i, (one, other) in pairs for d in _compared(one, other, f"{where}[{i}]", added, key)]
     if isinstance(wanted, float):
-        near = rule.looser.get(key, NEAR)
+        near = max((near for pattern, near in LOOSER if re.search(pattern, where)), default=NEAR)
         same = abs(wanted - found) <= near * (1 + abs(wanted)) or (wanted != wanted and found != found)
     else:
         same = _same_words(wanted, found) if key in WORDS and isinstance(wanted, str) else wanted == found

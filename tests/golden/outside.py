@@ -26,7 +26,7 @@ from torch import Tensor
 import labelwise as lw
 
 HERE = Path(__file__).resolve().parent
-MEASURED = frozenset({"seconds", "images_per_second", "milliseconds", "megabytes", "difference"})  # another each time
+MEASURED = frozenset({"seconds", "images_per_second", "milliseconds", "megabytes", "difference", "rounds"})
 ELSEWHERE = frozenset({"weights_sha256", "torch"})  # texts that depend on how the machine computes, and with what
 OUTSIDE = ("LABELWISE_DATA", "LABELWISE_TOKEN", "LABELWISE_CACHE", "LABELWISE_MEMORY_MB")  # what a machine may set
 
@@ -166,8 +166,10 @@ def refusal(question: Callable[[], Any]) -> Any:
 
 def plain(value: Any, key: str = "") -> Any:
     """Return any answer as JSON values: numbers of seven digits, what is measured or depends on the place left out."""
+    if key in MEASURED and isinstance(value, int | float):
+        return "<measured>"
     if isinstance(value, float | np.floating):
-        return "<measured>" if key in MEASURED else float(f"{value:.7g}")
+        return float(f"{value:.7g}")
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, str | Path):
