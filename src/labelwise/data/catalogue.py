@@ -9,7 +9,7 @@ import torch
 from labelwise.core import Labels
 from labelwise.data.audio import audio_folder
 from labelwise.data.benchmarks import ENTRIES, load_benchmark
-from labelwise.data.dataset import Dataset, Split
+from labelwise.data.dataset import UNLABELLED, Dataset, Split
 from labelwise.data.degraded import degraded
 from labelwise.data.digits import digits
 from labelwise.data.features import features
@@ -18,7 +18,7 @@ from labelwise.data.finches import finches, finches_unseen
 from labelwise.data.knowledge import with_files_beside
 from labelwise.data.packs import pack
 from labelwise.data.pictures import as_batch, is_hidden, list_pictures, read_files
-from labelwise.data.sources import UNLABELLED, folder
+from labelwise.data.sources import folder
 from labelwise.data.tables import table
 from labelwise.data.xlsa17 import read_xlsa17
 from labelwise.errors import DataError, listing, suggest

@@ -15,9 +15,8 @@ from labelwise.checkpoint import write_atomically
 from labelwise.core import Classifier, Labels
 from labelwise.data.catalogue import load as load_data
 from labelwise.data.catalogue import load_unlabelled, size_for
-from labelwise.data.dataset import Dataset, Split
+from labelwise.data.dataset import UNLABELLED, Dataset, Split
 from labelwise.data.pictures import as_batch
-from labelwise.data.sources import UNLABELLED
 from labelwise.distributed import choose_device
 from labelwise.errors import UsageError, listing
 from labelwise.evaluate.part import Part, choose_parts
