@@ -1,5 +1,6 @@
 """Networks of other libraries, with stand-ins for these libraries."""
 
+import pickle
 import sys
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -110,6 +111,14 @@ def test_features_of_public_weights(name: str, monkeypatch: pytest.MonkeyPatch) 
     else:
         with pytest.raises(UnsupportedError, match="no feature maps"):
             encoder.maps(grey)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_encoder_can_be_pickled(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    inject(monkeypatch, CASES[name][0]())
+    encoder = Encoder(backbone=name, frozen=True).build((3, 12, 12))
+    images = torch.rand(2, 3, 12, 12)
+    assert torch.equal(pickle.loads(pickle.dumps(encoder))(images), encoder(images))
 
 
 def test_weights_that_cannot_be_had_are_told_on_first_use(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ the weights.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
 from typing import Any, Final
 
@@ -68,36 +69,42 @@ class Adapter(Backbone):
         return out.flatten(1)  # type: ignore[no-any-return]
 
 
+# What makes a network is a function of this module, not of another function, so that an adapter can be pickled.
+
+
 def _timm(name: str) -> Adapter:
     timm = _library("timm")
     about = timm.data.resolve_model_data_config(timm.create_model(name, pretrained=False))
     published = (tuple(about["mean"]), tuple(about["std"]))
-    return Adapter(
-        lambda full: timm.create_model(name, pretrained=full, num_classes=0), about["input_size"][-1], published
-    )
+    return Adapter(partial(_timm_network, name), about["input_size"][-1], published)
+
+
+def _timm_network(name: str, full: bool) -> nn.Module:
+    return _library("timm").create_model(name, pretrained=full, num_classes=0)  # type: ignore[no-any-return]
 
 
 def _torchvision(name: str) -> Adapter:
-    models = _library("torchvision.models")
+    return Adapter(partial(_torchvision_network, name), 224)
 
-    def source(full: bool) -> nn.Module:
-        network: nn.Module = models.get_model(name, weights="DEFAULT" if full else None)
-        setattr(network, next(head for head in HEADS if hasattr(network, head)), nn.Identity())
-        return network
 
-    return Adapter(source, 224)
+def _torchvision_network(name: str, full: bool) -> nn.Module:
+    network: nn.Module = _library("torchvision.models").get_model(name, weights="DEFAULT" if full else None)
+    setattr(network, next(head for head in HEADS if hasattr(network, head)), nn.Identity())
+    return network
 
 
 def _transformers(path: str) -> Adapter:
     library = _library("transformers")
     about, pictures = (kind.from_pretrained(path) for kind in (library.AutoConfig, library.AutoImageProcessor))
-
-    def source(full: bool) -> nn.Module:
-        made = library.AutoModel.from_pretrained(path) if full else library.AutoModel.from_config(about)
-        return getattr(made, "vision_model", made)  # type: ignore[no-any-return]
-
     size = int(getattr(getattr(about, "vision_config", about), "image_size", 224))
-    return Adapter(source, size, (tuple(pictures.image_mean), tuple(pictures.image_std)))
+    published = (tuple(pictures.image_mean), tuple(pictures.image_std))
+    return Adapter(partial(_transformers_network, path, about), size, published)
+
+
+def _transformers_network(path: str, about: Any, full: bool) -> nn.Module:
+    models = _library("transformers").AutoModel
+    network = models.from_pretrained(path) if full else models.from_config(about)
+    return getattr(network, "vision_model", network)  # type: ignore[no-any-return]
 
 
 def _open_clip(name: str) -> Adapter:
@@ -106,7 +113,12 @@ def _open_clip(name: str) -> Adapter:
         raise UsageError(f'Name the weights too, as in "open_clip:ViT-B-32/openai"; given "open_clip:{name}".')
     size = library.create_model(network).visual.image_size
     side = size if isinstance(size, int) else size[0]
-    return Adapter(lambda full: library.create_model(network, pretrained=tag if full else None).visual, side, CLIP)
+    return Adapter(partial(_open_clip_network, network, tag), side, CLIP)
+
+
+def _open_clip_network(network: str, tag: str, full: bool) -> nn.Module:
+    made = _library("open_clip").create_model(network, pretrained=tag if full else None)
+    return made.visual  # type: ignore[no-any-return]
 
 
 ADAPTERS: Final[Mapping[str, Callable[[str], Adapter]]] = {

@@ -99,6 +99,13 @@ def side_for(encoder: Encoder | None) -> int:
     return (None if encoder is None else encoder.side()) or DEFAULT_SIDE
 
 
+class Kept(WeakTensorKeyDictionary):
+    """What was made of tensors, as long as these live; a pickle holds none of it, for these tensors stay behind."""
+
+    def __reduce__(self) -> tuple[type["Kept"], tuple[()]]:
+        return Kept, ()
+
+
 class ImageEncoder(nn.Module):
     """Turns images in [0, 1] ``[n, c, h, w]``, features ``[n, a]`` or waveforms ``[n, samples]`` into codes ``[n, d]``.
 
@@ -158,7 +165,7 @@ class ImageEncoder(nn.Module):
             self.register_buffer("feature_std", torch.ones(backbone.width_out))
             self.backbone.requires_grad_(False).eval()
         self._missing: LabelwiseError | None = None
-        self._encoded = WeakTensorKeyDictionary()
+        self._encoded = Kept()
         self.register_load_state_dict_post_hook(ImageEncoder._loaded)  # type: ignore[no-untyped-call]
 
     @classmethod

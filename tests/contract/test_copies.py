@@ -1,0 +1,61 @@
+"""Every classifier can be copied, pickled and sent to another process, and answers the same there."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from joblib import Parallel, delayed
+from torch import Tensor
+
+from labelwise.core import Classifier
+from labelwise.data.dataset import Dataset
+from labelwise.fitting import fit
+from labelwise.methods import METHODS, Softmax
+from labelwise.methods.linear import Encoder
+from labelwise.tasks.teach import teach
+from labelwise.training import Run
+from tests.conftest import blobs, colour_weights
+from tests.contract.subjects import pictures, roundtrip, trained
+
+
+def shown(method: str) -> Tensor:
+    return pictures(method).split("test").images[:12]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_copies_give_the_same_scores(method: str) -> None:
+    classifier, images = trained(method), shown(method)
+    for one in (classifier, roundtrip(classifier)):
+        for again in (pickle.loads(pickle.dumps(one)), copy.deepcopy(one)):
+            assert torch.equal(again.scores(images), one.scores(images))
+            assert (again.labels.names, again.method, again.outlier) == (one.labels.names, one.method, one.outlier)
+
+
+@pytest.mark.parametrize("method", ["indicator", "prototype", "clarel"])
+def test_a_copy_can_be_taught(method: str) -> None:
+    classifier, images = trained(method), shown(method)
+    again = pickle.loads(pickle.dumps(classifier))
+    taught, copied = (teach(one, "a new one", examples=images[:5]) for one in (classifier, again))
+    assert torch.equal(copied.scores(images), taught.scores(images))
+
+
+def test_other_processes_give_the_same_scores() -> None:
+    """Two processes that are started afresh, so that every classifier reaches them as a pickle."""
+    tasks = [(trained(method), shown(method)) for method in METHODS]
+    made: list[Tensor] = Parallel(n_jobs=2)(delayed(Classifier.scores)(*task) for task in tasks)
+    for (classifier, images), scores in zip(tasks, made, strict=True):
+        torch.testing.assert_close(scores, classifier.scores(images))
+
+
+def test_a_pickle_holds_no_features_of_training_images() -> None:
+    """A frozen encoder keeps what it made of the training images as long as these live; a copy has no use for it."""
+    data: Dataset = blobs(per_label=240)
+    encoder = Encoder(backbone="convnet", width=8, weights=colour_weights(), frozen=True)
+    classifier = fit(data, Softmax(encoder=encoder, epochs=1), Run(device="cpu"))
+    images = data.split("train").images
+    assert classifier.model.prepare(images) is classifier.model.prepare(images)
+    assert len(pickle.dumps(classifier)) < len(pickle.dumps(roundtrip(classifier))) + 10_000
+    again = pickle.loads(pickle.dumps(classifier))
+    assert torch.equal(again.model.prepare(images), classifier.model.prepare(images))
+    assert again.model.prepare(images) is again.model.prepare(images)
