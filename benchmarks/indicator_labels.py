@@ -98,7 +98,7 @@ def seconds_of_steps(method: ImageMethod, data: TrainData, device: str) -> Itera
                 terms = stage.loss(batch)
             optimizer.zero_grad(set_to_none=True)
             torch.stack(list(terms.values())).sum().backward()  # type: ignore[no-untyped-call]
-            nn.utils.clip_grad_norm_(parameters, stage.clip or torch.inf)
+            nn.utils.clip_grad_norm_(parameters, method.clip or torch.inf)
             optimizer.step()
             _synchronize(device)
             yield time.perf_counter() - start

@@ -21,7 +21,7 @@ from tests.test_cli import run as run
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of pictures, and two classifiers: one as fitted, one without a threshold for pairs."""
-    place, data = tmp_path_factory.mktemp("match"), blobs(per_label=30)
+    place, data = tmp_path_factory.mktemp("match"), blobs(per_label=30, seed=1)
     for name in ("train", "val", "test"):
         split = data.split(name)
         for i, (image, target) in enumerate(zip(split.images, split.targets.tolist(), strict=True)):

@@ -85,7 +85,8 @@ def test_split_is_written_and_used(run: Any, birds: Path, tmp_path: Path) -> Non
     assert lw.load(tmp_path / "m").summary["training"]["images"] == train
     same = json.loads(run("evaluate", tmp_path / "m", birds, "--splits", tmp_path / "s.csv", "--json")[1])
     other = json.loads(run("evaluate", tmp_path / "m", birds, "--json")[1])
-    assert (same["leaked"], other["leaked"] > 0) == (0, True)
+    assert (same["leaked"], same["accuracy"]) == (0, other["accuracy"])
+    assert other["measured"]["left_out"]["trained_on"] == len(rows) - same["images"]
     assert run("data", "split", birds, "--out", tmp_path / "t.csv", "--kind", "grouped")[0] == 1
     assert run("data", "split", birds, "--out", tmp_path / "t.csv", "--kind", "sideways")[0] == 2
     assert not (tmp_path / "t.csv").exists()
@@ -150,7 +151,7 @@ def test_pictures_larger_than_memory_train_the_same(
     monkeypatch.setenv("LABELWISE_MEMORY_MB", "0.01")
     monkeypatch.setenv("LABELWISE_CACHE", str(tmp_path / "cache"))
     mapped = load(birds, size=16)
-    assert list((tmp_path / "cache").glob("*.bytes")), "nothing was decoded to disk"
+    assert list((tmp_path / "cache").glob("*.pictures")), "nothing was decoded to disk"
     for name, split in held.splits.items():
         assert torch.equal(split.images, mapped.split(name).images)
         assert split.files == mapped.split(name).files

@@ -80,7 +80,7 @@ def test_failure_while_writing_leaves_nothing(tmp_path: Path, monkeypatch: pytes
         raise OSError("disk full")
 
     monkeypatch.setattr("labelwise.store.write_atomically", broken)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(StoreError, match="disk full"):
         lw.save(trained("softmax"), tmp_path / "m", overwrite=True)
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
     assert type(lw.load(tmp_path / "m").method).__name__ == "Indicator"

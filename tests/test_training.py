@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 from torch.optim import lr_scheduler
 
-from labelwise import training
 from labelwise.checkpoint import Progress, RunFolder, read_tensors, write_atomically, write_tensors
 from labelwise.core import LabelModel, Spec
 from labelwise.data.batches import Batch, Share, ShuffledBatches, ahead
@@ -23,6 +22,7 @@ from labelwise.data.dataset import Dataset, TrainData
 from labelwise.distributed import choose_device
 from labelwise.errors import Interrupted, LabelwiseError, StoreError, UsageError
 from labelwise.fitting import fit, training_data
+from labelwise.interruption import noted
 from labelwise.methods import Softmax
 from labelwise.optimization import Optimizer, Schedule
 from labelwise.store import load
@@ -30,7 +30,7 @@ from labelwise.training import Run, Stage, train
 from tests.conftest import blobs, quick
 
 ROOT = Path(__file__).parent.parent
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
 
 
 def script(*words: str) -> list[str]:
@@ -310,6 +310,35 @@ def test_resume_passes_through_finished_stages(blob_data: Dataset, tmp_path: Pat
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
+def test_what_is_drawn_between_stages_is_drawn_again(blob_data: Dataset, tmp_path: Path) -> None:
+    """A run that stops where a stage ends has no generator state to go on from."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Noisy(Softmax):
+        stop: ClassVar[bool] = False
+
+        def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
+            (stage,) = (s for s in super().stages(model, data))
+            yield replace(stage, name="first")
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    parameter.add_(torch.randn_like(parameter), alpha=0.1)
+            if self.stop:
+                raise StopError
+            yield replace(stage, name="second")
+
+    class Stops(Noisy):
+        stop = True
+
+    data, run = training_data(blob_data), Run(device="cpu", folder=tmp_path / "b")
+    whole, _ = train(Noisy(epochs=2, batch=16), data, Run(device="cpu", folder=tmp_path / "a"))
+    with pytest.raises(StopError):
+        train(Stops(epochs=2, batch=16), data, run)
+    resumed, _ = train(Noisy(epochs=2, batch=16), data, replace(run, resume=True))
+    first, second = whole.state_dict(), resumed.state_dict()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
 def test_checkpoints_are_written_however_short_epochs_are(
     blob_data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -332,9 +361,9 @@ def test_a_signal_that_stopped_nothing_is_handed_on() -> None:
     came: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda kind, _: came.append(kind))
     try:
-        with training._signals(True) as stopped:
+        with noted() as signals:
             signal.raise_signal(signal.SIGTERM)
-            assert stopped.is_set()
+            assert signals.kind == signal.SIGTERM
             assert came == []
         assert came == [signal.SIGTERM]
         with pytest.raises(Interrupted):
@@ -345,6 +374,6 @@ def test_a_signal_that_stopped_nothing_is_handed_on() -> None:
 
 
 def _stopped_run() -> None:
-    with training._signals(True):
+    with noted():
         signal.raise_signal(signal.SIGTERM)
         raise Interrupted("Stopped.")

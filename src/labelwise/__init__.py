@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from labelwise import data, methods, report
+    from labelwise import data, evaluate, methods, report
     from labelwise.core import Classifier, LabelModel, Labels, Spec
     from labelwise.fitting import fit
     from labelwise.store import load, save
@@ -62,6 +62,7 @@ __all__ = [
     "calibrate",
     "classify",
     "data",
+    "evaluate",
     "explain",
     "fit",
     "forget",
@@ -80,7 +81,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Return a public name, importing where it lives on first use."""
-    if name in ("data", "methods", "report"):
+    if name in ("data", "evaluate", "methods", "report"):
         return import_module(f"labelwise.{name}")
     if name not in _PLACES:
         raise AttributeError(f"module labelwise has no attribute {name!r}")

@@ -101,6 +101,7 @@ class Adversarial:
                 x = x.detach().requires_grad_()
                 terms = loss(replace(batch, images=x, draws=_draws(batch, seed, 2)))
                 total = torch.stack([term.float() for term in terms.values()]).sum()
+                total = total * (len(x) / batch.draws.total)  # of a mean over the whole batch, as training weighs it
                 (gradient,) = torch.autograd.grad(total, x)
                 x = (x.detach() + step * gradient.sign()).clamp(low, high)
         if self.share == 1:

@@ -21,6 +21,15 @@ from labelwise.errors import UnsupportedError, UsageError, listing, suggest
 UNKNOWN, NONE = "unknown", "none"
 
 
+def unfit_name(name: str) -> str | None:
+    """Return in words why a label cannot have this name, or None: saved names are UTF-8 text, and tables show them in a line."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return f"the name {name!a} is not valid UTF-8"
+    return f"the name {name!a} has a line break" if name.splitlines() != [name] else None
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Labels:
     """Unique label names and what is known about each; every piece but the names is optional.
@@ -434,8 +443,9 @@ def as_float(images: Tensor) -> Tensor:
 def check_shape(images: Tensor, shape: tuple[int, ...]) -> None:
     """Raise an error unless ``images`` is ``[n, *shape]`` and finite."""
     if tuple(images.shape[1:]) != shape:
+        advice = f" Read pictures with size={shape[1]}." if len(shape) == 3 and images.ndim == 4 else ""
         raise UsageError(
-            f"This model takes images of shape {list(shape)}; given {list(images.shape[1:])} (after the first axis)."
+            f"This model takes images of shape {list(shape)}; given {list(images.shape[1:])} (after the first axis).{advice}"
         )
     if images.is_floating_point() and not torch.isfinite(images).all():
         bad = (~torch.isfinite(images.flatten(1))).any(1).nonzero()[0].item()

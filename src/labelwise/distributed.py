@@ -1,13 +1,14 @@
 """One training run over several processes: who takes which rows, and how results are joined."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.nn.functional import all_reduce
+from torch.nn.functional import dropout
 
 from labelwise.data.batches import Batch, Share
 from labelwise.errors import UsageError
@@ -48,16 +49,12 @@ def is_main_process() -> bool:
     return int(os.environ.get("RANK", "0")) == 0
 
 
-def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
-    """Replace each gradient by its mean over all processes, in one message."""
-    gradients = [p.grad for p in parameters if p.grad is not None]
-    if not gradients:
-        return
-    flat = torch.cat([g.flatten() for g in gradients])
+def add_up(tensors: Sequence[Tensor]) -> None:
+    """Replace each tensor by its sum over all processes, in one message."""
+    flat = torch.cat([tensor.flatten() for tensor in tensors])
     dist.all_reduce(flat)
-    flat /= dist.get_world_size()
-    for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):  # type: ignore[no-untyped-call]
-        gradient.copy_(part.view_as(gradient))
+    for tensor, part in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):  # type: ignore[no-untyped-call]
+        tensor.copy_(part.view_as(tensor))
 
 
 def any_process(flag: bool, device: torch.device) -> bool:
@@ -69,8 +66,17 @@ def any_process(flag: bool, device: torch.device) -> bool:
     return bool(raised.item())
 
 
+def of_main_process(value: float, device: torch.device) -> float:
+    """Return the value that the main process has, so that all processes decide alike by it."""
+    if not dist.is_initialized():
+        return value
+    told = torch.tensor(value, dtype=torch.float64, device=device)
+    dist.broadcast(told, 0)
+    return float(told)
+
+
 def whole_batch(codes: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return codes ``[n, v, e]`` and targets ``[n]`` of all processes' rows, of which the batch holds some.
+    """Return codes ``[n, ...]`` and targets ``[n]`` of all processes' rows, of which the batch holds some.
 
     Every process then has the loss of the whole batch, and the gradient reaches the process that a code came from.
     """
@@ -80,7 +86,26 @@ def whole_batch(codes: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     every, targets = codes.new_zeros(total, *codes.shape[1:]), batch.targets.new_zeros(total)
     every[rows], targets[rows] = codes, batch.targets
     dist.all_reduce(targets)
-    return all_reduce(every), targets  # type: ignore[no-untyped-call]
+    return _summed(every), targets
+
+
+class _Sum(torch.autograd.Function):
+    """The sum of a tensor over all processes; its gradient is the sum of theirs."""
+
+    @staticmethod
+    def forward(_: Any, x: Tensor) -> Tensor:
+        total = x.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(_: Any, *grads: Tensor) -> Tensor:
+        return _summed(grads[0])
+
+
+def _summed(x: Tensor) -> Tensor:
+    total: Tensor = _Sum.apply(x)  # type: ignore[no-untyped-call]
+    return total
 
 
 class _SharedBatchNorm(nn.modules.batchnorm._BatchNorm):
@@ -94,16 +119,14 @@ class _SharedBatchNorm(nn.modules.batchnorm._BatchNorm):
         if not self.training:
             plain: Tensor = super().forward(input)
             return plain
-        axes = [axis for axis in range(input.ndim) if axis != 1]
+        axes, shape = [axis for axis in range(input.ndim) if axis != 1], [1, -1] + [1] * (input.ndim - 2)
         x = input.float()
-        count = torch.full_like(x[:1].sum(axes), input.numel() / input.shape[1])
-        total: Tensor = all_reduce(torch.stack([x.sum(axes), (x * x).sum(axes), count]))  # type: ignore[no-untyped-call]
-        n = total[2]
-        mean = total[0] / n
-        variance = (total[1] / n - mean * mean).clamp_min(0)
+        sums = _summed(torch.cat([x.sum(axes), x.new_tensor([x.numel() / x.shape[1]])]))
+        mean, n = sums[:-1] / sums[-1].detach(), sums[-1].detach()
+        off = x - mean.view(shape)  # squares of what is far from 0 would lose the digits that tell values apart
+        variance = _summed(off.square().sum(axes)) / n
         self._track(mean.detach(), variance.detach() * n / (n - 1).clamp_min(1))
-        shape = [1, -1] + [1] * (input.ndim - 2)
-        out = (x - mean.view(shape)) * torch.rsqrt(variance + self.eps).view(shape)
+        out = off * torch.rsqrt(variance + self.eps).view(shape)
         if self.affine:
             out = out * self.weight.view(shape) + self.bias.view(shape)
         return out.to(input.dtype)
@@ -117,15 +140,39 @@ class _SharedBatchNorm(nn.modules.batchnorm._BatchNorm):
         self.running_var.lerp_(variance, rate)
 
 
+class _SharedDropout(nn.Dropout):
+    """Dropout that draws for the rows of all processes, whose generators stand alike, and keeps those of its own."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the input with some numbers dropped, as if its rows stood in one batch with those of the others."""
+        if not self.training or not self.p:
+            return input
+        counts = torch.zeros(dist.get_world_size(), dtype=torch.int64, device=input.device)
+        counts[dist.get_rank()] = len(input)
+        dist.all_reduce(counts)
+        first = int(counts[: dist.get_rank()].sum())
+        kept = dropout(input.new_ones(int(counts.sum()), *input.shape[1:]), self.p)
+        return input * kept[first : first + len(input)]
+
+
 @contextmanager
-def shared_batch_norm(model: nn.Module, share: Share) -> Iterator[None]:
-    """While open, batch norm in the model uses the rows of all processes; parameters and names stay the same."""
-    changed = [m for m in model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)] if share.world > 1 else []
-    kinds = [type(module) for module in changed]
-    for module in changed:
-        module.__class__ = _SharedBatchNorm
+def as_one_batch(model: nn.Module, share: Share) -> Iterator[None]:
+    """While open, batch norm and dropout in the model see the rows of all processes as one batch.
+
+    Parameters and names stay the same. Other layers that draw random numbers, as some networks of other libraries have, draw
+    for the rows of a process alone.
+    """
+    kinds = {nn.modules.batchnorm._BatchNorm: _SharedBatchNorm, nn.Dropout: _SharedDropout}
+    changed = [
+        (module, type(module), shared)
+        for module in (model.modules() if share.world > 1 else ())
+        for kind, shared in kinds.items()
+        if isinstance(module, kind)
+    ]
+    for module, _, shared in changed:
+        module.__class__ = shared
     try:
         yield
     finally:
-        for module, kind in zip(changed, kinds, strict=True):
+        for module, kind, _ in changed:
             module.__class__ = kind

@@ -14,6 +14,7 @@ from labelwise.data.pictures import Array, as_batch
 from labelwise.distributed import choose_device
 from labelwise.errors import DataError, UsageError
 from labelwise.nn.encoder import Encoder
+from labelwise.writable import check_writable
 
 
 def encode_dataset(dataset: Dataset, encoder: Encoder, device: str = "auto") -> Dataset:
@@ -31,7 +32,7 @@ def encode_dataset(dataset: Dataset, encoder: Encoder, device: str = "auto") -> 
     made = replace(encoder, frozen=True).build(dataset.shape).to(choose_device(device))
     made.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     splits = {name: replace(split, images=made.features(split.images).cpu()) for name, split in dataset.splits.items()}
-    return replace(dataset, splits=splits)
+    return replace(dataset, splits=splits, side_open=False)
 
 
 def encode_with(dataset: Dataset, classifier: Classifier) -> Dataset:
@@ -57,8 +58,7 @@ def write_features(dataset: Dataset, path: str | Path) -> None:
     without = sum(int((split.targets < 0).sum()) for split in dataset.splits.values() if split.truths is None)
     if without:
         raise DataError(f'{without} pictures of "{dataset.name}" have no label. Leave them out.')
-    if file.suffix.lower() != ".npz":
-        raise UsageError(f'Features are written as an .npz file; given "{file}".')
+    check_features_file(file)
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_name(f".{file.name}.{os.getpid()}.part")
     try:
@@ -67,6 +67,15 @@ def write_features(dataset: Dataset, path: str | Path) -> None:
         os.replace(part, file)
     finally:
         part.unlink(missing_ok=True)
+
+
+def check_features_file(file: Path) -> None:
+    """Raise an error where features cannot be written to a file: before they are made."""
+    if file.suffix.lower() != ".npz":
+        raise UsageError(f'Features are written as an .npz file; given "{file}".')
+    check_writable(file)
+    if file.is_dir():
+        raise UsageError(f'"{file}" is a folder; choose another name.')
 
 
 def _columns(names: tuple[str, ...], splits: Mapping[str, Split]) -> dict[str, Array]:

@@ -25,7 +25,11 @@ class UnsupportedError(LabelwiseError):
 
 
 class Interrupted(LabelwiseError):  # noqa: N818 - an interruption is not a fault
-    """Training was stopped by a signal after a checkpoint was written."""
+    """A signal stopped it; the text says how to go on."""
+
+
+class LabelwiseWarning(UserWarning):
+    """Something a user should know, though it is no error."""
 
 
 def suggest(given: str, known: Iterable[str]) -> str:

@@ -5,13 +5,16 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from labelwise.core import Classifier
+from labelwise.choice import decide, encoder_of
+from labelwise.core import Classifier, unfit_name
 from labelwise.data.dataset import Dataset, Split, TrainData, first_true
 from labelwise.data.fingerprints import with_seen
 from labelwise.data.knowledge import require
+from labelwise.data.sides import at_side
 from labelwise.data.splits import split_off
 from labelwise.errors import DataError, UnsupportedError, UsageError, listing
 from labelwise.methods import METHODS
+from labelwise.nn.encoder import side_for
 from labelwise.ops.ranking import average_precisions
 from labelwise.tasks.calibrate import calibrate_codes
 from labelwise.tasks.outliers import remember
@@ -23,19 +26,22 @@ VALIDATION_SHARE = 0.1
 MOST_VERIFIED = 2_000  # validation images up to which a threshold for pairs is fitted at once
 
 
-def fit(data: Dataset, method: Method, run: Run | None = None) -> Classifier:
+def fit(data: Dataset, method: Method | None = None, run: Run | None = None) -> Classifier:
     """Return a classifier trained on the train split and calibrated on the validation split.
 
     The test split is never read. Without a validation split a tenth of the training images is set aside for it. Methods
     that read descriptions of labels are fitted as ``zero_shot`` says. Methods that read no target are fitted without any.
+    Pictures from files whose size was left open are read at the size that the method's encoder takes.
 
     Args:
         data: labels and splits.
-        method: what to train, with its settings.
+        method: what to train, with its settings; None is what ``choice.decide`` makes of the data, as in the shell.
         run: seed, device, folder for checkpoints; the default keeps nothing on disk.
     """
     run = run or Run()
+    method = method or decide(data).method
     _check_method(data, method)
+    data = at_side(data, side_for(encoder_of(method)))
     if method.zero_shot:
         return fit_zero_shot(data, method, run)
     if not method.uses_targets:
@@ -89,7 +95,10 @@ def _without_targets(split: Split) -> Split:
 
 
 def _check_method(data: Dataset, method: Method) -> None:
-    """Raise an error where a method cannot train on such data: several labels an image, or features to be attacked."""
+    """Raise an error where a method cannot train on such data: names, several labels an image, features to be attacked."""
+    for name in data.labels.names:
+        if unfit := unfit_name(name):
+            raise UsageError(f'"{data.name}" has a label that could not be saved: {unfit}. Rename it.')
     if len(data.shape) == 1 and getattr(method, "adversarial", None) is not None:
         raise UsageError(
             f'Adversarial training changes the pixels of pictures, and "{data.name}" holds precomputed features. '

@@ -62,6 +62,18 @@ def override(settings: T, pairs: Mapping[str, str]) -> T:
     return changed
 
 
+def pairs_of(words: Sequence[str]) -> dict[str, str]:
+    """Return settings given as ``key=value`` words; one that is given twice, with two values, is an error."""
+    pairs: dict[str, str] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals:
+            raise UsageError(f'Settings are given as key=value; given "{word}".')
+        if pairs.setdefault(key, value) != value:
+            raise UsageError(f'Setting "{key}" is given twice, as "{pairs[key]}" and as "{value}". Keep one of them.')
+    return pairs
+
+
 def describe(settings: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
     """Yield each dotted key and its value as text."""
     for f in fields(settings):

@@ -14,9 +14,11 @@ from labelwise import __version__
 from labelwise.checkpoint import read_tensors, state_tensors, write_atomically, write_tensors
 from labelwise.core import Classifier, Labels
 from labelwise.errors import LabelwiseError, StoreError, UsageError
+from labelwise.interruption import unbroken
 from labelwise.rebuild import check_finite, classifier_of
 from labelwise.settings import to_plain
 from labelwise.training import Method
+from labelwise.writable import check_writable
 
 FORMAT = 1
 ABOUT, WEIGHTS, LOG = "classifier.json", "weights.safetensors", "log.jsonl"
@@ -35,25 +37,41 @@ def save(classifier: Classifier, path: str | Path, *, overwrite: bool = False, l
     check_free(target, overwrite)
     if not isinstance(classifier.method, Method):
         raise UsageError("This classifier does not know the method that made it, so it cannot be saved.")
-    target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir()
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir()
         _write(classifier, part)
         if log and Path(log).exists():
             shutil.copyfile(log, part / LOG)
         _put_in_place(part, target)
+    except OSError as error:
+        raise StoreError(
+            f'Cannot write "{target}": {error.strerror or error}. Make room, or choose another place.'
+        ) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
 
 def check_free(path: Path, overwrite: bool) -> None:
-    """Raise an error if a classifier may not be written here."""
+    """Raise an error if a classifier cannot or may not be written here."""
+    check_writable(path)
     if path.exists() and not (path / ABOUT).exists():
         raise UsageError(f"{path} exists and is no saved classifier; choose another name.")
     if path.exists() and not overwrite:
         raise UsageError(f"{path} already holds a classifier. Choose another name, or replace it with --overwrite.")
+
+
+def check_savable(method: Method, labels: Labels, name: str) -> None:
+    """Raise an error for what the file of a classifier could not hold.
+
+    Args:
+        method: what is going to be trained.
+        labels: of which it will be a classifier.
+        name: of the data.
+    """
+    _as_text({"method": to_plain(method), "labels": _label_words(labels), "data": name})
 
 
 def load(path: str | Path, *, device: str | torch.device = "cpu") -> Classifier:
@@ -116,9 +134,21 @@ def _write(classifier: Classifier, folder: Path) -> None:
     check_finite(about, tensors, classifier.model)
     write_tensors(folder / WEIGHTS, tensors, {"format": FORMAT})
     about["weights_sha256"] = _digest(folder / WEIGHTS)
-    write_atomically(folder / ABOUT, (json.dumps(about, indent=1, ensure_ascii=False) + "\n").encode())
+    write_atomically(folder / ABOUT, _as_text(about))
 
 
+def _as_text(about: dict[str, Any]) -> bytes:
+    """Return what is said about a classifier as a file; text that is no UTF-8 is an error."""
+    try:
+        return (json.dumps(about, indent=1, ensure_ascii=False) + "\n").encode()
+    except UnicodeEncodeError as error:
+        near = ascii(error.object[max(0, error.start - 20) : error.end + 20])
+        raise StoreError(
+            f"A classifier is saved as UTF-8 text, and this is none: {near}. Rename the label, file or folder it comes from."
+        ) from None
+
+
+@unbroken()
 def _put_in_place(part: Path, target: Path) -> None:
     old = target.with_name(f".{target.name}.{os.getpid()}.old")
     if target.exists():

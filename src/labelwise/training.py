@@ -2,13 +2,12 @@
 
 import json
 import math
-import signal
-import threading
 import time
+import warnings
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -20,13 +19,18 @@ from labelwise.checkpoint import Progress, RunFolder, load_optimizer, optimizer_
 from labelwise.core import LabelModel, Labels, Spec
 from labelwise.data.batches import Batch, Batches, Share, mix
 from labelwise.data.dataset import TrainData
-from labelwise.distributed import any_process, average_gradients, choose_device, process_group, shared_batch_norm
-from labelwise.errors import Interrupted, LabelwiseError, UsageError
+from labelwise.distributed import add_up, any_process, as_one_batch, choose_device, of_main_process, process_group
+from labelwise.errors import Interrupted, LabelwiseError, LabelwiseWarning, UsageError
+from labelwise.interruption import Note, noted
 from labelwise.ops.finite import first_not_finite
 from labelwise.optimization import MovingAverage, Optimizer, Schedule
 from labelwise.progress import Bar, no_bar, progress_bar
+from labelwise.writable import check_room
 
 T = TypeVar("T")
+# Times the weights: two checkpoints, each with best weights and two moments; a finished stage; the classifier.
+ROOM = 10
+CHUNK = 2**24  # numbers that a checksum reads at a time, since all images may be more than fits in memory
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -39,7 +43,7 @@ class Stage:
         parameters: what is trained.
         batches: what it is trained on.
         epochs: how often to go through the batches.
-        clip: the largest gradient norm, or None.
+        clip: the largest gradient norm, or what limits the gradients of these parameters itself; None is no limit.
         validate: a figure of merit on validation data, larger is better; the best epoch's weights are kept.
         patience: stop after this many epochs without a better figure.
         average: the share that stays of a moving average of the weights at each step; where the stage ends, the average takes
@@ -54,7 +58,7 @@ class Stage:
     epochs: int
     optimizer: Optimizer = field(default_factory=Optimizer)
     schedule: Schedule = field(default_factory=Schedule)
-    clip: float | None = None
+    clip: float | Callable[[Sequence[nn.Parameter]], None] | None = None
     validate: Callable[[], float] | None = None
     patience: int | None = None
     average: float | None = None
@@ -136,9 +140,9 @@ class _Session:
     device: torch.device
     share: Share
     folder: RunFolder | None
-    stopped: threading.Event
     now: Progress
     written: float  # when the last checkpoint was, or the run began
+    signals: Note = field(default_factory=Note)
     average: MovingAverage | None = None
 
     @property
@@ -157,17 +161,22 @@ def train(method: Method, data: TrainData, run: Run) -> tuple[LabelModel, dict[s
         data = data.to(device)
         model = method.build(data.spec).to(device)
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if run.folder and share.rank == 0:
+            check_room(run.folder, ROOM * sum(tensor.nbytes for tensor in model.state_dict().values()))
         folder = RunFolder(run.folder, _identity(method, data, run)) if run.folder else None
         now = folder.start(run.resume, run.notes) if folder else Progress()
-        stopped = stack.enter_context(_signals(folder is not None))
-        stack.enter_context(shared_batch_norm(model, share))
-        session = _Session(run, model, device, share, folder, stopped, now, written=time.monotonic())
+        stack.enter_context(as_one_batch(model, share))
+        session = _Session(run, model, device, share, folder, now, written=time.monotonic())
+        for remark in folder.remarks if folder and session.main else ():
+            warnings.warn(remark, LabelwiseWarning, stacklevel=2)
         begun = time.monotonic() - now.seconds
         for number, stage in enumerate(method.stages(model, data)):
             if number < session.now.stage and folder:
                 folder.read_stage(number, model)
-                continue
-            _train_stage(session, stage, number, begun)
+            else:
+                with noted(active=folder is not None) as session.signals:
+                    _train_stage(session, stage, number, begun)
+            torch.manual_seed(mix(run.seed, number))  # what is drawn between stages, also in a run that is resumed
         session.now.seconds = time.monotonic() - begun
         _check_weights(session, "at the end of training")
     model.eval()
@@ -191,7 +200,11 @@ def _train_stage(session: _Session, stage: Stage, number: int, begun: float) -> 
     with bar_of(stage.name, stage.epochs, steps, now.epoch * steps + now.step) as bar:
         while now.epoch < stage.epochs and not _out_of_patience(stage, now):
             _train_epoch(session, stage, (optimizer, parameters, best), begun, bar)
-            best = _end_epoch(session, stage, best, begun)
+            try:
+                best = _end_epoch(session, stage, best, begun)
+            except KeyboardInterrupt:
+                _write(session, optimizer, best, begun)
+                raise _interrupted(session, stage) from None
     if session.average:
         session.average.put_into(session.model)
     if best:
@@ -216,7 +229,7 @@ def _train_epoch(
     session.model.train()
     seed = mix(run.seed, now.stage, now.epoch)
     for batch in stage.batches.epoch(seed, now.step, share):
-        torch.manual_seed(mix(seed, now.step, share.rank))
+        torch.manual_seed(mix(seed, now.step, 0))  # alike in all processes, and not the seed of the batch's own draws
         before = now.epoch * len(stage.batches) + now.step
         rate = stage.schedule.share(before, len(stage.batches), stage.epochs)
         for group in optimizer.param_groups:
@@ -232,17 +245,23 @@ def _train_epoch(
         due = time.monotonic() - session.written > run.checkpoint_seconds
         if session.folder is None:
             continue
-        stop = any_process(session.stopped.is_set(), session.device)
+        stop = any_process(session.signals.kind is not None, session.device)
         if stop or due:
             now.sums = {name: value.item() for name, value in sums.items()}
             _write(session, optimizer, best, begun)
             session.written = time.monotonic()
         if stop:
-            raise Interrupted(
-                f"Stopped in stage {stage.name}, epoch {now.epoch + 1} of {stage.epochs}. Nothing is lost: the checkpoint "
-                f"is in {session.folder.path}; continue with the same command and --resume."
-            )
+            raise _interrupted(session, stage)
     now.sums = {name: value.item() for name, value in sums.items()}
+
+
+def _interrupted(session: _Session, stage: Stage) -> Interrupted:
+    """Return what a run ends with that was stopped after its checkpoint was written."""
+    place = session.folder.path if session.folder else None
+    return Interrupted(
+        f"Stopped in stage {stage.name}, epoch {session.now.epoch + 1} of {stage.epochs}. Nothing is lost: the checkpoint is "
+        f"in {place}; continue with the same command and --resume."
+    )
 
 
 def _step(
@@ -252,22 +271,23 @@ def _step(
     optimizer: torch.optim.Optimizer,
     parameters: list[nn.Parameter],
 ) -> dict[str, Tensor]:
-    share = session.share
+    shared, weight = session.share.world > 1, len(batch.targets) / batch.draws.total
     if batch.images.ndim == 4:
         batch = replace(batch, images=batch.images.contiguous(memory_format=torch.channels_last))
     with torch.autocast(session.device.type, torch.bfloat16, enabled=session.device.type == "cuda"):
         terms = stage.loss(batch)
     loss = torch.stack([term.float() for term in stage.minimised(terms).values()]).sum()
-    if share.world > 1:
-        loss = loss * (len(batch.targets) * share.world / batch.draws.total)
     optimizer.zero_grad(set_to_none=True)
-    loss.backward()  # type: ignore[no-untyped-call]
-    if share.world > 1:
-        average_gradients(parameters)
-    if stage.clip is not None:
+    (loss * weight if shared else loss).backward()  # type: ignore[no-untyped-call]
+    told = {name: term.detach() * weight if shared else term.detach() for name, term in terms.items()}
+    if shared:  # means over the rows of this process become those over the whole batch
+        add_up([*(p.grad for p in parameters if p.grad is not None), *told.values()])
+    if callable(stage.clip):
+        stage.clip(parameters)
+    elif stage.clip is not None:
         nn.utils.clip_grad_norm_(parameters, stage.clip)
     optimizer.step()
-    return {name: term.detach() for name, term in terms.items()}
+    return told
 
 
 def _end_epoch(session: _Session, stage: Stage, best: dict[str, Tensor], begun: float) -> dict[str, Tensor]:
@@ -315,8 +335,8 @@ def _merit(session: _Session, stage: Stage) -> float | None:
     if stage.validate is None:
         return None
     session.model.eval()
-    with torch.no_grad():
-        return stage.validate()
+    with torch.no_grad(), session.signals.let_through():
+        return of_main_process(stage.validate(), session.device)
 
 
 def _out_of_patience(stage: Stage, now: Progress) -> bool:
@@ -349,34 +369,9 @@ def _restore(session: _Session, optimizer: torch.optim.Optimizer) -> dict[str, T
 def _identity(method: Method, data: TrainData, run: Run) -> dict[str, Any]:
     """Return what must be the same for a run to be continued."""
     said = data.train.targets if data.train.truths is None else data.train.truths
-    content = zlib.crc32(data.train.images.cpu().numpy().tobytes(), zlib.crc32(said.cpu().numpy().tobytes()))
+    content, images = zlib.crc32(said.cpu().numpy().tobytes()), data.train.images
+    for part in torch.split(images, max(1, CHUNK // math.prod(images.shape[1:]))):
+        content = zlib.crc32(part.cpu().contiguous().numpy(), content)
     settings: dict[str, Any] = json.loads(json.dumps(asdict(method)))  # type: ignore[call-overload]
     about = {"method": method.name, "seed": run.seed, "images": len(data.train), "data": content}
     return {**about, "labels": list(data.labels.names), **{f"set {key}": value for key, value in settings.items()}}
-
-
-@contextmanager
-def _signals(active: bool) -> Iterator[threading.Event]:
-    """Yield an event that SIGINT and SIGTERM set while open; signals only reach the main thread.
-
-    A signal that came too late to stop anything is handed on to whoever handles signals otherwise.
-    """
-    event, came = threading.Event(), list[int]()
-    if not active or threading.current_thread() is not threading.main_thread():
-        yield event
-        return
-
-    def stop(kind: int, _: object) -> None:
-        came.append(kind)
-        event.set()
-
-    before = {kind: signal.getsignal(kind) for kind in (signal.SIGINT, signal.SIGTERM)}
-    for kind in before:
-        signal.signal(kind, stop)
-    try:
-        yield event
-    finally:
-        for kind, handler in before.items():
-            signal.signal(kind, handler)
-    if came:
-        signal.raise_signal(came[-1])

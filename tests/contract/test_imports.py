@@ -8,9 +8,9 @@ import labelwise
 ROOT = Path(labelwise.__file__).parent
 # A module may import from layers below its own, and from its own; never from above.
 LAYERS = {
-    "errors": 0, "core": 1, "ops": 1, "metrics": 1, "settings": 1, "nn": 2, "data": 2, "checks": 2,
+    "errors": 0, "interruption": 0, "core": 1, "ops": 1, "metrics": 1, "settings": 1, "nn": 2, "data": 2, "checks": 2,
     "optimization": 2, "checkpoint": 2, "progress": 2, "distributed": 3, "training": 4, "methods": 5, "tasks": 5,
-    "adversarial": 3, "choice": 3, "encoding": 3, "zero_shot": 6, "toy": 3, "pages": 3, "fitting": 6, "rebuild": 6, "store": 6, "evaluate": 6, "export": 6, "report": 7, "server": 7, "recipe": 6, "reproduce": 7, "demo": 7, "demo_pictures": 7, "cli": 8, "__main__": 9,
+    "adversarial": 3, "writable": 1, "choice": 6, "encoding": 3, "zero_shot": 6, "toy": 3, "pages": 3, "fitting": 6, "rebuild": 6, "store": 6, "evaluate": 6, "export": 6, "report": 7, "server": 7, "recipe": 6, "reproduce": 7, "demo": 7, "demo_pictures": 7, "cli": 8, "__main__": 9,
 }  # fmt: skip
 
 

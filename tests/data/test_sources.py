@@ -8,6 +8,7 @@ import torch
 
 from labelwise.data.dataset import SPLITS
 from labelwise.data.sources import arrays, folder
+from labelwise.data.split_files import resplit
 from labelwise.data.splits import Shares
 from labelwise.errors import DataError, LabelwiseError, UsageError
 from tests.data.samples import check_values, png, sizes, write
@@ -85,7 +86,6 @@ X, Y = np.zeros((4, 8, 8, 3), np.uint8), [0, 0, 1, 1]
         ({"train": X}, Y, None, "Give images and targets for the same splits"),
         ({"train": X}, {"test": Y}, None, "Give images and targets for the same splits"),
         ({"tran": X}, {"tran": Y}, None, 'unknown split "tran". Did you mean "train"'),
-        ({"test": X}, {"test": Y}, None, "has no train split, only test"),
         ({"train": X}, {"train": [0]}, None, "There are 4 images but 1 targets in train"),
         ({"train": X, "test": X[:, :4]}, {"train": Y, "test": Y}, None, "images of one shape"),
         (
@@ -99,6 +99,27 @@ X, Y = np.zeros((4, 8, 8, 3), np.uint8), [0, 0, 1, 1]
 def test_arrays_that_do_not_fit_are_refused(images: Any, targets: Any, names: Any, message: str) -> None:
     with pytest.raises(LabelwiseError, match=message):
         arrays(images, targets, names=names)
+
+
+def test_data_to_test_on_alone_need_no_train_split_and_one_label_will_do() -> None:
+    data = arrays({"test": X}, {"test": [0, 0, 0, 0]})
+    assert sizes(data) == {"test": 4}
+    with pytest.raises(DataError, match=r'has no train split. It has: test. Name what to train on "train"'):
+        data.split("train")
+
+
+def test_data_say_whether_they_name_their_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not arrays(X, Y).own_splits
+    assert arrays(X, Y, shares=Shares(train=0.5, val=0.0, test=0.5)).own_splits, "the division was asked for"
+    assert arrays({"train": X}, {"train": Y}).own_splits
+    write(tmp_path / "late" / "test", {"a": 2, "b": 2})
+    write(tmp_path / "plain", {"a": 5, "b": 5})
+    late, plain = folder(tmp_path / "late"), folder(tmp_path / "plain")
+    assert (sizes(late), late.own_splits, plain.own_splits) == ({"test": 4}, True, False)
+    assert resplit(plain, {"test": [0]}).own_splits
+    monkeypatch.setenv("LABELWISE_MEMORY_MB", "0")
+    monkeypatch.setenv("LABELWISE_CACHE", str(tmp_path / "cache"))
+    assert not folder(tmp_path / "plain").own_splits, "pictures decoded to disk lie in the order of splits"
 
 
 # Folders
@@ -196,8 +217,6 @@ def test_folders_that_cannot_be_used_are_refused_in_words(tmp_path: Path) -> Non
     write(tmp_path / "two" / "val", {"a": 2})
     write(tmp_path / "two" / "valid", {"a": 2})
     refused("are the same split. Keep one of them", tmp_path / "two")
-    write(tmp_path / "late" / "test", {"a": 2, "b": 2})
-    refused("has no train split, only test", tmp_path / "late")
 
 
 def test_names_that_look_the_same_are_refused(tmp_path: Path) -> None:

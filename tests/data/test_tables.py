@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from labelwise.data.sources import UNLABELLED
+from labelwise.data.dataset import UNLABELLED
 from labelwise.data.tables import table
 from labelwise.errors import DataError, UnsupportedError
 from tests.data.samples import check_values, sizes, write

@@ -1,9 +1,6 @@
 """Prototypes: how they move, each term of the loss against slow loops, the heads, teaching, and training as a whole."""
 
 import math
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +9,7 @@ import pytest
 import torch
 from torch.nn.functional import cosine_similarity, log_softmax, normalize
 
-from labelwise.checkpoint import read_tensors
-from labelwise.core import Classifier, as_float
+from labelwise.core import as_float
 from labelwise.data.batches import Batch, Share
 from labelwise.data.dataset import Dataset, Split
 from labelwise.data.draws import Draws
@@ -23,9 +19,8 @@ from labelwise.methods import Prototype, Softmax
 from labelwise.methods.linear import Encoder
 from labelwise.methods.prototype import Head, PrototypeModel, pair_loss
 from labelwise.optimization import Optimizer
-from labelwise.store import save
 from labelwise.training import Run, train
-from tests.conftest import blobs, quick
+from tests.conftest import quick
 
 ROOT = Path(__file__).parent.parent.parent
 CPU = Run(device="cpu", seed=3)
@@ -274,25 +269,3 @@ def test_batches_hold_groups(blob_data: Dataset) -> None:
         counts = torch.bincount(batch.targets)
         assert all(count % 5 == 0 for count in counts.tolist())
         assert int(counts.sum()) == 15
-
-
-def test_two_processes_train_like_one(tmp_path: Path) -> None:
-    """Without dropout, whose draws are those of a process."""
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import sys\nfrom pathlib import Path\nfrom labelwise.distributed import is_main_process\n"
-        "from labelwise.store import save\nfrom tests.methods.test_prototype import without_dropout\n"
-        "made = without_dropout()\nif is_main_process():\n    save(made, Path(sys.argv[1]))\n"
-    )
-    one, two = tmp_path / "one", tmp_path / "two"
-    save(without_dropout(), one)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    subprocess.run([*torchrun, str(script), str(two)], cwd=ROOT, env=environment, check=True)
-    first, second = (read_tensors(path / "weights.safetensors")[0] for path in (one, two))
-    for name, tensor in first.items():
-        torch.testing.assert_close(second[name], tensor, rtol=2e-3, atol=2e-3, msg=name)
-
-
-def without_dropout() -> Classifier:
-    return fit(blobs(per_label=48), replace(SMALL, pair_smoothing=0.1), Run(seed=5, device="cpu"))

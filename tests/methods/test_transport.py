@@ -111,10 +111,11 @@ def test_guided_cost_as_written() -> None:
 
 
 def test_clip_each() -> None:
-    gradient = torch.stack([torch.full((2, 2), 10.0), torch.full((2, 2), 0.1)])
-    found = clip_each(gradient, 1.0)
-    assert float(found[0].norm()) == pytest.approx(1.0, rel=1e-4)
-    torch.testing.assert_close(found[1], gradient[1])
+    heads, short = torch.nn.Parameter(torch.zeros(2, 2, 2)), torch.full((2, 2), 0.1)
+    heads.grad = torch.stack([torch.full((2, 2), 10.0), short])
+    clip_each([heads], 1.0)
+    assert float(heads.grad[0].norm()) == pytest.approx(1.0, rel=1e-4)
+    torch.testing.assert_close(heads.grad[1], short)
 
 
 @pytest.mark.parametrize("initial", ["clusters", "random"])

@@ -1,9 +1,6 @@
 """Training without labels: that none is read, resuming, MoCo's copy and queue, the log, and files of weights."""
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +8,6 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from labelwise.checkpoint import read_tensors
 from labelwise.core import as_float
 from labelwise.data.augment import Augment
 from labelwise.data.batches import Share
@@ -32,7 +28,6 @@ from labelwise.ops.contrastive import alignment, momentum_contrast, nt_xent, uni
 from labelwise.optimization import Optimizer
 from labelwise.settings import override
 from labelwise.training import Run, train
-from tests.conftest import blobs
 
 CPU = Run(device="cpu", seed=3)
 ROOT = Path(__file__).parent.parent.parent
@@ -223,36 +218,6 @@ def test_a_step_in_mixed_precision_never_waits_for_the_device(kind: str, blob_da
     assert "convolution" in "".join(names)
     assert not set(names) & set(WAITS)
     assert all(p.grad is not None and p.grad.isfinite().all() for p in stage.parameters)
-
-
-# One process group for both runs: a second one in the same processes may meet addresses of the first.
-SCRIPT = """
-import sys
-from pathlib import Path
-import torch
-from labelwise.checkpoint import write_tensors
-from labelwise.distributed import is_main_process, process_group
-from labelwise.training import train
-from tests.conftest import blobs
-from tests.methods.test_unlabelled import CPU, KINDS, data_of, small
-with process_group(torch.device("cpu")):
-    for kind in KINDS:
-        model, _ = train(small(kind), data_of(blobs()), CPU)
-        if is_main_process():
-            write_tensors(Path(sys.argv[1], kind), model.state_dict(), {})
-"""
-
-
-def test_two_processes_train_like_one(tmp_path: Path) -> None:
-    (tmp_path / "script.py").write_text(SCRIPT)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    subprocess.run([*torchrun, str(tmp_path / "script.py"), str(tmp_path)], cwd=ROOT, env=environment, check=True)
-    for kind in KINDS:
-        whole, _ = train(small(kind), data_of(blobs()), CPU)
-        found = read_tensors(tmp_path / kind)[0]
-        for name, value in whole.state_dict().items():
-            torch.testing.assert_close(found[name], value, rtol=5e-3, atol=5e-3, msg=f"{kind} {name}")
 
 
 def test_settings_are_checked() -> None:

@@ -1,15 +1,21 @@
 """Several classifiers side by side, and the commands that make them again."""
 
+from pathlib import Path
+
 import pytest
 import torch
+from PIL import Image
 
 from labelwise.core import Labels
+from labelwise.data import load
 from labelwise.data.dataset import Dataset, Split
 from labelwise.evaluate.closed import evaluate_closed
 from labelwise.evaluate.paired import compare_answers
+from labelwise.fitting import fit
 from labelwise.report import ReportSettings, report
 from labelwise.report.repeat import fit_command
-from tests.conftest import squares
+from labelwise.training import Run
+from tests.conftest import blobs, quick, squares
 from tests.contract.subjects import trained
 from tests.report.pages import Page, check_alone
 from tests.report.test_page import hard, shown
@@ -71,6 +77,26 @@ def test_labels_in_another_order_compare() -> None:
     made = report(told(labels), data, ReportSettings(name="x", compare={"y": other}))
     assert made.figures["accuracy"] == made.figures["compare"][0]["accuracy"] == 0.75
     assert made.figures["paired"][0]["only_first"] == 0
+
+
+def test_data_by_their_path_are_read_at_the_size_of_each_model(tmp_path: Path) -> None:
+    data = blobs(per_label=20, side=16)
+    for name, split in data.splits.items():
+        for i, (image, target) in enumerate(zip(split.images, split.targets.tolist(), strict=True)):
+            place = tmp_path / "blobs" / name / f"blob {target}"
+            place.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(image.permute(1, 2, 0).numpy()).save(place / f"{i}.png")
+    small = fit(load(tmp_path / "blobs", size=8), quick("softmax", 3), Run(device="cpu"))
+    large = fit(load(tmp_path / "blobs", size=16), quick("indicator", 3), Run(device="cpu"))
+    made = report(small, tmp_path / "blobs", ReportSettings(compare={"large": large}))
+    for classifier, size, found in ((small, 8, made.figures), (large, 16, made.figures["compare"][0])):
+        read = load(tmp_path / "blobs", size=size)
+        own = evaluate_closed(classifier, read.split("test"), read.labels)
+        assert found["closed"]["ece"] == pytest.approx(own.ece, abs=1e-6)
+        assert found["closed"]["accuracy"] == own.accuracy
+        assert not any("resized" in text for text in found["warnings"])
+    given = report(large, load(tmp_path / "blobs", size=8))
+    assert any("came as [3, 8, 8] and were resized to [3, 16, 16]" in text for text in given.figures["warnings"])
 
 
 def test_no_command_without_a_method() -> None:

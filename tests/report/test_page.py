@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from labelwise.cli.method_choice import make_method
+from labelwise.choice import Wish, make_method
 from labelwise.core import Classifier, Labels
 from labelwise.data.dataset import Dataset, Split
 from labelwise.errors import DataError, StoreError, UsageError
@@ -27,7 +27,9 @@ from labelwise.metrics import confusion_matrix
 from labelwise.pages import percent
 from labelwise.report import Report, ReportSettings, Saved, report
 from labelwise.report.repeat import fit_command
+from labelwise.settings import pairs_of
 from labelwise.tasks.calibrate import calibration_errors
+from labelwise.tasks.verify import fit_verification
 from labelwise.training import Run
 from tests.conftest import blobs, quick, squares
 from tests.contract.subjects import pictures, trained
@@ -157,6 +159,18 @@ def test_pairs_and_retrieval() -> None:
         assert f"R@{k} {shown(found.recall[k])}" in page.words
 
 
+def test_pairs_by_whitened_codes() -> None:
+    data = hard()
+    classifier = fit_verification(trained("softmax"), blobs(seed=1).split("val"), by="whitened")
+    made = report(classifier, data)
+    pairs = evaluate_verification(classifier, data.split("test"), most=50_000)
+    assert pairs.by == made.figures["verification"]["by"] == "whitened"
+    for key in ("eer", "auroc", "misses", "false_accepts"):
+        assert made.figures["verification"][key] == pytest.approx(getattr(pairs, key), abs=1e-6), key
+    assert "Same or different" not in made.figures["left_out"]
+    assert f"equal error rate (EER) {shown(pairs.eer)}" in Page(made.html).words
+
+
 def test_examples_are_the_surest() -> None:
     classifier, data, _, page = ordinary()
     test = data.split("test")
@@ -208,7 +222,8 @@ def check_command(classifier: Classifier) -> None:
     assert words[:5] == ["labelwise", "fit", "my data", "--out", "m.lw"]
     assert words[-2:] == ["--splits", "s.csv"]
     settings = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
-    assert make_method(words[words.index("--method") + 1], settings, None) == classifier.method
+    said = {option: words[words.index(f"--{option}") + 1] for option in ("method", "encoder")}
+    assert make_method(Wish(**said, settings=pairs_of(settings)), own_pictures=True) == classifier.method
 
 
 def test_several_labels() -> None:
@@ -318,7 +333,10 @@ def _numbers(html: str) -> set[int]:
 
 def test_leaks_are_told() -> None:
     data = blobs()
-    made = report(trained("softmax"), replace(data, splits={"test": data.split("train")}))
+    leaky = replace(data, splits={"test": data.split("train")})
+    with pytest.raises(DataError, match=r"no image is left to measure: 80 were used to train.*--split all"):
+        report(trained("softmax"), leaky)
+    made = report(trained("softmax"), leaky, ReportSettings(split="all"))
     assert made.figures["closed"]["leaked"] == 1.0
     assert "80 of these 80 images (100.0 %) were used to train" in made.figures["warnings"][0].replace("\u00a0", " ")
 
@@ -364,7 +382,7 @@ def test_errors_say_what_to_do(tmp_path: Path) -> None:
     unlabelled = replace(data.split("test"), targets=torch.full((len(data.split("test")),), -1))
     with pytest.raises(DataError, match="no labelled image"):
         report(classifier, replace(data, splits={"test": unlabelled}))
-    with pytest.raises(DataError, match=r'softmax takes pictures.*"by vector" holds features of 20 numbers'):
+    with pytest.raises(DataError, match=r'takes pictures.*"by vector" holds features of 20 numbers'):
         report(classifier, by_vector())
     with pytest.raises(DataError, match=r"softmax and blobs do not fit.*does not know these labels.*blob 4, blob 5"):
         report(classifier, blobs(6))

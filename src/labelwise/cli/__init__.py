@@ -1,27 +1,54 @@
 """The command line: one small function per verb. Nothing heavy is imported before a verb runs."""
 
 import sys
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from labelwise.cli.analysis_verbs import analyse
 from labelwise.cli.attack_verb import attack
 from labelwise.cli.data_verbs import app as data_app
+from labelwise.cli.evaluate_verb import evaluate
 from labelwise.cli.imagine_verb import imagine
 from labelwise.cli.match_verbs import retrieve, verify
 from labelwise.cli.name_verb import name
-from labelwise.cli.output import fail
+from labelwise.cli.output import fail, note, show_warnings
 from labelwise.cli.picture_verbs import ask, classify, explain, outliers
 from labelwise.cli.pretrain_verb import pretrain
 from labelwise.cli.rank_verb import rank
 from labelwise.cli.report_verb import report
 from labelwise.cli.reproduce_verb import reproduce
 from labelwise.cli.serve_verbs import export, serve
-from labelwise.cli.train_verbs import calibrate, demo, evaluate, fit, forget, teach
-from labelwise.errors import LabelwiseError, UsageError
+from labelwise.cli.train_verbs import calibrate, demo, fit, forget, teach
+from labelwise.errors import Interrupted, LabelwiseError, UsageError
+from labelwise.interruption import stopping
+
+RESUME = {
+    "fit": " Training that had begun goes on with the same command and --resume.",
+    "pretrain": " Training that had begun goes on with the same command and --resume FOLDER, the .run folder beside --out.",
+}
+
+
+class Verbs(TyperGroup):
+    """The verbs; a signal stops them with ``Interrupted``, which says how to go on."""
+
+    def invoke(self, ctx: typer.Context) -> Any:
+        """Return what the verb returns."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise Interrupted(stopped_words(ctx.invoked_subcommand)) from None
+
+
+def stopped_words(verb: str | None) -> str:
+    """Return what is said where a verb was stopped."""
+    return "Stopped." + RESUME.get(verb or "", "")
+
 
 app = typer.Typer(
     name="labelwise",
+    cls=Verbs,
     help="Image classifiers whose labels are inputs: train on what you know, then ask anything of a new picture.",
     no_args_is_help=True,
     add_completion=False,
@@ -57,15 +84,17 @@ app.add_typer(data_app)
 
 
 def main() -> None:
-    """Run the command line; exit with 0, 1 (the task failed) or 2 (wrong use)."""
-    try:
-        app()
-    except UsageError as error:
-        sys.exit(fail(error, 2))
-    except LabelwiseError as error:
-        sys.exit(fail(error, 1))
-    except KeyboardInterrupt:
-        sys.exit(fail(LabelwiseError("Stopped."), 1))
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(1)
+    """Run the command line; exit with 0, 1 (the task failed), 2 (wrong use), 130 (stopped by Ctrl-C) or 143 (by SIGTERM)."""
+    with show_warnings(), stopping(stopped_words(next(iter(sys.argv[1:]), None))):
+        try:
+            app()
+        except UsageError as error:
+            sys.exit(fail(error, 2))
+        except Interrupted as stop:
+            note(str(stop))
+            sys.exit(130)
+        except LabelwiseError as error:
+            sys.exit(fail(error, 1))
+        except BrokenPipeError:
+            sys.stderr.close()
+            sys.exit(1)

@@ -1,6 +1,6 @@
 """The verb that looks inside a classifier: analyse."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from math import isnan
 from pathlib import Path
@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from labelwise.cli.output import bar, note, out, percent, plain_table, print_json
+from labelwise.cli.parts import SplitName, print_words, read_data
 from labelwise.cli.picture_verbs import AsJson, Device, Model, open_model
 from labelwise.cli.train_verbs import DATA_HELP, Root, Splits
 from labelwise.cli.zero_shot import FIGURES
-from labelwise.errors import UsageError, listing
+from labelwise.errors import DataError, UsageError, listing
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from labelwise.core import Classifier, Labels
     from labelwise.data.dataset import Dataset, Split
+    from labelwise.evaluate.part import Part
 
 PICTURES = ("saliency", "joint", "calibration")
 SHOWN = 8  # heat maps of a picture
@@ -58,7 +60,7 @@ class Asked:
 
     classifier: "Classifier"
     dataset: "Dataset"
-    split: str
+    part: "Part"
     limit: int | None
     seed: int
     projection: Projection
@@ -67,30 +69,25 @@ class Asked:
     @property
     def labels(self) -> "Labels":
         """What targets point into."""
-        return self.dataset.labels
+        return self.part.labels
 
     @property
     def title(self) -> str:
         """What a table says it is about."""
-        return f"{self.dataset.name}, {self.split}"
+        return f"{self.dataset.name}, {self.part.name}"
 
-    def images(self, name: str) -> "Split":
-        """Return a split as the model takes it, cut to the limit by a seeded draw."""
-        import torch
+    @property
+    def train(self) -> "Split":
+        """Training images as the model takes them, cut to the limit by a seeded draw."""
+        from labelwise.evaluate.part import choose_part
 
-        from labelwise.data.pictures import as_batch
+        return choose_part(self.classifier, self.dataset, "train").draw(self.limit, self.seed).split
 
-        found = self.dataset.split(name)
-        if self.limit is not None and self.limit < len(found):
-            made = torch.Generator().manual_seed(self.seed)
-            found = found.select(torch.randperm(len(found), generator=made)[: self.limit].sort().values)
-        return replace(found, images=as_batch(found.images, self.classifier.model.spec.shape))
-
-    def labelled(self, name: str) -> tuple["Tensor", "Tensor"]:
+    def labelled(self, split: "Split") -> tuple["Tensor", "Tensor"]:
         """Return the labelled images of a split, and where their labels stand among the classifier's."""
         from labelwise.evaluate.answers import labelled_images
 
-        return labelled_images(self.classifier, self.images(name), self.labels)
+        return labelled_images(self.classifier, split, self.labels)
 
 
 def analyse(  # noqa: PLR0913 - the options of the verb
@@ -99,9 +96,7 @@ def analyse(  # noqa: PLR0913 - the options of the verb
     data: Annotated[
         str | None, typer.Argument(help=f"{DATA_HELP} Not needed for neighbours.", show_default=False)
     ] = None,
-    split: Annotated[
-        str | None, typer.Option(help="Which split; train for saliency, else test.", show_default=False)
-    ] = None,
+    split: SplitName = None,
     limit: Annotated[
         int | None, typer.Option(min=1, help="Use at most this many images of a split, drawn at random.")
     ] = None,
@@ -119,9 +114,9 @@ def analyse(  # noqa: PLR0913 - the options of the verb
 ) -> None:
     """Look inside a classifier.
 
-    saliency: how much of a picture speaks for its label (share of pixels with Grad-CAM above 0.5).
+    saliency: how much of a picture speaks for its label (share of pixels with Grad-CAM above 0.5), by itself of training images.
 
-    probe: a logistic regression on image codes, trained on train, beside the classifier itself.
+    probe: a logistic regression on image codes, trained on train, beside the classifier itself, on test.
 
     neighbours: for each label the labels that are most alike to the model.
 
@@ -135,17 +130,38 @@ def analyse(  # noqa: PLR0913 - the options of the verb
     if data is None and what is not What.NEIGHBOURS:
         raise UsageError(f"The analysis {what.value} needs data: labelwise analyse {model} DATA --what {what.value}.")
     classifier = open_model(model, device)
-    chosen = split or ("train" if what is What.SALIENCY else "test")
+    part = None
     if what is What.NEIGHBOURS or data is None:
         found = _neighbours(classifier)
     else:
-        dataset, draw = _load(classifier, data, splits, root), out_picture is not None
-        found = ANALYSES[what](Asked(classifier, dataset, chosen, limit, seed, projection, draw=draw))
+        from labelwise.evaluate.part import choose_part
+
+        dataset, draw = read_data(classifier.model.spec.shape, data, root, splits), out_picture is not None
+        part = choose_part(classifier, dataset, split or _usual_split(what, dataset)).draw(limit, seed)
+        found = ANALYSES[what](Asked(classifier, dataset, part, limit, seed, projection, draw=draw))
     if out_picture is not None:
         out_picture.parent.mkdir(parents=True, exist_ok=True)
         found.picture.savefig(out_picture, dpi=120)
-    about = {"model": str(model), "data": data, "what": what.value, "split": None if data is None else chosen}
+    about: dict[str, Any] = {"model": str(model), "data": data, "what": what.value}
+    about |= {"split": part and part.name, "measured": part and part.figures()}
     _tell(found, about, out_picture, json)
+
+
+def _usual_split(what: What, data: "Dataset") -> str | None:
+    """Return the split that an analysis looks at unless told otherwise; None leaves it to the data.
+
+    Heat maps are looked at on training images. What is compared with training images needs others: test.
+    """
+    if what is What.SALIENCY:
+        return "train" if data.own_splits and "train" in data.splits else "all"
+    if what not in (What.PROBE, What.JOINT):
+        return None
+    if "train" not in data.splits:
+        raise DataError(
+            f'The analysis {what.value} sets test images beside training images, and "{data.name}" has none of these; it '
+            f"has: {listing(data.splits)}. Give the data with its training images."
+        )
+    return "test"
 
 
 def _tell(found: Analysis, about: dict[str, Any], picture: Path | None, json: bool) -> None:
@@ -157,6 +173,8 @@ def _tell(found: Analysis, about: dict[str, Any], picture: Path | None, json: bo
     if json:
         print_json(about | found.figures | ({"out": str(picture)} if picture else {}))
         return
+    if about["measured"]:
+        print_words(about["measured"]["words"])
     out().print(found.table)
     if picture:
         out().print(f"[bold]{picture}[/] drawn")
@@ -173,18 +191,10 @@ def _check_picture(what: What, path: Path | None) -> None:
         raise UsageError(f"A picture is written as {listing(FIGURES)}; given {path}.")
 
 
-def _load(classifier: "Classifier", data: str, splits: Path | None, root: Path | None) -> "Dataset":
-    from labelwise.data import apply_split, load
-
-    shape = classifier.model.spec.shape
-    dataset = load(data, size=shape[1] if len(shape) == 3 else None, root=root)
-    return apply_split(dataset, splits) if splits else dataset
-
-
 def _saliency(asked: Asked) -> Analysis:
     from labelwise.evaluate.saliency import draw_saliency, salient_share
 
-    images, targets = asked.labelled(asked.split)
+    images, targets = asked.labelled(asked.part.split)
     found = salient_share(asked.classifier, images, targets)
     table = plain_table(asked.title, ">")
     table.add_row("images", str(found.images))
@@ -201,9 +211,7 @@ def _saliency(asked: Asked) -> Analysis:
 def _probe(asked: Asked) -> Analysis:
     from labelwise.evaluate.probe import probe_codes
 
-    found = probe_codes(
-        asked.classifier, asked.images("train"), asked.images(asked.split), asked.labels, seed=asked.seed
-    )
+    found = probe_codes(asked.classifier, asked.train, asked.part.split, asked.labels, seed=asked.seed)
     if not found.converged:
         note(f"Warning: the regression was stopped after {found.rounds} rounds, before it had converged.")
     table = plain_table(f"{asked.title}, {found.test_images} images", ">accuracy")
@@ -226,7 +234,7 @@ def _neighbours(classifier: "Classifier") -> Analysis:
 def _answers(asked: Asked) -> Analysis:
     from labelwise.evaluate.answers import yes_rates
 
-    found = yes_rates(asked.classifier, asked.images(asked.split), asked.labels, seed=asked.seed)
+    found = yes_rates(asked.classifier, asked.part.split, asked.labels, seed=asked.seed)
     table = plain_table(f"{asked.title}: share of yes", ">raw scores", ">calibrated")
     for key, words in (
         ("right", "its true label"),
@@ -244,8 +252,8 @@ def _answers(asked: Asked) -> Analysis:
 def _joint(asked: Asked) -> Analysis:
     from labelwise.evaluate.joint import draw_joint, joint_view
 
-    images, targets = asked.labelled("train")
-    test, own = asked.labelled(asked.split)
+    images, targets = asked.labelled(asked.train)
+    test, own = asked.labelled(asked.part.split)
     view = joint_view(asked.classifier, images, targets, test[0], projection=asked.projection.value)
     truth = asked.classifier.labels.names[int(own[0])]
     far = [None if isnan(value) else value for value in view.distances.tolist()]
@@ -264,7 +272,7 @@ def _joint(asked: Asked) -> Analysis:
 def _calibration(asked: Asked) -> Analysis:
     from labelwise.evaluate.answers import answer_calibration, draw_calibration
 
-    found = answer_calibration(asked.classifier, asked.images(asked.split), asked.labels, seed=asked.seed)
+    found = answer_calibration(asked.classifier, asked.part.split, asked.labels, seed=asked.seed)
     figures: dict[str, Any] = {"images": found.images, "leaked": found.leaked}
     table = plain_table(asked.title, ">questions", "calibration", ">error (ECE)", ">Brier score")
     for key, words in (("every", "every label asked"), ("balanced", "the true label and a wrong one")):

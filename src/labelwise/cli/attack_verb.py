@@ -9,6 +9,7 @@ import typer
 from rich.text import Text
 
 from labelwise.cli.output import bar, note, out, percent, plain_table, print_json
+from labelwise.cli.parts import SplitName, print_words, read_data
 from labelwise.cli.picture_verbs import AsJson, Device, Model, open_model
 from labelwise.cli.train_verbs import Data, Root, Splits
 from labelwise.errors import UsageError
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from labelwise.core import Classifier, Labels
-    from labelwise.data.dataset import Split
+    from labelwise.core import Classifier
+    from labelwise.evaluate.part import Part
     from labelwise.evaluate.robust import RobustResult, RobustSettings
 
 SIDE = 192  # of each picture that is written, at least
@@ -30,7 +31,7 @@ def attack(  # noqa: PLR0913 - the options of the verb
     data: Data,
     epsilon: Annotated[str, typer.Option(help="How far a pixel may move, in [0, 1]: 8/255 or 0.03.")] = "8/255",
     images: Annotated[int, typer.Option(min=1, help="Attack at most this many pictures, drawn at random.")] = 200,
-    split: Annotated[str, typer.Option(help="Which split.")] = "test",
+    split: SplitName = None,
     longer: Annotated[
         int | None, typer.Option(min=1, help="Also PGD of this many steps, such as 100.", show_default=False)
     ] = None,
@@ -53,12 +54,15 @@ def attack(  # noqa: PLR0913 - the options of the verb
     Each attack moves pixels by at most epsilon. The worst of them is the figure to quote, and only where all checks pass.
     """
     radius = parse_radius(epsilon)
+    from labelwise.evaluate.part import choose_part
     from labelwise.evaluate.robust import RobustSettings, evaluate_robust
     from labelwise.ops.square_attack import Square
-    from labelwise.tasks.attack import GRADIENTS
+    from labelwise.tasks.attack import GRADIENTS, scores_of
 
     classifier = open_model(model, device)
-    part, labels = _images(classifier, (data, split, splits, root), images, seed)
+    scores_of(classifier)
+    dataset = read_data(classifier.model.spec.shape, data, root, splits)
+    part = choose_part(classifier, dataset, split).draw(images, seed)
     settings = RobustSettings(
         epsilon=radius,
         attacks=(*GRADIENTS, Square(queries=queries)),
@@ -66,15 +70,16 @@ def attack(  # noqa: PLR0913 - the options of the verb
         surrogate=None if surrogate is None else open_model(surrogate, device),
         seed=seed,
     )
-    result = evaluate_robust(classifier, part, labels, settings)
-    written = [] if out_folder is None else _write(classifier, part, labels, settings, (out_folder, pictures))
+    result = evaluate_robust(classifier, part.split, part.labels, settings)
+    written = [] if out_folder is None else _write(classifier, part, settings, (out_folder, pictures))
     if result.leaked:
         note(f"Warning: {percent(result.leaked)} of these images were used to train or calibrate this classifier.")
     if json:
-        about = {"model": str(model), "data": data, "split": split, **asdict(result)}
+        about = {"model": str(model), "data": data, "split": part.name, "measured": part.figures(), **asdict(result)}
         print_json(about | ({"pictures": written} if out_folder else {}))
         return
-    _print(result, f"{data}, {split}: {result.images} pictures, epsilon {epsilon}")
+    print_words(part.words)
+    _print(result, f"{data}, {part.name}: {result.images} pictures, epsilon {epsilon}")
     if out_folder is not None:
         out().print(Text(f"{out_folder}: {len(written)} pictures (clean, perturbed, difference)"))
 
@@ -89,29 +94,6 @@ def parse_radius(words: str) -> float:
         raise UsageError(f'epsilon is a number or a fraction, such as 8/255 or 0.03; given "{words}".') from None
     check_radius(radius)
     return radius
-
-
-def _images(
-    classifier: "Classifier", where: tuple[str, str, Path | None, Path | None], most: int, seed: int
-) -> tuple["Split", "Labels"]:
-    """Return some labelled images of a split, as the model takes them, and the labels that targets point into."""
-    from dataclasses import replace
-
-    import torch
-
-    from labelwise.data import apply_split, load
-    from labelwise.data.pictures import as_batch
-    from labelwise.tasks.attack import scores_of
-
-    scores_of(classifier)
-    data, split, splits, root = where
-    shape = classifier.model.spec.shape
-    dataset = load(data, size=shape[1], root=root)
-    found = (apply_split(dataset, splits) if splits else dataset).split(split)
-    rows = (found.targets >= 0).nonzero()[:, 0].cpu()
-    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:most]
-    found = found.select(rows[order.sort().values])
-    return replace(found, images=as_batch(found.images, shape)), dataset.labels
 
 
 def _print(result: "RobustResult", title: str) -> None:
@@ -133,7 +115,7 @@ def _print(result: "RobustResult", title: str) -> None:
 
 
 def _write(
-    classifier: "Classifier", part: "Split", labels: "Labels", settings: "RobustSettings", where: tuple[Path, int]
+    classifier: "Classifier", part: "Part", settings: "RobustSettings", where: tuple[Path, int]
 ) -> list[dict[str, Any]]:
     """Write fooled pictures beside their clean ones and what was added, and return what each shows."""
     from PIL import Image
@@ -143,16 +125,15 @@ def _write(
     from labelwise.tasks.attack import attack as run
 
     folder, most = where
-    found = run(
-        classifier, part.images, align_targets(classifier, part, labels), AttackSettings(epsilon=settings.epsilon)
-    )
+    targets = align_targets(classifier, part.split, part.labels)
+    found = run(classifier, part.split.images, targets, AttackSettings(epsilon=settings.epsilon))
     folder.mkdir(parents=True, exist_ok=True)
     rows = (found.fooled & ~found.wrong).nonzero()[:most, 0].tolist()
     written = []
     for number, row in enumerate(rows):
         file = folder / f"{number:03d}.png"
         Image.fromarray(strip(found.clean[row], found.images[row], settings.epsilon)).save(file)
-        label = labels.names[int(part.targets[row])]
+        label = part.labels.names[int(part.split.targets[row])]
         written.append({"file": str(file), "label": label, "answer": found.answers[row]})
     return written
 

@@ -1,11 +1,12 @@
 """Verbs about data: list, where, get, check, split, encode, zero-shot."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from labelwise.cli.method_choice import check_size
 from labelwise.cli.output import note, out, plain_table, print_json
 from labelwise.errors import UsageError
 
@@ -77,10 +78,13 @@ def check(
 ) -> None:
     """What is in it: counts, sizes, unreadable files, duplicates, leaks, what is known of labels, what can train."""
     from labelwise.data import apply_split, load
+    from labelwise.data.catalogue import side_to_read
     from labelwise.data.inspect import ONE_LABEL, contact_sheet, inspect, lines, missing_pieces
     from labelwise.methods import METHODS
+    from labelwise.nn.encoder import Encoder
 
-    dataset = load(data, size=size, root=root)
+    dataset = load(data, size=size or side_to_read(data, Encoder()), root=root)
+    check_size(dataset, size)
     dataset = apply_split(dataset, splits) if splits else dataset
     found = inspect(dataset)
     needs = {name: method.needs + (() if method.multilabel else (ONE_LABEL,)) for name, method in METHODS.items()}
@@ -106,10 +110,12 @@ def split(
 ) -> None:
     """Divide data anew and save the split as a table you can read and edit; use it with fit --splits."""
     from labelwise.data import load
+    from labelwise.data.catalogue import side_to_read
     from labelwise.data.resplitting import divide
     from labelwise.data.split_files import write_split
+    from labelwise.nn.encoder import Encoder
 
-    done = divide(load(data, root=root), kind, held, seed)
+    done = divide(load(data, size=side_to_read(data, Encoder()), root=root), kind, held, seed)
     write_split(done, out_csv)
     counts = ", ".join(f"{len(part)} {name}" for name, part in done.splits.items())
     out().print(f"[bold]{out_csv}[/]: {counts}")
@@ -133,8 +139,9 @@ def encode(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Turn pictures into features once, for many experiments; fit, check and the rest read the file."""
-    from labelwise.encoding import write_features
+    from labelwise.encoding import check_features_file, write_features
 
+    check_features_file(out_npz)
     features = _features(data, encoder, size, root, device)
     write_features(features, out_npz)
     images = sum(len(part) for part in features.splits.values())
@@ -160,11 +167,13 @@ def zero_shot(  # noqa: PLR0913 - the options of the verb
     from labelwise.data.knowledge import read_knowledge
     from labelwise.data.xlsa17 import write_xlsa17
     from labelwise.data.zero_shot_data import build_zero_shot
+    from labelwise.writable import check_writable
 
+    check_writable(out_folder)
     if out_folder.exists() and any(out_folder.iterdir()):
         raise UsageError(f"{out_folder} exists and is not empty; choose another folder.")
-    features = _features(data, encoder, None, root, device)
     known = read_knowledge(attributes)
+    features = _features(data, encoder, None, root, device)
     made = build_zero_shot(features, known, unseen=unseen or 0.25, seed=seed)
     write_xlsa17(out_folder, made)
     counts = ", ".join(f"{len(rows)} {part}" for part, rows in made.rows.items())
@@ -175,14 +184,24 @@ def _features(data: str, encoder: str, size: int | None, root: Path | None, devi
     """Return the data as features: as they are, by a saved classifier, by weights that ``pretrain`` wrote, or by a backbone."""
     from labelwise.cli.picture_verbs import open_model
     from labelwise.data import load
+    from labelwise.data.catalogue import side_to_read
     from labelwise.encoding import encode_dataset, encode_with
     from labelwise.methods.unlabelled import read_encoder
     from labelwise.nn.encoder import Encoder
 
     if Path(encoder).is_dir():
         classifier = open_model(Path(encoder), device)
-        return encode_with(load(data, size=classifier.model.spec.shape[1], root=root), classifier)
+        shape = classifier.model.spec.shape
+        side = shape[1] if len(shape) == 3 else None
+        if size is not None and size != side:
+            raise UsageError(
+                f'"{encoder}" takes images of shape {list(shape)}, and --size says {size}. Leave --size out.'
+            )
+        return encode_with(load(data, size=side, root=root), classifier)
     written = Path(encoder).suffix.lower() == ".safetensors"
     settings = read_encoder(encoder) if written else Encoder(backbone=encoder, frozen=True)
-    dataset = load(data, size=size or settings.size or 224, root=root)
-    return dataset if len(dataset.shape) == 1 else encode_dataset(dataset, settings, device)
+    side = size or side_to_read(data, replace(settings, size=settings.side() or 224))
+    dataset = load(data, size=side, root=root)
+    check_size(dataset, size)
+    asked = len(dataset.shape) == 3 or encoder != "auto"  # features stay as they are, unless an encoder is named
+    return encode_dataset(dataset, settings, device) if asked else dataset

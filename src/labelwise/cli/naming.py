@@ -28,6 +28,8 @@ def method_of_names(method: str, splits: Path | None) -> str:
 
 def read_names(given: str) -> tuple[str, ...]:
     """Return the names of labels: those between commas, or the lines of a text file."""
+    from labelwise.core import unfit_name
+
     file = Path(given)
     if file.suffix.lower() == ".txt":
         try:
@@ -39,6 +41,8 @@ def read_names(given: str) -> tuple[str, ...]:
     names = tuple(line.strip() for line in lines if line.strip())
     if len(names) < 2:
         raise UsageError(f"At least two names are needed, as cat,dog or a .txt file of lines; given {listing(names)}.")
+    for unfit in filter(None, map(unfit_name, names)):
+        raise UsageError(f"This cannot be a label: {unfit}. Give names in one line of UTF-8 each.")
     return names
 
 
@@ -51,19 +55,26 @@ def unsorted_data(folder: Path, names: tuple[str, ...], size: int | None, strict
 
     from labelwise.core import Labels
     from labelwise.data import Dataset, Split
-    from labelwise.data.catalogue import DEFAULT_SIZE
     from labelwise.data.knowledge import find_knowledge, with_knowledge
     from labelwise.data.pictures import list_pictures, read_pictures
+    from labelwise.nn.encoder import pretrained_encoder, side_for
 
     if not folder.is_dir():
         raise UsageError(f'--names is for a folder of pictures without labels; "{folder}" is no folder.')
     files = list_pictures(folder)
     if not files:
         raise DataError(f'No picture found in "{folder}".')
-    images, kept, skipped = read_pictures(files, size or DEFAULT_SIZE, strict=strict)
+    images, kept, skipped = read_pictures(files, size or side_for(pretrained_encoder()), strict=strict)
     targets = torch.full((len(images),), -1)
     train = Split(images=images, targets=targets, files=tuple(str(files[i]) for i in kept))
-    data = Dataset(name=folder.name, labels=Labels(names=names), splits={"train": train}, skipped=skipped)
+    data = Dataset(
+        name=folder.name,
+        labels=Labels(names=names),
+        splits={"train": train},
+        skipped=skipped,
+        own_pictures=True,
+        side_open=size is None,
+    )
     known = find_knowledge(folder, names)
     return replace(data, labels=with_knowledge(data, known).labels.select(names)) if known else data
 

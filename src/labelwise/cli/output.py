@@ -1,11 +1,16 @@
 """What the command line prints: results on standard output, everything else on standard error."""
 
 import json
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from labelwise.errors import LabelwiseWarning
 
 
 def out() -> Console:
@@ -24,6 +29,22 @@ def fail(error: Exception, code: int) -> int:
         Text("Error: ", style="bold red").append(str(error), style="not bold default")
     )
     return code
+
+
+@contextmanager
+def show_warnings() -> Iterator[None]:
+    """Show warnings of this library as lines for the user while open, without the line of code they come from."""
+    with warnings.catch_warnings():
+        others = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
+            if issubclass(category, LabelwiseWarning):
+                note(f"Warning: {message}")
+            else:
+                others(message, category, *place)
+
+        warnings.showwarning = show
+        yield
 
 
 def print_json(document: Any) -> None:

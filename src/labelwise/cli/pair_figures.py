@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 from labelwise.cli.output import note, out, plain_table, print_json
 
 if TYPE_CHECKING:
-    from labelwise.core import Classifier
-    from labelwise.data import Dataset
+    from labelwise.core import Classifier, Labels
     from labelwise.data.dataset import Split
     from labelwise.evaluate.episodes import EpisodeResult
     from labelwise.evaluate.pairs import PairsResult
@@ -51,11 +50,11 @@ def print_pairs(found: "PairsResult") -> None:
     out().print(table)
 
 
-def all_new(classifier: "Classifier", data: "Dataset", split: str) -> bool:
+def all_new(classifier: "Classifier", split: "Split", labels: "Labels") -> bool:
     """Return whether the classifier knows not one label of these pictures, each of which has one."""
     from labelwise.evaluate.pairs import used_labels
 
-    used = [] if data.multilabel else used_labels(data, split)
+    used = [] if split.truths is not None else used_labels(split, labels)
     return bool(used) and not {*used} & {*classifier.labels.names, *classifier.model.spec.labels.names}
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from rich.text import Text
 
 from labelwise.cli.multilabel import add_answers
 from labelwise.cli.output import bar, note, out, percent, plain_table, print_json
@@ -134,16 +135,17 @@ def outliers(
     out().print(table)
     if figures:
         out().print(f"AUROC {percent(figures['auroc'])}, FPR95 {percent(figures['fpr95'])} against {known}")
+        out().print(Text(figures["measured"]["words"]), soft_wrap=True)
 
 
 def _against(classifier: "Classifier", strange: "Tensor", known: str) -> dict[str, Any]:
     from labelwise.data import load
-    from labelwise.data.pictures import as_batch
+    from labelwise.data.catalogue import size_for
     from labelwise.evaluate.outliers import evaluate_outliers
+    from labelwise.evaluate.part import choose_part
 
-    shape = classifier.model.spec.shape
-    data = load(known, size=shape[1])
-    return asdict(evaluate_outliers(classifier, as_batch(data.split("test").images, shape), strange))
+    part = choose_part(classifier, load(known, size=size_for(classifier.model.spec.shape)))
+    return {"measured": part.figures(), **asdict(evaluate_outliers(classifier, part.split.images, strange))}
 
 
 def explain(

@@ -10,29 +10,34 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from labelwise.cli.method_choice import check_size
 from labelwise.cli.output import note, out, percent, plain_table, print_json
 from labelwise.cli.picture_verbs import AsJson, Device, Strict
+from labelwise.cli.run_folder import sole_run, weights_told
 from labelwise.cli.train_verbs import Overwrite, Root, Splits
-from labelwise.errors import StoreError, UsageError, listing
+from labelwise.errors import UsageError
+from labelwise.writable import check_writable
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from labelwise.data import Dataset
+    from labelwise.methods.patches import Patches
     from labelwise.methods.unlabelled import Pretrain
     from labelwise.nn.encoder import ImageEncoder
+    from labelwise.training import Run
 
 DATA_HELP = "A folder of pictures, with or without label folders, a table, a pack, or the name of a set."
 PATCHES = "patches"  # the kind that is found and not trained
-KEYS = ("backbone", "width", "size")  # of an encoder, which a file of weights states
+USUAL = "simclr"
 
 
 def pretrain(  # noqa: PLR0913 - the options of the verb
     data: Annotated[str, typer.Argument(help=DATA_HELP, show_default=False)],
     out_file: Annotated[Path, typer.Option("--out", help="The .safetensors file to write.", show_default=False)],
     kind: Annotated[
-        str, typer.Option(help="simclr; moco: a queue, for small batches; patches: in seconds.")
-    ] = "simclr",
+        str | None, typer.Option(help="simclr (usual); moco: a queue, for small batches; patches: in seconds.")
+    ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A setting as key=value; --set help lists them.")
     ] = None,
@@ -54,68 +59,101 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
     """Train an image encoder on pictures alone, without labels, for any method to start from."""
     words = list(set_ or [])
     if "help" in words:
-        _list_settings(kind)
+        _list_settings(kind or USUAL)
         return
+    from labelwise.data.catalogue import side_to_read
     from labelwise.distributed import is_main_process
-    from labelwise.methods.unlabelled import pretrain as run
-    from labelwise.methods.unlabelled import write_encoder
+    from labelwise.methods.patches import Patches
+    from labelwise.nn.encoder import Encoder
     from labelwise.training import Run
 
+    method = _method(kind, words)
     _check_out(out_file, overwrite)
-    if resume is not None and not (resume / "checkpoint.safetensors").is_file():
-        raise UsageError(f'There is no checkpoint in "{resume}" to continue from. Leave out --resume to start anew.')
-    method = None if kind == PATCHES else _method(kind, words)
-    images, dataset = _read(data, size, root, splits, strict)
-    if dataset is None and probe:
-        raise UsageError(f'"{data}" has no labels to look at. Leave out --probe.')
-    if method is None:
-        encoder, about = _patches(images, out_file, words, seed)
-        _tell(out_file, about | _probe(encoder, dataset if probe else None), json)
-        return
-    if is_main_process():
-        note(f"{len(images)} images, shape {list(images.shape[1:])}; {method.kind}, labels are not read")
+    _check_resume(method, resume, device)
     folder = resume or out_file.with_name(out_file.name + ".run")
-    settings = Run(seed=seed, device=device, folder=folder, resume=resume is not None, progress=not json)
-    encoder, summary = run(images, method, settings)
-    if not is_main_process():
-        return
-    about = {"kind": method.kind, "epochs": method.epochs, "images": len(images), **summary, **_last_epoch(folder)}
-    write_encoder(out_file, encoder, method.encoder, about)
-    shutil.rmtree(folder)
-    _tell(out_file, about | _probe(encoder, dataset if probe else None), json)
+    with sole_run(out_file, folder, resume=resume is not None):
+        side = size or side_to_read(data, Encoder() if isinstance(method, Patches) else method.encoder)
+        images, dataset = _read(data, side, root, splits, strict)
+        _check_data(data, dataset, size, probe)
+        if is_main_process():
+            what = PATCHES if isinstance(method, Patches) else method.kind
+            note(f"{len(images)} images, shape {list(images.shape[1:])}; {what}, labels are not read")
+        if isinstance(method, Patches):
+            encoder, about = _patches(images, out_file, method, seed)
+        else:
+            settings = Run(seed=seed, device=device, folder=folder, resume=resume is not None, progress=not json)
+            encoder, about = _trained(images, out_file, method, settings)
+    if is_main_process():
+        _tell(out_file, about | _probe(encoder, dataset if probe else None), json)
 
 
-def _method(kind: str, words: list[str]) -> "Pretrain":
-    """Return what to train, from the words of the shell."""
-    from labelwise.methods.unlabelled import Pretrain
-    from labelwise.settings import override
+def _trained(images: "Tensor", file: Path, method: "Pretrain", run: "Run") -> tuple["ImageEncoder", dict[str, Any]]:
+    """Return the encoder that was trained, which the main process writes to the file, and what there is to tell."""
+    from labelwise.distributed import is_main_process
+    from labelwise.methods.unlabelled import pretrain as train
+    from labelwise.methods.unlabelled import write_encoder
 
-    return override(Pretrain(), {"kind": kind, **_pairs(words)})
+    assert run.folder is not None
+    again = f"the same command and --resume {run.folder}"
+    with weights_told(run.folder, again):
+        encoder, summary = train(images, method, run)
+    about = {"kind": method.kind, "epochs": method.epochs, "images": len(images), **summary}
+    if is_main_process():
+        about |= _last_epoch(run.folder)
+        with weights_told(run.folder, again, trained=True):
+            write_encoder(file, encoder, method.encoder, about)
+        shutil.rmtree(run.folder)
+    return encoder, about
 
 
-def _pairs(words: list[str]) -> dict[str, str]:
-    """Return settings given as key=value."""
-    wrong = [word for word in words if "=" not in word]
-    if wrong:
-        raise UsageError(f'Settings are given as key=value; given "{wrong[0]}".')
-    return dict(word.split("=", 1) for word in words)
-
-
-def _patches(images: "Tensor", file: Path, words: list[str], seed: int) -> tuple["ImageEncoder", dict[str, Any]]:
+def _patches(images: "Tensor", file: Path, settings: "Patches", seed: int) -> tuple["ImageEncoder", dict[str, Any]]:
     """Return the encoder of patches, which is written to the file, and what there is to tell."""
-    from labelwise.methods.patches import Patches, find_patches
+    from labelwise.methods.patches import find_patches
     from labelwise.methods.unlabelled import write_encoder
     from labelwise.nn.encoder import Encoder
-    from labelwise.settings import override
 
-    settings = override(Patches(), _pairs(words))
-    note(f"{len(images)} images, shape {list(images.shape[1:])}; {PATCHES}, labels are not read")
     started = time.perf_counter()
     encoder = find_patches(images, settings, seed=seed)
     seconds = round(time.perf_counter() - started, 1)
     about = {"kind": PATCHES, "images": len(images), "seconds": seconds, "device": "cpu"}
     write_encoder(file, encoder, Encoder(backbone=PATCHES, width=settings.width), about)
     return encoder, about
+
+
+def _check_resume(method: "Pretrain | Patches", resume: Path | None, device: str) -> None:
+    """Raise an error where there is nothing to continue, or no choice of device."""
+    from labelwise.checkpoint import has_checkpoint
+    from labelwise.methods.patches import Patches
+
+    if isinstance(method, Patches) and (resume is not None or device == "cuda"):
+        raise UsageError("Patches are found at once, on a CPU. Leave out --resume and --device cuda.")
+    if resume is not None and not has_checkpoint(resume):
+        raise UsageError(f'There is no checkpoint in "{resume}" to continue from. Leave out --resume to start anew.')
+
+
+def _check_data(data: str, dataset: "Dataset | None", size: int | None, probe: bool) -> None:
+    """Raise an error where the data lack what is asked for."""
+    if dataset is not None:
+        check_size(dataset, size)
+    if probe and dataset is None:
+        raise UsageError(f'"{data}" has no labels to look at. Leave out --probe.')
+    if probe and dataset is not None:
+        dataset.split("test")
+
+
+def _method(kind: str | None, words: list[str]) -> "Pretrain | Patches":
+    """Return what to train or find, from the words of the shell; a kind that is given twice, as two, is an error."""
+    from labelwise.methods.patches import Patches
+    from labelwise.methods.unlabelled import Pretrain
+    from labelwise.settings import override, pairs_of
+
+    pairs = pairs_of(words)
+    said = pairs.get("kind", kind or USUAL)
+    if kind is not None and said != kind:
+        raise UsageError(f"--kind {kind} and --set kind={said} differ. Keep one of them.")
+    if said == PATCHES:
+        return override(Patches(), {key: value for key, value in pairs.items() if key != "kind"})
+    return override(Pretrain(), {**pairs, "kind": said})
 
 
 def _list_settings(kind: str) -> None:
@@ -132,9 +170,11 @@ def _list_settings(kind: str) -> None:
 def _check_out(file: Path, overwrite: bool) -> None:
     if file.suffix.lower() != ".safetensors":
         raise UsageError(f'Weights are written as a .safetensors file; given "{file}".')
+    check_writable(file)
     if file.exists() and not overwrite:
         raise UsageError(f"{file} exists already. Choose another name, or replace it with --overwrite.")
-    file.parent.mkdir(parents=True, exist_ok=True)
+    if file.is_dir():
+        raise UsageError(f"{file} is a folder; choose another name.")
 
 
 def _read(
@@ -142,10 +182,11 @@ def _read(
 ) -> tuple["Tensor", "Dataset | None"]:
     """Return the pictures to train on, and the data set they come from where it has splits and labels."""
     from labelwise.data import apply_split, load
+    from labelwise.nn.encoder import DEFAULT_SIDE
 
     place = _plain_folder(Path(data))
     if place is not None and splits is None:
-        return _read_plain(place, size, strict), None
+        return _read_plain(place, size or DEFAULT_SIDE, strict), None
     dataset = load(data, size=size, strict=strict, root=root)
     dataset = apply_split(dataset, splits) if splits else dataset
     for one in dataset.skipped[:10]:
@@ -165,13 +206,12 @@ def _plain_folder(root: Path) -> Path | None:
     return place if len(folders) < 2 and list_pictures(place) else None
 
 
-def _read_plain(place: Path, size: int | None, strict: bool) -> "Tensor":
-    from labelwise.data.catalogue import DEFAULT_SIZE
+def _read_plain(place: Path, size: int, strict: bool) -> "Tensor":
     from labelwise.data.pictures import list_pictures
     from labelwise.data.reading import Listed, read_listed
 
     listed = [Listed(path=file, label=None, split="train") for file in list_pictures(place)]
-    _, (images, _, skipped) = read_listed(place.name, listed, size=size or DEFAULT_SIZE, seed=0, strict=strict)
+    _, (images, _, skipped) = read_listed(place.name, listed, size=size, seed=0, strict=strict)
     for one in skipped[:10]:
         note(f"Skipped {one.file}: {one.reason}")
     return images
@@ -203,31 +243,9 @@ def _tell(file: Path, about: Mapping[str, Any], json: bool) -> None:
     if "neighbours" in about:
         found = about["neighbours"]
         out().print(f"{found['k']} nearest training images name {percent(found['accuracy'])} of test images rightly")
+    from labelwise.choice import STATED
     from labelwise.methods.unlabelled import read_encoder
 
     stored = read_encoder(file)
-    known = [f"--set encoder.{key}={getattr(stored, key)}" for key in KEYS if getattr(stored, key) is not None]
+    known = [f"--set encoder.{key}={getattr(stored, key)}" for key in STATED if getattr(stored, key) is not None]
     note(f"Use it: labelwise fit DATA --set encoder.weights={file} --set encoder.frozen=true {' '.join(known)}")
-
-
-def with_stored_encoder(pairs: Mapping[str, str]) -> dict[str, str]:
-    """Return settings given as text, with the backbone that a file of weights states where they leave it open.
-
-    Settings that contradict the file are an error. A file that states nothing, or is not there, changes nothing.
-    """
-    from labelwise.methods.unlabelled import read_encoder
-
-    path = Path(pairs.get("encoder.weights", ""))
-    if path.suffix.lower() != ".safetensors" or not path.is_file():
-        return dict(pairs)
-    try:
-        stored = read_encoder(path)
-    except StoreError:
-        return dict(pairs)
-    known = {f"encoder.{key}": str(getattr(stored, key)) for key in KEYS if getattr(stored, key) is not None}
-    given = {key: value for key, value in pairs.items() if value != "auto"}
-    wrong = [key for key in ("encoder.backbone", "encoder.width") if given.get(key, known.get(key)) != known.get(key)]
-    if wrong:
-        said = listing(f"{key} is {known.get(key, 'the usual one')}, not {given[key]}" for key in wrong)
-        raise UsageError(f'The weights in "{path}" belong to another encoder: {said}. Leave these settings out.')
-    return {**known, **given}

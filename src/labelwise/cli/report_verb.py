@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,14 +11,12 @@ import typer
 from rich.text import Text
 
 from labelwise.cli.output import note, out, print_json
+from labelwise.cli.parts import SplitName, Unknown, print_words, read_data
 from labelwise.cli.picture_verbs import AsJson, Device, Model
 from labelwise.cli.train_verbs import Data, Root, Splits
 from labelwise.errors import UsageError, listing
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from labelwise.data import Dataset
     from labelwise.report import Saved
 
 
@@ -29,8 +28,8 @@ def report(  # noqa: PLR0913 - the options of the verb
         list[Path] | None,
         typer.Option(help="Another saved classifier to set beside it; repeat it for more.", show_default=False),
     ] = None,
-    unknown: Annotated[str | None, typer.Option(help="Data of none of the labels, or a folder of pictures.")] = None,
-    split: Annotated[str, typer.Option(help="Which split to report on.")] = "test",
+    unknown: Unknown = None,
+    split: SplitName = None,
     examples: Annotated[int, typer.Option(min=1, max=40, help="Best and worst answers to show, of each.")] = 6,
     splits: Splits = None,
     root: Root = None,
@@ -39,6 +38,7 @@ def report(  # noqa: PLR0913 - the options of the verb
     device: Device = "auto",
 ) -> None:
     """One page about a classifier: figures, curves, confusions, best and worst pictures. A single HTML file."""
+    from labelwise.data.catalogue import load_unlabelled
     from labelwise.report import ReportSettings, open_saved
     from labelwise.report import report as run
 
@@ -48,18 +48,17 @@ def report(  # noqa: PLR0913 - the options of the verb
     with _told(quiet=json) as tell:
         tell("reading classifiers and data")
         saved = dict(zip(_names(folders), [open_saved(folder, device) for folder in folders], strict=True))
-        shape = next(iter(saved.values())).classifier.model.spec.shape
-        size = shape[1] if len(shape) == 3 else None
-        dataset = _load(data, size, root, splits)
+        reader = cache(lambda shape: read_data(shape, data, root, splits))
+        dataset = reader(next(iter(saved.values())).classifier.model.spec.shape)
         places = [*_option("--data-root", root), *_option("--splits", splits)]
         words = [word for folder in folders[1:] for word in _option("--compare", folder)]
-        words += [*_option("--unknown", unknown), *_option("--split", split, "test")]
+        words += [*_option("--unknown", unknown), *_option("--split", split)]
         words += [*_option("--examples", examples, 6), *_option("--seed", seed, 0), *places]
         again = shlex.join(["labelwise", "report", str(model), data, "--out", str(out_html), *words])
         (name, first), *others = saved.items()
         settings = ReportSettings(
             split=split,
-            unknown=None if unknown is None else _strange(unknown, size, root),
+            unknown=None if unknown is None else lambda shape: load_unlabelled(unknown, shape, root),
             compare=dict(others),
             name=name,
             examples=examples,
@@ -67,13 +66,16 @@ def report(  # noqa: PLR0913 - the options of the verb
             seed=seed,
             tell=tell,
         )
-        made = run(first, dataset, settings)
+        made = run(first, reader, settings)
         made.write(out_html)
     if made.figures["leaked"]:
         note(made.figures["warnings"][0])
     if json:
         print_json({**made.figures, "out": str(out_html)})
         return
+    print_words(made.figures["measured"]["words"])
+    if unknown is not None:
+        print_words(f"As unknown: {made.figures['measured_unknown']['words']}")
     kilobytes = out_html.stat().st_size / 1000
     about = f": {made.title}, {made.figures['images']} images ({kilobytes:,.0f} kB)"
     out().print(Text(str(out_html), style="bold").append(about, style="not bold"))
@@ -101,27 +103,6 @@ def _names(models: list[Path]) -> list[str]:
 def _option(name: str, value: object, usual: object = None) -> list[str]:
     """Return the words of an option, none where it has its usual value."""
     return [] if value is None or value == usual else [name, str(value)]
-
-
-def _load(data: str, size: int | None, root: Path | None, splits: Path | None = None) -> "Dataset":
-    from labelwise.data import apply_split, load
-
-    dataset = load(data, size=size, root=root)
-    return apply_split(dataset, splits) if splits else dataset
-
-
-def _strange(unknown: str, size: int | None, root: Path | None) -> "Tensor":
-    """Return the pictures of a folder without sub-folders, or the test images of data."""
-    from labelwise.data.pictures import list_pictures, read_pictures
-
-    folder = Path(unknown)
-    if size is not None and folder.is_dir() and not any(path.is_dir() for path in folder.iterdir()):
-        files = list_pictures(folder)
-        if not files:
-            raise UsageError(f"There is no picture in {folder}.")
-        return read_pictures(files, size)[0]
-    dataset = _load(unknown, size, root)
-    return dataset.splits.get("test", next(iter(dataset.splits.values()))).images
 
 
 def _fit_commands(folders: list[Path], saved: list["Saved"], data: tuple[str, str], places: list[str]) -> list[str]:

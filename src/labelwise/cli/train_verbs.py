@@ -1,32 +1,22 @@
-"""Verbs that make or change a classifier, or measure it: fit, teach, forget, evaluate, calibrate, demo."""
+"""Verbs that make or change a classifier: fit, teach, forget, calibrate, demo."""
 
 import shutil
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from labelwise.cli.method_choice import check_settings, choose, list_settings, make_method, pretrained_settings
-from labelwise.cli.multilabel import EACH, calibration_line, closed_figures, print_each
+from labelwise.cli.method_choice import check_size, decided, expected_side, list_settings, wish_of
+from labelwise.cli.multilabel import calibration_line
 from labelwise.cli.naming import method_of_names, print_naming, read_names, unsorted_data
-from labelwise.cli.output import note, out, percent, plain_table, print_json
-from labelwise.cli.pair_figures import all_new, pair_result, plain_pairs, print_pairs, tell_new_labels
+from labelwise.cli.output import note, out, percent, print_json
 from labelwise.cli.picture_verbs import AsJson, Device, Model, ScoreBy, Strict, open_model, read
-from labelwise.cli.rank_verb import ordinal_result, print_ordinal
-from labelwise.cli.zero_shot import (
-    check_curve,
-    plain_figures,
-    print_balance,
-    print_figures,
-    read_vector,
-    zero_shot_result,
-)
+from labelwise.cli.run_folder import sole_run, weights_told
+from labelwise.cli.zero_shot import print_balance, read_vector
 from labelwise.errors import UsageError, listing
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from labelwise.core import Classifier
     from labelwise.data import Dataset
     from labelwise.training import Method
@@ -50,7 +40,10 @@ def fit(  # noqa: PLR0913 - the options of the verb
         list[str] | None, typer.Option("--set", help="A setting of the method as key=value; --set help lists them.")
     ] = None,
     encoder: Annotated[
-        str, typer.Option(help="auto, none (train from scratch), or a pretrained backbone to use as it is.")
+        str,
+        typer.Option(
+            help="auto, none (as --set says, else trained from scratch), or a pretrained backbone to use as it is."
+        ),
     ] = "auto",
     names: Annotated[str | None, typer.Option(help=NAMES_HELP, show_default=False)] = None,
     splits: Splits = None,
@@ -71,28 +64,32 @@ def fit(  # noqa: PLR0913 - the options of the verb
         return
     from labelwise.distributed import is_main_process
     from labelwise.fitting import fit as run
-    from labelwise.store import check_free, save
+    from labelwise.store import check_free, check_savable, save
     from labelwise.training import Run
 
     check_free(out_folder, overwrite)
-    method = method if names is None else method_of_names(method, splits)
     folder = out_folder.with_name(out_folder.name + ".run")
-    check_settings(method, words, epochs)
-    pretrained = pretrained_settings(encoder, data, words)
-    side = size or (224 if pretrained else None)
-    if names is None:
-        dataset = _load(data, side, root, splits, strict)
-    else:
-        dataset = unsorted_data(Path(data), read_names(names), side, strict)
-    chosen = make_method(choose(method, dataset), pretrained + words, epochs)
-    if is_main_process():
-        _describe(dataset, chosen)
-    settings = Run(seed=seed, device=device, folder=folder, resume=resume, progress=not json)
-    classifier = run(dataset, chosen, settings)
-    if not is_main_process():
-        return
-    save(classifier, out_folder, overwrite=overwrite, log=folder / "log.jsonl")
-    shutil.rmtree(folder)
+    wish = wish_of(method if names is None else method_of_names(method, splits), encoder, words, epochs)
+    with sole_run(out_folder, folder, resume=resume):
+        side = size or expected_side(wish, data)
+        if names is None:
+            dataset = _load(data, side, root, splits, strict)
+        else:
+            dataset = unsorted_data(Path(data), read_names(names), side, strict)
+        check_size(dataset, size)
+        dataset = replace(dataset, side_open=dataset.own_pictures and size is None)
+        chosen = decided(dataset, wish)
+        check_savable(chosen, dataset.labels, dataset.name)
+        if is_main_process():
+            _describe(dataset, chosen)
+        settings = Run(seed=seed, device=device, folder=folder, resume=resume, progress=not json)
+        with weights_told(folder):
+            classifier = run(dataset, chosen, settings)
+        if not is_main_process():
+            return
+        with weights_told(folder, trained=True):
+            save(classifier, out_folder, overwrite=overwrite, log=folder / "log.jsonl")
+        shutil.rmtree(folder)
     _tell(classifier, out_folder, json)
 
 
@@ -154,8 +151,10 @@ def teach(  # noqa: PLR0913 - the options of the verb
 ) -> None:
     """Add a label from a few example pictures, or from a description, without training."""
     from labelwise.store import check_free, save
+    from labelwise.tasks.teach import check_name
     from labelwise.tasks.teach import teach as run
 
+    check_name(name)
     pictures = [*(examples or []), *(more or [])]
     given = [word for word, it in (("--examples", pictures), ("--text", text), ("--vector", vector)) if it]
     if len(given) != 1:
@@ -184,75 +183,6 @@ def forget(model: Model, name: Name, out_folder: Out, overwrite: Overwrite = Fal
     left = run(open_model(model, "cpu"), name)
     save(left, out_folder, overwrite=overwrite)
     out().print(f'[bold]{out_folder}[/]: "{name}" forgotten; {len(left.labels)} labels')
-
-
-def evaluate(  # noqa: PLR0913 - the options of the verb
-    model: Model,
-    data: Data,
-    split: Annotated[str, typer.Option(help="Which split to measure on.")] = "test",
-    unknown: Annotated[str | None, typer.Option(help="Data of none of the labels, for unknown detection.")] = None,
-    curve: Annotated[
-        Path | None, typer.Option(help="A picture to draw: accuracy on labels with and without training images.")
-    ] = None,
-    splits: Splits = None,
-    root: Root = None,
-    json: AsJson = False,
-    device: Device = "auto",
-) -> None:
-    """Measure a classifier on test images."""
-    from labelwise.data.pictures import as_batch
-
-    check_curve(curve)
-    classifier = open_model(model, device)
-    shape = classifier.model.spec.shape
-    size = shape[1] if len(shape) == 3 else None
-    dataset = _load(data, size, root, splits)
-    chosen = dataset.split(split)
-    chosen = replace(chosen, images=as_batch(chosen.images, shape))
-    about = {"model": str(model), "data": data, "split": split}
-    if all_new(classifier, dataset, split) and not (unknown or curve):
-        tell_new_labels(classifier, chosen, about, json)
-        return
-    figures = closed_figures(classifier, chosen, dataset.labels)
-    if curve and dataset.multilabel:
-        raise UsageError(f'There is no curve of "{data}": several labels may be true of one image. Leave --curve out.')
-    zero_shot = None if dataset.multilabel else zero_shot_result(classifier, chosen, dataset.labels, curve)
-    ordinal = ordinal_result(classifier, chosen, dataset.labels)
-    pairs = pair_result(classifier, chosen)
-    if unknown is not None:
-        figures |= _unknown_figures(classifier, chosen.images, _load(unknown, size, root))
-    if figures["leaked"]:
-        note(
-            f"Warning: {percent(figures['leaked'])} of these images were used to train or calibrate this classifier, so the "
-            "figures are too good. Give test images a folder or a split of their own."
-        )
-    if json:
-        figures |= {"zero_shot": plain_figures(zero_shot)} if zero_shot else {}
-        figures |= {"ordinal": asdict(ordinal)} if ordinal else {}
-        figures |= {"pairs": plain_pairs(pairs)} if pairs else {}
-        print_json({**about, **figures})
-        return
-    table = plain_table(f"{data}, {split}", ">")
-    for key, value in ((key, value) for key, value in figures.items() if key != EACH):
-        table.add_row(key.replace("_", " "), str(value) if isinstance(value, int) else percent(value))
-    out().print(table)
-    print_each(figures)
-    if zero_shot:
-        print_figures(zero_shot)
-    if ordinal:
-        print_ordinal(ordinal)
-    if pairs:
-        print_pairs(pairs)
-
-
-def _unknown_figures(classifier: "Classifier", known: "Tensor", strange: "Dataset") -> dict[str, Any]:
-    """Return how well images of known labels are told from those of another data set."""
-    from labelwise.data.pictures import as_batch
-    from labelwise.evaluate.outliers import evaluate_outliers
-
-    part = strange.splits.get("test", next(iter(strange.splits.values())))
-    found = evaluate_outliers(classifier, known, as_batch(part.images, classifier.model.spec.shape))
-    return {f"unknown_{key}": value for key, value in asdict(found).items()}
 
 
 def calibrate(  # noqa: PLR0913 - the options of the verb

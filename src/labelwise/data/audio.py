@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from labelwise.data.dataset import Dataset, Skipped
+from labelwise.data.knowledge import with_files_beside
 from labelwise.data.pictures import is_hidden
 from labelwise.data.sources import Rows, as_dataset, class_folders, split_folders
 from labelwise.errors import DataError, UsageError, listing
@@ -120,7 +121,7 @@ def audio_folder(
         skipped=skipped,
         owned=True,
     )
-    return as_dataset(root.resolve().name, rows, seed)
+    return with_files_beside(as_dataset(root.resolve().name, rows, seed), root)
 
 
 def read_sounds(files: Sequence[Path], rate: int, samples: int) -> tuple[Tensor, list[int], tuple[Skipped, ...]]:

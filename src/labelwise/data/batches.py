@@ -43,7 +43,12 @@ class Share:
     world: int = 1
 
     def rows(self, total: int) -> slice:
-        """Return this process's rows of a batch of ``total``."""
+        """Return this process's rows of a batch of ``total``, at least one."""
+        if total < self.world:
+            raise UsageError(
+                f"A batch of {total} images cannot be spread over {self.world} processes. Start at most {total}, or make "
+                "batches larger."
+            )
         return slice(self.rank * total // self.world, (self.rank + 1) * total // self.world)
 
 

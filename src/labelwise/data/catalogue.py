@@ -1,23 +1,28 @@
 """Data by one word: the name of an embedded set or a benchmark, or the path of what a user has."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import torch
+
+from labelwise.core import Labels
 from labelwise.data.audio import audio_folder
 from labelwise.data.benchmarks import ENTRIES, load_benchmark
-from labelwise.data.dataset import Dataset
+from labelwise.data.dataset import UNLABELLED, Dataset, Split
 from labelwise.data.degraded import degraded
 from labelwise.data.digits import digits
 from labelwise.data.features import features
 from labelwise.data.finch_marks import finches_marks
 from labelwise.data.finches import finches, finches_unseen
-from labelwise.data.knowledge import find_knowledge, with_knowledge
+from labelwise.data.knowledge import with_files_beside
 from labelwise.data.packs import pack
-from labelwise.data.pictures import list_pictures
+from labelwise.data.pictures import as_batch, is_hidden, list_pictures, read_files
 from labelwise.data.sources import folder
 from labelwise.data.tables import table
 from labelwise.data.xlsa17 import read_xlsa17
 from labelwise.errors import DataError, listing, suggest
+from labelwise.nn.encoder import Encoder, side_for
 
 # Each takes the seed of the split, which only matters where a set has none of its own.
 EMBEDDED: dict[str, Callable[[int], Dataset]] = {
@@ -27,7 +32,7 @@ EMBEDDED: dict[str, Callable[[int], Dataset]] = {
     "finches/quality": lambda _: degraded(finches()),
     "finches/unseen": lambda seed: finches_unseen(seed=seed),
 }
-DEFAULT_SIZE = 64
+TABLES = (".csv", ".parquet")
 QUALITY = "/quality"  # after the name of any benchmark of pictures: graded by quality instead
 
 
@@ -46,7 +51,7 @@ def load(
             benchmark (``pets``, ``pacs/sketch``, and with ordered labels ``pets/quality``), a folder of
             pictures, of WAV files or of xlsa17 ``.mat`` files, a ``.csv`` or ``.parquet`` table, an ``.npz`` pack, or
             ``.npy`` features.
-        size: the side in pixels that pictures are brought to; None is 64, or what a benchmark says.
+        size: the side in pixels that pictures are brought to; None is as ``folder`` says, or what a benchmark says.
         seed: of the split, where the source has none of its own.
         strict: make unreadable pictures an error instead of skipping them.
         root: where benchmarks lie; None is the variable ``LABELWISE_DATA``.
@@ -54,7 +59,7 @@ def load(
     path, word = Path(source), str(source)
     if not path.exists():
         if word in EMBEDDED:
-            return EMBEDDED[word](seed)
+            return _fitted(EMBEDDED[word](seed), size)
         name, _, protocol = word.removesuffix(QUALITY).partition("/")
         if name in ENTRIES:
             data = load_benchmark(name, root=root, size=size, protocol=protocol or None, seed=seed)
@@ -63,21 +68,70 @@ def load(
         raise DataError(
             f'No data at "{word}": no such file or folder.{suggest(word, known)} Sets by name: {listing(known, 40)}.'
         )
-    dataset = _read(path, size, seed, strict)
-    knowledge = find_knowledge(path if path.is_dir() else path.parent, dataset.labels.names)
-    return with_knowledge(dataset, knowledge) if knowledge else dataset
+    return _read(path, size, seed, strict)
+
+
+def names_own_files(source: str | Path) -> bool:
+    """Return whether a word names a folder or table of a person's own, which mostly are pictures."""
+    path = Path(source)
+    return (path.is_dir() and not (path / "att_splits.mat").exists()) or path.suffix.lower() in TABLES
+
+
+def side_to_read(source: str | Path, encoder: Encoder) -> int | None:
+    """Return the side that the pictures of a word are read at for an encoder; None leaves it to where they come from."""
+    if names_own_files(source):
+        return side_for(encoder)
+    return None if str(source) in EMBEDDED and not Path(source).exists() else encoder.side()
+
+
+def _fitted(data: Dataset, size: int | None) -> Dataset:
+    """Return the data with pictures of a side, as they are without one."""
+    if size is None or len(data.shape) != 3:
+        return data
+    shape = (data.shape[0], size, size)
+    splits = {name: replace(split, images=as_batch(split.images, shape)) for name, split in data.splits.items()}
+    return replace(data, splits=splits)
+
+
+def size_for(shape: tuple[int, ...]) -> int | None:
+    """Return the ``size`` at which ``load`` reads images for a model that takes this shape; None is as they are."""
+    return shape[1] if len(shape) == 3 and shape[1] == shape[2] else None
+
+
+def load_unlabelled(source: str | Path, shape: tuple[int, ...], root: str | Path | None = None) -> Dataset:
+    """Return what ``load`` does, or the pictures of a folder that has no folders for labels, at the size of a model.
+
+    Args:
+        source: what names the data.
+        shape: of the images that the model takes.
+        root: where benchmarks lie.
+    """
+    path = Path(source)
+    if (
+        len(shape) == 1
+        or not path.is_dir()
+        or any(each.is_dir() and not is_hidden(each.name) for each in path.iterdir())
+    ):
+        return load(source, size=size_for(shape), root=root)
+    files = list_pictures(path)
+    if not files:
+        raise DataError(f'There is no picture in "{path}".')
+    images, kept, skipped = read_files(files, shape)
+    whole = Split(images=images, targets=torch.full((len(kept),), -1), files=tuple(str(files[i]) for i in kept))
+    name, labels = path.resolve().name, Labels(names=(UNLABELLED,))
+    return Dataset(name=name, labels=labels, splits={"test": whole}, skipped=skipped, own_splits=False)
 
 
 def _read(path: Path, size: int | None, seed: int, strict: bool) -> Dataset:
     if path.is_dir():
         if (path / "att_splits.mat").exists():
-            return read_xlsa17(path).dataset(seed=seed)
+            return with_files_beside(read_xlsa17(path).dataset(seed=seed), path)
         if not list_pictures(path) and any(path.rglob("*.wav")):
             return audio_folder(path, seed=seed)
-        return folder(path, size=size or DEFAULT_SIZE, seed=seed, strict=strict)
+        return folder(path, size=size, seed=seed, strict=strict)
     suffix = path.suffix.lower()
-    if suffix in (".csv", ".parquet"):
-        return table(path, size=size or DEFAULT_SIZE, seed=seed, strict=strict)
+    if suffix in TABLES:
+        return table(path, size=size, seed=seed, strict=strict)
     if suffix == ".npz":
         return pack(path, size=size, seed=seed)
     if suffix == ".npy":

@@ -11,6 +11,7 @@ from labelwise.errors import DataError, listing
 
 SPLITS = ("train", "val", "test")
 PER_IMAGE = ("files", "texts", "domains", "groups")
+UNLABELLED = "unlabelled"  # the one label of data without any
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -150,12 +151,26 @@ class Skipped:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Dataset:
-    """Labels and splits under a name. Only evaluation reaches for ``test``; methods receive ``TrainData``."""
+    """Labels and splits under a name. Only evaluation reaches for ``test``; methods receive ``TrainData``.
+
+    Attributes:
+        name: of the data.
+        labels: what targets point into.
+        splits: images by split.
+        skipped: files that could not be read.
+        own_splits: whether the data name their splits themselves; False where they name none and were divided by shares.
+        own_pictures: whether the images are a person's own picture files, those that ``Split.files`` name.
+        side_open: whether nobody said which side in pixels these were to be brought to, so that it may follow the encoder;
+            see ``sides.at_side``.
+    """
 
     name: str
     labels: Labels
     splits: Mapping[str, Split]
     skipped: tuple[Skipped, ...] = field(default=())
+    own_splits: bool = True
+    own_pictures: bool = False
+    side_open: bool = False
 
     def __post_init__(self) -> None:
         """Check the splits' names, shapes and targets."""
@@ -181,7 +196,8 @@ class Dataset:
     def split(self, name: str) -> Split:
         """Return one split, or raise an error that lists those there are."""
         if name not in self.splits:
-            raise DataError(f'"{self.name}" has no {name} split. It has: {listing(self.splits)}.')
+            todo = ' Name what to train on "train".' if name == "train" else ""
+            raise DataError(f'"{self.name}" has no {name} split. It has: {listing(self.splits)}.{todo}')
         return self.splits[name]
 
     @property

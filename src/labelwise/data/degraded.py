@@ -62,7 +62,9 @@ def degraded(
         name: _degraded(split, levels, kinds, np.random.default_rng((seed, crc32(name.encode()))))
         for name, split in dataset.splits.items()
     }
-    return replace(dataset, name=f"{dataset.name}/quality", labels=quality_labels(levels), splits=splits)
+    return replace(
+        dataset, name=f"{dataset.name}/quality", labels=quality_labels(levels), splits=splits, side_open=False
+    )
 
 
 def quality_labels(levels: int) -> Labels:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from labelwise.data.dataset import SPLITS, Split
 from labelwise.data.splits import Shares, grouped, split_off, stratified
-from labelwise.errors import DataError, listing
+from labelwise.errors import DataError
 
 _VAL_SHARE = 0.1
 _COLUMN_BLOCKS = 32
@@ -31,17 +31,19 @@ def split_rows(
         return _grouped(name, groups, targets, shares, seed) if groups else stratified(targets, shares, seed)
     _check_groups(name, groups, splits)
     parts = {split: torch.tensor([i for i, s in enumerate(splits) if s == split]) for split in set(splits)}
-    if "train" not in parts:
-        raise DataError(f'"{name}" has no train split, only {listing(sorted(parts))}. Name what to train on "train".')
-    train = parts["train"]
-    if "val" not in parts and groups:
-        some = Shares(train=1 - _VAL_SHARE, val=_VAL_SHARE, test=0)
-        found = _grouped(name, [groups[i] for i in train.tolist()], targets[train], some, seed)
-        parts |= {split: train[rows] for split, rows in found.items()}
-    elif "val" not in parts:
-        kept, held = split_off(targets[train], _VAL_SHARE, seed)
-        parts |= {"train": train[kept], "val": train[held]}
+    if "train" in parts and "val" not in parts:  # data to test on alone have neither
+        train = parts["train"]
+        own = [groups[i] for i in train.tolist()] if groups else ()
+        parts |= {split: train[rows] for split, rows in _with_val(name, targets[train], own, seed).items()}
     return {split: parts[split] for split in SPLITS if split in parts}
+
+
+def _with_val(name: str, targets: Tensor, groups: Sequence[str], seed: int) -> dict[str, Tensor]:
+    """Return the rows of train and val, a tenth, of training rows; no group is divided."""
+    if groups:
+        return _grouped(name, groups, targets, Shares(train=1 - _VAL_SHARE, val=_VAL_SHARE, test=0), seed)
+    kept, held = split_off(targets, _VAL_SHARE, seed)
+    return {"train": kept, "val": held}
 
 
 def place_splits(whole: Split, parts: Mapping[str, Tensor]) -> dict[str, Split]:
@@ -53,6 +55,17 @@ def place_splits(whole: Split, parts: Mapping[str, Tensor]) -> dict[str, Split]:
         split: replace(about.select(part), images=held)
         for (split, part), held in zip(parts.items(), images, strict=True)
     }
+
+
+def joined_images(parts: Sequence[Tensor]) -> Tensor:
+    """Return the rows of all parts ``[n, ...]``: a view where they lie one after another, as ``place_splits`` leaves them."""
+    first = parts[0]
+    end, home = first.data_ptr(), first.untyped_storage().data_ptr()
+    for part in parts:
+        if not part.is_contiguous() or part.data_ptr() != end or part.untyped_storage().data_ptr() != home:
+            return torch.cat(list(parts))
+        end += part.nbytes
+    return first.as_strided((sum(map(len, parts)), *first.shape[1:]), first.stride())
 
 
 def reorder_rows(images: Tensor, order: Tensor) -> None:
@@ -71,7 +84,9 @@ def _grouped(name: str, groups: Sequence[str], targets: Tensor, shares: Shares, 
     try:
         return grouped(groups, targets, shares, seed)
     except DataError as error:
-        raise DataError(f'"{name}": {error}') from None
+        raise DataError(
+            f'"{name}": {error} Data to test on alone need no division: say test in the column "split".'
+        ) from None
 
 
 def _check_groups(name: str, groups: Sequence[str], splits: Sequence[str]) -> None:

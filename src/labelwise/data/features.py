@@ -12,6 +12,7 @@ from torch import Tensor
 
 from labelwise.data.csv_files import read_csv
 from labelwise.data.dataset import Dataset
+from labelwise.data.knowledge import with_files_beside
 from labelwise.data.npz_files import readable
 from labelwise.data.sources import Rows, as_dataset, same_length, split_name
 from labelwise.data.tables import feature_rows
@@ -45,11 +46,11 @@ def features(path: str | Path, *, seed: int = 0) -> Dataset:
     """
     file = Path(path)
     try:
-        if file.suffix.lower() == ".npy":
-            return as_dataset(file.stem, _beside_csv(file), seed)
-        return as_dataset(file.stem, _packed(file), seed)
+        rows = _beside_csv(file) if file.suffix.lower() == ".npy" else _packed(file)
+        found = as_dataset(file.stem, rows, seed)
     except UsageError as error:
         raise DataError(f'"{file}": {error}') from None
+    return with_files_beside(found, file.parent)
 
 
 def _beside_csv(file: Path) -> Rows:

@@ -17,8 +17,8 @@ from pathlib import Path
 import torch
 from torch.nn.functional import pad
 
-from labelwise.core import Labels
-from labelwise.data.dataset import Dataset
+from labelwise.core import Labels, unfit_name
+from labelwise.data.dataset import UNLABELLED, Dataset
 from labelwise.data.knowledge_files import (
     Row,
     Table,
@@ -121,6 +121,18 @@ def with_knowledge(dataset: Dataset, knowledge: Knowledge) -> Dataset:
     return replace(dataset, labels=labels, splits=splits)
 
 
+def with_files_beside(dataset: Dataset, folder: Path) -> Dataset:
+    """Return the data set with what files in a folder say about its labels, or as it is where there is no such file.
+
+    Images without any label get the labels that are described there.
+    """
+    if dataset.labels.names == (UNLABELLED,):
+        alone = find_knowledge(folder)
+        return replace(dataset, labels=alone.labels) if alone else dataset
+    knowledge = find_knowledge(folder, dataset.labels.names)
+    return with_knowledge(dataset, knowledge) if knowledge else dataset
+
+
 def require(labels: Labels, piece: str, where: str) -> None:
     """Raise an error that says what to add, unless this piece of the labels is known.
 
@@ -154,6 +166,9 @@ def _assembled(file: Path, known: Mapping[str, Row], attributes: tuple[str, ...]
     """Return the knowledge of all labels of a file, each piece for all labels or for none."""
     if not known:
         raise DataError(f'"{file}" describes no label. Add a row for each.')
+    for name, row in known.items():
+        if unfit := unfit_name(name):
+            raise DataError(f"{row.where} cannot be a label: {unfit}. Write it in one line of UTF-8.")
     rows = list(known.values())
     for piece in ("texts", "vector", "order", "share"):
         without = [row for row in rows if getattr(row, piece) in (None, [])]

@@ -11,6 +11,7 @@ from PIL import Image
 
 from labelwise.data.dataset import Dataset
 from labelwise.data.features import split_names
+from labelwise.data.knowledge import with_files_beside
 from labelwise.data.npz_files import read_npz
 from labelwise.data.pictures import Array, as_batch, read_pictures
 from labelwise.data.sources import Rows, as_dataset, as_images, same_length
@@ -38,9 +39,10 @@ def pack(path: str | Path, *, size: int | None = None, seed: int = 0) -> Dataset
     file = Path(path)
     held = read_npz(file, only=_KEYS)
     try:
-        return as_dataset(file.stem, _packed(held, size), seed)
+        found = as_dataset(file.stem, _packed(held, size), seed)
     except UsageError as error:
         raise DataError(f'"{file}": {error}') from None
+    return with_files_beside(found, file.parent)
 
 
 def _packed(held: Mapping[str, Array], size: int | None) -> Rows:

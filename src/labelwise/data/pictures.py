@@ -17,6 +17,7 @@ from labelwise.data.dataset import Skipped
 from labelwise.data.decoding import MAX_PIXELS, QUIET, Frame, UnreadableError, decode, fitted, reason
 from labelwise.data.decoding import File as File
 from labelwise.errors import DataError, UsageError
+from labelwise.interruption import stoppable
 
 Array = npt.NDArray[np.generic]
 Picture = File | Image.Image | Array | Tensor
@@ -79,14 +80,10 @@ def read_files(
 
     console = Console(stderr=True)
     hide = not progress or not console.is_terminal or len(paths) < 500
-    with QUIET, ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        try:
-            found = pool.map(read, range(len(paths)))
-            shown = track(found, "Reading pictures", len(paths), console=console, transient=True, disable=hide)
-            faults = list(shown)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    with QUIET, stoppable(ThreadPoolExecutor(min(8, os.cpu_count() or 1))) as pool:
+        found = pool.map(read, range(len(paths)))
+        shown = track(found, "Reading pictures", len(paths), console=console, transient=True, disable=hide)
+        faults = list(shown)
     skipped = tuple(
         Skipped(file=f"picture {i}" if isinstance(path, bytes) else str(path), reason=fault)
         for i, (path, fault) in enumerate(zip(paths, faults, strict=True))

@@ -9,7 +9,7 @@ from torch import Tensor
 from labelwise.data.dataset import Skipped, divided_by
 from labelwise.data.disk import decode_to_disk, fits_in_memory
 from labelwise.data.divide import split_rows
-from labelwise.data.pictures import read_pictures
+from labelwise.data.pictures import read_files
 from labelwise.data.splits import Shares
 from labelwise.data.targets import named_targets
 from labelwise.errors import DataError
@@ -50,15 +50,24 @@ def read_listed(
     """
     shape = (3, size, size)
     if fits_in_memory(len(listed), shape):
-        return listed, read_pictures([each.path for each in listed], size, strict=strict)
+        return listed, read_paths([each.path for each in listed], shape, strict=strict)
     named = named_targets([each.label for each in listed], [each.labels for each in listed])
     strata = divided_by(named.targets, named.truths)
     splits = [each.split for each in listed] if listed[0].split else []
     groups = [each.group for each in listed if each.group is not None]
     parts = split_rows(name, strata, splits, groups, Shares(), seed)
     ordered = [replace(listed[i], split=split) for split, rows in parts.items() for i in rows.tolist()]
-    found = decode_to_disk([each.path for each in ordered], shape)
+    return ordered, read_paths([each.path for each in ordered], shape, strict=strict)
+
+
+def read_paths(
+    paths: Sequence[Path], shape: tuple[int, int, int], *, strict: bool
+) -> tuple[Tensor, list[int], tuple[Skipped, ...]]:
+    """Return what ``read_pictures`` returns, for any image shape; from disk where the pictures are too many for memory."""
+    if fits_in_memory(len(paths), shape):
+        return read_files(paths, shape, strict=strict)
+    found = decode_to_disk(paths, shape)
     if strict and found[2]:
         first = found[2][0]
-        raise DataError(f"{len(found[2])} of {len(ordered)} pictures cannot be read. {first.file}: {first.reason}")
-    return ordered, found
+        raise DataError(f"{len(found[2])} of {len(paths)} pictures cannot be read. {first.file}: {first.reason}")
+    return found

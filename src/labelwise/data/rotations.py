@@ -23,7 +23,7 @@ def rotated(data: Dataset) -> Dataset:
     k = len(data.labels)
     names = tuple(f"{name}, {90 * turn} degrees" if turn else name for turn in range(4) for name in data.labels.names)
     splits = {name: _turned(split, k) for name, split in data.splits.items()}
-    return replace(data, labels=Labels(names=names), splits=splits)
+    return replace(data, labels=Labels(names=names), splits=splits, side_open=False)
 
 
 def _turned(split: Split, k: int) -> Split:

@@ -2,7 +2,7 @@
 
 Splits that come with the data are kept. Without any, each class is divided into train, val and test; with train but
 no val, a tenth of each class of train becomes val. A class with a single picture keeps it in train. Where pictures have
-groups, a group is divided as one picture would be.
+groups, a group is divided as one picture would be. Data to test on alone name a split and have no train.
 """
 
 import unicodedata
@@ -14,18 +14,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labelwise.core import Labels
-from labelwise.data.dataset import PER_IMAGE, Dataset, Skipped, Split
+from labelwise.core import Labels, unfit_name
+from labelwise.data.dataset import PER_IMAGE, UNLABELLED, Dataset, Skipped, Split
 from labelwise.data.divide import place_splits, split_rows
-from labelwise.data.knowledge import described_labels
+from labelwise.data.knowledge import described_labels, with_files_beside
 from labelwise.data.pictures import Array, as_batch, channels_first, is_hidden, is_picture, list_pictures
 from labelwise.data.reading import Listed, read_listed
 from labelwise.data.splits import Shares
 from labelwise.data.targets import Targets, as_labels, as_targets, named_targets
 from labelwise.errors import DataError, UsageError, listing, suggest
+from labelwise.nn.encoder import pretrained_encoder, side_for
 
 _SPLITS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
-UNLABELLED = "unlabelled"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -94,15 +94,17 @@ def _shapes(given: Iterable[Array | Tensor]) -> list[list[int]]:
     return [list(each.shape) for each in given]
 
 
-def folder(path: str | Path, *, size: int = 64, seed: int = 0, strict: bool = False) -> Dataset:
+def folder(path: str | Path, *, size: int | None = None, seed: int = 0, strict: bool = False) -> Dataset:
     """Return the pictures of a folder that has one sub-folder for each label: ``birds/owl/1.jpg``.
 
     The sub-folders may also lie in ``train``, ``test`` and ``val`` (or ``valid``, ``validation``). Pictures that
-    cannot be read, and labels without any readable picture, are left out and listed in ``skipped``.
+    cannot be read, and labels without any readable picture, are left out and listed in ``skipped``. What a file in the
+    folder says about the labels is read, too, see ``data.knowledge``.
 
     Args:
         path: the folder.
-        size: the side of the square that each picture is made to fit.
+        size: the side of the square that each picture is made to fit; None leaves it to ``fit``, which reads the pictures
+            as its encoder takes them. Until then it is 224 where a pretrained encoder is installed, else 64.
         seed: of the division into splits.
         strict: raise an error where something would be left out.
     """
@@ -135,11 +137,15 @@ def as_dataset(name: str, rows: Rows, seed: int, shares: Shares | None = None) -
         **{what: getattr(rows, what) for what in PER_IMAGE},
     )
     every = torch.arange(len(whole))
-    if rows.names and len(_present(whole, every)) < 2:
+    testing = bool(rows.splits) and "train" not in rows.splits
+    if rows.names and not testing and len(_present(whole, every)) < 2:
         found = listing(rows.names[i] for i in _present(whole, every)) or "none"
-        raise DataError(f'"{name}" has pictures of one label only ({found}). At least two are needed.')
+        raise DataError(
+            f'"{name}" has pictures of one label only ({found}). At least two are needed, but where all are named test '
+            '(a folder "test" over the labels, or a column "split").'
+        )
     parts = split_rows(name, whole.strata, rows.splits, rows.groups, shares or Shares(), seed)
-    seen = _present(whole, parts["train"])
+    seen = _present(whole, every if testing else parts["train"])
     for split in parts:
         others = sorted(_present(whole, parts[split]) - seen)
         strange = [rows.names[i] for i in others if rows.names[i] not in rows.described]
@@ -149,7 +155,14 @@ def as_dataset(name: str, rows: Rows, seed: int, shares: Shares | None = None) -
                 f"them, describe them (labels.csv beside the data), or take them out of {split}."
             )
     splits = place_splits(whole, parts) if rows.owned else {split: whole.select(parts[split]) for split in parts}
-    return Dataset(name=name, labels=Labels(names=rows.names or (UNLABELLED,)), splits=splits, skipped=rows.skipped)
+    named = name.encode(errors="surrogateescape").decode(errors="replace")  # of a file: it may be no UTF-8
+    return Dataset(
+        name=named,
+        labels=Labels(names=rows.names or (UNLABELLED,)),
+        splits=splits,
+        skipped=rows.skipped,
+        own_splits=bool(rows.splits) or shares is not None,
+    )
 
 
 def _present(split: Split, rows: Tensor) -> set[int]:
@@ -160,15 +173,15 @@ def _present(split: Split, rows: Tensor) -> set[int]:
 
 
 def from_files(
-    source: Path, listed: Sequence[Listed], homes: Mapping[str, str], *, size: int, seed: int, strict: bool
+    source: Path, listed: Sequence[Listed], homes: Mapping[str, str], *, size: int | None, seed: int, strict: bool
 ) -> Dataset:
-    """Return the data set of picture files.
+    """Return the data set of a person's own picture files, with what a file beside them says about the labels.
 
     Args:
         source: the folder or the table that lists them.
         listed: the pictures.
         homes: where the pictures of each label should be.
-        size: the side that they are brought to.
+        size: the side that they are brought to; None is that of the encoder that ``fit`` chooses by itself.
         seed: of the split.
         strict: make unreadable pictures an error.
     """
@@ -176,7 +189,10 @@ def from_files(
     name = source.resolve().name if source.is_dir() else source.stem
     if not listed:
         raise DataError(f'"{name}" has no picture in its class folders: {listing(homes)}. Put some in at least two.')
-    listed, (images, kept, skipped) = read_listed(name, listed, size=size, seed=seed, strict=strict)
+    own_splits = bool(listed[0].split)
+    described = described_labels(folder)
+    side = size or side_for(pretrained_encoder())
+    listed, (images, kept, skipped) = read_listed(name, listed, size=side, seed=seed, strict=strict)
     here = [listed[i] for i in kept]
     names, targets, truths = named_targets([each.label for each in here], [each.labels for each in here])
     lost = sorted(set(homes) - set(names))
@@ -196,10 +212,11 @@ def from_files(
         domains=tuple(each.domain for each in here if each.domain is not None),
         groups=tuple(each.group for each in here if each.group is not None),
         owned=True,
-        described=described_labels(folder),
+        described=described,
         skipped=(*skipped, *(Skipped(file=homes[label], reason="no readable picture") for label in lost)),
     )
-    return as_dataset(name, rows, seed)
+    data = replace(as_dataset(name, rows, seed), own_splits=own_splits, own_pictures=True, side_open=size is None)
+    return with_files_beside(data, folder)
 
 
 def split_name(given: str, where: str) -> str:
@@ -265,6 +282,8 @@ def class_folders(place: Path) -> dict[str, Path]:
     """Return the folder of each label."""
     found: dict[str, Path] = {}
     for each in _subfolders(place):
+        if unfit := unfit_name(each.name):
+            raise DataError(f'A folder in "{place}" cannot be a label: {unfit}. Rename it.')
         before = found.setdefault(unicodedata.normalize("NFC", each.name), each)
         if before is not each:
             raise DataError(

@@ -14,6 +14,7 @@ from torch import Tensor
 from labelwise.checkpoint import write_atomically
 from labelwise.data.csv_files import records
 from labelwise.data.dataset import PER_IMAGE, SPLITS, Dataset, Split
+from labelwise.data.divide import joined_images
 from labelwise.data.sources import split_name
 from labelwise.errors import DataError, UsageError, listing, suggest
 
@@ -34,7 +35,7 @@ def pool(dataset: Dataset) -> Split:
     pieces["files"] = tuple(file or f"image {i}" for i, file in enumerate(pieces["files"]))
     truths = [part.truths for part in filled if part.truths is not None]
     whole = Split(
-        images=torch.cat([part.images for part in filled]),
+        images=joined_images([part.images for part in filled]),
         targets=torch.cat([part.targets for part in filled]),
         truths=torch.cat(truths) if truths else None,
     )
@@ -59,7 +60,7 @@ def resplit(dataset: Dataset, rows: Mapping[str, Tensor | Sequence[int]]) -> Dat
             f"A row may be in one split only and once; given more than once: {listing(map(str, found[times > 1].tolist()))}."
         )
     ordered = [name for name in SPLITS if name in parts] + [name for name in parts if name not in SPLITS]
-    return replace(dataset, splits={name: whole.select(parts[name]) for name in ordered})
+    return replace(dataset, splits={name: whole.select(parts[name]) for name in ordered}, own_splits=True)
 
 
 def write_split(dataset: Dataset, path: str | Path) -> None:

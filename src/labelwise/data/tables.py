@@ -26,10 +26,11 @@ from pathlib import Path
 
 import torch
 
+from labelwise.core import unfit_name
 from labelwise.data.columns import Columns
 from labelwise.data.csv_files import read_csv
 from labelwise.data.dataset import Dataset
-from labelwise.data.knowledge import described_labels
+from labelwise.data.knowledge import described_labels, with_files_beside
 from labelwise.data.parquet_files import read_parquet
 from labelwise.data.reading import Listed
 from labelwise.data.sources import Rows, as_dataset, from_files, split_name
@@ -39,14 +40,17 @@ from labelwise.errors import DataError
 PARQUET_SUFFIXES = frozenset((".parquet", ".pq"))
 
 
-def table(path: str | Path, *, size: int = 64, seed: int = 0, strict: bool = False, outside: bool = False) -> Dataset:
+def table(
+    path: str | Path, *, size: int | None = None, seed: int = 0, strict: bool = False, outside: bool = False
+) -> Dataset:
     """Return the pictures or the features that a table lists, a CSV file or (with pyarrow) a Parquet file.
 
-    What the columns mean is said at the top of this file.
+    What the columns mean is said at the top of this file. What another file beside it says about the labels is read, too,
+    see ``data.knowledge``.
 
     Args:
         path: the table.
-        size: the side of the square that each picture is made to fit.
+        size: the side of the square that each picture is made to fit; None as for ``folder``.
         seed: of the division into splits.
         strict: raise an error where a picture cannot be read; else it is left out and listed in ``skipped``.
         outside: allow pictures outside the table's folder.
@@ -57,7 +61,8 @@ def table(path: str | Path, *, size: int = 64, seed: int = 0, strict: bool = Fal
         raise DataError(f'"{file}" has no rows below its header. Add one for each picture.')
     if columns.features is not None:
         rows = feature_rows(columns, torch.from_numpy(columns.features))
-        return as_dataset(file.stem, replace(rows, described=described_labels(file.parent)), seed)
+        found = as_dataset(file.stem, replace(rows, described=described_labels(file.parent)), seed)
+        return with_files_beside(found, file.parent)
     listed = _pictures(columns, file.parent, outside=outside)
     homes = {label: f'label "{label}"' for each in listed for label in each.all_labels}
     return from_files(file, listed, homes, size=size, seed=seed, strict=strict)
@@ -140,7 +145,14 @@ def _labels(columns: Columns) -> list[str]:
                 f"{columns.cell(row, 'label')}it is empty. Fill it or remove the row. Only a table of pictures without any "
                 "label has no such column."
             )
+        _check_name(columns, row, "label", label)
     return labels
+
+
+def _check_name(columns: Columns, row: int, column: str, label: str) -> None:
+    """Raise an error for what cannot be the name of a label."""
+    if unfit := unfit_name(label):
+        raise DataError(f"{columns.cell(row, column)}it cannot be a label: {unfit}. Write it in one line of UTF-8.")
 
 
 def _label_sets(columns: Columns) -> list[tuple[str, ...]]:
@@ -154,6 +166,8 @@ def _label_sets(columns: Columns) -> list[tuple[str, ...]]:
                 f'{columns.cell(row, "labels")}"{given:.200}": {wrong}. Write names with one semicolon between two of '
                 "them, and nothing where no label is true."
             )
+        for name in names:
+            _check_name(columns, row, "labels", name)
         found.append(tuple(sorted(names)))
     if found and not any(found):
         raise DataError(

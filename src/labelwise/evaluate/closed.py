@@ -67,9 +67,14 @@ def evaluate_closed(classifier: Classifier, split: Split, labels: Labels) -> Clo
 
 def leaked_share(classifier: Classifier, images: Tensor) -> float:
     """Return the share of the images that the classifier was made from, by their bytes."""
+    return float(leaked_rows(classifier, images).double().mean()) if len(images) else 0.0
+
+
+def leaked_rows(classifier: Classifier, images: Tensor) -> Tensor:
+    """Return which images ``[n]`` (bool) the classifier was made from, by their bytes; none where it keeps no hashes."""
     if classifier.seen is None or not len(images):
-        return 0.0
-    return float(torch.isin(fingerprints(images), classifier.seen.cpu()).double().mean())
+        return torch.zeros(len(images), dtype=torch.bool)
+    return torch.isin(fingerprints(images), classifier.seen.cpu())
 
 
 def align_targets(classifier: Classifier, split: Split, labels: Labels) -> Tensor:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from labelwise.core import Classifier
+from labelwise.core import Classifier, Labels
 from labelwise.data.dataset import Dataset, Split
 from labelwise.data.pictures import as_batch
 from labelwise.errors import DataError, listing
@@ -70,7 +70,7 @@ def evaluate_new_labels(classifier: Classifier, data: Dataset, split: str = "tes
 def check_new(classifier: Classifier, data: Dataset, split: str) -> None:
     """Raise an error where the model was trained on a label of these images."""
     known = set(classifier.model.spec.labels.names)
-    shared = [name for name in used_labels(data, split) if name in known]
+    shared = [name for name in used_labels(data.split(split), data.labels) if name in known]
     if shared:
         raise DataError(
             f"Training saw {len(shared)} labels of the {split} split, so they are not new: {listing(shared)}. "
@@ -78,6 +78,6 @@ def check_new(classifier: Classifier, data: Dataset, split: str) -> None:
         )
 
 
-def used_labels(data: Dataset, split: str) -> list[str]:
+def used_labels(split: Split, labels: Labels) -> list[str]:
     """Return the labels that some image of a split has."""
-    return [data.labels.names[i] for i in sorted(set(data.split(split).targets.tolist())) if i >= 0]
+    return [labels.names[i] for i in sorted(set(split.targets.tolist())) if i >= 0]

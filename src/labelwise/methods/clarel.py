@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, dropout, normalize
+from torch.nn.functional import cross_entropy, normalize
 
 from labelwise.core import LabelModel, Labels, Spec
 from labelwise.data.augment import Augment
@@ -55,7 +55,7 @@ class ClarelModel(LabelModel):
         super().__init__(spec)
         self.encoder = settings.encoder.build(spec.shape)
         d, e, k = self.encoder.code_size, settings.code_size, len(spec.labels)
-        self.dropout = settings.dropout
+        self.dropout = nn.Dropout(settings.dropout)
         together = settings.end_to_end and not self.encoder.untrained
         self.centre = None if together else Centring(d, settings.power)
         self.encoder_head = nn.Linear(d, k) if not (together or self.encoder.untrained) else None
@@ -132,7 +132,7 @@ class ClarelModel(LabelModel):
     def finish(self, codes: Tensor) -> Tensor:
         """Return image codes ``[n, e]`` from what the image encoder made of images."""
         rows = codes if self.centre is None else self.centre(codes) * LENGTH
-        return self.project(dropout(rows, self.dropout, self.training))  # type: ignore[no-any-return]
+        return self.project(self.dropout(rows))  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,7 @@ from torch import Tensor
 from labelwise.core import LabelModel, Spec
 from labelwise.data.batches import Batch
 from labelwise.data.dataset import TrainData
+from labelwise.distributed import whole_batch
 from labelwise.errors import UsageError, listing
 from labelwise.methods.described import best_on_validation, encoded_images
 from labelwise.methods.gaussian import GRID, PLAIN, Choice, Gaussians
@@ -207,7 +208,8 @@ class Izf(GeneratingMethod):
             if self.mmd_weight and unseen is not None:
                 drawn = (batch.draws.uniform() * len(unseen)).long()
                 made = model.features_from(unseen[drawn] + model.spread * batch.draws.normal(d))
-                terms["mmd"] = -self.mmd_weight * mmd(batch.images, made, self.mmd_kernel)
+                both, _ = whole_batch(torch.stack([batch.images, made], 1), batch)
+                terms["mmd"] = -self.mmd_weight * mmd(both[:, 0], both[:, 1], self.mmd_kernel)
             return terms
 
         return loss

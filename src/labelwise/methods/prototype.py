@@ -241,7 +241,10 @@ class Prototype(ImageMethod):
         return self.train_whole(model, data, self.loss(model))
 
     def loss(self, model: PrototypeModel) -> Callable[[Batch], dict[str, Tensor]]:
-        """Return the loss of a batch; prototypes move before they are compared with."""
+        """Return the loss of a batch; prototypes move before they are compared with.
+
+        Every process compares the whole batch: dropout in S then draws the same numbers in each.
+        """
 
         def of_batch(batch: Batch) -> dict[str, Tensor]:
             codes = model.encode_images(batch.images).float()
@@ -250,8 +253,8 @@ class Prototype(ImageMethod):
                 model.follow(every, targets, self.momentum)
             terms = {}
             if self.class_weight:
-                scores = model.compare(model.prototypes, codes).T
-                terms["class"] = self.class_weight * self._choice(scores, batch.targets)
+                scores = model.compare(model.prototypes, every).T
+                terms["class"] = self.class_weight * self._choice(scores, targets)
             if self.pair_weight:
                 noise = self._noise(batch, len(every)) if self.pair_smoothing else None
                 terms["pair"] = self.pair_weight * pair_loss(model.compare(every, every), targets, noise)

@@ -7,7 +7,6 @@ from functools import cached_property
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout
 
 from labelwise.core import Labels
 from labelwise.data.batches import Batch
@@ -58,7 +57,7 @@ class VectorReader(TextReader):
 
     def __init__(self, labels: Labels, source: LabelSource, code_size: int, drop: float) -> None:
         super().__init__()
-        self.source, self.drop = source, drop
+        self.source, self.dropout = source, nn.Dropout(drop)
         size = source.of(labels).shape[1]
         self.centre = Centring(size)
         self.project = nn.Linear(size, code_size)
@@ -72,7 +71,7 @@ class VectorReader(TextReader):
                 "it was trained on were described."
             )
         rows = self.centre(vectors) * LENGTH
-        return self.project(dropout(rows, self.drop, self.training))  # type: ignore[no-any-return]
+        return self.project(self.dropout(rows))  # type: ignore[no-any-return]
 
     def encode_labels(self, labels: Labels) -> Tensor:
         """Return label codes ``[k, e]``."""

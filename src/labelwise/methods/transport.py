@@ -4,8 +4,8 @@ Stage II brings k centres to the image codes by entropic transport. Stage III tr
 prior over labels, which is transport again; images of one cluster move as one.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -14,6 +14,7 @@ from torch.nn.functional import one_hot
 
 from labelwise.data.batches import Batch, ShuffledBatches
 from labelwise.data.dataset import Split
+from labelwise.distributed import whole_batch
 from labelwise.methods.label_prior import LabelPrior
 from labelwise.ops.clusters import nearest_centres
 from labelwise.ops.sinkhorn import Gradient, SinkhornSettings, sinkhorn
@@ -116,7 +117,7 @@ def transport_stages(
     """
     yield _stage(
         "zero_label clusters",
-        lambda batch: {"transport": clustering_losses(restarts, batch.images, clustering).sum()},
+        lambda batch: {"transport": clustering_losses(restarts, whole_batch(batch.images, batch)[0], clustering).sum()},
         restarts.centres,
         ShuffledBatches(split=split, size=min(clustering.batch, len(split))),
         (clustering.steps, Optimizer(name="adam", lr=clustering.lr, weight_decay=0.0)),
@@ -124,17 +125,14 @@ def transport_stages(
     if matching.initial == "clusters":
         with torch.no_grad():
             restarts.heads.copy_(restarts.best_centres / HEAD_SCALE)
-    hook = restarts.heads.register_hook(  # type: ignore[no-untyped-call]
-        lambda gradient: clip_each(gradient, matching.clip)
-    )
-    yield _stage(
+    names = _stage(
         "zero_label names",
         lambda batch: {"transport": matching_losses(restarts, batch, prior, matching).sum()},
         restarts.heads,
         ShuffledBatches(split=split, size=min(matching.batch, len(split))),
         (matching.steps, Optimizer(name="sgd", lr=matching.lr, momentum=0.9, nesterov=False, weight_decay=5e-4)),
     )
-    hook.remove()
+    yield replace(names, clip=lambda heads: clip_each(heads, matching.clip))
 
 
 def clustering_losses(restarts: Restarts, codes: Tensor, settings: Clustering) -> Tensor:
@@ -151,15 +149,16 @@ def clustering_losses(restarts: Restarts, codes: Tensor, settings: Clustering) -
 
 def matching_losses(restarts: Restarts, batch: Batch, prior: LabelPrior, settings: Matching) -> Tensor:
     """Return the loss of stage III of each restart ``[r]``, and keep heads that are the best (eq. 5, or 4 where not guided)."""
-    with torch.autocast(batch.images.device.type, enabled=False):
+    codes, _ = whole_batch(batch.images, batch)
+    with torch.autocast(codes.device.type, enabled=False):
         heads = restarts.heads
-        costs = prior.costs(batch.images @ heads.mT)
+        costs = prior.costs(codes @ heads.mT)
         drawn = prior.draw(batch.draws.total, len(heads), batch.draws.generator).to(costs)
         found = sinkhorn(costs, columns=drawn, settings=_solver(settings))
         if not settings.guided:
             losses = found.objective if settings.gradient == "envelope" else found.cost
         else:
-            members, _ = nearest_centres(batch.images, restarts.best_centres)
+            members, _ = nearest_centres(codes, restarts.best_centres)
             losses = guided_cost(found.plan, costs, one_hot(members, heads.shape[1]).to(costs))
     restarts.keep("head", losses.detach())
     return losses
@@ -170,10 +169,12 @@ def guided_cost(plan: Tensor, costs: Tensor, inside: Tensor) -> Tensor:
     return ((inside.mT @ plan) * (inside.mT @ costs)).sum((-2, -1))
 
 
-def clip_each(gradient: Tensor, most: float) -> Tensor:
-    """Return the gradient ``[r, k, d]`` with that of each restart no longer than ``most``."""
-    length = gradient.flatten(1).square().sum(1).sqrt()
-    return gradient * (most / (length + 1e-6)).clamp_max(1)[:, None, None]
+@torch.no_grad()
+def clip_each(parameters: Sequence[nn.Parameter], most: float) -> None:
+    """Make the gradient ``[r, k, d]`` of each restart no longer than ``most``."""
+    for gradient in (parameter.grad for parameter in parameters if parameter.grad is not None):
+        length = gradient.flatten(1).square().sum(1).sqrt()
+        gradient.mul_((most / (length + 1e-6)).clamp_max(1)[:, None, None])
 
 
 def _solver(settings: Clustering | Matching) -> SinkhornSettings:

@@ -20,6 +20,8 @@ from labelwise.errors import LabelwiseError, UsageError
 from labelwise.nn.backbones import Backbone, build_backbone
 from labelwise.nn.weights import Normalisation, load_weights
 
+PRETRAINED = "efficientnet_lite0"
+DEFAULT_SIDE = 64  # of pictures for a network that is trained from scratch
 CHUNK = 2**22  # numbers held in double precision at a time
 FLOOR = 1e-3  # smallest standard deviation, relative to the largest
 LARGEST = 2**28  # numbers of an image: one of more than 9,000 pixels a side is a mistake
@@ -61,7 +63,7 @@ class Encoder:
                 f"The encoder's size is a side of images in pixels, at least 1; given {self.size} for {shape}."
             )
         frozen = self.frozen and len(shape) == 3  # features have no backbone to freeze
-        name = "efficientnet_lite0" if self.backbone == "auto" and frozen else self.backbone
+        name = PRETRAINED if self.backbone == "auto" and frozen else self.backbone
         seen = shape if self.size is None else (shape[0], self.size, self.size)
         largest = max(shape, seen, key=math.prod)
         if math.prod(largest) > LARGEST:
@@ -81,6 +83,25 @@ class Encoder:
         if trained:
             encoder.load_weights(self.weights)
         return encoder
+
+    def side(self) -> int | None:
+        """Return the side that pictures are best read at: as set, or as the weights of the backbone ask; None is any."""
+        name = PRETRAINED if self.backbone == "auto" and self.frozen else self.backbone
+        if self.size is not None or not (name == PRETRAINED or ":" in name):  # the others bring no weights
+            return self.size
+        return build_backbone(name, (3, DEFAULT_SIDE, DEFAULT_SIDE), self.width).size
+
+
+def pretrained_encoder() -> Encoder | None:
+    """Return the encoder for a person's own pictures where nothing else is asked for; None where it is not installed."""
+    from labelwise.nn.efficientnet import is_installed
+
+    return Encoder(backbone=PRETRAINED, frozen=True) if is_installed() else None
+
+
+def side_for(encoder: Encoder | None) -> int:
+    """Return the side in pixels that a person's own pictures are read at for an encoder; None trains one from scratch."""
+    return (None if encoder is None else encoder.side()) or DEFAULT_SIDE
 
 
 class Kept(WeakTensorKeyDictionary):

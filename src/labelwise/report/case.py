@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from labelwise.core import Classifier, LabelModel, Labels, Spec, as_float
-from labelwise.data.dataset import Dataset, Split
-from labelwise.data.pictures import as_batch
-from labelwise.errors import DataError, listing
-from labelwise.evaluate.closed import align_targets, leaked_share
+from labelwise.data.dataset import Split
+from labelwise.errors import DataError
+from labelwise.evaluate.closed import align_targets
 from labelwise.evaluate.multilabel import asked_truths
+from labelwise.evaluate.part import Part
 
 BATCH = 256
 SECONDS = 0.4  # how long each timing goes on, about
@@ -56,6 +56,15 @@ class Coded(LabelModel):
     def matched(self, queries: Tensor, others: Tensor) -> Tensor:
         """Return how alike the rows of both are ``[n]``."""
         return self.inner.matched(queries, others)
+
+    @property
+    def whitens(self) -> bool:
+        """Whether the model knows how codes vary inside a label."""
+        return self.inner.whitens
+
+    def whitened(self, codes: Tensor) -> Tensor:
+        """Return whitened codes ``[n, d]``."""
+        return self.inner.whitened(codes)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -100,8 +109,8 @@ class Case:
         targets: the place of each label among the classifier's ``[n]``; -1 is none.
         scores: calibrated ``[n, k]``, on the CPU.
         strange: codes of images of none of the labels, if any.
+        part: which images of the data they are, and which were left out.
         leaked: share of the images that the classifier was made from.
-        unlabelled: how many test images were left out, as they have no label.
         speed: how quickly it answers.
         log: what training wrote down of each epoch.
     """
@@ -115,8 +124,8 @@ class Case:
     targets: Tensor
     scores: Tensor
     strange: Tensor | None
+    part: Part
     leaked: float
-    unlabelled: int
     speed: Speed
     log: tuple[Mapping[str, Any], ...]
 
@@ -135,24 +144,20 @@ class Case:
         return self.split.files[row]
 
 
-def make_case(name: str, saved: Saved, data: Dataset, part: str, strange: Tensor | None, tell: Tell) -> Case:
-    """Return the case of a classifier on a split.
+def make_case(name: str, saved: Saved, part: Part, strange: Part | None, tell: Tell) -> Case:
+    """Return the case of a classifier on a part of data.
 
     Args:
         name: what the page calls it.
         saved: the classifier and its training log.
-        data: labels and splits.
-        part: which split.
+        part: the images.
         strange: images of none of the labels, if any.
         tell: is told what is being done.
     """
     classifier = saved.classifier
-    split = reported_split(data, part)
-    _check_fit(name, classifier, data)
-    targets = _targets(name, classifier, split, data)
-    rows = (targets >= 0).nonzero()[:, 0] if split.truths is None else torch.arange(len(split))
-    kept = replace(split, files=split.files or tuple(f"image {i + 1}" for i in range(len(split)))).select(rows)
-    images = as_batch(kept.images, classifier.model.spec.shape)
+    kept = replace(part.split, files=part.split.files or tuple(f"image {row + 1}" for row in part.rows.tolist()))
+    targets = _targets(name, classifier, part)
+    images = kept.images
     tell(f"{name}: timing")
     speed = measure_speed(classifier, images)
     codes = encode(classifier, images, f"{name}: encoding", tell)
@@ -161,56 +166,33 @@ def make_case(name: str, saved: Saved, data: Dataset, part: str, strange: Tensor
         scores = coded.scores_of_codes(codes).cpu()
     other = None
     if strange is not None:
-        other = encode(classifier, as_batch(strange, classifier.model.spec.shape), f"{name}: encoding strange", tell)
+        other = encode(classifier, strange.split.images, f"{name}: encoding strange", tell)
     return Case(
         name=name,
         classifier=classifier,
         coded=coded,
         split=replace(kept, images=codes.cpu()),
         images=images,
-        labels=data.labels,
-        targets=targets[rows],
+        labels=part.labels,
+        targets=targets,
         scores=scores,
         strange=other,
-        leaked=leaked_share(classifier, images),
-        unlabelled=len(split) - len(rows),
+        part=part,
+        leaked=float(part.leaked.double().mean()),
         speed=speed,
         log=saved.log,
     )
 
 
-def reported_split(data: Dataset, part: str) -> Split:
-    """Return the split to report on, or raise an error that says what to do."""
-    if part not in data.splits:
-        raise DataError(
-            f'"{data.name}" has no {part} split; it has: {listing(data.splits)}. A report needs labelled images that '
-            "training never saw: divide the data (labelwise data split), or name another split with --split."
-        )
-    split = data.splits[part]
-    if not len(split) or (split.truths is None and not bool((split.targets >= 0).any())):
-        raise DataError(f'The {part} split of "{data.name}" has no labelled image, so there is nothing to report on.')
-    return split
-
-
-def _targets(name: str, classifier: Classifier, split: Split, data: Dataset) -> Tensor:
+def _targets(name: str, classifier: Classifier, part: Part) -> Tensor:
     """Return the place of each label among the classifier's ``[n]``, -1 where there is none or several may be true."""
     try:
-        if split.truths is None:
-            return align_targets(classifier, split, data.labels)
-        asked_truths(classifier, split, data.labels)
+        if part.split.truths is None:
+            return align_targets(classifier, part.split, part.labels)
+        asked_truths(classifier, part.split, part.labels)
     except DataError as error:
-        raise DataError(f"{name} and {data.name} do not fit. {error}") from None
-    return torch.full((len(split),), -1)
-
-
-def _check_fit(name: str, classifier: Classifier, data: Dataset) -> None:
-    shape = classifier.model.spec.shape
-    if len(shape) != len(data.shape) or (len(shape) == 1 and shape != data.shape):
-        wanted, given = (
-            f"features of {size[0]} numbers" if len(size) == 1 else f"pictures {list(size)}"
-            for size in (shape, data.shape)
-        )
-        raise DataError(f'{name} takes {wanted}, and "{data.name}" holds {given}. Give the data it was made for.')
+        raise DataError(f"{name} and {part.data} do not fit. {error}") from None
+    return torch.full((len(part.split),), -1)
 
 
 def encode(classifier: Classifier, images: Tensor, what: str, tell: Tell) -> Tensor:

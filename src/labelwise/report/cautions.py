@@ -47,8 +47,14 @@ def _about_images(case: Case, found: Findings) -> list[str]:
     rare = [one.label for one in found.each if 0 < one.images < FEW_OF_LABEL]
     if rare and n >= FEW_IMAGES:
         said.append(f"Fewer than {FEW_OF_LABEL} test images of {_labels(len(rare))}: {listing(rare, 6)}.")
-    if case.unlabelled:
-        said.append(f"{case.unlabelled} test images have no label and were left out.")
+    if case.part.unlabelled:
+        said.append(f"{case.part.unlabelled} test images have no label and were left out.")
+    given, taken = case.part.shape, case.classifier.model.spec.shape
+    if given != taken:
+        said.append(
+            f"The images came as {list(given)} and were resized to {list(taken)}; the same pictures, read from their files at "
+            "that size, may be answered otherwise."
+        )
     skipped = case.classifier.summary.get("training", {}).get("skipped", 0)
     if skipped:
         said.append(f"{skipped} files could not be read when it was trained; the training log lists them.")

@@ -1,23 +1,28 @@
 """A report: one page about a classifier on test images, with every figure that applies, and the same figures as JSON."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from labelwise import __version__
 from labelwise.checkpoint import write_atomically
-from labelwise.core import Classifier
-from labelwise.data.dataset import Dataset
+from labelwise.core import Classifier, Labels
+from labelwise.data.catalogue import load as load_data
+from labelwise.data.catalogue import load_unlabelled, size_for
+from labelwise.data.dataset import UNLABELLED, Dataset, Split
+from labelwise.data.pictures import as_batch
 from labelwise.distributed import choose_device
 from labelwise.errors import UsageError, listing
+from labelwise.evaluate.part import Part, choose_parts
 from labelwise.pages import document
 from labelwise.report import more_sections, sections
-from labelwise.report.case import Case, Saved, make_case, read_log, reported_split
+from labelwise.report.case import Case, Saved, make_case, read_log
 from labelwise.report.cautions import cautions
 from labelwise.report.comparison import compare, paired_figures, paired_results
 from labelwise.report.figures import case_figures
@@ -26,6 +31,8 @@ from labelwise.report.style import SCRIPT, STYLE
 from labelwise.store import LOG, load
 
 Model = Classifier | Saved | str | Path
+Reader = Callable[[tuple[int, ...]], Dataset]
+Source = Dataset | Reader | str | Path
 
 
 def open_saved(folder: str | Path, device: str = "auto") -> Saved:
@@ -38,8 +45,8 @@ class ReportSettings:
     """What goes into a report.
 
     Attributes:
-        split: which split of the data to report on.
-        unknown: images of none of the labels, as the data hold them, for the section on "unknown".
+        split: train, val, test or all; None is test where the data name splits, and all of other data.
+        unknown: images of none of the labels, for the section on "unknown": a tensor, or as the data of a report are given.
         compare: other classifiers to set beside the first, by the name that the page gives them.
         name: what the page calls the classifier; the name of its folder, or of its method, where left out.
         examples: how many of the best and of the worst answers to show.
@@ -49,8 +56,8 @@ class ReportSettings:
         tell: is told what is being done.
     """
 
-    split: str = "test"
-    unknown: Tensor | None = None
+    split: str | None = None
+    unknown: Tensor | Source | None = None
     compare: Mapping[str, Model] | None = None
     name: str | None = None
     examples: int = 6
@@ -81,33 +88,66 @@ class Report:
         write_atomically(target, self.html.encode())
 
 
-def report(classifier: Model, data: Dataset, settings: ReportSettings | None = None) -> Report:
-    """Return a report on a classifier and the test images of a data set.
+def report(classifier: Model, data: Source, settings: ReportSettings | None = None) -> Report:
+    """Return a report on a classifier and the images of a data set that ``evaluate.choose_part`` chooses.
 
     Args:
         classifier: one, or the folder it was saved in, beside whose weights lies the log of its training.
-        data: labels and splits; only the split that is reported on is read.
+        data: labels and splits; or the path or name of data, which is then read for each classifier at the size of its
+            images; or a function that reads them, given the shape of an image.
         settings: which split, what to compare with, and so on.
     """
     settings = settings or ReportSettings()
-    reported_split(data, settings.split)
+    settings.tell("loading")
+    saved = {name: _opened(model, settings.device) for name, model in _models(classifier, settings).items()}
+    settings.tell("reading data")
+    classifiers = [one.classifier for one in saved.values()]
+    parts = _parts(classifiers, lambda shape: _read(data, shape), settings.split)
+    other: Sequence[Part | None] = [None] * len(parts)
+    if (unknown := settings.unknown) is not None:
+        other = _parts(classifiers, lambda shape: _read_unknown(unknown, shape), None, unknown=True)
     both: list[tuple[Case, Findings]] = []
-    for name, model in _models(classifier, settings).items():
-        settings.tell(f"{name}: loading")
-        case = make_case(name, _opened(model, settings.device), data, settings.split, settings.unknown, settings.tell)
+    for (name, one), part, strange in zip(saved.items(), parts, other, strict=True):
+        case = make_case(name, one, part, strange, settings.tell)
         settings.tell(f"{name}: measuring")
         both.append((case, find(case, settings.seed)))
     settings.tell("drawing the page")
     paired = paired_results(both, settings.seed)
-    figures: dict[str, Any] = {"data": data.name, "split": settings.split, "labelwise": __version__}
+    first = parts[0]
+    figures: dict[str, Any] = {"data": first.data, "split": first.name, "labelwise": __version__}
+    figures |= {"measured": first.figures(), **({"measured_unknown": other[0].figures()} if other[0] else {})}
     figures |= case_figures(*both[0])
     if paired:
         figures["compare"] = [case_figures(*one) for one in both[1:]]
         figures["paired"] = paired_figures(both, paired)
-    title = f"{both[0][0].name} on {data.name}"
+    title = f"{both[0][0].name} on {first.data}"
     comparison = compare(both, paired, settings.examples) if paired else None
-    body = _body(title, both, comparison, data, settings)
+    body = _body(title, both, comparison, settings)
     return Report(title=title, html=document(title, body, style=STYLE, script=SCRIPT), figures=figures)
+
+
+def _parts(classifiers: Sequence[Classifier], read: Reader, split: str | None, *, unknown: bool = False) -> list[Part]:
+    """Return the images for each classifier, read once for each shape that their models take."""
+    shapes = [classifier.model.spec.shape for classifier in classifiers]
+    readings = {shape: read(shape) for shape in dict.fromkeys(shapes)}
+    pairs = [(classifier, readings[shape]) for classifier, shape in zip(classifiers, shapes, strict=True)]
+    return choose_parts(pairs, split, unknown=unknown)
+
+
+def _read(data: Source, shape: tuple[int, ...]) -> Dataset:
+    if isinstance(data, str | Path):
+        return load_data(data, size=size_for(shape))
+    return data if isinstance(data, Dataset) else data(shape)
+
+
+def _read_unknown(images: Tensor | Source, shape: tuple[int, ...]) -> Dataset:
+    if isinstance(images, str | Path):
+        return load_unlabelled(images, shape)
+    if not isinstance(images, Tensor):
+        return _read(images, shape)
+    batch = as_batch(images, shape)
+    whole = Split(images=batch, targets=torch.full((len(batch),), -1))
+    return Dataset(name="unknown", labels=Labels(names=(UNLABELLED,)), splits={"test": whole}, own_splits=False)
 
 
 def _models(classifier: Model, settings: ReportSettings) -> dict[str, Model]:
@@ -137,7 +177,6 @@ def _body(
     title: str,
     both: list[tuple[Case, Findings]],
     comparison: sections.Section | None,
-    data: Dataset,
     settings: ReportSettings,
 ) -> str:
     case, found = both[0]
@@ -159,10 +198,8 @@ def _body(
         more_sections.repeat(settings.commands),
     ]
     kept = [part for part in parts if part is not None]
-    count = len(case.split)
-    about = (
-        f"{count} {settings.split} image{'' if count == 1 else 's'} of {escape(data.name)}, {len(case.names)} labels"
-    )
+    labels = "1 label" if len(case.names) == 1 else f"{len(case.names)} labels"
+    about = f"{escape(case.part.words)} {labels}"
     made = f"method {escape(str(getattr(case.classifier.method, 'name', 'unknown')))}"
     day = datetime.now(UTC).date().isoformat()
     return f"""<header><h1>{escape(title)}</h1>

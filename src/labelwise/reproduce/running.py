@@ -26,6 +26,7 @@ import torch
 
 from labelwise.distributed import choose_device
 from labelwise.errors import Interrupted, LabelwiseError
+from labelwise.interruption import stopping, unbroken
 from labelwise.reproduce.cells import Cell
 from labelwise.reproduce.measures import measure
 from labelwise.reproduce.results import Entry, append_result, read_results
@@ -80,7 +81,7 @@ def run_cells(cells: Sequence[Cell], place: Place, tell: Tell) -> list[str]:
             tell(f"[{number}/{len(cells)}] {cell.title}")
             try:
                 entry = run_cell(cell, place)
-            except Interrupted:
+            except (Interrupted, KeyboardInterrupt):
                 raise Interrupted(STOPPED) from None
             except Exception as error:  # one cell that fails, for want of memory perhaps, must not stop a night's work
                 why = str(error) if isinstance(error, LabelwiseError) else traceback.format_exc()
@@ -173,25 +174,25 @@ def run_in_workers(cells: Sequence[Cell], place: Place, workers: int) -> list[st
     context = multiprocessing.get_context("spawn")
     share = place if place.threads else replace(place, threads=max(1, (os.cpu_count() or 1) // workers))
     running = [context.Process(target=_work, args=(cells, share)) for _ in range(workers)]
-    for worker in running:
-        worker.start()
     try:
-        with _stopping(running):
-            for worker in running:
-                worker.join()
+        for worker in running:
+            worker.start()
+        for worker in running:
+            worker.join()
     except KeyboardInterrupt:
         _stop(running)
-        raise
+        raise Interrupted(STOPPED) from None
     return [f"{cell.title}: not finished; run the same command again" for cell in cells if not is_done(cell, place.out)]
 
 
 def _work(cells: Sequence[Cell], place: Place) -> None:
     """Run cells in a worker process."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    try:
-        run_cells(cells, place, lambda text: print(text, file=sys.stderr, flush=True))
-    except (Interrupted, KeyboardInterrupt):
-        os._exit(1)  # its checkpoint is written
+    with stopping(""):
+        try:
+            run_cells(cells, place, lambda text: print(text, file=sys.stderr, flush=True))
+        except (Interrupted, KeyboardInterrupt):
+            os._exit(1)  # its checkpoint is written
 
 
 def _end_with_parent() -> None:
@@ -201,28 +202,13 @@ def _end_with_parent() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-@contextmanager
-def _stopping(workers: Sequence[Any]) -> Iterator[None]:
-    """Hand SIGTERM on to the workers while open."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(*_: object) -> None:
-        _stop(workers)
-        raise Interrupted(STOPPED)
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
+@unbroken()
 def _stop(workers: Sequence[Any]) -> None:
-    for worker in workers:
+    """Tell the workers to stop, and wait until they have written their checkpoints."""
+    started = [worker for worker in workers if worker.pid is not None]
+    for worker in started:
         worker.terminate()
-    for worker in workers:
+    for worker in started:
         worker.join(STOP_SECONDS)
         if worker.exitcode is None:
             worker.kill()

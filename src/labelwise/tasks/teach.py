@@ -7,7 +7,7 @@ from typing import Literal, cast
 import torch
 from torch import Tensor
 
-from labelwise.core import UNKNOWN, Classifier, LabelModel, Labels, as_float
+from labelwise.core import UNKNOWN, Classifier, LabelModel, Labels, as_float, unfit_name
 from labelwise.data.fingerprints import with_seen
 from labelwise.data.pictures import Array, Pictures, as_batch
 from labelwise.errors import LabelwiseError, UnsupportedError, UsageError
@@ -38,8 +38,7 @@ def teach(
         texts: a sentence that describes it, or several.
         vector: its attributes ``[a]``.
     """
-    if name.strip() in ("", UNKNOWN):
-        raise UsageError(f'"{name}" cannot be the name of a label.')
+    check_name(name)
     given = [word for word, it in (("examples", examples), ("texts", texts), ("vector", vector)) if it is not None]
     if len(given) != 1:
         raise UsageError(
@@ -54,6 +53,14 @@ def teach(
     with torch.no_grad():
         codes = classifier.model.encode_examples(as_float(images), groups)
     return with_seen(remember(classifier.add(labels, codes[0]), images), images)
+
+
+def check_name(name: str) -> None:
+    """Raise an error for what cannot be the name of a label: before pictures of it are read."""
+    if name.strip() in ("", UNKNOWN):
+        raise UsageError(f'"{name}" cannot be the name of a label.')
+    if unfit := unfit_name(name):
+        raise UsageError(f"This cannot be a label: {unfit}. Give a name in one line of UTF-8.")
 
 
 def forget(classifier: Classifier, name: str) -> Classifier:

@@ -1,0 +1,53 @@
+"""The folder of a run beside what a verb writes: who may use it, and where the work is when it could not be written."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from labelwise.errors import LabelwiseError, StoreError
+
+AGAIN = "the same command and --resume"
+
+
+@contextmanager
+def sole_run(target: Path, folder: Path, *, resume: bool) -> Iterator[None]:
+    """While open, this run alone writes to the target and the folder; an error where another does, or one lies unfinished.
+
+    Of several processes of one run, as torchrun starts them, the main one has the lock.
+    """
+    from labelwise.checkpoint import refuse_unfinished
+    from labelwise.distributed import is_main_process
+    from labelwise.writable import sole_writer
+
+    if not is_main_process():
+        yield
+        return
+    with sole_writer(target), sole_writer(folder):
+        for place in () if resume else (folder, folder / "trial"):
+            refuse_unfinished(place)
+        yield
+
+
+@contextmanager
+def weights_told(folder: Path, again: str = AGAIN, *, trained: bool = False) -> Iterator[None]:
+    """Add to an error where the weights are kept and how to go on from there.
+
+    Args:
+        folder: of the run.
+        again: how to go on, in words.
+        trained: whether training is over; before, what it says itself is left as it is.
+    """
+    try:
+        yield
+    except Exception as error:
+        from labelwise.checkpoint import has_checkpoint
+
+        kept = any(has_checkpoint(place) for place in (folder, folder / "trial"))
+        told = f" What was trained is kept in {folder}; mend this and continue with {again}." if kept else ""
+        if isinstance(error, LabelwiseError) and trained:
+            raise type(error)(f"{error}{told}") from error
+        if isinstance(error, OSError):
+            raise StoreError(f"A file could not be written or read: {error}.{told}") from error
+        if told and not isinstance(error, LabelwiseError):
+            error.add_note(told.strip())
+        raise

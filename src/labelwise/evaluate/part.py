@@ -1,0 +1,292 @@
+"""Which images of a data set classifiers are measured on, and which are left out and why.
+
+One rule for every verb and for Python. Data that name splits are measured on their test split, data that name none are
+measured whole. Images that a classifier was trained or calibrated on (it keeps their hashes) are left out, unless a split
+is asked for that is meant to hold them (train, val, all): then they count, and it is said.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from labelwise.core import Classifier, Labels
+from labelwise.data.dataset import SPLITS, Dataset, Skipped, Split
+from labelwise.data.pictures import as_batch
+from labelwise.data.split_files import pool
+from labelwise.errors import DataError, UsageError, listing, suggest
+from labelwise.evaluate.closed import leaked_rows
+
+ALL = "all"
+CHOICES = (*SPLITS, ALL)
+Masks = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Part:
+    """The images of a data set that a classifier is measured on.
+
+    Attributes:
+        data: the name of the data.
+        name: train, val, test or all.
+        own_splits: whether the data name their splits.
+        labels: what targets point into.
+        split: the images, as the model takes them.
+        rows: where they stand among all images of that name ``[n]``.
+        leaked: which of them the classifier was trained or calibrated on ``[n]`` (bool).
+        trained_on: how many were left out because a classifier was trained or calibrated on them.
+        unlabelled: how many were left out because they have no label.
+        undrawn: how many were left out by a draw.
+        skipped: files of the data that could not be read.
+        shape: of the images before they were brought to the model's.
+        doubt: why images of training could not be told, in words; empty where they could.
+    """
+
+    data: str
+    name: str
+    own_splits: bool
+    labels: Labels
+    split: Split
+    rows: Tensor
+    leaked: Tensor
+    trained_on: int
+    unlabelled: int
+    undrawn: int = 0
+    skipped: tuple[Skipped, ...] = ()
+    shape: tuple[int, ...] = ()
+    doubt: str = ""
+
+    @property
+    def words(self) -> str:
+        """How many images of which part are measured, how many are left out, and why."""
+        said = f"{_images(len(self.split))} of {self.data}, {_which(self.name, self.own_splits)}; left out: "
+        reasons = (
+            (self.trained_on, "used to train or calibrate"),
+            (self.unlabelled, "without a label"),
+            (self.undrawn, "not drawn"),
+        )
+        said += ", ".join(f"{count} {why}" for count, why in reasons if count) or "none"
+        leaked = int(self.leaked.sum())
+        said += f". {leaked} of those measured were used to train or calibrate, too" if leaked else ""
+        said += f". {self.doubt}" if self.doubt else ""
+        if self.skipped:
+            files = "1 file" if len(self.skipped) == 1 else f"{len(self.skipped)} files"
+            said += f". {files} skipped ({self.skipped[0].file}: {self.skipped[0].reason.rstrip('.')})"
+        return said + "."
+
+    def figures(self) -> dict[str, Any]:
+        """Return the same as JSON can hold it."""
+        return {
+            "words": self.words,
+            "split": self.name,
+            "own_splits": self.own_splits,
+            "images": len(self.split),
+            "leaked": int(self.leaked.sum()),
+            "left_out": {"trained_on": self.trained_on, "unlabelled": self.unlabelled, "undrawn": self.undrawn},
+            "skipped": [asdict(one) for one in self.skipped],
+        }
+
+    def draw(self, most: int | None, seed: int) -> "Part":
+        """Return the part cut to so many images, drawn at random; all of them where there are no more, or for None."""
+        count = len(self.split)
+        if most is None or most >= count:
+            return self
+        kept = torch.randperm(count, generator=torch.Generator().manual_seed(seed))[:most].sort().values
+        return replace(
+            self,
+            split=self.split.select(kept),
+            rows=self.rows[kept],
+            leaked=self.leaked[kept],
+            undrawn=self.undrawn + count - most,
+        )
+
+
+def choose_part(classifier: Classifier, data: Dataset, split: str | None = None, *, unknown: bool = False) -> Part:
+    """Return the images that a classifier is measured on, by the rule at the top of this file.
+
+    Args:
+        classifier: any.
+        data: as its model takes them, or of another size; then they are resized.
+        split: train, val, test or all; None is test where the data name splits, and all of other data.
+        unknown: they are of none of the labels, so they need no label, and where there is no test split, any will do.
+    """
+    return choose_parts([(classifier, data)], split, unknown=unknown)[0]
+
+
+def choose_parts(
+    pairs: Sequence[tuple[Classifier, Dataset]], split: str | None = None, *, unknown: bool = False
+) -> list[Part]:
+    """Return the same images for several classifiers, those left out that any of them was trained or calibrated on.
+
+    Args:
+        pairs: each classifier with the same data, read as its model takes them.
+        split: as in ``choose_part``.
+        unknown: likewise.
+    """
+    first = pairs[0][1]
+    for classifier, data in pairs:
+        _check_fit(classifier, data)
+        _check_same(data, first)
+    choice = _choose(first, split, unknown=unknown)
+    taken = [_taken(classifier, data, choice.splits) for classifier, data in pairs]
+    masks = [
+        {name: leaked_rows(classifier, part.images) for name, part in parts.items()}
+        for (classifier, _), parts in zip(pairs, taken, strict=True)
+    ]
+    choice = _with_doubt(choice, [classifier for classifier, _ in pairs], first, masks)
+    names = [name for name in choice.splits if name in taken[0]]
+    used = _whole([torch.stack([mask[name] for mask in masks]).any(0) for name in names])
+    blank = _whole([_blank(taken[0][name], unknown=unknown) for name in names])
+    kept = ~blank & ~used if choice.leaves else ~blank
+    trained_on, unlabelled = int((~blank & ~kept).sum()), int(blank.sum())
+    if not bool(kept.any()):
+        raise DataError(_nothing_left(first, choice.name, trained_on, unlabelled))
+    return [
+        Part(
+            data=data.name,
+            name=choice.name,
+            own_splits=data.own_splits,
+            labels=data.labels,
+            split=_joined(replace(data, splits={name: parts[name] for name in names}), kept),
+            rows=kept.nonzero()[:, 0],
+            leaked=_whole([mask[name] for name in names])[kept],
+            trained_on=trained_on,
+            unlabelled=unlabelled,
+            skipped=data.skipped,
+            shape=data.shape,
+            doubt=choice.doubt,
+        )
+        for (_, data), parts, mask in zip(pairs, taken, masks, strict=True)
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Choice:
+    """What is measured: under which name, of which splits, whether images of training are left out; and a doubt."""
+
+    name: str
+    splits: tuple[str, ...]
+    leaves: bool
+    doubt: str = ""
+
+
+def _choose(data: Dataset, split: str | None, *, unknown: bool) -> _Choice:
+    """Return what is measured of data, or raise an error where there is no such split."""
+    every = tuple(name for name in SPLITS if name in data.splits)
+    if split is not None and split not in CHOICES:
+        raise UsageError(f'Splits are {listing(CHOICES)}; given "{split}".{suggest(split, CHOICES)}')
+    if split == ALL:
+        return _Choice(name=ALL, splits=every, leaves=False)
+    wanted = split or "test"
+    if split is None and not (data.own_splits and (wanted in every or not unknown)):
+        return _Choice(name=ALL, splits=every, leaves=True)
+    if wanted not in every:
+        raise DataError(
+            f'"{data.name}" has no {wanted} split; it has: {listing(every)}. Divide it (labelwise data split), or choose '
+            f"among its own with --split: {listing((*every, ALL))}."
+        )
+    return _Choice(name=wanted, splits=(wanted,), leaves=wanted == "test")
+
+
+def _with_doubt(choice: _Choice, classifiers: Sequence[Classifier], data: Dataset, masks: Sequence[Masks]) -> _Choice:
+    """Return the choice with what keeps images of training from being told, if anything does.
+
+    Where a classifier keeps no hashes and says that it was trained on just these data, the images are taken that ``fit``
+    holds out. Hashes of what another version decoded may fit no image: then it is said.
+    """
+    alike = [_made_from(classifier, data) for classifier in classifiers]
+    blind = [classifier.seen is None for classifier in classifiers]
+    lost = [like and not any(bool(own.any()) for own in mask.values()) for like, mask in zip(alike, masks, strict=True)]
+    whole = choice.name == ALL and choice.leaves and not data.own_splits
+    if whole and any(like and no for like, no in zip(alike, blind, strict=True)):
+        doubt = "It keeps no hashes of what it was trained on, so those images are measured that fit holds out"
+        return replace(choice, name="test", splits=("test",), doubt=doubt)
+    if any(blind):
+        return replace(choice, doubt="It keeps no hashes of what it was trained on, so none could be looked for")
+    if whole and any(lost):
+        doubt = "It was trained on as many images under this name, and knows none of these: if they are the same, --split test"
+        return replace(choice, doubt=doubt)
+    return choice
+
+
+def _made_from(classifier: Classifier, data: Dataset) -> bool:
+    """Return whether a classifier says that it was trained on these data: their name, and as many images as fit takes."""
+    about = classifier.summary.get("training", {})
+    train, val = (len(data.splits.get(name, ())) for name in ("train", "val"))
+    return "test" in data.splits and about.get("data") == data.name and about.get("images") in (train, train + val)
+
+
+def _taken(classifier: Classifier, data: Dataset, names: Sequence[str]) -> dict[str, Split]:
+    """Return the splits that have images, as a model takes them."""
+    parts = {name: data.splits[name] for name in names if len(data.splits[name])}
+    shape = classifier.model.spec.shape
+    return {name: replace(part, images=as_batch(part.images, shape)) for name, part in parts.items()}
+
+
+def _blank(split: Split, *, unknown: bool) -> Tensor:
+    """Return which images ``[n]`` (bool) lack the label they need; where several may be true, none of them is an answer, too."""
+    return (split.targets < 0).cpu() & (split.truths is None and not unknown)
+
+
+def _whole(masks: Sequence[Tensor]) -> Tensor:
+    """Return the masks of several splits, one after another."""
+    return torch.cat([*masks, torch.empty(0, dtype=torch.bool)])
+
+
+def _joined(data: Dataset, kept: Tensor) -> Split:
+    """Return the images of all splits that are kept ``[n]`` (bool); no image is copied where whole splits are."""
+    masks = torch.split(kept, [len(part) for part in data.splits.values()])
+    rows = [mask.nonzero()[:, 0] for mask in masks]
+    splits = {name: part.select(own) for (name, part), own in zip(data.splits.items(), rows, strict=True)}
+    named = any(part.files for part in splits.values())
+    found = pool(replace(data, splits=splits))
+    return found if named else replace(found, files=())
+
+
+def _check_fit(classifier: Classifier, data: Dataset) -> None:
+    """Raise an error where a model takes pictures and the data are features, or the other way round."""
+    shape = classifier.model.spec.shape
+    if len(shape) != len(data.shape) or (len(shape) == 1 and shape != data.shape):
+        wanted, given = (
+            f"features of {size[0]} numbers" if len(size) == 1 else f"pictures {list(size)}"
+            for size in (shape, data.shape)
+        )
+        raise DataError(
+            f'The classifier takes {wanted}, and "{data.name}" holds {given}. Give the data it was made for.'
+        )
+
+
+def _check_same(data: Dataset, other: Dataset) -> None:
+    """Raise an error unless two readings of one data set hold the same images in the same order."""
+    for name in {*data.splits, *other.splits}:
+        one, two = data.splits.get(name), other.splits.get(name)
+        if one is None or two is None or one.files != two.files or not torch.equal(one.targets, two.targets):
+            raise DataError(
+                f'Classifiers are compared on the same images, and readings of "{data.name}" at different sizes differ in '
+                f"{name}. Compare them one by one with evaluate."
+            )
+
+
+def _nothing_left(data: Dataset, name: str, trained_on: int, unlabelled: int) -> str:
+    """Return in words why no image is left to measure, and what to do."""
+    where = f'"{data.name}", {_which(name, data.own_splits)}'
+    if not trained_on:
+        return f"{where}: there is no labelled image to measure. Give images with labels, or another split."
+    also = f", and {unlabelled} without a label" if unlabelled else ""
+    return (
+        f"{where}: no image is left to measure: {trained_on} were used to train or calibrate{also}. Give images of their "
+        "own, or count these, too, with --split all: the figures are then too good."
+    )
+
+
+def _which(name: str, own_splits: bool) -> str:
+    """Return in words which part of the data is meant."""
+    if own_splits:
+        return "all splits" if name == ALL else f"{name} split"
+    return "which names no split" if name == ALL else f"the {name} split that fit makes of data without one"
+
+
+def _images(count: int) -> str:
+    return "1 image" if count == 1 else f"{count} images"

@@ -1,0 +1,64 @@
+"""The product answers what it answered when the golden files were written, and what was saved then still loads.
+
+The files were written by the first edition (``tests.golden.make``). Only the outside of the product is used, see ``outside``.
+"""
+
+import pytest
+
+import labelwise as lw
+from tests.golden import expected
+from tests.golden.cases import CASES, answer
+from tests.golden.fits import FITS, FOLDERS, OTHERS
+from tests.golden.outside import HERE
+
+MOST = 25  # differences that are told
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_answers_are_golden(case: str) -> None:
+    wanted = expected.read(case)
+    found = expected.differences(case, wanted, answer(case))
+    assert not found, "\n".join([f"{len(found)} differences from {expected.path_of(case).name}", *found[:MOST]])
+
+
+def test_every_golden_file_is_asked_about() -> None:
+    written = {str(file.relative_to(expected.FOLDER).with_suffix("")) for file in expected.FOLDER.rglob("*.json")}
+    assert written == set(CASES)
+
+
+def test_every_method_has_a_kept_classifier_and_a_run() -> None:
+    assert set(lw.methods.METHODS) <= set(FOLDERS)
+    assert set(lw.methods.METHODS) <= set(FITS)
+    kept = {folder.name.removesuffix(".lw") for folder in (HERE / "folders").glob("*.lw")}
+    assert kept == {*FOLDERS, *OTHERS}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "said"),
+    [
+        ({"a": 1.0}, {"a": 1.0001}, "1.0 became 1.0001"),
+        ({"a": 1.0}, {"a": 1}, "became 1"),
+        ({"a": 1}, {"a": 2}, "1 became 2"),
+        ({"a": 1}, {"a": True}, "became true"),
+        ({"a": None}, {}, "is missing"),
+        ({}, {"b": 0}, '"b" is new'),
+        ({"a": "x"}, {"a": "y"}, "became"),
+        ([1, 2], [1], "2 entries became 1"),
+        ({"printed": ["99.1 %"]}, {"printed": ["99.3 %"]}, "became"),
+        ({"printed": ["5 of 6"]}, {"printed": ["5 of 7"]}, "became"),
+    ],
+)
+def test_what_differs_is_told(wanted: object, found: object, said: str) -> None:
+    (difference,) = expected.differences("verb/none", wanted, found)
+    assert said in difference
+
+
+def test_what_is_the_same_is_left_alone() -> None:
+    wanted = {"a": [1.0, float("nan")], "printed": ["99.1 %, 12 of 12"], "b": {"c": None}}
+    found = {"b": {"c": None}, "a": [1.000001, float("nan")], "printed": ["99.2 %, 12 of 12"]}
+    assert expected.differences("verb/none", wanted, found) == []
+
+
+def test_a_missing_golden_file_is_an_error() -> None:
+    with pytest.raises(FileNotFoundError, match="verb/none"):
+        expected.read("verb/none")

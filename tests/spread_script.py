@@ -1,0 +1,133 @@
+"""Trains methods in double precision and keeps their weights; run as one process, or as several by torchrun.
+
+In single precision the order of a sum decides its last digit, and where a maximum is taken over nearly equal numbers, which of
+them gets the gradient. Training makes much of either. In double precision what remains after a few steps is what several
+processes do differently.
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from labelwise.adversarial import Adversarial
+from labelwise.checkpoint import write_tensors
+from labelwise.data.augment import Augment
+from labelwise.data.dataset import Dataset, TrainData
+from labelwise.distributed import is_main_process, process_group
+from labelwise.fitting import training_data
+from labelwise.methods import (
+    Cgan,
+    Clarel,
+    Devise,
+    Encoder,
+    Indicator,
+    Izf,
+    Method,
+    Multilabel,
+    Prototype,
+    Supcon,
+    ZeroLabel,
+)
+from labelwise.methods.transport import Clustering, Matching
+from labelwise.methods.unlabelled import Pretrain
+from labelwise.optimization import Optimizer
+from labelwise.training import Run, train
+from labelwise.zero_shot import plan_runs
+from tests.conftest import blobs, squares
+from tests.described import by_text, by_vector
+
+SMALL = Encoder(backbone="convnet", width=4)
+SLOW = Optimizer(lr=0.05)
+EVERY = Augment(
+    size=8,
+    scale=(0.5, 1.0),
+    flip=True,
+    rotation=20,
+    brightness=0.3,
+    contrast=0.3,
+    saturation=0.3,
+    hue=0.1,
+    erase=2,
+    noise=0.1,
+)
+BATCH = 15  # two processes take 7 and 8 rows, three 5 each
+
+
+def pictures() -> TrainData:
+    return training_data(blobs(per_label=24))
+
+
+def described(method: Method, data: Dataset) -> tuple[Method, TrainData]:
+    return method, plan_runs(data, method, 0).final
+
+
+def trial(method: Method, data: Dataset) -> tuple[Method, TrainData]:
+    """A method and the data of its trial, whose epochs are compared on held-out labels."""
+    found = plan_runs(data, method, 0).trial
+    assert found is not None
+    return method, found
+
+
+CASES: dict[str, Callable[[], tuple[Method, TrainData]]] = {
+    "indicator": lambda: (
+        Indicator(epochs=2, batch=BATCH, encoder=SMALL, optimizer=SLOW, augment=EVERY, average=0.9), pictures()
+    ),
+    "indicator of hard negatives": lambda: (
+        Indicator(epochs=2, batch=BATCH, encoder=SMALL, optimizer=SLOW, negatives=2, sampling="hard"), pictures()
+    ),
+    "one short batch": lambda: (Indicator(epochs=3, batch=500, encoder=SMALL, optimizer=SLOW), pictures()),
+    "features": lambda: (Indicator(epochs=2), training_data(by_vector())),
+    "several labels": lambda: (
+        Multilabel(epochs=2, batch=BATCH, encoder=SMALL, optimizer=SLOW), training_data(squares(90))
+    ),
+    "prototype": lambda: (
+        Prototype(epochs=2, batch=BATCH, encoder=SMALL, optimizer=SLOW, group=4, hidden=16, pair_smoothing=0.1), pictures()
+    ),
+    "prototype under attack": lambda: (
+        Prototype(epochs=1, batch=BATCH, encoder=SMALL, hidden=16, adversarial=Adversarial(steps=2)), pictures()
+    ),
+    "supcon": lambda: (Supcon(epochs=2, head_epochs=2, batch=BATCH, encoder=SMALL, optimizer=SLOW), pictures()),
+    "simclr": lambda: (Pretrain(hidden=16, projection_size=8, epochs=2, batch=BATCH, encoder=SMALL), pictures()),
+    "moco": lambda: (
+        Pretrain(kind="moco", hidden=16, projection_size=8, epochs=2, batch=BATCH, queue=50, encoder=SMALL), pictures()
+    ),
+    "clarel": lambda: described(Clarel(epochs=2, code_size=8, batch=BATCH), by_text(own=True)),
+    "clarel of words": lambda: described(
+        Clarel(epochs=1, code_size=8, batch=BATCH, reader="words", filters=(8,), hidden=8), by_text(6, own=True)
+    ),
+    "clarel end to end": lambda: described(
+        Clarel(epochs=1, code_size=8, batch=BATCH, encoder=SMALL, end_to_end=True), blobs(per_label=24)
+    ),
+    "devise": lambda: described(Devise(epochs=1, batch=BATCH, encoder=SMALL, optimizer=SLOW), blobs(per_label=24)),
+    "izf": lambda: described(Izf(epochs=2, batch=BATCH, hidden=16, mmd_weight=1.0), by_vector()),
+    "cgan": lambda: trial(Cgan(epochs=2, batch=BATCH, hidden=16), by_vector()),
+    "zero_label": lambda: (
+        ZeroLabel(
+            naming="transport",
+            prior="vectors",
+            restarts=2,
+            clustering=Clustering(steps=8, batch=25),
+            matching=Matching(steps=8, batch=25, lr=1e-3, clip=0.1),
+        ),
+        training_data(by_vector()),
+    ),
+}  # fmt: skip
+
+
+def in_double() -> None:
+    """Make float64 what torch makes, and what the library turns numbers into."""
+    torch.set_default_dtype(torch.float64)
+    torch.Tensor.float = torch.Tensor.double  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    out, chosen = Path(sys.argv[1]), sys.argv[2:] or list(CASES)
+    in_double()
+    with process_group(torch.device("cpu")):
+        for name in chosen:
+            method, data = CASES[name]()
+            model, _ = train(method, data, Run(seed=5, device="cpu", folder=out / f"{name}.run"))
+            if is_main_process():
+                write_tensors(out / name, model.state_dict(), {})
