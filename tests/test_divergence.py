@@ -31,7 +31,9 @@ def test_the_last_step_may_not_leave_weights_that_are_not_finite(blob_data: Data
                 yield replace(stage, loss=lambda batch: {name: 1e30 * term for name, term in loss(batch).items()})
 
     wild = Steep(epochs=1, batch=10_000, clip=None, optimizer=Optimizer(lr=1e20), encoder=SMALL)
-    message = r'"encoder\..*" of the model is not finite .* in epoch 1 of stage softmax: training diverged\. Lower the lear'
+    message = (
+        r'"encoder\..*" of the model is not finite .* in epoch 1 of stage softmax: training diverged\. Lower the lear'
+    )
     with pytest.raises(LabelwiseError, match=message):
         fit(blob_data, wild, Run(device="cpu", folder=tmp_path / "run"))
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["log.jsonl"]

@@ -172,7 +172,9 @@ def test_every_backbone_is_loaded_as_it_was(name: str, tmp_path: Path) -> None:
     classifier, images = untrained(tmp_path / "m", method, shape)
     again = load(tmp_path / "m")
     assert torch.equal(again.scores(images), classifier.scores(images))
-    assert [p.requires_grad for p in again.model.parameters()] == [p.requires_grad for p in classifier.model.parameters()]
+    assert [p.requires_grad for p in again.model.parameters()] == [
+        p.requires_grad for p in classifier.model.parameters()
+    ]
 
 
 @pytest.mark.parametrize(
@@ -195,7 +197,9 @@ def test_every_kind_of_model_is_loaded_as_it_was(method: Method, tmp_path: Path)
     assert torch.equal(again.scores(images), classifier.scores(images))
     state = again.model.state_dict()
     assert all(torch.equal(tensor, state[name]) for name, tensor in classifier.model.state_dict().items())
-    assert [p.requires_grad for p in again.model.parameters()] == [p.requires_grad for p in classifier.model.parameters()]
+    assert [p.requires_grad for p in again.model.parameters()] == [
+        p.requires_grad for p in classifier.model.parameters()
+    ]
 
 
 def test_a_state_from_before_a_model_had_all_its_parts_is_taken(tmp_path: Path) -> None:
