@@ -1,14 +1,17 @@
 """Training that leaves the finite numbers ends with words, keeps what was good, and is never saved."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
 from labelwise.checkpoint import read_tensors
 from labelwise.core import LabelModel
+from labelwise.data.batches import Batch
 from labelwise.data.dataset import Dataset, TrainData
 from labelwise.errors import LabelwiseError
 from labelwise.fitting import fit
@@ -20,6 +23,10 @@ from labelwise.training import Run, Stage
 SMALL = Encoder(backbone="convnet", width=4)
 
 
+def steep(loss: Callable[[Batch], Mapping[str, Tensor]], batch: Batch) -> dict[str, Tensor]:
+    return {name: 1e30 * term for name, term in loss(batch).items()}
+
+
 def test_the_last_step_may_not_leave_weights_that_are_not_finite(blob_data: Dataset, tmp_path: Path) -> None:
     """The loss of a step is that of the weights before it, and says nothing about those after the last one."""
 
@@ -27,8 +34,7 @@ def test_the_last_step_may_not_leave_weights_that_are_not_finite(blob_data: Data
     class Steep(Softmax):
         def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
             for stage in super().stages(model, data):
-                loss = stage.loss
-                yield replace(stage, loss=lambda batch: {name: 1e30 * term for name, term in loss(batch).items()})
+                yield replace(stage, loss=partial(steep, stage.loss))
 
     wild = Steep(epochs=1, batch=10_000, clip=None, optimizer=Optimizer(lr=1e20), encoder=SMALL)
     message = (
