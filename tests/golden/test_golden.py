@@ -63,6 +63,12 @@ def test_what_is_the_same_is_left_alone() -> None:
     assert expected.differences("verb/none", wanted, found) == []
 
 
+def test_a_key_may_be_new_where_it_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(expected.ADDED, "verb/none", frozenset({"b"}))
+    assert expected.differences("verb/none", {"a": {}}, {"a": {"b": 1}, "b": 2}) == []
+    assert len(expected.differences("verb/none", {"a": {}}, {"a": {}, "c": 2})) == 1
+
+
 def test_a_missing_golden_file_is_an_error() -> None:
     with pytest.raises(FileNotFoundError, match="verb/none"):
         expected.read("verb/none")
