@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 from PIL import Image
 
 from labelwise import cli
+from labelwise.cli.output import show_warnings
+from labelwise.errors import LabelwiseWarning
 from tests.conftest import blobs
 
 Run = tuple[int, str, str]
@@ -67,6 +70,13 @@ def model(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     subprocess.run([sys.executable, "-m", "labelwise", *map(str, words)], check=True)
     return path
+
+
+def test_warnings_of_the_library_are_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    """For the user, without the line of code that they come from."""
+    with show_warnings():
+        warnings.warn("A checkpoint is damaged.", LabelwiseWarning, stacklevel=1)
+    assert capsys.readouterr().err == "Warning: A checkpoint is damaged.\n"
 
 
 def test_help_is_quick_because_torch_is_not_imported() -> None:

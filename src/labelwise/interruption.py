@@ -154,7 +154,7 @@ class Stop:
                 sys.stdout.flush()
         with suppress(OSError):
             cursor = "\x1b[?25h\n" if os.isatty(2) else ""  # a progress bar may have hidden it
-            os.write(2, f"{cursor}{words}\n".encode() if words else b"")
+            os.write(2, f"{cursor}{words}\n".encode() if words else cursor.encode())
         os._exit(128 + kind)
 
 

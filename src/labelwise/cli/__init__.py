@@ -92,7 +92,7 @@ def main() -> None:
         except UsageError as error:
             sys.exit(fail(error, 2))
         except Interrupted as stop:
-            note(str(stop))
+            note(f"\n{stop}" if sys.stderr.isatty() else str(stop))  # on a line of its own
             sys.exit(130)
         except LabelwiseError as error:
             sys.exit(fail(error, 1))
