@@ -26,12 +26,11 @@ def test_the_last_step_may_not_leave_weights_that_are_not_finite(blob_data: Data
     @dataclass(frozen=True, kw_only=True)
     class Steep(Softmax):
         def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
-            for stage in super().stages(model, data):
-                loss = stage.loss
-                yield replace(stage, loss=lambda batch: {name: 1e30 * term for name, term in loss(batch).items()})
+            (stage,) = super().stages(model, data)
+            yield replace(stage, loss=lambda batch: {name: 1e30 * term for name, term in stage.loss(batch).items()})
 
     wild = Steep(epochs=1, batch=10_000, clip=None, optimizer=Optimizer(lr=1e20), encoder=SMALL)
-    message = r'"encoder\..*" of the model is not finite .* in epoch 1 of stage softmax: training diverged\. Lower the lear'
+    message = r'"encoder\..*" of the model is not finite .* in epoch 1 of stage softmax: training diverged\. Lower the'
     with pytest.raises(LabelwiseError, match=message):
         fit(blob_data, wild, Run(device="cpu", folder=tmp_path / "run"))
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["log.jsonl"]

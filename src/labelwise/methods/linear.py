@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -36,7 +36,7 @@ class LinearModel(LabelModel):
         unit_within: covariance of training codes at unit length inside a label; zeros where several may be true of an image.
     """
 
-    infinite = ("background",)
+    infinite: ClassVar[tuple[str, ...]] = ("background",)
     means: Tensor
     counts: Tensor
     within: Tensor
