@@ -162,7 +162,9 @@ def test_the_checkpoint_before_a_damaged_one_is_used(
     """It is told, the run ends with the weights of an undisturbed one, and the folder is whole again."""
     run = stopped(blob_data, tmp_path / "a run", *steps)
     flip(tmp_path / "a run" / file, place)
-    with pytest.warns(UserWarning, match=rf"{NEWEST}.*{file}.*damaged.*goes on from the checkpoint before it: stage"):
+    with pytest.warns(
+        UserWarning, match=rf"{file}.*damaged.*run in .*a run goes on from the checkpoint before it: stage"
+    ):
         assert same(resumed(blob_data, run), undisturbed)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

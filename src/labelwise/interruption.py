@@ -18,7 +18,7 @@ from types import FrameType
 from typing import TypeVar
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-GRACE = 1.25  # seconds from a signal until a process that has not ended is ended
+GRACE = 1.0  # seconds from a signal until a process that has not ended is ended
 LONGEST_WRITE = 60.0  # seconds that a write which must be finished is waited for
 PAUSE = 0.02  # seconds between two looks
 
@@ -149,6 +149,9 @@ class Stop:
         """End this process and those it started, without waiting for anything; the exit code says by which signal."""
         for child in multiprocessing.active_children():
             child.kill()
+        if threading.current_thread() is threading.main_thread():  # another might wait for it here
+            with suppress(OSError, ValueError):
+                sys.stdout.flush()
         with suppress(OSError):
             cursor = "\x1b[?25h\n" if os.isatty(2) else ""  # a progress bar may have hidden it
             os.write(2, f"{cursor}{words}\n".encode() if words else b"")
@@ -178,13 +181,14 @@ def stopping(words: str = "Stopped.") -> Iterator[Stop]:
         signal.signal(kind, stop)
     try:
         yield stop
-    except BaseException as error:
-        ended = isinstance(error, SystemExit)  # and the user was told why
-        if stop.kind is None or (ended and not error.code):
-            raise
-        with suppress(OSError, ValueError):
-            sys.stdout.flush()
-        stop.end(stop.kind, "" if ended else words)
+    except SystemExit as end:  # the user was told why
+        if stop.kind is not None and end.code:
+            stop.end(stop.kind)
+        raise
+    except BaseException:
+        if stop.kind is not None:
+            stop.end(stop.kind, words)
+        raise
     finally:
         for kind, handler in before.items():
             signal.signal(kind, handler)

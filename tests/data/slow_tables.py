@@ -133,6 +133,7 @@ def _check_cells(found: Reading, folder: Path) -> None:
     pictures: dict[str, tuple[int, dict[str, str]]] = {}
     for i, row in zip(found.numbers, found.rows, strict=True):
         found.faults += [(i, name) for name in ("path", "label") if row.get(name) == ""]
+        found.faults += [(i, name) for name in ("label", "labels") if len(row.get(name, "").splitlines()) > 1]
         found.faults += [(i, name) for name in found.features if number(row[name]) is None]
         if divided:
             row["split"] = SPLIT_WORDS.get(row["split"].lower(), "")

@@ -64,7 +64,7 @@ def _questions(classifier: Any, images: Tensor, truth: Tensor) -> dict[str, Call
         "ask": lambda: [lw.ask(classifier, images, label) for label in (names[0], names[-1])],
         "outliers": lambda: lw.outliers(classifier, images),
         "explain": lambda: _heated(lw.explain(classifier, images[0], names[1])),
-        "explain the best": lambda: lw.explain(classifier, images[1]).label,
+        "explain the best": lambda: _heated(lw.explain(classifier, images[1])),
         "verify": lambda: lw.verify(classifier, images[:-1], images[1:]),
         "rank": lambda: lw.rank(classifier, images),
         "rank in an order": lambda: lw.rank(classifier, images[:3], order=names[::-1], coverage=0.5),

@@ -20,11 +20,29 @@ def fit(name: str) -> dict[str, Any]:
     return outside.plain({"run": done, "saved": outside.saved(Path("fitted.lw")), "raw scores": scores})  # type: ignore[no-any-return]
 
 
+def fit_in_python() -> dict[str, Any]:
+    """Return how a short run ends that is started from Python, on a set that is read and on arrays."""
+    read = lw.data.load("data/shapes.npz")
+    images, truth = outside.split_of(read, "train")
+    given = lw.data.arrays(images.numpy(), truth.numpy(), names=read.labels.names, seed=1)
+    method = lw.methods.Softmax(encoder=lw.methods.Encoder(width=3), epochs=2, batch=12)
+    found = {}
+    for name, data in (("read", read), ("arrays", given)):
+        classifier = lw.fit(data, method, lw.Run(seed=3, device="cpu"))
+        shown = outside.split_of(data, "test")[0][:4]
+        found[name] = {
+            "raw scores": outside.raw_scores(classifier, shown),
+            "log-odds": outside.log_odds(classifier, shown),
+        }
+    return outside.plain(found)  # type: ignore[no-any-return]
+
+
 CASES: dict[str, Callable[[], Any]] = {
     "api/data": answers.read_all,
     **{f"api/{name}": partial(answers.ask, name) for name in DATA},
     **{f"verb/{verb.replace(' ', '-')}": partial(verbs.run, verb) for verb in verbs.VERBS},
     **{f"route/{name}": partial(routes.talk, name) for name in routes.TALKS},
+    "fit/python": fit_in_python,
     **{f"fit/{name}": partial(fit, name) for name in FITS},
 }
 

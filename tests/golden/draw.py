@@ -3,6 +3,7 @@
 import csv
 import shutil
 import wave
+from importlib import import_module
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -218,7 +219,4 @@ def _csv(file: Path, head: list[str], rows: list[Any]) -> None:
 
 
 def _parquet(file: Path, columns: dict[str, list[str]]) -> None:
-    import pyarrow
-    from pyarrow import parquet
-
-    parquet.write_table(pyarrow.table(columns), file)
+    import_module("pyarrow.parquet").write_table(import_module("pyarrow").table(columns), file)

@@ -32,6 +32,8 @@ LOOSER: tuple[tuple[str, float], ...] = (
     (r"temperature", 1e-3),
     # A layer trained on generated features, by many small steps that multiply what differs in the last digit.
     (r"^(api|fit)/(cgan|flow) ", 2e-2),
+    # Weights of batches of twelve pictures, contrasted with each other: the same.
+    (r"^verb/pretrain > tensors", 2e-4),
     # The service rounds heat maps to four digits, and the last one may turn.
     (r"^route/.* > heat", 1.01e-4),
 )

@@ -61,8 +61,13 @@ KEPT: dict[str, tuple[str, int | None]] = {
     "sounds": (f"fit data/other/sounds --method softmax {SEED} --set encoder.backbone=xvector_8k --set encoder.width=1", 3),
 }  # fmt: skip
 EPOCHS = 2  # of the short runs
+UNSTABLE = "resnet50"  # one channel through 50 layers: two threads in place of one end with quite other scores
 
-FITS = {name: words if epochs is None else f"{words} --epochs {EPOCHS}" for name, (words, epochs) in KEPT.items()}
+FITS = {
+    name: words if epochs is None else f"{words} --epochs {EPOCHS}"
+    for name, (words, epochs) in KEPT.items()
+    if name != UNSTABLE
+}
 MADE = {
     "taught": "teach folders/indicator.lw 'green cross' --examples data/green-cross",
     "told": "teach folders/clarel.lw 'green square with a hat' --text 'a green square' --text 'this square is green'",

@@ -7,6 +7,7 @@ name changes on purpose.
 
 import dataclasses
 import json
+import logging
 import os
 import re
 import runpy
@@ -78,11 +79,31 @@ def service(words: list[str], talk: Callable[[Any], Any]) -> Any:
         with TestClient(server.config.app, base_url="http://127.0.0.1:8000") as client:  # type: ignore[arg-type]
             said.append(talk(client))
 
-    with patch.object(uvicorn.Server, "serve", serve):
+    with patch.object(uvicorn.Server, "serve", serve), _process_kept():
         done = shell("serve", *words, "--port", "0", "--device", "cpu")
     if not said:
         raise AssertionError(f"labelwise serve {' '.join(words)} did not serve: {done}")
     return said[0]
+
+
+@contextmanager
+def _process_kept() -> Iterator[None]:
+    """Undo what a service does to the process that it takes for its own: where its log goes, how often threads take turns."""
+    turns = sys.getswitchinterval()
+    before = {log.name: (log.handlers[:], log.propagate, log.level) for log in _logs()}
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(turns)
+        for log in _logs():
+            log.handlers[:], log.propagate, level = before.get(log.name, ([], True, logging.NOTSET))
+            log.setLevel(level)
+
+
+def _logs() -> list[logging.Logger]:
+    """Return the loggers of the product, so far."""
+    known = logging.root.manager.loggerDict.values()
+    return [log for log in known if isinstance(log, logging.Logger) and log.name.startswith("labelwise")]
 
 
 def options_of(verb: str) -> list[str]:

@@ -25,6 +25,7 @@ from labelwise.errors import Interrupted, LabelwiseError, UsageError
 from labelwise.interruption import stopping
 
 RESUME = {
+    "reproduce": " Run the same command again, and it goes on.",
     "fit": " Training that had begun goes on with the same command and --resume.",
     "pretrain": " Training that had begun goes on with the same command and --resume FOLDER, the .run folder beside --out.",
 }
@@ -33,7 +34,7 @@ RESUME = {
 class Verbs(TyperGroup):
     """The verbs; a signal stops them with ``Interrupted``, which says how to go on."""
 
-    def invoke(self, ctx: typer.Context) -> Any:
+    def invoke(self, ctx: Any) -> Any:
         """Return what the verb returns."""
         try:
             return super().invoke(ctx)

@@ -37,11 +37,11 @@ def show_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         others = warnings.showwarning
 
-        def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
+        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
             if issubclass(category, LabelwiseWarning):
                 note(f"Warning: {message}")
             else:
-                others(message, category, *place)
+                others(message, category, *place, **more)
 
         warnings.showwarning = show
         yield

@@ -17,13 +17,16 @@ from urllib.parse import quote
 import torch
 
 from labelwise.checkpoint import RunFolder, read_tensors, under, write_atomically
+from labelwise.choice import encoder_of
 from labelwise.core import LabelModel, Labels
 from labelwise.data.dataset import Dataset, Split
+from labelwise.data.sides import at_side
 from labelwise.data.split_files import pool, resplit
 from labelwise.data.splits import leave_one_domain_out, split_off
 from labelwise.errors import DataError, UnsupportedError, UsageError
 from labelwise.evaluate.closed import align_targets
 from labelwise.fitting import VALIDATION_SHARE, training_data
+from labelwise.nn.encoder import side_for
 from labelwise.settings import to_plain
 from labelwise.training import Method, Run, train
 
@@ -128,6 +131,8 @@ def evaluate_domain_views(
     run, whole = run or Run(), pool(data)
     chosen = (methods,) if isinstance(methods, Method) else tuple(methods)
     _check(whole, chosen, every, data.name)
+    data = _as_read_for(data, chosen[0])
+    whole = pool(data)
     content = zlib.crc32(whole.images.numpy().tobytes(), zlib.crc32(whole.targets.numpy().tobytes()))
     found: dict[str, list[HeldOut]] = {}
     with tempfile.TemporaryDirectory() as place:
@@ -137,11 +142,17 @@ def evaluate_domain_views(
             for number, method in enumerate(chosen):
                 folder = Path(run.folder or place) / quote(domain, safe=" ") / str(number)
                 own = replace(run, folder=folder, resume=True, snapshots=every)
-                for view, more in _candidates(divided, method, own, views, content).items():
+                read = _as_read_for(divided, method)
+                for view, more in _candidates(read, method, own, views, content).items():
                     candidates.setdefault(view, []).extend(replace(each, method=number) for each in more)
             for view, each in candidates.items():
                 found.setdefault(view, []).append(HeldOut(domain=domain, candidates=tuple(each)))
     return {view: DomainsResult(domains=tuple(each)) for view, each in found.items()}
+
+
+def _as_read_for(data: Dataset, method: Method) -> Dataset:
+    """Return the data with pictures as the encoder of a method takes them, as ``fit`` reads them."""
+    return at_side(data, side_for(encoder_of(method)))
 
 
 def hold_out(data: Dataset, domain: str, seed: int) -> Dataset:

@@ -11,11 +11,12 @@ from labelwise.data import EMBEDDED, load
 from labelwise.data.benchmarks import ENTRIES, data_root, where
 from labelwise.data.benchmarks.described import CAPTIONS, CAPTIONS_FILE, CONCEPT_FILES
 from labelwise.data.benchmarks.registry import find_official, find_packs
-from labelwise.data.catalogue import QUALITY
+from labelwise.data.catalogue import QUALITY, side_to_read
 from labelwise.data.dataset import Dataset
 from labelwise.data.npz_files import read_npz
 from labelwise.data.splits import split_off
 from labelwise.errors import DataError
+from labelwise.nn.encoder import Encoder
 from labelwise.recipe import Recipe, Source
 from labelwise.reproduce.tiny import tiny
 
@@ -89,7 +90,8 @@ def read_source(source: Source, root: Path | None, seed: int) -> Dataset | None:
 def _read(wanted: _Wanted) -> Dataset:
     if wanted.source.startswith("tiny/"):
         return tiny(wanted.source)
-    data = load(wanted.source, size=wanted.size, seed=wanted.seed, root=wanted.root)
+    side = wanted.size or side_to_read(wanted.source, Encoder())
+    data = load(wanted.source, size=side, seed=wanted.seed, root=wanted.root)
     if wanted.features:
         data = _with_features(data, data_root(wanted.root) / wanted.features)
     if wanted.held is None and wanted.images is None:
