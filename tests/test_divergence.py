@@ -1,17 +1,14 @@
 """Training that leaves the finite numbers ends with words, keeps what was good, and is never saved."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
 
 from labelwise.checkpoint import read_tensors
 from labelwise.core import LabelModel
-from labelwise.data.batches import Batch
 from labelwise.data.dataset import Dataset, TrainData
 from labelwise.errors import LabelwiseError
 from labelwise.fitting import fit
@@ -23,23 +20,17 @@ from labelwise.training import Run, Stage
 SMALL = Encoder(backbone="convnet", width=4)
 
 
-def steep(loss: Callable[[Batch], Mapping[str, Tensor]], batch: Batch) -> dict[str, Tensor]:
-    return {name: 1e30 * term for name, term in loss(batch).items()}
-
-
 def test_the_last_step_may_not_leave_weights_that_are_not_finite(blob_data: Dataset, tmp_path: Path) -> None:
     """The loss of a step is that of the weights before it, and says nothing about those after the last one."""
 
     @dataclass(frozen=True, kw_only=True)
     class Steep(Softmax):
         def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
-            for stage in super().stages(model, data):
-                yield replace(stage, loss=partial(steep, stage.loss))
+            (stage,) = super().stages(model, data)
+            yield replace(stage, loss=lambda batch: {name: 1e30 * term for name, term in stage.loss(batch).items()})
 
     wild = Steep(epochs=1, batch=10_000, clip=None, optimizer=Optimizer(lr=1e20), encoder=SMALL)
-    message = (
-        r'"encoder\..*" of the model is not finite .* in epoch 1 of stage softmax: training diverged\. Lower the lear'
-    )
+    message = r'"encoder\..*" of the model is not finite .* in epoch 1 of stage softmax: training diverged\. Lower the'
     with pytest.raises(LabelwiseError, match=message):
         fit(blob_data, wild, Run(device="cpu", folder=tmp_path / "run"))
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["log.jsonl"]

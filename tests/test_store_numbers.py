@@ -8,14 +8,13 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from labelwise.checkpoint import read_tensors, write_tensors
-from labelwise.core import Labels, OutlierRule, Spec
+from labelwise.core import Classifier, Labels, OutlierRule, Spec
 from labelwise.errors import LabelwiseError, StoreError
 from labelwise.methods import METHODS, Clarel, Encoder, Izf, Method, Prototype, Softmax, ZeroLabel
 from labelwise.nn.backbones import BACKBONES, ON_FEATURES, WAVEFORMS
@@ -49,7 +48,11 @@ def say(folder: Path, path: str, value: object) -> None:
     (folder / "classifier.json").write_text(json.dumps(about))
 
 
-def untrained(folder: Path, method: Method, shape: tuple[int, ...]) -> tuple[Any, Tensor]:
+def trainable(classifier: Classifier) -> list[str]:
+    return [name for name, parameter in classifier.model.named_parameters() if parameter.requires_grad]
+
+
+def untrained(folder: Path, method: Method, shape: tuple[int, ...]) -> tuple[Classifier, Tensor]:
     """Save the classifier of an untrained model; return it, and some images."""
     torch.manual_seed(3)
     model = method.build(Spec(shape=shape, labels=LABELS))
@@ -126,7 +129,7 @@ def test_descriptions_that_do_not_describe_the_weights_are_refused(
 def test_labels_without_a_code_are_refused(tmp_path: Path) -> None:
     """A label more or less than there are rows would put names beside the scores of others."""
     untrained(tmp_path / "m", Softmax(), (5,))
-    rewrite(tmp_path / "m", lambda tensors: [tensors.pop(name) for name in ("labels/vectors",)] and None)
+    rewrite(tmp_path / "m", lambda tensors: tensors.__delitem__("labels/vectors"))
     say(tmp_path / "m", "labels.names", ["a", "b"])
     say(tmp_path / "m", "labels.texts", None)
     with pytest.raises(StoreError, match=r"2 labels need as many codes, scales and offsets; given \(3, 6\)"):
@@ -172,9 +175,7 @@ def test_every_backbone_is_loaded_as_it_was(name: str, tmp_path: Path) -> None:
     classifier, images = untrained(tmp_path / "m", method, shape)
     again = load(tmp_path / "m")
     assert torch.equal(again.scores(images), classifier.scores(images))
-    assert [p.requires_grad for p in again.model.parameters()] == [
-        p.requires_grad for p in classifier.model.parameters()
-    ]
+    assert trainable(again) == trainable(classifier)
 
 
 @pytest.mark.parametrize(
@@ -197,9 +198,7 @@ def test_every_kind_of_model_is_loaded_as_it_was(method: Method, tmp_path: Path)
     assert torch.equal(again.scores(images), classifier.scores(images))
     state = again.model.state_dict()
     assert all(torch.equal(tensor, state[name]) for name, tensor in classifier.model.state_dict().items())
-    assert [p.requires_grad for p in again.model.parameters()] == [
-        p.requires_grad for p in classifier.model.parameters()
-    ]
+    assert trainable(again) == trainable(classifier)
 
 
 def test_a_state_from_before_a_model_had_all_its_parts_is_taken(tmp_path: Path) -> None:
@@ -244,10 +243,7 @@ def test_a_classifier_that_is_not_finite_is_not_saved(tmp_path: Path) -> None:
     broken = [
         (replace(classifier, codes=classifier.codes * torch.nan), "codes"),
         (replace(classifier, temperature=float("nan")), "temperature"),
-        (
-            replace(trained("softmax"), outlier=OutlierRule(centre=(0.0, 0.0), spread=(1.0, 1.0), limit=float("nan"))),
-            "outlier.limit",
-        ),
+        (replace(classifier, outlier=OutlierRule(centre=(0, 0), spread=(1, 1), limit=float("nan"))), "outlier.limit"),
     ]
     with torch.no_grad():
         again = load(tmp_path / "m")

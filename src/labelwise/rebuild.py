@@ -20,10 +20,7 @@ from labelwise.training import Method
 Document = Mapping[str, Any]
 Tensors = Mapping[str, Tensor]
 FILLING = ("copy_", "div_", "fill_", "mul_", "normal_", "sub_", "uniform_", "zero_")  # by what builds fill tensors
-FREE = (
-    "method",
-    "summary",
-)  # parts of a description that may hold any number: settings check themselves, figures only tell
+FREE = ("method", "summary")  # parts of a description with other numbers: settings check themselves, figures only tell
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -160,7 +160,9 @@ def _try(value: Any, kind: Any, key: str) -> tuple[bool, Any]:
             return True, value
         return (True, from_plain(kind, value, f"{key}.")) if isinstance(value, Mapping) else (False, None)
     if kind is float:
-        return (True, float(value)) if _is_number(value) else (False, None)
+        if not _is_number(value):
+            return False, None
+        return True, value if abs(value) < 2**53 else float(value)  # torch takes no whole number of any length
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool), value
     return isinstance(value, kind), value

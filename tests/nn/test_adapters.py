@@ -2,6 +2,8 @@
 
 import pickle
 import sys
+from dataclasses import replace
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -9,11 +11,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from labelwise.core import Labels, Spec
 from labelwise.errors import StoreError, UnsupportedError, UsageError
+from labelwise.methods import Softmax
 from labelwise.nn.adapters import CLIP
 from labelwise.nn.backbones import build_backbone
 from labelwise.nn.encoder import Encoder
 from labelwise.nn.weights import IMAGENET
+from labelwise.store import load, save
 
 
 class Net(nn.Module):
@@ -119,6 +124,17 @@ def test_an_encoder_can_be_pickled(name: str, monkeypatch: pytest.MonkeyPatch) -
     encoder = Encoder(backbone=name, frozen=True).build((3, 12, 12))
     images = torch.rand(2, 3, 12, 12)
     assert torch.equal(pickle.loads(pickle.dumps(encoder))(images), encoder(images))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_classifier_is_saved_with_its_network(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    inject(monkeypatch, CASES[name][0]())
+    labels, method = Labels(names=("a", "b")), Softmax(encoder=Encoder(backbone=name, frozen=True))
+    model = method.build(Spec(shape=(3, 12, 12), labels=labels))
+    classifier = replace(model.bind(labels), method=method)
+    save(classifier, tmp_path / "m")
+    images = torch.rand(2, 3, 12, 12)
+    torch.testing.assert_close(load(tmp_path / "m").scores(images), classifier.scores(images))
 
 
 def test_weights_that_cannot_be_had_are_told_on_first_use(monkeypatch: pytest.MonkeyPatch) -> None:
