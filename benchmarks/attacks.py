@@ -21,17 +21,18 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
-from labelwise.adversarial import Adversarial
-from labelwise.core import Classifier, as_float
+from labelwise.classifier import Classifier
 from labelwise.data import load
-from labelwise.fitting import fit
+from labelwise.fitting.fit import fit
 from labelwise.methods import Encoder, Softmax
+from labelwise.model import as_float
 from labelwise.ops.adaptive_attacks import Apgd
 from labelwise.ops.attacks import Attack, Fgsm, Pgd
 from labelwise.ops.square_attack import Square
-from labelwise.optimization import Optimizer
 from labelwise.tasks.attack import AttackSettings, attack
-from labelwise.training import Run
+from labelwise.training.adversarial import Adversarial
+from labelwise.training.optimizers import Optimizer
+from labelwise.training.stages import Run
 
 QUERIES = 1000
 Rival = Callable[[nn.Module, float], Any]  # a model and a radius to an attack of torchattacks

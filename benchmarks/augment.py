@@ -20,9 +20,9 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
-from labelwise.core import as_float
 from labelwise.data.augment import Augment
 from labelwise.data.draws import Draws
+from labelwise.model import as_float
 
 OURS = {
     "paper": Augment(padding=4, flip=True, rotation=15.0),

@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from labelwise.data.batches import Share, ShuffledBatches
 from labelwise.data.dataset import Split
-from labelwise.data.disk import decode_to_disk
+from labelwise.data.read.disk import decode_to_disk
 
 
 class Plain(Dataset[Tensor]):

@@ -16,15 +16,16 @@ from statistics import mean, stdev
 
 import torch
 
+from labelwise.api import teach
 from labelwise.data import digits, finches
-from labelwise.data.pictures import as_batch
+from labelwise.data.read.pictures import as_batch
 from labelwise.demo import without
 from labelwise.evaluate.closed import evaluate_closed
 from labelwise.evaluate.outliers import evaluate_outliers
-from labelwise.fitting import fit
+from labelwise.evaluate.tested import Tested
+from labelwise.fitting.fit import fit
 from labelwise.methods import ImageMethod, Indicator, Multilabel, Softmax
-from labelwise.tasks.teach import teach
-from labelwise.training import Run
+from labelwise.training.stages import Run
 
 METHODS: dict[str, ImageMethod] = {
     "softmax": Softmax(),
@@ -43,7 +44,8 @@ def measure(method: ImageMethod, seed: int) -> dict[str, float]:
     known, new = without(whole, name)
     classifier = fit(known, method, Run(seed=seed, device="cpu"))
     test = known.split("test")
-    closed = evaluate_closed(classifier, test, known.labels)
+    tested = Tested.of(classifier, test, known.labels)
+    closed = evaluate_closed(tested)
     strange = {"digits": as_batch(digits().split("test").images, (3, 48, 48)), "new species": new["test"].images}
     figures = {
         "accuracy": closed.accuracy,
@@ -51,15 +53,14 @@ def measure(method: ImageMethod, seed: int) -> dict[str, float]:
         "yes/no calibration error": closed.answer_ece,
     }
     for what, images in strange.items():
-        figures[f"AUROC {what}"] = evaluate_outliers(classifier, test.images, images).auroc
-        figures[f"AUROC {what}, confidence"] = evaluate_outliers(
-            classifier, test.images, images, sign="confidence"
-        ).auroc
+        others = classifier.scores(images)
+        figures[f"AUROC {what}"] = evaluate_outliers(tested.scores, others).auroc
+        figures[f"AUROC {what}, confidence"] = evaluate_outliers(tested.scores, others, sign="confidence").auroc
     taught = teach(classifier, name, examples=new["train"].images[:5])
-    chosen = taught.scores(new["test"].images).argmax(1)
+    chosen = taught.scores(new["test"].images).best
     figures["taught species right"] = float((chosen == len(classifier.labels)).double().mean())
-    figures["others after teaching"] = evaluate_closed(taught, test, known.labels).accuracy
-    about = classifier.summary["training"]
+    figures["others after teaching"] = evaluate_closed(Tested.of(taught, test, known.labels)).accuracy
+    about = classifier.origin.summary["training"]
     return {**figures, "validation accuracy": about["validation_accuracy"], "seconds": about["seconds"]}
 
 

@@ -28,7 +28,8 @@ from rich.table import Table
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from labelwise.core import LabelModel, Labels, Spec
+from labelwise.labels import Labels
+from labelwise.model import LabelModel, Spec
 from labelwise.tasks.gallery_index import Lists, make_index, need_faiss
 from labelwise.tasks.retrieve import search
 

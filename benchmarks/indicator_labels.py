@@ -21,9 +21,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from labelwise.core import Labels
 from labelwise.data.batches import Batch, Share
 from labelwise.data.dataset import Split, TrainData
+from labelwise.labels import Labels
 from labelwise.methods import ImageMethod, Indicator, Softmax
 from labelwise.methods.indicator import IndicatorModel
 from labelwise.ops.negatives import sample_uniformly

@@ -16,15 +16,16 @@ from statistics import mean, stdev
 
 import torch
 
+from labelwise.api import teach
 from labelwise.data.dataset import Dataset, Split, first_true
-from labelwise.data.finch_marks import finches_marks
-from labelwise.data.finches import UNSEEN
+from labelwise.data.sets.finch_marks import finches_marks
+from labelwise.data.sets.finches import UNSEEN
 from labelwise.evaluate.multilabel import MultilabelResult, evaluate_multilabel
-from labelwise.fitting import fit
+from labelwise.evaluate.tested import Tested
+from labelwise.fitting.fit import fit
 from labelwise.methods import ImageMethod, Indicator, Multilabel
 from labelwise.ops.ranking import average_precisions
-from labelwise.tasks.teach import teach
-from labelwise.training import Run
+from labelwise.training.stages import Run
 
 METHODS: dict[str, ImageMethod] = {
     "multilabel": Multilabel(),
@@ -64,18 +65,18 @@ def measure(method: ImageMethod, seed: int) -> dict[str, float]:
     classifier = fit(data, method, Run(seed=seed, device="cpu"))
     found: dict[str, float] = {}
     for words, split in (("seen species", data.split("test")), ("new species", unseen)):
-        result: MultilabelResult = evaluate_multilabel(classifier, split, data.labels)
+        result: MultilabelResult = evaluate_multilabel(Tested.of(classifier, split, data.labels))
         found |= {f"{words} {figure}": getattr(result, figure) for figure in FIGURES}
-    found["validation answer ece before"] = classifier.summary["calibration"]["answer_ece_before"]
-    found["validation answer ece after"] = classifier.summary["calibration"]["answer_ece_after"]
-    return {**found, "seconds": classifier.summary["training"]["seconds"]}
+    found["validation answer ece before"] = classifier.origin.summary["calibration"]["answer_ece_before"]
+    found["validation answer ece after"] = classifier.origin.summary["calibration"]["answer_ece_after"]
+    return {**found, "seconds": classifier.origin.summary["training"]["seconds"]}
 
 
 def measure_whole(method: ImageMethod, seed: int) -> dict[str, float]:
     """Return the figures of one run on all species."""
     data = finches_marks()
     classifier = fit(data, method, Run(seed=seed, device="cpu"))
-    result = evaluate_multilabel(classifier, data.split("test"), data.labels)
+    result = evaluate_multilabel(Tested.of(classifier, data.split("test"), data.labels))
     return {figure: getattr(result, figure) for figure in FIGURES}
 
 
@@ -89,9 +90,9 @@ def measure_taught(method: ImageMethod, seed: int) -> dict[str, float]:
     having = train.truths[:, column].nonzero()[:, 0]
     drawn = having[torch.randperm(len(having), generator=torch.Generator().manual_seed(seed))[:5]]
     taught = teach(classifier, TAUGHT, examples=train.images[drawn])
-    scores = taught.scores(test.images)[:, -1:]
-    precision = float(average_precisions(scores, test.truths[:, [column]]))
-    yes = taught.answers(scores)[:, 0] >= 0.5
+    scores = taught.scores(test.images)
+    precision = float(average_precisions(scores.log_odds[:, -1:], test.truths[:, [column]]))
+    yes = scores.yes[:, -1] >= 0.5
     right = (yes == test.truths[:, column]).double().mean()
     return {
         "taught average precision": precision,

@@ -14,14 +14,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from labelwise.core import LabelModel, Labels, Spec
 from labelwise.data.batches import Batch
 from labelwise.data.dataset import TrainData
 from labelwise.data.groups import GroupedBatches
 from labelwise.errors import UsageError
-from labelwise.methods.linear import Encoder, ImageMethod, LinearModel
+from labelwise.labels import Labels
+from labelwise.methods.shared.linear import Encoder, ImageMethod, LinearModel
+from labelwise.model import LabelModel, Spec
 from labelwise.ops.segments import segment_mean
-from labelwise.training import Stage
+from labelwise.training.stages import Stage
 
 LossName = Literal["multi-similarity", "proxy-anchor", "triplet"]
 Rule = Literal["nearest mean", "cosine"]
@@ -87,7 +88,7 @@ class MetricModel(LinearModel):
         """Return label codes ``[k, d]``."""
         return self.directions[self.trained_rows(labels)]
 
-    def labels_from_codes(self, image_codes: Tensor, groups: Tensor) -> Tensor:
+    def labels_from_examples(self, image_codes: Tensor, groups: Tensor) -> Tensor:
         """Return the mean directions of groups ``[g, d]``."""
         return segment_mean(normalize(image_codes.float(), dim=1), groups, int(groups.max()) + 1)
 

@@ -21,12 +21,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
-from labelwise.core import Labels
 from labelwise.data.dataset import Split
-from labelwise.data.packs import pack
+from labelwise.data.read.packs import pack
+from labelwise.labels import Labels
 from labelwise.methods import Encoder
-from labelwise.methods.label_prior import label_similarity, sentence_similarity
-from labelwise.methods.naming import Evidence, NamingSettings, choose_names, cluster_starts, name_each, vote
+from labelwise.methods.shared.label_prior import label_similarity, sentence_similarity
+from labelwise.methods.shared.naming import Evidence, NamingSettings, choose_names, cluster_starts, name_each, vote
 from labelwise.ops.assignment import best_matching
 from labelwise.ops.clusters import discriminant, neighbour_means
 from labelwise.ops.linear import linear_scores

@@ -25,11 +25,11 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from labelwise.data.dataset import Dataset
-from labelwise.data.packs import pack
-from labelwise.encoding import encode_dataset
-from labelwise.fitting import fit
+from labelwise.data.read.packs import pack
+from labelwise.fitting.encoding import encode_dataset
+from labelwise.fitting.fit import fit
 from labelwise.methods import Encoder, Indicator, Softmax
-from labelwise.training import Run
+from labelwise.training.stages import Run
 
 PER_LABEL = 20
 GRID = {"logisticregression__C": [10.0**power for power in range(-4, 2)]}
@@ -74,7 +74,7 @@ def measure(data: Dataset, seed: int) -> dict[str, tuple[float, float]]:
         begun = time.perf_counter()
         classifier = fit(data, method, Run(seed=seed, device="cpu"))
         seconds = time.perf_counter() - begun
-        right = classifier.scores(test.images).argmax(1) == test.targets
+        right = classifier.scores(test.images).best == test.targets
         found[method.name] = (float(right.double().mean()), seconds)
     return found
 

@@ -36,30 +36,32 @@ from typing import Any, get_args
 import torch
 from metric_learning import GROUPS, LossName, Means, Metric, Rule
 
-from labelwise.adversarial import Adversarial
-from labelwise.core import Classifier, LabelModel
+from labelwise.classifier import Classifier, Origin, bind
 from labelwise.data import load, rotated
 from labelwise.data.augment import Augment
 from labelwise.data.dataset import Dataset, Split
 from labelwise.errors import DataError
-from labelwise.evaluate.domains import evaluate_domain_views
 from labelwise.evaluate.episodes import EpisodeSettings, evaluate_many_episodes
 from labelwise.evaluate.pairs import PairsResult, check_new, evaluate_new_labels
-from labelwise.evaluate.retrieval import retrieval_of_codes
+from labelwise.evaluate.retrieval import evaluate_retrieval
 from labelwise.evaluate.robust import RobustSettings, evaluate_robust
-from labelwise.evaluate.verification import verification_of_codes
-from labelwise.fitting import fit
+from labelwise.evaluate.tested import Tested
+from labelwise.evaluate.verification import evaluate_verification
+from labelwise.fitting.fit import fit
 from labelwise.methods import Encoder, ImageMethod, Prototype, Softmax
-from labelwise.methods.linear import LinearModel
 from labelwise.methods.prototype import Head, PrototypeModel
+from labelwise.methods.shared.linear import LinearModel
+from labelwise.model import LabelModel
 from labelwise.ops.adaptive_attacks import Apgd
 from labelwise.ops.attacks import Attack, Fgsm, Pgd
 from labelwise.ops.square_attack import Square
 from labelwise.ops.whitening import whiten
-from labelwise.optimization import Optimizer
 from labelwise.settings import override
 from labelwise.tasks.attack import AttackSettings, attack
-from labelwise.training import Run
+from labelwise.training.adversarial import Adversarial
+from labelwise.training.optimizers import Optimizer
+from labelwise.training.stages import Run
+from labelwise_papers.analyses.domains import evaluate_domain_views
 
 RULES: tuple[Rule, ...] = get_args(Rule)
 GROUP = 5  # images of a label that stand together in a batch of `prototype`, as in the paper; of rivals see ``Metric``
@@ -156,7 +158,8 @@ def small(bench: Bench, backbone: str, width: int) -> Encoder:
 def heads(classifier: Classifier, method: ImageMethod) -> dict[str, Classifier]:
     """Return a classifier for every way in which a trained model names labels."""
     found = {name: of(classifier.model) for name, of in views(method).items()}
-    return {name: replace(each.bind(classifier.labels), seen=classifier.seen) for name, each in found.items()}
+    origin = Origin(train_hashes=classifier.origin.train_hashes)
+    return {name: replace(bind(each, classifier.labels), origin=origin) for name, each in found.items()}
 
 
 def views(method: ImageMethod) -> dict[str, Callable[[LabelModel], LabelModel]]:
@@ -196,7 +199,7 @@ def attacked(bench: Bench, base: ImageMethod, data: Dataset, settings: RobustSet
             for head, one in heads(classifier, method).items():
                 own = head not in RULES
                 few = settings if own or bench.quick else replace(settings, attacks=(Pgd(), Apgd()))
-                figures[head or name] = asdict(evaluate_robust(one, images, data.labels, few))
+                figures[head or name] = asdict(evaluate_robust(Tested.of(one, images, data.labels), few))
                 if own and not bench.quick:
                     figures[head or name]["all images"] = under_pgd(one, test, data, settings.epsilon)
             bench.write(full, begun, figures)
@@ -281,7 +284,7 @@ def new_labels(
         figures: dict[str, Any] = {"data": data.name} | _plain(evaluate_new_labels(classifier, data))
         if bench.chosen.ridges:
             figures["ridges"] = whitened_otherwise(classifier, data.split("test"), bench.chosen.ridges)
-        for result in evaluate_many_episodes(classifier, data.split("test"), shots) if shots else ():
+        for result in evaluate_many_episodes(Tested.of(classifier, data.split("test")), shots) if shots else ():
             settings = f"{result.settings.ways}-way {result.settings.shots}-shot"
             figures[settings] = {rule: asdict(each) for rule, each in result.accuracy.items()}
         bench.write(name, begun, figures)
@@ -291,11 +294,12 @@ def whitened_otherwise(classifier: Classifier, split: Split, ridges: list[float]
     """Return recall at 1, mean average precision at R and EER by the cosine of codes that are whitened with other ridges."""
     model, found = classifier.model, {}
     assert isinstance(model, LinearModel)
-    codes = classifier.encode(model.prepare(split.images)).float()
+    tested = Tested.of(classifier, split)
     for ridge in ridges:
-        white = whiten(codes, model.unit_mean, model.unit_within, ridge)
-        near = retrieval_of_codes(model, white, split.targets, by="cosine", ks=(1,))
-        eer = verification_of_codes(classifier, white, split.targets, by="cosine").eer
+        white = whiten(tested.scores.embeddings, model.unit_mean, model.unit_within, ridge)
+        otherwise = replace(tested, scores=classifier.scores_of(white))
+        near = evaluate_retrieval(otherwise, by="cosine", ks=(1,))
+        eer = evaluate_verification(otherwise, by="cosine").eer
         found[f"{ridge:g}"] = {"1": near.recall[1], "map_at_r": near.precision_at_r, "eer": eer}
     return found
 

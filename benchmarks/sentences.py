@@ -21,8 +21,8 @@ from statistics import median
 import torch
 from torch import Tensor, nn
 
-from labelwise.data.tokens import Tokens, tokenise, word_table
-from labelwise.data.words import packaged_vectors
+from labelwise.data.labels.tokens import Tokens, tokenise, word_table
+from labelwise.data.labels.words import packaged_vectors
 from labelwise.nn.text import SentenceEncoder
 from labelwise.ops.retrieval import retrieval_loss
 from labelwise.ops.segments import segment_mean

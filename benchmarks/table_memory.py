@@ -72,8 +72,8 @@ def peak() -> int:
 
 def measure(file: Path) -> None:
     """Read a file in this process and print what it cost."""
-    from labelwise.data.features import features
-    from labelwise.data.tables import table
+    from labelwise.data.read.features import features
+    from labelwise.data.read.tables import table
 
     if file.suffix == ".parquet":
         import_module("pyarrow.parquet")

@@ -15,15 +15,15 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from labelwise.core import Classifier
+from labelwise.api import teach
+from labelwise.classifier import Classifier
 from labelwise.data import load, pool, resplit
 from labelwise.data.dataset import Dataset, Split
-from labelwise.data.splits import zero_shot
-from labelwise.fitting import fit
+from labelwise.data.split.splits import zero_shot
+from labelwise.fitting.fit import fit
 from labelwise.methods import Encoder, Prototype
 from labelwise.methods.prototype import Head, PrototypeModel
-from labelwise.tasks.teach import teach
-from labelwise.training import Run
+from labelwise.training.stages import Run
 
 MOST_TAUGHT, MOST_TESTED, MOST_TRAINED = 10, 2000, 6000
 
@@ -53,14 +53,14 @@ def measure(classifier: Classifier, known: Split, held: Dataset, shots: int) -> 
         rows = (part.targets == target).nonzero()[:, 0]
         taught = teach(classifier, held.labels.names[target], examples=part.images[rows[:shots]])
         last = len(taught.labels) - 1
-        new.append(float((taught.scores(part.images[rows[shots:]]).argmax(1) == last).double().mean()))
+        new.append(float((taught.scores(part.images[rows[shots:]]).best == last).double().mean()))
         old.append(_right(taught, known, held))
     return fmean(new), fmean(old)
 
 
 def _right(classifier: Classifier, split: Split, data: Dataset) -> float:
     places = torch.tensor([classifier.labels.names.index(data.labels.names[t]) for t in split.targets.tolist()])
-    return float((classifier.scores(split.images).argmax(1).cpu() == places).double().mean())
+    return float((classifier.scores(split.images).best.cpu() == places).double().mean())
 
 
 def main() -> None:

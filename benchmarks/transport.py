@@ -16,8 +16,8 @@ from torch import Tensor
 
 from labelwise.data.batches import Batch
 from labelwise.data.draws import Draws
-from labelwise.methods.label_prior import LabelPrior, word_similarity
-from labelwise.methods.transport import Clustering, Matching, Restarts, clustering_losses, matching_losses
+from labelwise.methods.shared.label_prior import LabelPrior, word_similarity
+from labelwise.methods.shared.transport import Clustering, Matching, Restarts, clustering_losses, matching_losses
 
 NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 

@@ -15,14 +15,15 @@ from torch import Tensor
 from torch.nn.functional import normalize, pad
 
 from labelwise.data.dataset import Split
-from labelwise.evaluate.named import evaluate_named
-from labelwise.fitting import fit
-from labelwise.methods.label_prior import LabelPrior, label_similarity
-from labelwise.methods.transport import HEAD_SCALE, Clustering, Matching
+from labelwise.evaluate.tested import Tested
+from labelwise.fitting.fit import fit
+from labelwise.methods.shared.label_prior import LabelPrior, label_similarity
+from labelwise.methods.shared.transport import HEAD_SCALE, Clustering, Matching
 from labelwise.methods.zero_label import NamedModel, ZeroLabel
-from labelwise.recipe import find_recipes
-from labelwise.reproduce.sources import read_source
-from labelwise.training import Run
+from labelwise.training.stages import Run
+from labelwise_papers.analyses.named import evaluate_named
+from labelwise_papers.recipe import find_recipes
+from labelwise_papers.reproduce.sources import read_source
 
 
 def with_common(split: Split, share: float) -> Split:
@@ -83,7 +84,7 @@ def main() -> None:
         right = (answers == test.targets).double().mean(1) * 100
         print(f"{name}: {right.mean():.1f} +- {right.std():.1f} %  {right.round(decimals=1).tolist()}")
     print(f"same name at start and end, %: {((start == end).double().mean(1) * 100).round().tolist()}")
-    found = evaluate_named(classifier, test, data.labels)
+    found = evaluate_named(Tested.of(classifier, test, data.labels))
     print(f"chosen by loss: {found.accuracy:.1%}, with the best names for its clusters {found.clusters:.1%}")
 
 

@@ -16,9 +16,9 @@ import torch
 
 import labelwise as lw
 from labelwise.data import finches
+from labelwise.fitting.patches import find_patches
+from labelwise.fitting.pretraining import write_encoder
 from labelwise.methods import Encoder, ZeroLabel
-from labelwise.methods.patches import find_patches
-from labelwise.methods.unlabelled import write_encoder
 from labelwise.ops.assignment import best_matching
 
 
@@ -37,7 +37,7 @@ def main() -> None:
             settings = Encoder(backbone="patches", weights=str(file), frozen=True)
             classifier = lw.fit(data, ZeroLabel(encoder=settings), lw.Run(seed=seed, device="cpu"))
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-        said = classifier.scores(test.images).argmax(1)
+        said = classifier.scores(test.images).best
         pairs = torch.zeros(k, k).index_put_((said, test.targets), torch.ones(len(said)), accumulate=True)
         named, clusters = (
             float((pairs[range(k), order].sum()) / len(said)) for order in (range(k), best_matching(pairs))

@@ -13,13 +13,15 @@ from dataclasses import replace
 import torch
 
 import labelwise as lw
-from labelwise.core import Classifier, as_float
+from labelwise.classifier import Classifier
 from labelwise.data import Dataset, degraded, load
 from labelwise.data.augment import Augment
 from labelwise.evaluate.ordinal import LevelFigures, evaluate_ordinal
+from labelwise.evaluate.tested import Tested
+from labelwise.fitting.naming import name_clusters, named_model, uncertain_clusters
+from labelwise.fitting.patches import Patches, find_patches
 from labelwise.methods import ZeroLabel
-from labelwise.methods.naming import name_clusters, named_model, uncertain_clusters
-from labelwise.methods.patches import Patches, find_patches
+from labelwise.model import as_float
 
 PARTS = Patches(augment=Augment(size=40, flip=True))  # two parts of a picture should look alike; nothing is resized
 
@@ -40,7 +42,7 @@ def answered(classifier: Classifier, data: Dataset) -> Classifier:
     doubt, train = uncertain_clusters(classifier)[0], data.split("train")
     label = classifier.labels.index(doubt.label)
     assert named_model(classifier).names[doubt.cluster] == label
-    inside = classifier.scores(train.images).argmax(1) == label
+    inside = classifier.scores(train.images).best == label
     said = int(train.targets[inside].mode().values)
     return name_clusters(classifier, {doubt.cluster: data.labels.names[said]})
 
@@ -75,7 +77,7 @@ def main() -> None:
                 classifier = lw.fit(codes, ZeroLabel(prior="order"), lw.Run(seed=seed, device="cpu"))
                 one = answered(classifier, codes)
                 for when, who in (("no answer ", classifier), ("one answer", one)):
-                    result = evaluate_ordinal(who, codes.split("test"), codes.labels)
+                    result = evaluate_ordinal(Tested.of(who, codes.split("test"), codes.labels))
                     print(f"{'+'.join(kinds):15s} {title:13s} seed {seed} {when} {told(result.best)}", flush=True)
 
 

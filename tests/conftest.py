@@ -15,13 +15,13 @@ import torch
 from hypothesis import settings
 from safetensors.torch import save_file
 
-from labelwise.core import Labels
 from labelwise.data.augment import Augment
 from labelwise.data.dataset import Dataset, Split, first_true
+from labelwise.labels import Labels
 from labelwise.methods import METHODS, Cgan, Encoder, ImageMethod, Izf, Method, Prototype, ZeroLabel
-from labelwise.methods.linear import HeadModel
-from labelwise.optimization import Optimizer
-from labelwise.training import Run
+from labelwise.methods.shared.linear import HeadModel
+from labelwise.training.optimizers import Optimizer
+from labelwise.training.stages import Run
 
 pytest_plugins = ["tests.browser"]
 torch.set_num_threads(1)
@@ -70,7 +70,7 @@ def squares(images: int = 240, side: int = 8, seed: int = 0) -> Dataset:
 @cache
 def colour_weights() -> str:
     """The file of a convnet's weights that tell colours apart; a method that reads no label cannot learn that itself."""
-    from labelwise.fitting import fit
+    from labelwise.fitting.fit import fit
 
     model = fit(blobs(6), quick("softmax"), Run(device="cpu")).model
     assert isinstance(model, HeadModel)

@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor
 
-from labelwise.core import LabelModel, Labels, Spec
 from labelwise.data.dataset import Dataset, Split
+from labelwise.labels import Labels
+from labelwise.model import LabelModel, Spec
 
 UNSEEN = (2, 5, 9)  # of twelve labels, in the midst of the others
 COLOURS = ("red", "green", "blue", "yellow")
@@ -65,11 +66,11 @@ class Table(LabelModel):
     def encode_labels(self, labels: Labels) -> Tensor:
         return torch.eye(len(self.spec.labels))[[self.spec.labels.index(name) for name in labels.names]]
 
-    def score(self, image_codes: Tensor, label_codes: Tensor) -> Tensor:
-        return (image_codes[:, None] * label_codes).sum(-1)
+    def score(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
+        return (image_embeddings[:, None] * label_embeddings).sum(-1)
 
 
 class Distances(Table):
-    """The same for scores below zero, which a gap multiplies."""
+    """The same for scores below zero, which a penalty multiplies."""
 
-    balance = "scale"
+    penalty = "scale"

@@ -14,8 +14,9 @@ from typing import Any
 import torch
 
 import labelwise.store  # noqa: F401 - imported before anything is measured
-from labelwise.core import Classifier
+from labelwise.classifier import Classifier
 from labelwise.errors import LabelwiseError
+from labelwise.model import check_shape
 from labelwise.store import ABOUT, load
 
 VALUES = (-1, 2048, 10**9)
@@ -48,7 +49,8 @@ def outcome(folder: Path, classifier: Classifier, images: torch.Tensor) -> str:
     """Return ``refused``, ``harmless`` where the answers stay, or what else happened."""
     try:
         again = load(folder)
-        same = torch.equal(again.scores(images), classifier.scores(images))
+        check_shape(images, again.shape)  # pictures of another shape would be resized
+        same = torch.equal(again.scores(images).log_odds, classifier.scores(images).log_odds)
     except LabelwiseError:
         return "refused"
     except Exception as error:
@@ -67,7 +69,7 @@ def main(folders: list[Path]) -> None:
     shapes = [classifier.model.spec.shape for classifier in classifiers]
     images = [torch.rand(2, *shape, generator=torch.Generator().manual_seed(0)) for shape in shapes]
     for classifier, some in zip(classifiers, images, strict=True):
-        classifier.scores(some)
+        assert classifier.scores(some).log_odds.isfinite().all()
     size, start = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize(), megabytes()
     resource.setrlimit(resource.RLIMIT_AS, (size + ADDRESSES, resource.getrlimit(resource.RLIMIT_AS)[1]))
     wrong, refused = [], 0

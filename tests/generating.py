@@ -3,7 +3,10 @@
 import torch
 from torch import Tensor
 
-from labelwise.core import Classifier, LabelModel, Labels, Spec
+from labelwise.classifier import Classifier, bind
+from labelwise.labels import Labels
+from labelwise.model import LabelModel, Spec
+from tests.changed import known_by_description
 
 NOISE = 0.15
 DARK, BRIGHT = 45 / 255, 150 / 255 * 9 / 64  # of the pictures of ``tests.conftest.blobs``
@@ -21,8 +24,8 @@ class Generating(LabelModel):
         assert labels.vectors is not None
         return labels.vectors
 
-    def score(self, image_codes: Tensor, label_codes: Tensor) -> Tensor:
-        return -(image_codes[:, None] - label_codes).square().sum(-1)
+    def score(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
+        return -(image_embeddings[:, None] - label_embeddings).square().sum(-1)
 
     def features_of(self, images: Tensor) -> Tensor:
         return self.encode_images(images)
@@ -33,7 +36,6 @@ class Generating(LabelModel):
         return vectors[:, None] + NOISE * torch.randn(len(labels), count, vectors.shape[1], generator=made)
 
 
-def generating(labels: Labels, shape: tuple[int, ...], described: frozenset[str] = frozenset()) -> Classifier:
-    """Return a classifier of these labels; those ``described`` count as ones without training images."""
-    found = Generating(Spec(shape=shape, labels=labels)).bind(labels)
-    return Classifier(**{**vars(found), "described": described})
+def generating(labels: Labels, shape: tuple[int, ...], unseen: frozenset[str] = frozenset()) -> Classifier:
+    """Return a classifier of these labels; those ``unseen`` count as ones without training images."""
+    return known_by_description(bind(Generating(Spec(shape=shape, labels=labels)), labels), *unseen)

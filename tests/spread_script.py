@@ -11,12 +11,12 @@ from pathlib import Path
 
 import torch
 
-from labelwise.adversarial import Adversarial
-from labelwise.checkpoint import write_tensors
 from labelwise.data.augment import Augment
 from labelwise.data.dataset import Dataset, TrainData
-from labelwise.distributed import is_main_process, process_group
-from labelwise.fitting import training_data
+from labelwise.files import write_tensors
+from labelwise.fitting.fit import training_data
+from labelwise.fitting.pretraining import Pretrain
+from labelwise.fitting.zero_shot import plan_runs
 from labelwise.methods import (
     Cgan,
     Clarel,
@@ -30,11 +30,12 @@ from labelwise.methods import (
     Supcon,
     ZeroLabel,
 )
-from labelwise.methods.transport import Clustering, Matching
-from labelwise.methods.unlabelled import Pretrain
-from labelwise.optimization import Optimizer
-from labelwise.training import Run, train
-from labelwise.zero_shot import plan_runs
+from labelwise.methods.shared.transport import Clustering, Matching
+from labelwise.training.adversarial import Adversarial
+from labelwise.training.distribution import is_main_process, process_group
+from labelwise.training.loop import train
+from labelwise.training.optimizers import Optimizer
+from labelwise.training.stages import Run
 from tests.conftest import blobs, squares
 from tests.described import by_text, by_vector
 

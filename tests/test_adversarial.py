@@ -9,19 +9,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from labelwise.adversarial import Adversarial, BatchLoss, resting
-from labelwise.core import as_float
+from labelwise.classifier import bind
 from labelwise.data.batches import Batch, Share
 from labelwise.data.dataset import Dataset
 from labelwise.data.draws import Draws
 from labelwise.errors import UsageError
 from labelwise.evaluate.robust import RobustSettings, evaluate_robust
-from labelwise.fitting import fit, training_data
+from labelwise.evaluate.tested import Tested
+from labelwise.fitting.fit import fit, training_data
 from labelwise.methods import METHODS, Encoder, ImageMethod, Softmax, Supcon
+from labelwise.model import as_float
 from labelwise.ops.adaptive_attacks import Apgd
 from labelwise.ops.square_attack import Square
 from labelwise.settings import from_plain, override, to_plain
-from labelwise.training import Run, train
+from labelwise.training.adversarial import Adversarial, BatchLoss, resting
+from labelwise.training.loop import train
+from labelwise.training.stages import Run
 from tests.conftest import blobs, quick, squares
 from tests.described import by_vector
 
@@ -186,7 +189,7 @@ def test_it_makes_a_classifier_robust() -> None:
     assert isinstance(method, Softmax)
     ways = RobustSettings(epsilon=0.05, attacks=(Apgd(steps=20), Square(queries=50)))
     plain, hard = (
-        evaluate_robust(fit(data, each, CPU), data.split("test"), data.labels, ways)
+        evaluate_robust(Tested.of(fit(data, each, CPU), data.split("test"), data.labels), ways)
         for each in (method, replace(method, adversarial=Adversarial(epsilon=0.05, steps=4)))
     )
     assert hard.clean > 0.9
@@ -206,8 +209,8 @@ def test_scores_can_be_attacked_instead_of_the_loss(blob_data: Dataset) -> None:
 
     replace(HARD, loss="scores").around(loss, model, data)(batch)
     (found,) = seen  # the loss of the stage is asked once, the scores at every step
-    classifier = model.bind(data.labels)
-    before, after = (cross_entropy(classifier.scores(x), batch.targets) for x in (batch.images, found))
+    classifier = bind(model, data.labels)
+    before, after = (cross_entropy(classifier.scores(x).log_odds, batch.targets) for x in (batch.images, found))
     assert float(after) > float(before)
 
 

@@ -13,14 +13,16 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from labelwise.checkpoint import Progress, RunFolder, load_optimizer, optimizer_tensors, read_tensors, write_tensors
-from labelwise.core import LabelModel
 from labelwise.data.batches import Batch
 from labelwise.data.dataset import Dataset, TrainData
 from labelwise.errors import StoreError
-from labelwise.fitting import training_data
+from labelwise.files import read_tensors, write_tensors
+from labelwise.fitting.fit import training_data
 from labelwise.methods import Softmax
-from labelwise.training import Run, Stage, train
+from labelwise.model import LabelModel
+from labelwise.training.checkpoint import Progress, RunFolder, load_optimizer, optimizer_tensors
+from labelwise.training.loop import train
+from labelwise.training.stages import Run, Stage
 
 NEWEST, BEFORE, FIRST_STAGE = "checkpoint.safetensors", "previous.safetensors", "stage-0.safetensors"
 HEAD, JSON, TENSORS = 3, 60, -5  # bytes in the length of the head, in the JSON document, in the tensors

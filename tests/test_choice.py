@@ -3,10 +3,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from labelwise.choice import choose_method
-from labelwise.core import Labels
 from labelwise.data.dataset import Dataset
 from labelwise.errors import UnsupportedError
+from labelwise.fitting.choice import choose_method
+from labelwise.labels import Labels
 from labelwise.methods import METHODS
 from tests.conftest import blobs, squares
 

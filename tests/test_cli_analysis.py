@@ -10,12 +10,12 @@ from PIL import Image
 
 import labelwise as lw
 from labelwise.data import load
-from labelwise.data.pictures import as_batch
 from labelwise.evaluate.answers import answer_calibration, yes_rates
 from labelwise.evaluate.joint import joint_view
 from labelwise.evaluate.neighbours import nearest_labels
-from labelwise.evaluate.probe import probe_codes
+from labelwise.evaluate.probe import probe_embeddings
 from labelwise.evaluate.saliency import salient_share
+from labelwise.evaluate.tested import Tested
 from labelwise.store import save
 from tests.conftest import blobs, quick
 from tests.test_cli import pictures as pictures
@@ -44,17 +44,20 @@ def test_figures_are_those_of_the_functions(run: Any, model: Path, pictures: Pat
     order = torch.tensor([classifier.labels.index(name) for name in labels.names])
     share = salient_share(classifier, train.images, order[train.targets])
     assert (found["saliency"]["share"], found["saliency"]["split"]) == (pytest.approx(share.share), "train")
-    assert found["probe"]["probe"] == probe_codes(classifier, train, test, labels).probe
-    rates = yes_rates(classifier, test, labels)
+    assert (
+        found["probe"]["probe"]
+        == probe_embeddings(Tested.of(classifier, train, labels), Tested.of(classifier, test, labels)).probe
+    )
+    rates = yes_rates(Tested.of(classifier, test, labels))
     assert found["answers"]["raw"]["right"] == rates.raw.right
     assert found["answers"]["calibrated"]["zeros"] == rates.calibrated.zeros
     near = [list(one.nearest) for one in nearest_labels(classifier).labels]
     assert [one["nearest"] for one in found["neighbours"]["labels"]] == near
-    calibration = answer_calibration(classifier, test, labels)
+    calibration = answer_calibration(Tested.of(classifier, test, labels))
     assert found["calibration"]["balanced"]["after"]["brier"] == pytest.approx(calibration.balanced.after.brier)
     bins = found["calibration"]["every"]["before"]["bins"]
     assert sum(one["count"] for one in bins) == calibration.every.pairs
-    view = joint_view(classifier, as_batch(train.images, (3, 8, 8)), order[train.targets], test.images[0])
+    view = joint_view(classifier.scores(train.images), order[train.targets], classifier.scores(test.images[:1]))
     assert [one["label"] for one in found["joint"]["asked"]] == list(view.names)
     assert [one["distance"] for one in found["joint"]["asked"]] == pytest.approx(view.distances.tolist())
     assert found["joint"]["label"] == labels.names[int(test.targets[0])]

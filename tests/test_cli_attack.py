@@ -14,6 +14,7 @@ from labelwise.cli.attack_verb import parse_radius, strip
 from labelwise.data import load
 from labelwise.errors import UsageError
 from labelwise.evaluate.robust import RobustSettings, evaluate_robust
+from labelwise.evaluate.tested import Tested
 from labelwise.ops.square_attack import Square
 from labelwise.store import save
 from labelwise.tasks.attack import GRADIENTS
@@ -36,7 +37,7 @@ def test_figures_and_pictures(run: Any, model: Path, pictures: Path, tmp_path: P
     found = json.loads(out)
     data, classifier = load(str(pictures), size=8), lw.load(model)
     settings = RobustSettings(epsilon=0.1, attacks=(*GRADIENTS, Square(queries=30)))
-    whole = evaluate_robust(classifier, data.split("test"), data.labels, settings)
+    whole = evaluate_robust(Tested.of(classifier, data.split("test"), data.labels), settings)
     assert found["attacks"] == whole.attacks
     assert (found["worst"], found["images"]) == (whole.worst, len(data.split("test")))
     assert [check["name"] for check in found["checks"]] == [check.name for check in whole.checks]

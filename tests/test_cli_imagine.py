@@ -10,11 +10,13 @@ import torch
 from PIL import Image
 
 import labelwise as lw
+from labelwise.classifier import Classifier
 from labelwise.cli import imagine_verb
-from labelwise.core import Classifier, Labels
 from labelwise.data import load
 from labelwise.data.dataset import Dataset, Split
 from labelwise.evaluate.imagined import evaluate_imagined
+from labelwise.evaluate.tested import align_targets
+from labelwise.labels import Labels
 from labelwise.methods import Eszsl
 from labelwise.methods.izf import Izf
 from labelwise.store import save
@@ -46,7 +48,11 @@ def test_figures_and_files(run: Any, model: Classifier, pictures: Path, tmp_path
     test, labels = load(str(pictures), size=8).split("test"), load(str(pictures), size=8).labels
     blob, white = found["labels"]
     assert (blob["label"], white["label"]) == ("blob 3", "white/blob"), "labels without training images by themselves"
-    (right,) = (one for one in evaluate_imagined(model, test, labels, count=20, seed=2).labels if one.label == "blob 3")
+    (right,) = (
+        one
+        for one in evaluate_imagined(model, test.images, align_targets(model, test, labels), count=20, seed=2).labels
+        if one.label == "blob 3"
+    )
     for key in ("images", "described", "precision", "real_precision"):
         assert blob[key] == getattr(right, key)
     assert (blob["offset"], blob["spread"]) == (pytest.approx(right.offset), pytest.approx(right.spread))

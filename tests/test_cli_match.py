@@ -3,7 +3,6 @@
 import copy
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,10 @@ import pytest
 from PIL import Image
 
 import labelwise as lw
-from labelwise.data.pictures import read_files
+from labelwise.data.read.pictures import read_files
 from labelwise.evaluate.pairs import evaluate_pairs
+from labelwise.evaluate.tested import Tested
+from tests.changed import changed
 from tests.conftest import blobs
 from tests.contract.subjects import trained
 from tests.test_cli import run as run
@@ -29,7 +30,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
             folder.mkdir(parents=True, exist_ok=True)
             Image.fromarray(image.permute(1, 2, 0).numpy()).save(folder / f"{i}.png")
     lw.save(trained("softmax"), place / "m.lw")
-    lw.save(replace(trained("softmax"), verification=None), place / "bare.lw")
+    lw.save(changed(trained("softmax"), verifier=None), place / "bare.lw")
     return place
 
 
@@ -116,7 +117,7 @@ def test_index_is_kept_up_to_date(run: Any, root: Path, tmp_path: Path, monkeypa
         read.extend(files)
         return read_files(files, shape, strict=strict)
 
-    monkeypatch.setattr("labelwise.tasks.retrieve.read_files", noted)
+    monkeypatch.setattr("labelwise.tasks.gallery.read_files", noted)
     assert ask(folder, "--index", index) == ["1.png", "2.png", "3.png", "4.png"]
     assert sorted(Path(file).name for file in read) == ["4.png", "broken.png"]
     assert ask(folder, "--index", index) == ask(index) == ["1.png", "2.png", "3.png", "4.png"]
@@ -189,7 +190,7 @@ def test_evaluate_adds_pairs_where_a_similarity_was_learnt(run: Any, root: Path)
     assert {"similarity", "cosine", "sum", "EER", "R@16"} <= set(out.split())
     found = json.loads(run("evaluate", root / "p.lw", root / "pictures", "--json")[1])
     split = lw.data.folder(root / "pictures", size=8).split("test")
-    expected = evaluate_pairs(trained("prototype"), split)
+    expected = evaluate_pairs(Tested.of(trained("prototype"), split))
     assert found["pairs"]["verification"]["sum"]["eer"] == pytest.approx(expected.verification["sum"].eer)
     assert found["pairs"]["retrieval"]["cosine"]["recall"]["1"] == expected.retrieval["cosine"].recall[1]
     assert "pairs" not in json.loads(run("evaluate", root / "m.lw", root / "pictures", "--json")[1])

@@ -17,9 +17,9 @@ from labelwise.data.dataset import Dataset
 from labelwise.errors import UsageError
 from labelwise.evaluate.naming import cluster_images, named_clusters
 from labelwise.evaluate.naming_page import doubts
+from labelwise.fitting.naming import name_clusters
 from labelwise.methods import Encoder, Softmax, ZeroLabel
-from labelwise.methods.naming import name_clusters
-from labelwise.methods.naming_report import kept_together, overlap_agreement
+from labelwise.methods.shared.naming_report import kept_together, overlap_agreement
 from labelwise.store import load, save
 from tests.conftest import blobs
 from tests.methods.test_zero_label import CPU, STRUCTURE, model_of, world
@@ -114,10 +114,13 @@ def test_what_is_known_follows_the_name(model: Path) -> None:
     after = name_clusters(before, said)
     column = torch.arange(5)
     column[[names[0], names[1]]] = torch.tensor([names[1], names[0]])
-    one, two = (each.probabilities(each.scores(images)) for each in (before, after))
+    one, two = (each.scores(images).probabilities for each in (before, after))
     torch.testing.assert_close(two, one[:, column])
-    assert (after.temperature, after.outlier) == (before.temperature, before.outlier)
-    told, old = after.summary["naming"], before.summary["naming"]
+    assert (after.calibration.temperature, after.familiarity.rule) == (
+        before.calibration.temperature,
+        before.familiarity.rule,
+    )
+    told, old = after.origin.summary["naming"], before.origin.summary["naming"]
     assert list(told["sizes"]) == [old["sizes"][i] for i in column.tolist()]
     said_before = overlap_agreement(model_of(before).overlaps, model_of(before).own_names)
     assert said_before.tolist() == pytest.approx(old["agreement"], abs=1e-4)
@@ -125,7 +128,7 @@ def test_what_is_known_follows_the_name(model: Path) -> None:
     assert list(told["shares"]) == list(old["shares"])
     back = name_clusters(after, {cluster: "abcde"[label] for cluster, label in enumerate(names)})
     for key in ("sizes", "agreement", "near", "far"):
-        assert back.summary["naming"][key] == pytest.approx(old[key])
+        assert back.origin.summary["naming"][key] == pytest.approx(old[key])
 
 
 def test_a_person_is_asked(run: Any, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +140,7 @@ def test_a_person_is_asked(run: Any, model: Path, tmp_path: Path, monkeypatch: p
     assert 'No label "okapi"' in " ".join(err.split())
     assert told["answers"][str(first.cluster)] == second.label
     assert len(told["answers"]) == 2, "the skipped cluster is no answer, the kept one is"
-    assert load(tmp_path / "a.lw").summary["answers"] == told["answers"]
+    assert load(tmp_path / "a.lw").origin.summary["answers"] == told["answers"]
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
     code, out, _ = run("name", model, "--answers", 3, "--out", tmp_path / "b.lw", "--json")
     assert (code, json.loads(out)["answers"]) == (0, {})

@@ -14,6 +14,7 @@ import labelwise as lw
 from labelwise.data import load
 from labelwise.evaluate.closed import evaluate_closed
 from labelwise.evaluate.outliers import evaluate_outliers
+from labelwise.evaluate.tested import Tested
 from labelwise.methods import Multilabel
 from tests.conftest import blobs, quick, squares
 from tests.test_cli import run as run
@@ -97,7 +98,7 @@ def test_images_of_training_are_told_and_left_out(run: Any, root: Path, verb: st
 
 def test_figures_are_those_of_the_images_that_fit_held_out(run: Any, root: Path) -> None:
     data = lw.data.folder(root / "my birds", size=8)
-    held = evaluate_closed(lw.load(root / "m.lw"), data.split("test"), data.labels)
+    held = evaluate_closed(Tested.of(lw.load(root / "m.lw"), data.split("test"), data.labels))
     _, found = measured(run, "evaluate", root / "m.lw", root / "my birds")
     for key in ("images", "accuracy", "ece", "answer_ece", "kept", "leaked"):
         assert found[key] == pytest.approx(getattr(held, key)), key
@@ -137,7 +138,7 @@ def test_all_other_pictures_are_told_from_known_ones(run: Any, root: Path) -> No
     data, classifier = lw.data.folder(root / "my birds", size=8), lw.load(root / "m.lw")
     others = load(root / "other birds", size=8)
     strange = torch.cat([part.images for part in others.splits.values()])
-    wanted = evaluate_outliers(classifier, data.split("test").images, strange)
+    wanted = evaluate_outliers(classifier.scores(data.split("test").images), classifier.scores(strange))
     words = (root / "m.lw", root / "my birds", "--unknown", root / "other birds")
     for verb in ("evaluate", "report"):
         _, out, _ = run(verb, *words, "--device", "cpu")
@@ -213,7 +214,7 @@ def test_pictures_of_a_pack_that_are_not_square_keep_their_shape(run: Any, tmp_p
     np.savez(tmp_path / "tall.npz", images=images, labels=targets, classes=np.array(data.labels.names))
     tall = load(tmp_path / "tall.npz")
     lw.save(lw.fit(tall, quick("softmax", 3), lw.Run(device="cpu")), tmp_path / "m.lw")
-    held = evaluate_closed(lw.load(tmp_path / "m.lw"), tall.split("test"), tall.labels)
+    held = evaluate_closed(Tested.of(lw.load(tmp_path / "m.lw"), tall.split("test"), tall.labels))
     _, found = measured(run, "evaluate", tmp_path / "m.lw", tmp_path / "tall.npz")
     assert (found["images"], found["ece"]) == (16, pytest.approx(held.ece))
 

@@ -15,6 +15,7 @@ from PIL import Image
 
 import labelwise as lw
 from labelwise.errors import StoreError, UsageError
+from tests.changed import changed
 from tests.conftest import blobs, quick
 from tests.test_cli import run as run
 from tests.test_one_choice import saved, write_pictures
@@ -36,7 +37,7 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a picture was decoded")
 
-    monkeypatch.setattr("labelwise.data.pictures.decode", refuse)
+    monkeypatch.setattr("labelwise.data.read.pictures.decode", refuse)
 
 
 def one_line(text: str) -> str:
@@ -99,7 +100,7 @@ def test_data_whose_own_name_is_no_utf8(run: Any, pictures: Path, tmp_path: Path
     os.rename(pictures, place)
     code, _, err = run("fit", os.fsdecode(place), "--out", tmp_path / "m.lw", *FIT)
     assert code == 0, err
-    assert lw.load(tmp_path / "m.lw").summary["training"]["data"] == "set \N{REPLACEMENT CHARACTER}"
+    assert lw.load(tmp_path / "m.lw").origin.summary["training"]["data"] == "set \N{REPLACEMENT CHARACTER}"
 
 
 @pytest.mark.parametrize("verb", ["fit", "pretrain", "teach", "forget", "calibrate", "encode"])
@@ -205,7 +206,7 @@ def test_room_is_asked_for_before_the_first_epoch(
 ) -> None:
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr("shutil.disk_usage", lambda _: usage(10**6, 10**6 - 500, 500))
-    monkeypatch.setattr("labelwise.training._train_stage", lambda *_: pytest.fail("it was trained"))
+    monkeypatch.setattr("labelwise.training.loop._train_stage", lambda *_: pytest.fail("it was trained"))
     for words in (
         ["fit", *FIT, "--out", tmp_path / "m.lw"],
         ["pretrain", *QUICK[:4], "--out", tmp_path / "e.safetensors"],
@@ -230,7 +231,7 @@ def test_what_was_trained_is_kept_when_it_cannot_be_saved(
     assert "--resume" in one_line(err)
     assert not (tmp_path / "m.lw").exists()
     with monkeypatch.context() as patch:
-        patch.setattr("labelwise.training._train_epoch", lambda *_: pytest.fail("it was trained again"))
+        patch.setattr("labelwise.training.loop._train_epoch", lambda *_: pytest.fail("it was trained again"))
         code, _, err = run(*words, tmp_path / "m.lw", "--resume")
     assert code == 0, err
     assert saved(tmp_path / "m.lw") == saved(tmp_path / "whole.lw"), "the same weights, among other things"
@@ -240,7 +241,7 @@ def test_what_was_trained_is_kept_when_it_cannot_be_saved(
 def test_a_target_that_appears_during_training(
     run: Any, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from labelwise.fitting import fit
+    from labelwise.fitting.fit import fit
 
     def slow(*given: Any) -> lw.Classifier:
         (tmp_path / "m.lw").mkdir()
@@ -249,7 +250,7 @@ def test_a_target_that_appears_during_training(
 
     words = ["fit", pictures, *FIT, "--out", tmp_path / "m.lw"]
     with monkeypatch.context() as patch:
-        patch.setattr("labelwise.fitting.fit", slow)
+        patch.setattr("labelwise.fitting.fit.fit", slow)
         code, _, err = run(*words)
     assert code == 2
     assert "replace it with --overwrite. What was trained is kept in" in one_line(err)
@@ -263,7 +264,7 @@ def test_an_encoder_is_kept_when_it_cannot_be_written(
     file, folder = tmp_path / "e.safetensors", tmp_path / "e.safetensors.run"
     words = ["pretrain", pictures, *QUICK[:4], "--set", "encoder.width=4", "--set", "epochs=1", "--out", file]
     with monkeypatch.context() as patch:
-        patch.setattr("labelwise.methods.unlabelled.write_tensors", no_space)
+        patch.setattr("labelwise.fitting.pretraining.write_tensors", no_space)
         code, _, err = run(*words)
     assert code == 1
     assert f"kept in {folder}; mend this and continue with the same command and --resume {folder}" in one_line(err)
@@ -275,7 +276,7 @@ def test_an_encoder_is_kept_when_it_cannot_be_written(
 def test_a_checkpoint_that_cannot_be_written(
     run: Any, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("labelwise.checkpoint.RunFolder.write", no_space)
+    monkeypatch.setattr("labelwise.training.checkpoint.RunFolder.write", no_space)
     code, _, err = run("fit", pictures, *FIT, "--out", tmp_path / "m.lw")
     assert code == 1
     assert "A file could not be written or read: [Errno 28] No space left on device" in one_line(err)
@@ -292,5 +293,5 @@ def test_teach_refuses_names_first(run: Any, tmp_path: Path) -> None:
 def test_text_that_no_file_can_hold(tmp_path: Path) -> None:
     classifier = lw.fit(blobs(), quick("softmax", 1))
     with pytest.raises(StoreError, match=r"UTF-8 text, and this is none: .*\\udcff"):
-        lw.save(replace(classifier, summary={"training": {"data": "x\udcff"}}), tmp_path / "m")
+        lw.save(changed(classifier, summary={"training": {"data": "x\udcff"}}), tmp_path / "m")
     assert not list(tmp_path.iterdir())

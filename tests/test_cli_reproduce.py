@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from labelwise.cli import app
 from labelwise.errors import DataError, UsageError
-from labelwise.reproduce.results import RESULTS, read_results
+from labelwise_papers.reproduce.results import RESULTS, read_results
 from tests.reproduce.tiny_recipes import write_recipe
 
 

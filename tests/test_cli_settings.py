@@ -35,7 +35,7 @@ def test_an_encoder_and_its_settings_add_up(run: Any, pictures: Path, tmp_path: 
     code, _, err = run(*words, "--out", tmp_path / "a.lw", "--set", "encoder.code_size=5")
     assert code == 0, err
     assert encoder(tmp_path / "a.lw") == {**vars(Encoder(backbone=NAMED, code_size=5, frozen=True))}
-    assert lw.load(tmp_path / "a.lw").memory.shape[1] == 5  # type: ignore[union-attr]
+    assert lw.load(tmp_path / "a.lw").familiarity.memory.shape[1] == 5  # type: ignore[union-attr]
     assert saved(tmp_path / "a.lw")["shape"] == [3, SIDE, SIDE]
     code, _, err = run(*words, "--out", tmp_path / "b.lw", "--set", "encoder.backbone=auto", "--set", "encoder.size=10")
     assert code == 0, err
@@ -73,7 +73,7 @@ def test_settings_that_contradict_the_encoder(run: Any, setting: str, value: str
 
 
 def test_no_encoder_takes_the_settings_as_they_are() -> None:
-    from labelwise.choice import Wish, make_method
+    from labelwise.fitting.choice import Wish, make_method
 
     made = make_method(Wish(method="softmax", encoder="none", settings={"encoder.backbone": NAMED}), own_pictures=True)
     assert made == Softmax(encoder=Encoder(backbone=NAMED))

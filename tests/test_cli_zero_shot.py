@@ -118,7 +118,7 @@ def test_a_label_is_taught_by_sentences(run: Any, by_text: Path, squares: Path, 
     assert '"orange" learnt from its description; 9 labels' in " ".join(out.split())
     found = json.loads(run("classify", tmp_path / "o.lw", squares / "red", "--json", "--top", 9)[1])
     assert "orange" in [entry["label"] for entry in found["predictions"][0]["top"]]
-    assert "orange" in lw.load(tmp_path / "o.lw").described
+    assert "orange" in lw.load(tmp_path / "o.lw").unseen
     code, out, _ = run(
         "teach", tmp_path / "o.lw", "pink", "--examples", squares / "magenta", "--out", tmp_path / "p.lw"
     )
@@ -133,9 +133,9 @@ def test_a_label_is_taught_by_a_vector(run: Any, by_vector: Path, tmp_path: Path
         assert code == 0, err
         assert '"orange" learnt from its attributes; 9 labels' in " ".join(out.split())
     one, other = (lw.load(tmp_path / f"{i}.lw") for i in range(2))
-    assert one.codes.equal(other.codes)
+    assert one.label_embeddings.equal(other.label_embeddings)
     wanted = lw.teach(lw.load(by_vector), "orange", vector=[1, 0.5, 0])
-    assert one.codes.equal(wanted.codes)
+    assert one.label_embeddings.equal(wanted.label_embeddings)
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_split_is_written_and_used(run: Any, birds: Path, tmp_path: Path) -> Non
     assert code == 0, err
     assert "Method indicator: every training image has a label" in " ".join(err.split())
     train = sum(row["split"] == "train" for row in rows)
-    assert lw.load(tmp_path / "m").summary["training"]["images"] == train
+    assert lw.load(tmp_path / "m").origin.summary["training"]["images"] == train
     same = json.loads(run("evaluate", tmp_path / "m", birds, "--splits", tmp_path / "s.csv", "--json")[1])
     other = json.loads(run("evaluate", tmp_path / "m", birds, "--json")[1])
     assert (same["leaked"], same["accuracy"]) == (0, other["accuracy"])

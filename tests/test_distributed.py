@@ -12,10 +12,10 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from labelwise.checkpoint import read_tensors
 from labelwise.data.batches import Share
-from labelwise.distributed import as_one_batch
 from labelwise.errors import UsageError
+from labelwise.files import read_tensors
+from labelwise.training.distribution import as_one_batch
 from tests.spread_script import CASES
 
 ROOT = Path(__file__).parent.parent

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from labelwise.checkpoint import read_tensors
-from labelwise.core import LabelModel
 from labelwise.data.dataset import Dataset, TrainData
 from labelwise.errors import LabelwiseError
-from labelwise.fitting import fit
+from labelwise.files import read_tensors
+from labelwise.fitting.fit import fit
 from labelwise.methods import Encoder, Indicator, Softmax
+from labelwise.model import LabelModel
 from labelwise.ops.finite import first_not_finite
-from labelwise.optimization import Optimizer, Schedule
-from labelwise.training import Run, Stage
+from labelwise.training.optimizers import Optimizer, Schedule
+from labelwise.training.stages import Run, Stage
 
 SMALL = Encoder(backbone="convnet", width=4)
 

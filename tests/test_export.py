@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import torch
 
-from labelwise.core import LabelModel
+from labelwise.api import teach
 from labelwise.data.dataset import Dataset
 from labelwise.errors import LabelwiseError, UnsupportedError, UsageError
 from labelwise.export import TOLERANCE, export
-from labelwise.fitting import fit
+from labelwise.fitting.fit import fit
 from labelwise.methods import METHODS, Softmax
-from labelwise.methods.linear import SoftmaxModel
+from labelwise.methods.shared.linear import SoftmaxModel
+from labelwise.model import LabelModel
 from labelwise.store import load, save
-from labelwise.tasks.teach import teach
-from labelwise.training import Run
+from labelwise.training.stages import Run
 from tests.conftest import blobs, quick, squares
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="the extra export is not installed")
@@ -36,10 +36,11 @@ def test_every_method_gives_its_own_scores(name: str, blob_data: Dataset, tmp_pa
     images = blob_data.split("test").images[:9]
     made = export(classifier, tmp_path / "model.onnx")
     scores, probabilities, answers = run(made.file, images)
-    wanted = classifier.scores(images)
+    found = classifier.scores(images)
+    wanted = found.log_odds
     assert np.abs(scores - wanted.numpy()).max() <= TOLERANCE * max(1.0, float(wanted.abs().max()))
-    assert np.abs(probabilities - classifier.probabilities(wanted).numpy()).max() <= TOLERANCE
-    assert np.abs(answers - classifier.answers(wanted).numpy()).max() <= TOLERANCE
+    assert np.abs(probabilities - found.probabilities.numpy()).max() <= TOLERANCE
+    assert np.abs(answers - found.yes.numpy()).max() <= TOLERANCE
     assert run(made.file, images[:1])[0].shape == (1, len(classifier.labels)), "the batch size is free"
 
 
@@ -72,7 +73,7 @@ def test_features_are_taken_as_floats(blob_data: Dataset, tmp_path: Path) -> Non
     classifier = fit(replace(blob_data, splits=flat), Softmax(epochs=2), Run(device="cpu"))
     made = export(classifier, tmp_path / "features.onnx")
     images = flat["test"].images[:4]
-    assert np.allclose(run(made.file, images)[0], classifier.scores(images).numpy(), atol=1e-4)
+    assert np.allclose(run(made.file, images)[0], classifier.scores(images).log_odds.numpy(), atol=1e-4)
 
 
 def test_a_saved_classifier_through_the_shell(blob_data: Dataset, tmp_path: Path) -> None:

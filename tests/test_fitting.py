@@ -7,15 +7,17 @@ import torch
 from torch import Tensor
 
 import labelwise as lw
-from labelwise.adversarial import Adversarial
-from labelwise.core import LabelModel, Spec
+from labelwise.classifier import bind
 from labelwise.data.dataset import Dataset, TrainData
 from labelwise.errors import DataError, UnsupportedError, UsageError
 from labelwise.evaluate.closed import evaluate_closed
-from labelwise.fitting import training_data
+from labelwise.evaluate.tested import Tested
+from labelwise.fitting.fit import training_data
 from labelwise.methods import ImageMethod, Softmax
-from labelwise.methods.linear import SoftmaxModel
-from labelwise.training import Stage
+from labelwise.methods.shared.linear import SoftmaxModel
+from labelwise.model import LabelModel, Spec
+from labelwise.training.adversarial import Adversarial
+from labelwise.training.stages import Stage
 from tests.conftest import blobs, quick
 from tests.contract.subjects import trained
 
@@ -64,17 +66,17 @@ def test_one_label_is_refused(blob_data: Dataset) -> None:
 
 def test_evaluation_tells_a_leak(blob_data: Dataset) -> None:
     classifier = trained("softmax")
-    assert evaluate_closed(classifier, blob_data.split("test"), blob_data.labels).leaked == 0
-    assert evaluate_closed(classifier, blob_data.split("train"), blob_data.labels).leaked == 1
-    assert evaluate_closed(classifier, blob_data.split("val"), blob_data.labels).leaked == 1
+    assert evaluate_closed(Tested.of(classifier, blob_data.split("test"), blob_data.labels)).leaked == 0
+    assert evaluate_closed(Tested.of(classifier, blob_data.split("train"), blob_data.labels)).leaked == 1
+    assert evaluate_closed(Tested.of(classifier, blob_data.split("val"), blob_data.labels)).leaked == 1
 
 
 def test_images_that_taught_or_calibrated_are_leaks_too(blob_data: Dataset) -> None:
     classifier, test = trained("softmax"), blob_data.split("test")
     calibrated = lw.calibrate(classifier, test.images[:20], test.targets[:20])
-    assert evaluate_closed(calibrated, test, blob_data.labels).leaked == 20 / len(test)
+    assert evaluate_closed(Tested.of(calibrated, test, blob_data.labels)).leaked == 20 / len(test)
     taught = lw.teach(classifier, "a new one", examples=test.images[:8])
-    assert evaluate_closed(taught, test, blob_data.labels).leaked == 8 / len(test)
+    assert evaluate_closed(Tested.of(taught, test, blob_data.labels)).leaked == 8 / len(test)
 
 
 def test_evaluation_goes_by_names(blob_data: Dataset) -> None:
@@ -83,9 +85,11 @@ def test_evaluation_goes_by_names(blob_data: Dataset) -> None:
     turned = lw.Labels(names=blob_data.labels.names[::-1])
     swapped = replace(test, targets=3 - test.targets)
     classifier = trained("indicator")
-    assert evaluate_closed(classifier, swapped, turned) == evaluate_closed(classifier, test, blob_data.labels)
+    assert evaluate_closed(Tested.of(classifier, swapped, turned)) == evaluate_closed(
+        Tested.of(classifier, test, blob_data.labels)
+    )
     with pytest.raises(DataError, match="does not know these labels of the data: cat"):
-        evaluate_closed(classifier, test, lw.Labels(names=("blob 0", "blob 1", "cat", "blob 3")))
+        evaluate_closed(Tested.of(classifier, test, lw.Labels(names=("blob 0", "blob 1", "cat", "blob 3"))))
 
 
 def test_calibration_lowers_the_error_on_test_images() -> None:
@@ -98,8 +102,8 @@ def test_calibration_lowers_the_error_on_test_images() -> None:
     }
     data = replace(hard, splits=noisy)
     classifier = lw.fit(data, quick("multilabel"), lw.Run(device="cpu"))
-    raw = classifier.model.bind(classifier.labels)
-    after, before = (evaluate_closed(c, data.split("test"), data.labels) for c in (classifier, raw))
+    raw = bind(classifier.model, classifier.labels)
+    after, before = (evaluate_closed(Tested.of(c, data.split("test"), data.labels)) for c in (classifier, raw))
     assert after.accuracy == before.accuracy
     assert after.ece < before.ece
 
@@ -139,13 +143,13 @@ class ReadsNothing(Softmax):
 
 
 class TwoMinds(SoftmaxModel):
-    """A model with two second opinions, both that everything is the first label, and a story."""
+    """A model with two second opinions, both that everything is the first label, and something to tell."""
 
-    def second_opinions(self, image_codes: Tensor) -> Tensor:
+    def second_opinions(self, image_embeddings: Tensor) -> Tensor:
         """Return label 0 twice for each image."""
-        return torch.zeros(2, len(image_codes), dtype=torch.int64)
+        return torch.zeros(2, len(image_embeddings), dtype=torch.int64)
 
-    def story(self) -> dict[str, Any]:
+    def about(self) -> dict[str, Any]:
         """Return a word."""
         return {"told": "all"}
 
@@ -162,7 +166,7 @@ class OfTwoMinds(ReadsNothing):
 def test_a_method_without_targets_is_calibrated_on_second_opinions(blob_data: Dataset) -> None:
     """Any model may bring them; fitting knows no model by its type."""
     classifier = lw.fit(blob_data, OfTwoMinds(epochs=1), lw.Run(device="cpu"))
-    assert classifier.summary["told"] == "all"
-    assert "calibration" in classifier.summary
+    assert classifier.origin.summary["told"] == "all"
+    assert "calibration" in classifier.origin.summary
     with pytest.raises(UnsupportedError, match="no second opinions"):
         lw.fit(blob_data, ReadsNothing(epochs=1), lw.Run(device="cpu"))

@@ -18,14 +18,15 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from labelwise.core import LabelModel
 from labelwise.data.dataset import Dataset, TrainData
 from labelwise.errors import Interrupted
-from labelwise.fitting import training_data
+from labelwise.fitting.fit import training_data
+from labelwise.fitting.pretraining import fresh_encoder, write_encoder
 from labelwise.methods import Softmax
-from labelwise.methods.unlabelled import fresh_encoder, write_encoder
+from labelwise.model import LabelModel
 from labelwise.nn.encoder import Encoder
-from labelwise.training import Run, Stage, train
+from labelwise.training.loop import train
+from labelwise.training.stages import Run, Stage
 
 SOON = 10  # seconds; two on a quiet machine
 LABELWISE = (sys.executable, "-m", "labelwise")

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 import labelwise as lw
 from labelwise.data.dataset import Dataset
-from labelwise.nn.backbones import Backbone
+from labelwise.nn.backbone import Backbone
 from labelwise.nn.encoder import Encoder
-from labelwise.training import Run
+from labelwise.training.stages import Run
 from tests.conftest import blobs, squares
 from tests.test_cli import run as run
 
@@ -45,8 +45,10 @@ class TinyPretrained(Backbone):
 def installed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     there: bool = request.param == "pretrained encoder installed"
     monkeypatch.setattr("labelwise.nn.efficientnet.is_installed", lambda: there)
-    monkeypatch.setattr("labelwise.nn.efficientnet.EfficientNetLite0", TinyPretrained)
-    monkeypatch.setattr("labelwise.training._out_of_patience", lambda _, now: now.epoch >= 2)  # quick, in both ways
+    monkeypatch.setattr("labelwise.nn.backbones.EfficientNetLite0", TinyPretrained)
+    monkeypatch.setattr(
+        "labelwise.training.loop._out_of_patience", lambda _, now: now.epoch >= 2
+    )  # quick, in both ways
     return there
 
 
@@ -117,7 +119,7 @@ def test_shell_and_python_agree(run: Any, installed: bool, case: str, tmp_path: 
 def test_an_explicit_method_is_what_is_trained(installed: bool, tmp_path: Path) -> None:
     data = lw.data.folder(folder_of(tmp_path, ""))
     found = lw.fit(data, lw.methods.Softmax(epochs=1), Run(device="cpu"))
-    assert found.method == lw.methods.Softmax(epochs=1)
+    assert found.origin.method == lw.methods.Softmax(epochs=1)
     assert found.model.spec.shape == (3, 64, 64), "from scratch, whatever is installed"
     found = lw.fit(
         data, lw.methods.Softmax(epochs=1, encoder=Encoder(backbone="efficientnet_lite0")), Run(device="cpu")
@@ -135,7 +137,7 @@ def test_a_side_that_was_asked_for_stays(run: Any, installed: bool, tmp_path: Pa
 
 
 def test_pixels_that_were_changed_are_not_read_again(tmp_path: Path) -> None:
-    from labelwise.data.sides import at_side
+    from labelwise.data.read.sides import at_side
 
     data = lw.data.folder(folder_of(tmp_path, ""))
     assert at_side(data, 8).shape == (3, 8, 8)

@@ -7,17 +7,19 @@ from typing import Any
 import pytest
 import torch
 
-from labelwise.adversarial import Adversarial
-from labelwise.core import as_float
+from labelwise.classifier import bind
 from labelwise.data.augment import Augment
 from labelwise.data.dataset import Dataset
-from labelwise.data.split_files import pool, resplit
+from labelwise.data.split.split_files import pool, resplit
 from labelwise.errors import UsageError
 from labelwise.evaluate.episodes import EpisodeSettings
 from labelwise.evaluate.robust import RobustSettings, evaluate_robust
+from labelwise.evaluate.tested import Tested
 from labelwise.methods import Encoder, Prototype, Softmax
-from labelwise.methods.linear import LinearModel
+from labelwise.methods.shared.linear import LinearModel
+from labelwise.model import as_float
 from labelwise.ops.attacks import Fgsm, Pgd
+from labelwise.training.adversarial import Adversarial
 from tests.conftest import blobs
 from tests.contract.subjects import trained
 
@@ -66,7 +68,7 @@ def test_accuracy_on_all_images_is_that_of_the_robust_protocol() -> None:
     classifier, data = trained("softmax"), blobs()
     found = prototype.under_pgd(classifier, data.split("test"), data, 0.05)
     settings = RobustSettings(epsilon=0.05, attacks=(Pgd(steps=20),))
-    whole = evaluate_robust(classifier, data.split("test"), data.labels, settings)
+    whole = evaluate_robust(Tested.of(classifier, data.split("test"), data.labels), settings)
     assert found["clean"] == whole.clean
     assert found["pgd-20"] == pytest.approx(whole.attacks["pgd-20"], abs=0.03), "other random starts"
 
@@ -142,7 +144,7 @@ def test_rules_on_codes_alone() -> None:
     means = torch.stack(list(model.means))
     distances = (codes[:, None] - means).norm(dim=2)
     cosines = torch.cosine_similarity(codes[:, None], means, dim=2)
-    found = {r: Means(model, r).bind(classifier.labels).scores(split.images) for r in prototype.RULES}
+    found = {r: bind(Means(model, r), classifier.labels).scores(split.images).log_odds for r in prototype.RULES}
     assert torch.equal(found["nearest mean"].argmax(1), distances.argmin(1))
     torch.testing.assert_close(found["cosine"], cosines)
 
@@ -150,9 +152,9 @@ def test_rules_on_codes_alone() -> None:
 @pytest.mark.parametrize("loss", prototype.RIVALS)
 def test_metric_losses_train_and_teach(loss: metric_learning.LossName) -> None:
     pytest.importorskip("pytorch_metric_learning")
-    from labelwise.fitting import fit
-    from labelwise.optimization import Optimizer
-    from labelwise.training import Run
+    from labelwise.fitting.fit import fit
+    from labelwise.training.optimizers import Optimizer
+    from labelwise.training.stages import Run
 
     shared: dict[str, Any] = {
         "encoder": BASE.encoder,
@@ -162,7 +164,7 @@ def test_metric_losses_train_and_teach(loss: metric_learning.LossName) -> None:
     }
     classifier = fit(blobs(), metric_learning.Metric(loss=loss, epochs=10, **shared), Run(device="cpu"))
     assert isinstance(classifier.model, MetricModel)
-    assert classifier.summary["training"]["validation_accuracy"] > 0.8
+    assert classifier.origin.summary["training"]["validation_accuracy"] > 0.8
     images = as_float(blobs().split("test").images[:3])
     pooled = classifier.model.pool_maps(classifier.model.feature_maps(images))
     torch.testing.assert_close(classifier.model.encode_images(images), pooled)

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from labelwise.errors import UsageError
-from labelwise.recipe import Recipe, find_recipes, read_recipe, recipe_files
-from labelwise.reproduce.cells import Choice, cells_of
-from labelwise.reproduce.measures import MEASURES
+from labelwise_papers.recipe import Recipe, find_recipes, read_recipe, recipe_files
+from labelwise_papers.reproduce.cells import Choice, cells_of
+from labelwise_papers.reproduce.measures import MEASURES
 
 EXPECTED = {
     "indicator": "table1 table2 table3 table6 table7 table8 table9 table10 table11 figure6 figure7 figure8",

@@ -3,6 +3,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,12 +24,12 @@ def saved(tmp_path: Path) -> Path:
 def test_loaded_classifier_is_the_same(saved: Path) -> None:
     before, after = trained("indicator"), lw.load(saved)
     images = blobs().split("test").images
-    assert torch.equal(before.scores(images), after.scores(images))
-    assert after.outlier == before.outlier
-    assert after.memory is not None
-    assert after.summary == before.summary
-    assert after.method == before.method
-    assert after.seen is not None
+    assert torch.equal(before.scores(images).log_odds, after.scores(images).log_odds)
+    assert after.familiarity.rule == before.familiarity.rule
+    assert after.familiarity.memory is not None
+    assert after.origin.summary == before.origin.summary
+    assert after.origin.method == before.origin.method
+    assert after.origin.train_hashes is not None
     assert sorted(p.name for p in saved.iterdir()) == ["classifier.json", "weights.safetensors"]
 
 
@@ -39,7 +40,7 @@ def test_taught_classifier_is_saved_with_its_label(saved: Path, tmp_path: Path) 
     assert again.labels.names[-1] == "a new one"
     twice = lw.teach(again, "another", examples=blobs().split("test").images[5:9])
     images = blobs().split("test").images
-    torch.testing.assert_close(twice.scores(images)[:, :5], taught.scores(images))
+    torch.testing.assert_close(twice.scores(images).log_odds[:, :5], taught.scores(images).log_odds)
 
 
 def test_label_knowledge_is_saved(tmp_path: Path) -> None:
@@ -51,8 +52,6 @@ def test_label_knowledge_is_saved(tmp_path: Path) -> None:
         order=(3, 1, 0, 2),
         shares=torch.full((4,), 0.25),
     )
-    from dataclasses import replace
-
     lw.save(replace(classifier, labels=labels), tmp_path / "m")
     again = lw.load(tmp_path / "m").labels
     assert (again.names, again.texts, again.order) == (labels.names, labels.texts, labels.order)
@@ -64,9 +63,9 @@ def test_label_knowledge_is_saved(tmp_path: Path) -> None:
 def test_existing_work_is_not_overwritten(saved: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"already holds a classifier.*--overwrite"):
         lw.save(trained("softmax"), saved)
-    assert type(lw.load(saved).method).__name__ == "Indicator"
+    assert type(lw.load(saved).origin.method).__name__ == "Indicator"
     lw.save(trained("softmax"), saved, overwrite=True)
-    assert type(lw.load(saved).method).__name__ == "Softmax"
+    assert type(lw.load(saved).origin.method).__name__ == "Softmax"
     (tmp_path / "photos").mkdir()
     with pytest.raises(UsageError, match="exists and is no saved classifier"):
         lw.save(trained("softmax"), tmp_path / "photos", overwrite=True)
@@ -83,7 +82,7 @@ def test_failure_while_writing_leaves_nothing(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(StoreError, match="disk full"):
         lw.save(trained("softmax"), tmp_path / "m", overwrite=True)
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
-    assert type(lw.load(tmp_path / "m").method).__name__ == "Indicator"
+    assert type(lw.load(tmp_path / "m").origin.method).__name__ == "Indicator"
 
 
 def damage(path: Path, change: str) -> None:

@@ -6,19 +6,22 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
-from labelwise.checkpoint import read_tensors, write_tensors
-from labelwise.core import Classifier, Labels, OutlierRule, Spec
+from labelwise.classifier import Classifier, bind
 from labelwise.errors import LabelwiseError, StoreError
+from labelwise.familiarity import OutlierRule
+from labelwise.files import read_tensors, write_tensors
+from labelwise.labels import Labels
 from labelwise.methods import METHODS, Clarel, Encoder, Izf, Method, Prototype, Softmax, ZeroLabel
+from labelwise.model import Spec
 from labelwise.nn.backbones import BACKBONES, ON_FEATURES, WAVEFORMS
 from labelwise.store import load, save
+from tests.changed import changed
 from tests.contract.subjects import trained
 
 ROOT = Path(__file__).parent.parent
@@ -57,7 +60,7 @@ def untrained(folder: Path, method: Method, shape: tuple[int, ...]) -> tuple[Cla
     torch.manual_seed(3)
     model = method.build(Spec(shape=shape, labels=LABELS))
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    classifier = replace(model.bind(LABELS), method=method)
+    classifier = changed(bind(model, LABELS), method=method)
     save(classifier, folder)
     return classifier, torch.rand(2, *shape)
 
@@ -174,7 +177,7 @@ def test_every_backbone_is_loaded_as_it_was(name: str, tmp_path: Path) -> None:
     method = Softmax(encoder=Encoder(backbone=name, width=None if name == "identity" else 4))
     classifier, images = untrained(tmp_path / "m", method, shape)
     again = load(tmp_path / "m")
-    assert torch.equal(again.scores(images), classifier.scores(images))
+    assert torch.equal(again.scores(images).log_odds, classifier.scores(images).log_odds)
     assert trainable(again) == trainable(classifier)
 
 
@@ -195,7 +198,7 @@ def test_every_backbone_is_loaded_as_it_was(name: str, tmp_path: Path) -> None:
 def test_every_kind_of_model_is_loaded_as_it_was(method: Method, tmp_path: Path) -> None:
     classifier, images = untrained(tmp_path / "m", method, (6,))
     again = load(tmp_path / "m")
-    assert torch.equal(again.scores(images), classifier.scores(images))
+    assert torch.equal(again.scores(images).log_odds, classifier.scores(images).log_odds)
     state = again.model.state_dict()
     assert all(torch.equal(tensor, state[name]) for name, tensor in classifier.model.state_dict().items())
     assert trainable(again) == trainable(classifier)
@@ -210,7 +213,7 @@ def test_a_state_from_before_a_model_had_all_its_parts_is_taken(tmp_path: Path) 
 
     rewrite(tmp_path / "m", older)
     again = load(tmp_path / "m")
-    assert torch.equal(again.scores(images), classifier.scores(images))
+    assert torch.equal(again.scores(images).log_odds, classifier.scores(images).log_odds)
     state = again.model.state_dict()
     assert bool(state["background"].isinf().all())
     assert not any(bool(state[name].any()) for name in ("unit_mean", "unit_within", "centring.directions"))
@@ -219,7 +222,9 @@ def test_a_state_from_before_a_model_had_all_its_parts_is_taken(tmp_path: Path) 
 def test_weights_of_half_precision_are_taken(tmp_path: Path) -> None:
     classifier, images = untrained(tmp_path / "m", Softmax(encoder=Encoder(code_size=4)), (6,))
     rewrite(tmp_path / "m", lambda tensors: tensors.update({"model/head.bias": tensors["model/head.bias"].half()}))
-    torch.testing.assert_close(load(tmp_path / "m").scores(images), classifier.scores(images), atol=1e-3, rtol=0)
+    torch.testing.assert_close(
+        load(tmp_path / "m").scores(images).log_odds, classifier.scores(images).log_odds, atol=1e-3, rtol=0
+    )
     assert load(tmp_path / "m").model.state_dict()["head.bias"].dtype == torch.float32
     rewrite(tmp_path / "m", lambda tensors: tensors.update({"model/head.bias": tensors["model/head.bias"].long()}))
     with pytest.raises(StoreError, match=r"head.bias is int64 \[3\] in the file and float32 \[3\] by the settings"):
@@ -230,20 +235,23 @@ def test_writing_over_the_file_changes_no_answer(tmp_path: Path) -> None:
     """Tensors of a file are mapped into memory: what is loaded must not change with the file."""
     classifier, images = untrained(tmp_path / "m", Prototype(hidden=4), (6,))
     again = load(tmp_path / "m")
-    before = again.scores(images)
+    before = again.scores(images).log_odds
     with (tmp_path / "m" / "weights.safetensors").open("r+b") as file:
         file.write(bytes(os.fstat(file.fileno()).st_size))
-    assert torch.equal(again.scores(images), before)
-    assert torch.equal(before, classifier.scores(images))
+    assert torch.equal(again.scores(images).log_odds, before)
+    assert torch.equal(before, classifier.scores(images).log_odds)
 
 
 def test_a_classifier_that_is_not_finite_is_not_saved(tmp_path: Path) -> None:
     classifier, images = untrained(tmp_path / "m", Softmax(encoder=Encoder(code_size=4)), (6,))
-    before = classifier.scores(images)
+    before = classifier.scores(images).log_odds
     broken = [
-        (replace(classifier, codes=classifier.codes * torch.nan), "codes"),
-        (replace(classifier, temperature=float("nan")), "temperature"),
-        (replace(classifier, outlier=OutlierRule(centre=(0, 0), spread=(1, 1), limit=float("nan"))), "outlier.limit"),
+        (changed(classifier, label_embeddings=classifier.label_embeddings * torch.nan), "codes"),
+        (changed(classifier, temperature=float("nan")), "temperature"),
+        (
+            changed(trained("softmax"), rule=OutlierRule(centre=(0.0, 0.0), spread=(1.0, 1.0), limit=float("nan"))),
+            "outlier.limit",
+        ),
     ]
     with torch.no_grad():
         again = load(tmp_path / "m")
@@ -253,4 +261,4 @@ def test_a_classifier_that_is_not_finite_is_not_saved(tmp_path: Path) -> None:
         with pytest.raises(LabelwiseError, match=rf'"{name}" is not finite .* lower learning rate'):
             save(one, tmp_path / "m", overwrite=True)
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
-    assert torch.equal(load(tmp_path / "m").scores(images), before)
+    assert torch.equal(load(tmp_path / "m").scores(images).log_odds, before)

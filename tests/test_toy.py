@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from labelwise.errors import UsageError
-from labelwise.toy import CENTRES, SPREAD, Kind, ToyResult, draw_toy, run_toy, seen_batch
+from labelwise_papers.toy import CENTRES, SPREAD, Kind, ToyResult, draw_toy, run_toy, seen_batch
 
 
 @pytest.fixture(scope="module")

@@ -15,18 +15,20 @@ import torch
 from torch import Tensor, nn
 from torch.optim import lr_scheduler
 
-from labelwise.checkpoint import Progress, RunFolder, read_tensors, write_atomically, write_tensors
-from labelwise.core import LabelModel, Spec
 from labelwise.data.batches import Batch, Share, ShuffledBatches, ahead
 from labelwise.data.dataset import Dataset, TrainData
-from labelwise.distributed import choose_device
 from labelwise.errors import Interrupted, LabelwiseError, StoreError, UsageError
-from labelwise.fitting import fit, training_data
+from labelwise.files import read_tensors, write_atomically, write_tensors
+from labelwise.fitting.fit import fit, training_data
 from labelwise.interruption import noted
 from labelwise.methods import Softmax
-from labelwise.optimization import Optimizer, Schedule
+from labelwise.model import LabelModel, Spec
 from labelwise.store import load
-from labelwise.training import Run, Stage, train
+from labelwise.training.checkpoint import Progress, RunFolder
+from labelwise.training.distribution import choose_device
+from labelwise.training.loop import train
+from labelwise.training.optimizers import Optimizer, Schedule
+from labelwise.training.stages import Run, Stage
 from tests.conftest import blobs, quick
 
 ROOT = Path(__file__).parent.parent
@@ -81,7 +83,7 @@ def test_two_processes_train_like_one(tmp_path: Path) -> None:
     first, second = weights(one), weights(two)
     for name, tensor in first.items():
         torch.testing.assert_close(second[name], tensor, rtol=2e-3, atol=2e-4, msg=name)
-    assert load(two).summary["training"]["processes"] == 2
+    assert load(two).origin.summary["training"]["processes"] == 2
 
 
 @pytest.mark.parametrize(
@@ -348,7 +350,7 @@ def test_checkpoints_are_written_however_short_epochs_are(
         written.append(now.epoch)
         plain(self, now, tensors)
 
-    monkeypatch.setattr("labelwise.training.time.monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr("labelwise.training.loop.time.monotonic", lambda: float(next(clock)))
     monkeypatch.setattr(RunFolder, "write", write)
     method, data = quick("softmax", epochs=12), training_data(blob_data)
     assert isinstance(method, Softmax)

@@ -13,17 +13,20 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from labelwise.core import Classifier, Labels
+from labelwise.classifier import Classifier, bind
 from labelwise.data.dataset import Dataset, Split, TrainData
 from labelwise.errors import DataError
+from labelwise.evaluate.tested import Tested
 from labelwise.evaluate.zero_shot import evaluate_zero_shot
+from labelwise.fitting.memory import remembering
+from labelwise.fitting.zero_shot import Plan, fit_zero_shot, plan_runs
+from labelwise.labels import Labels
 from labelwise.methods import Clarel, Devise, Encoder, Eszsl, ImageMethod, Ridge
 from labelwise.store import load
-from labelwise.tasks.balance import raw_scores, seen_labels, with_gap
-from labelwise.tasks.calibrate import calibrate_codes
-from labelwise.tasks.outliers import remember
-from labelwise.training import Run, train
-from labelwise.zero_shot import Plan, fit_zero_shot, plan_runs
+from labelwise.tasks.calibrate import calibrate
+from labelwise.training.loop import train
+from labelwise.training.stages import Run
+from tests.changed import changed, exact, known_by_description, with_penalty
 from tests.conftest import blobs
 from tests.described import UNSEEN, by_vector
 from tests.ops.test_balance import applied, harmonic, slow_accuracies, slow_curve
@@ -151,9 +154,9 @@ def test_three_labels_have_no_trial_and_no_gap() -> None:
     data = by_vector()
     few = data.split("train").select((data.split("train").targets < 4).nonzero()[:, 0])  # labels 0, 1 and 3
     found = fit_zero_shot(replace(data, splits={"train": few}), Eszsl(), RUN)
-    assert (found.gap, len(found.described), len(found.labels)) == (0, 9, 12)
-    assert "balance" not in found.summary
-    assert found.summary["calibration"]["images"] > 0
+    assert (found.calibration.seen_penalty, len(found.unseen), len(found.labels)) == (0, 9, 12)
+    assert "balance" not in found.origin.summary
+    assert found.origin.summary["calibration"]["images"] > 0
 
 
 def test_one_label_is_refused() -> None:
@@ -189,8 +192,8 @@ def test_unseen_labels_are_told_apart(method: str) -> None:
     """Three labels without a training image: chance is a third among themselves, a twelfth among all."""
     data = by_vector()
     found = fit_zero_shot(data, METHODS[method], RUN)
-    result = evaluate_zero_shot(found, data.split("test"), data.labels)
-    assert found.described == {f"label {i}" for i in UNSEEN}
+    result = evaluate_zero_shot(Tested.of(found, data.split("test"), data.labels))
+    assert found.unseen == {f"label {i}" for i in UNSEEN}
     assert (result.seen_labels, result.unseen_labels, result.leaked) == (9, 3, 0)
     assert result.zero_shot > 0.8
     assert result.unseen > 0.4
@@ -204,15 +207,20 @@ def test_test_images_cannot_be_reached() -> None:
     pair = [fit_zero_shot(one, Eszsl(), RUN) for one in (data, replace(data, splits={**data.splits, "test": noise}))]
     first, second = (one.model.state_dict() for one in pair)
     assert all(torch.equal(first[name], second[name]) for name in first)
-    for piece in ("codes", "scale", "offset"):
-        assert torch.equal(getattr(pair[0], piece), getattr(pair[1], piece))
-    assert (pair[0].gap, pair[0].temperature, pair[0].outlier) == (pair[1].gap, pair[1].temperature, pair[1].outlier)
+    assert torch.equal(pair[0].label_embeddings, pair[1].label_embeddings)
+    for piece in ("scale", "offset"):
+        assert torch.equal(getattr(pair[0].calibration, piece), getattr(pair[1].calibration, piece))
+    assert (pair[0].calibration.seen_penalty, pair[0].calibration.temperature, pair[0].familiarity.rule) == (
+        pair[1].calibration.seen_penalty,
+        pair[1].calibration.temperature,
+        pair[1].familiarity.rule,
+    )
 
 
 def tried(method: ImageMethod, data: TrainData) -> Classifier:
-    """The classifier of the trial, not yet with a gap."""
+    """The classifier of the trial, no label held back yet."""
     model, _ = train(method, data, RUN)
-    return replace(model.bind(data.known), described=frozenset(names(data.unseen)))
+    return known_by_description(bind(model, data.known), *names(data.unseen))
 
 
 def trial_of(data: Dataset, method: ImageMethod) -> TrainData:
@@ -226,10 +234,10 @@ def test_the_gap_is_the_best_on_held_out_labels(method: str) -> None:
     data = by_vector(noise=1.5)
     trial = trial_of(data, METHODS[method])
     bound = tried(METHODS[method], trial)
-    seen, how, targets = seen_labels(bound), bound.model.balance, trial.val.targets
-    scores = raw_scores(bound, bound.encode(trial.val.images)).detach()
+    seen, how, targets = ~bound.calibration.unseen, bound.model.penalty, trial.val.targets
+    scores = exact(bound, trial.val.images).raw
     best = max(harmonic(u, s) for _, u, s in slow_curve(scores, targets, seen, how))
-    about = fit_zero_shot(data, METHODS[method], RUN).summary["balance"]
+    about = fit_zero_shot(data, METHODS[method], RUN).origin.summary["balance"]
     unseen, known = slow_accuracies(applied(scores, seen, about["gap"], how), targets, seen)
     assert (about["unseen"], about["seen"], about["harmonic"]) == pytest.approx((unseen, known, best))
     assert harmonic(unseen, known) == pytest.approx(best)
@@ -245,22 +253,25 @@ def test_scores_of_both_runs_lie_on_one_scale(method: str) -> None:
     data = by_vector(noise=1.5)
     trial, final = trial_of(data, METHODS[method]), plan_runs(data, METHODS[method], RUN.seed).final
     found, bound = fit_zero_shot(data, METHODS[method], RUN), tried(METHODS[method], trial)
-    held = remember(replace(bound, gap=found.summary["balance"]["gap"]), trial.train.images)
-    done = calibrate_codes(held, held.encode(trial.val.images), trial.val.targets)
+    held = remembering(changed(bound, seen_penalty=found.origin.summary["balance"]["gap"]), trial.train.images)
+    done = calibrate(exact(held, trial.val.images), trial.val.targets)
     assert level(found, final) == pytest.approx(level(done, trial), rel=1e-3)
-    assert found.temperature == pytest.approx(done.temperature)
-    if found.model.balance == "scale":
-        assert found.gap == held.gap
+    assert found.calibration.temperature == pytest.approx(done.calibration.temperature)
+    if found.model.penalty == "scale":
+        assert found.calibration.seen_penalty == held.calibration.seen_penalty
     else:
         rows = data.split("test").images
-        less = [float((with_gap(one, 0.0).scores(rows) - one.scores(rows))[0, 0]) for one in (found, done)]
+        less = [
+            float((with_penalty(one, 0.0).scores(rows).log_odds - one.scores(rows).log_odds)[0, 0])
+            for one in (found, done)
+        ]
         assert less[0] == pytest.approx(less[1], rel=1e-3)
-        assert found.gap != held.gap
+        assert found.calibration.seen_penalty != held.calibration.seen_penalty
 
 
 def level(classifier: Classifier, data: TrainData) -> tuple[float, float]:
     """The mean score of right labels without a gap, and the mean standard deviation over the seen labels of an image."""
-    rows = with_gap(classifier, 0.0).scores(data.train.images)[:, : len(data.labels)].tolist()
+    rows = with_penalty(classifier, 0.0).scores(data.train.images).log_odds[:, : len(data.labels)].tolist()
     right = [row[target] for row, target in zip(rows, data.train.targets.tolist(), strict=True)]
     return sum(right) / len(right), sum(statistics.pstdev(row) for row in rows) / len(rows)
 
@@ -272,7 +283,9 @@ def test_both_runs_keep_their_files_apart_and_can_be_resumed(tmp_path: Path) -> 
     logs = [(tmp_path / "run" / part / "log.jsonl").read_text() for part in ("", "trial")]
     assert logs[0] != logs[1]
     again = fit_zero_shot(data, method, replace(kept, resume=True))
-    torch.testing.assert_close(again.scores(data.split("test").images), found.scores(data.split("test").images))
+    torch.testing.assert_close(
+        again.scores(data.split("test").images).log_odds, found.scores(data.split("test").images).log_odds
+    )
 
 
 def test_pictures_train_an_encoder_first() -> None:
@@ -288,9 +301,9 @@ def test_two_processes_fit_like_one(tmp_path: Path) -> None:
     script = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from labelwise.distributed import is_main_process\n"
+        "from labelwise.training.distribution import is_main_process\n"
         "from labelwise.store import save\n"
-        "from labelwise.zero_shot import fit_zero_shot\n"
+        "from labelwise.fitting.zero_shot import fit_zero_shot\n"
         "from tests.test_zero_shot import RUN, spread_out\n"
         "found = fit_zero_shot(*spread_out(), RUN)\n"
         "if is_main_process():\n"
@@ -303,8 +316,8 @@ def test_two_processes_fit_like_one(tmp_path: Path) -> None:
     command = [*torchrun, str(tmp_path / "script.py"), str(tmp_path / "two.lw")]
     subprocess.run(command, cwd=root, env=environment, check=True, timeout=300)
     one, two = fit_zero_shot(*spread_out(), RUN), load(tmp_path / "two.lw")
-    torch.testing.assert_close(two.codes, one.codes, rtol=1e-3, atol=1e-4)
-    torch.testing.assert_close(two.scale, one.scale, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(two.label_embeddings, one.label_embeddings, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(two.calibration.scale, one.calibration.scale, rtol=1e-3, atol=1e-4)
 
 
 def spread_out() -> tuple[Dataset, Clarel]:

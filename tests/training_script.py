@@ -3,11 +3,11 @@
 import sys
 from pathlib import Path
 
-from labelwise.distributed import is_main_process
 from labelwise.errors import Interrupted
-from labelwise.fitting import fit
+from labelwise.fitting.fit import fit
 from labelwise.store import save
-from labelwise.training import Run
+from labelwise.training.distribution import is_main_process
+from labelwise.training.stages import Run
 from tests.conftest import blobs, quick
 
 if __name__ == "__main__":

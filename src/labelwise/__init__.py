@@ -11,44 +11,53 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from labelwise import data, evaluate, methods, report
-    from labelwise.core import Classifier, LabelModel, Labels, Spec
-    from labelwise.fitting import fit
+    from labelwise.api import (
+        ask,
+        calibrate,
+        classify,
+        explain,
+        fit_verification,
+        forget,
+        outliers,
+        rank,
+        retrieve,
+        teach,
+        verify,
+    )
+    from labelwise.classifier import Classifier
+    from labelwise.fitting.fit import fit
+    from labelwise.labels import Labels
+    from labelwise.model import LabelModel, Spec
+    from labelwise.scores import Scores
     from labelwise.store import load, save
-    from labelwise.tasks.ask import ask
     from labelwise.tasks.attack import attack
-    from labelwise.tasks.calibrate import calibrate
-    from labelwise.tasks.classify import classify
-    from labelwise.tasks.explain import explain
     from labelwise.tasks.imagine import imagine
-    from labelwise.tasks.outliers import outliers
-    from labelwise.tasks.rank import rank
-    from labelwise.tasks.retrieve import retrieve
-    from labelwise.tasks.teach import forget, teach
-    from labelwise.tasks.verify import verify
-    from labelwise.training import Run
+    from labelwise.training.stages import Run
 
 # Where each public name lives. Nothing is imported before it is used: torch alone takes a second.
 _PLACES = {
-    "Classifier": "core",
-    "LabelModel": "core",
-    "Labels": "core",
-    "Run": "training",
-    "Spec": "core",
-    "ask": "tasks.ask",
+    "Classifier": "classifier",
+    "LabelModel": "model",
+    "Labels": "labels",
+    "Run": "training.stages",
+    "Spec": "model",
+    "ask": "api",
     "attack": "tasks.attack",
-    "calibrate": "tasks.calibrate",
-    "classify": "tasks.classify",
-    "explain": "tasks.explain",
-    "fit": "fitting",
-    "forget": "tasks.teach",
+    "calibrate": "api",
+    "classify": "api",
+    "explain": "api",
+    "Scores": "scores",
+    "fit": "fitting.fit",
+    "fit_verification": "api",
+    "forget": "api",
     "imagine": "tasks.imagine",
     "load": "store",
-    "outliers": "tasks.outliers",
-    "rank": "tasks.rank",
-    "retrieve": "tasks.retrieve",
+    "outliers": "api",
+    "rank": "api",
+    "retrieve": "api",
     "save": "store",
-    "teach": "tasks.teach",
-    "verify": "tasks.verify",
+    "teach": "api",
+    "verify": "api",
 }
 
 __all__ = [
@@ -56,6 +65,7 @@ __all__ = [
     "LabelModel",
     "Labels",
     "Run",
+    "Scores",
     "Spec",
     "ask",
     "attack",
@@ -65,6 +75,7 @@ __all__ = [
     "evaluate",
     "explain",
     "fit",
+    "fit_verification",
     "forget",
     "imagine",
     "load",

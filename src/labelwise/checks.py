@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from labelwise.core import Classifier, LabelModel
+from labelwise.classifier import Classifier, bind
+from labelwise.model import LabelModel
 
 TOLERANCE = 1e-4
 
@@ -34,14 +35,14 @@ class Subject:
 
 
 def check_shapes(subject: Subject, classifier: Classifier) -> None:
-    """Codes are ``[n, d]`` and ``[k, e]``, scores are ``[n, k]`` and finite."""
+    """Embeddings are ``[n, d]`` and ``[k, e]``, scores are ``[n, k]`` and finite."""
     model, labels, images = classifier.model, classifier.labels, subject.images
     with torch.no_grad():
-        image_codes, label_codes = model.encode_images(images), model.encode_labels(labels)
-        scores = model.score(image_codes, label_codes)
-    for what, codes, rows in (("image", image_codes, len(images)), ("label", label_codes, len(labels))):
-        assert codes.ndim == 2, f"{what} codes have shape {list(codes.shape)}"
-        assert len(codes) == rows, f"there are {len(codes)} {what} codes for {rows}"
+        image_embeddings, label_embeddings = model.encode_images(images), model.encode_labels(labels)
+        scores = model.score(image_embeddings, label_embeddings)
+    for what, embeddings, rows in (("image", image_embeddings, len(images)), ("label", label_embeddings, len(labels))):
+        assert embeddings.ndim == 2, f"{what} embeddings have shape {list(embeddings.shape)}"
+        assert len(embeddings) == rows, f"there are {len(embeddings)} {what} embeddings for {rows}"
     assert scores.shape == (len(images), len(labels)), f"scores have shape {list(scores.shape)}, not [n, k]"
     assert bool(torch.isfinite(scores).all()), "a score is not a finite number"
 
@@ -50,7 +51,7 @@ def check_permutation(subject: Subject, classifier: Classifier) -> None:
     """Permuting the labels permutes the columns."""
     order = torch.randperm(len(classifier.labels), generator=torch.Generator().manual_seed(0))
     names = [classifier.labels.names[i] for i in order]
-    permuted = classifier.model.bind(classifier.labels.select(names))
+    permuted = bind(classifier.model, classifier.labels.select(names))
     _same(_raw(permuted, subject.images), _raw(classifier, subject.images)[:, order], "permuting labels changed scores")
 
 
@@ -59,7 +60,7 @@ def check_independence(subject: Subject, classifier: Classifier) -> None:
     if classifier.model.fitted_together:
         return
     names = classifier.labels.names[: subject.few_labels]
-    part = classifier.model.bind(classifier.labels.select(names))
+    part = bind(classifier.model, classifier.labels.select(names))
     whole = _raw(classifier, subject.images)[:, : len(names)]
     _same(_raw(part, subject.images), whole, "a score depends on the other labels")
 
@@ -71,14 +72,16 @@ def check_batch_size(subject: Subject, classifier: Classifier) -> None:
         together = model.encode_images(subject.images)
         alone = torch.cat([model.encode_images(image[None]) for image in subject.images])
     _same(
-        model.score(alone, classifier.codes), model.score(together, classifier.codes), "the batch size changes scores"
+        model.score(alone, classifier.label_embeddings),
+        model.score(together, classifier.label_embeddings),
+        "the batch size changes scores",
     )
 
 
 def check_gradient(subject: Subject, classifier: Classifier) -> None:
     """Gradients of a score reach every image, and only its own image."""
     images = subject.images.clone().requires_grad_()
-    scores = classifier.model.score(classifier.model.encode_images(images), classifier.codes)
+    scores = classifier.model.score(classifier.model.encode_images(images), classifier.label_embeddings)
     (gradient,) = torch.autograd.grad(scores[0].sum(), images)
     assert bool(torch.isfinite(gradient).all()), "the gradient of a score is not finite"
     assert float(gradient[0].abs().sum()) > 0, "no gradient reaches the image"
@@ -89,7 +92,7 @@ def check_rebuilt(subject: Subject, classifier: Classifier) -> None:
     """An untrained model given the trained state scores the same: nothing is kept outside parameters and buffers."""
     model = subject.build()
     model.load_state_dict(classifier.model.state_dict())
-    rebuilt = model.to(classifier.model.device).bind(classifier.labels)
+    rebuilt = bind(model.to(classifier.model.device), classifier.labels)
     _same(
         _raw(rebuilt, subject.images), _raw(classifier, subject.images), "the state dict does not hold the whole model"
     )
@@ -99,14 +102,13 @@ def check_added_label(subject: Subject, classifier: Classifier) -> None:
     """Adding a label keeps the scores of the others, bit for bit, and removing it gives the old classifier back."""
     if classifier.model.fitted_together:
         return
-    before = classifier.scores(subject.images)
-    added = classifier.add(classifier.labels.add("a label of the contract check"), classifier.codes[0] * 0.5)
-    after = added.scores(subject.images)
+    before = _log_odds(classifier, subject.images)
+    added = classifier.add(classifier.labels.add("a label of the contract check"), classifier.label_embeddings[0] * 0.5)
+    after = _log_odds(added, subject.images)
     assert after.shape[1] == before.shape[1] + 1, "adding a label did not add a column"
     _same(after[:, :-1], before, "adding a label changed the other scores", 1e-6)
-    _same(
-        added.remove("a label of the contract check").scores(subject.images), before, "removing it changed scores", 1e-6
-    )
+    removed = added.remove("a label of the contract check")
+    _same(_log_odds(removed, subject.images), before, "removing it changed scores", 1e-6)
 
 
 def check_repeatable(subject: Subject, classifier: Classifier) -> None:
@@ -120,16 +122,17 @@ def check_saved(subject: Subject, classifier: Classifier) -> None:
     """A classifier that was saved and loaded gives the same answers."""
     loaded = subject.roundtrip(classifier)
     assert loaded.labels.names == classifier.labels.names, "saving changed the labels"
-    kept = (loaded.outlier, loaded.temperature) == (classifier.outlier, classifier.temperature)
-    assert kept, "saving lost the calibration"
-    _same(loaded.scores(subject.images), classifier.scores(subject.images), "saving and loading changed scores", 1e-6)
+    assert loaded.familiarity.rule == classifier.familiarity.rule, "saving lost the outlier rule"
+    assert loaded.calibration.temperature == classifier.calibration.temperature, "saving lost the calibration"
+    given, wanted = (_log_odds(each, subject.images) for each in (loaded, classifier))
+    _same(given, wanted, "saving and loading changed scores", 1e-6)
 
 
 def check_order(subject: Subject, classifier: Classifier) -> None:
     """Larger is better: calibration keeps the order of an image's labels (its scale is positive)."""
-    assert bool((classifier.scale > 0).all()), "a scale is not positive, so a larger score is not better"
-    assert classifier.temperature > 0, "the temperature is not positive"
-    probabilities = classifier.probabilities(classifier.scores(subject.images))
+    assert bool((classifier.calibration.scale > 0).all()), "a scale is not positive, so a larger score is not better"
+    assert classifier.calibration.temperature > 0, "the temperature is not positive"
+    probabilities = classifier.scores_of(classifier.encode(subject.images)).probabilities
     _same(
         probabilities.sum(1),
         torch.ones(len(probabilities), device=probabilities.device),
@@ -159,9 +162,13 @@ def check_all(subject: Subject) -> None:
         check(subject, classifier)
 
 
+def _log_odds(classifier: Classifier, images: Tensor) -> Tensor:
+    return classifier.scores_of(classifier.encode(images)).log_odds
+
+
 def _raw(classifier: Classifier, images: Tensor) -> Tensor:
     with torch.no_grad():
-        return classifier.model.score(classifier.model.encode_images(images), classifier.codes)
+        return classifier.model.score(classifier.model.encode_images(images), classifier.label_embeddings)
 
 
 def _same(given: Tensor, wanted: Tensor, message: str, tolerance: float = TOLERANCE) -> None:

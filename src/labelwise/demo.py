@@ -8,25 +8,23 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from labelwise.core import Classifier
+from labelwise.api import ask, classify, teach
+from labelwise.classifier import Classifier
 from labelwise.data import Dataset, Split, digits, finches
-from labelwise.data.finches import finches_unseen
-from labelwise.data.pictures import as_batch
+from labelwise.data.sets.finches import finches_unseen
 from labelwise.demo_pictures import draw_answers, draw_finches, draw_reliability, draw_taught
 from labelwise.evaluate.closed import ClosedResult, evaluate_closed
 from labelwise.evaluate.outliers import evaluate_outliers
+from labelwise.evaluate.tested import Tested
 from labelwise.evaluate.zero_shot import evaluate_zero_shot
-from labelwise.fitting import fit
+from labelwise.fitting.fit import fit
+from labelwise.fitting.patches import find_patches
+from labelwise.fitting.pretraining import write_encoder
 from labelwise.methods import Clarel, Encoder, ImageMethod, Indicator, Softmax, ZeroLabel
-from labelwise.methods.patches import find_patches
-from labelwise.methods.unlabelled import write_encoder
 from labelwise.ops.assignment import best_matching
 from labelwise.report import ReportSettings, report
 from labelwise.store import save
-from labelwise.tasks.ask import ask
-from labelwise.tasks.classify import classify
-from labelwise.tasks.teach import teach
-from labelwise.training import Run
+from labelwise.training.stages import Run
 
 EXAMPLES = 5
 HELD_OUT = "blushing tit"  # the species that is discovered later
@@ -101,10 +99,10 @@ def _describe_species(console: Console, out: Path, epochs: int | None) -> None:
     data = finches_unseen()
     method = Clarel(epochs=epochs or 40, encoder_epochs=epochs or 12)
     classifier = fit(data, method, Run(progress=True))
-    found = evaluate_zero_shot(classifier, data.split("test"), data.labels)
-    name = sorted(classifier.described)[0]
+    found = evaluate_zero_shot(Tested.of(classifier, data.split("test"), data.labels))
+    name = sorted(classifier.unseen)[0]
     texts = data.labels.texts[data.labels.index(name)] if data.labels.texts else ()
-    console.print(f'{len(classifier.described)} species have no picture. The {name}: "{texts[0]}"')
+    console.print(f'{len(classifier.unseen)} species have no picture. The {name}: "{texts[0]}"')
     console.print(
         f"Their test pictures, among these species alone: {100 * found.zero_shot:.1f} % right (guessing: "
         f"{100 / found.unseen_labels:.1f} %). Among all {len(data.labels)}: {100 * found.unseen:.1f} % of theirs and "
@@ -125,7 +123,7 @@ def _name_without_labels(console: Console, data: Dataset, out: Path) -> None:
     named = fit(data, method)
     seconds = time.perf_counter() - started
     test, k = data.split("test"), len(data.labels)
-    said = named.scores(test.images).argmax(1)
+    said = named.scores(test.images).best
     pairs = torch.zeros(k, k).index_put_((said, test.targets), torch.ones(len(said)), accumulate=True)
     right, best = (float(pairs[range(k), order].sum() / len(said)) for order in (range(k), best_matching(pairs)))
     save(named, out / "named.lw", overwrite=True)
@@ -151,14 +149,14 @@ def without(data: Dataset, name: str) -> tuple[Dataset, dict[str, Split]]:
 def _row(method: ImageMethod, known: Dataset, new: dict[str, Split]) -> Row:
     classifier = fit(known, method, Run(progress=True))
     test = known.split("test")
-    strange = as_batch(digits().split("test").images, classifier.model.spec.shape)
+    tested = Tested.of(classifier, test, known.labels)
     return Row(
         name=method.name,
         classifier=classifier,
-        result=evaluate_closed(classifier, test, known.labels),
-        strange=evaluate_outliers(classifier, test.images, strange).auroc,
-        held_out=evaluate_outliers(classifier, test.images, new["test"].images).auroc,
-        seconds=classifier.summary["training"]["seconds"],
+        result=evaluate_closed(tested),
+        strange=evaluate_outliers(tested.scores, classifier.scores(digits().split("test").images)).auroc,
+        held_out=evaluate_outliers(tested.scores, classifier.scores(new["test"].images)).auroc,
+        seconds=classifier.origin.summary["training"]["seconds"],
     )
 
 
@@ -180,11 +178,12 @@ def _print_table(console: Console, rows: list[Row]) -> None:
 def _print_taught(console: Console, before: Classifier, after: Classifier, data: Dataset, name: str) -> None:
     test = data.split("test")
     new = test.targets == data.labels.index(name)
-    old_scores, scores = before.scores(test.images), after.scores(test.images)
+    scores = after.scores(test.images)
+    old_scores = scores.of(before)
     truth = torch.tensor([after.labels.index(data.labels.names[t]) for t in test.targets.tolist()])
-    hit = scores.argmax(1) == truth
-    old = (old_scores.argmax(1) == truth)[~new].double().mean()
-    change = float((scores[:, :-1] - old_scores).abs().max())
+    hit = scores.best == truth
+    old = (old_scores.best == truth)[~new].double().mean()
+    change = float((scores.log_odds[:, :-1] - old_scores.log_odds).abs().max())
     console.print(
         f"{name}: {100 * hit[new].double().mean():.1f} % of its test pictures are now named right (before: none)."
     )

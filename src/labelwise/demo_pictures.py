@@ -6,12 +6,11 @@ from typing import Any
 
 from torch import Tensor
 
-from labelwise.core import Classifier
+from labelwise.api import classify, explain
+from labelwise.classifier import Classifier, bind
 from labelwise.data import Dataset
-from labelwise.evaluate.closed import align_targets
+from labelwise.evaluate.tested import align_targets
 from labelwise.metrics import reliability
-from labelwise.tasks.classify import classify
-from labelwise.tasks.explain import explain
 
 INK = "#222222"
 
@@ -63,10 +62,10 @@ def draw_reliability(models: Sequence[tuple[str, Classifier]], data: Dataset, pa
     test = data.split("test")
     figure, axes = _figure(1, len(models), (4.2 * len(models), 4))
     for place, (name, classifier) in zip(axes[0], models, strict=True):
-        raw = classifier.model.bind(classifier.labels)
+        raw, scores = bind(classifier.model, classifier.labels), classifier.scores(test.images)
         targets = align_targets(classifier, test, data.labels)
         for who, colour, words in ((raw, "#c9711a", "before"), (classifier, "#1a6fc9", "after calibration")):
-            best, chosen = who.probabilities(who.scores(test.images)).max(1)
+            best, chosen = scores.of(who).probabilities.max(1)
             bins = reliability(best, chosen.cpu() == targets, 10)
             full = bins.count > 0
             place.plot(bins.confidence[full], bins.accuracy[full], "-", color=colour, linewidth=1, alpha=0.6)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from labelwise import __version__
-from labelwise.core import Classifier
+from labelwise.classifier import Classifier
 from labelwise.errors import LabelwiseError, UnsupportedError, UsageError
 
 TOLERANCE = 1e-4
@@ -43,26 +43,27 @@ class Exported:
 
 
 class Scoring(nn.Module):
-    """A classifier as one function of its input, with the label codes and the calibration inside."""
+    """A classifier as one function of its input, with the label embeddings and the calibration inside."""
 
-    codes: Tensor
+    embeddings: Tensor
     scale: Tensor
     offset: Tensor
 
     def __init__(self, classifier: Classifier) -> None:
         super().__init__()
         self.model = classifier.model
-        self.pictures = len(classifier.model.spec.shape) == 3
-        self.temperature, self.exclusive = classifier.temperature, classifier.model.exclusive
-        for name in ("codes", "scale", "offset"):
-            self.register_buffer(name, getattr(classifier, name).detach().clone())
+        self.pictures = len(classifier.shape) == 3
+        self.calibration = calibration = classifier.calibration
+        self.register_buffer("embeddings", classifier.label_embeddings.detach().clone())
+        self.register_buffer("scale", calibration.scale.detach().clone())
+        self.register_buffer("offset", calibration.offset.detach().clone())
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return scores, probabilities and answers, each ``[n, k]``, of bytes ``[n, c, h, w]`` or features ``[n, a]``."""
         values = images.float() / 255 if self.pictures else images
-        scores = self.model.score(self.model.encode_images(values).float(), self.codes) * self.scale + self.offset
-        probabilities = (scores / self.temperature).softmax(-1)
-        return scores, probabilities, probabilities * 1 if self.exclusive else scores.sigmoid()
+        raw = self.model.score(self.model.encode_images(values).float(), self.embeddings)
+        scores = raw * self.scale + self.offset  # as buffers, so that the graph holds them
+        return scores, self.calibration.choice(scores), self.calibration.yes(scores) * 1
 
 
 def export(classifier: Classifier, file: str | Path, *, overwrite: bool = False) -> Exported:
@@ -102,7 +103,7 @@ def export(classifier: Classifier, file: str | Path, *, overwrite: bool = False)
 
 def metadata(classifier: Classifier) -> dict[str, str]:
     """Return what the file says about itself, each entry JSON."""
-    shape, outlier = classifier.model.spec.shape, classifier.outlier
+    shape, outlier = classifier.shape, classifier.familiarity.rule
     pictures = len(shape) == 3
     prepared = (
         f"Turn as EXIF says, lay over white, resize so that the picture covers {shape[2]} x {shape[1]} pixels (antialiased "
@@ -115,10 +116,10 @@ def metadata(classifier: Classifier) -> dict[str, str]:
         "shape": list(shape),
         "input": "uint8" if pictures else "float32",
         "preprocessing": prepared,
-        "method": getattr(classifier.method, "name", type(classifier.model).__name__),
-        "multilabel": classifier.multilabel,
-        "temperature": classifier.temperature,
-        "described": sorted(classifier.described),
+        "method": getattr(classifier.origin.method, "name", type(classifier.model).__name__),
+        "multilabel": classifier.calibration.multilabel,
+        "temperature": classifier.calibration.temperature,
+        "described": sorted(classifier.unseen),
         "outlier_rule": None if outlier is None else "The rule for unknown pictures is not part of this file.",
         "labelwise": __version__,
     }
@@ -163,7 +164,7 @@ def _graph(scoring: Scoring, classifier: Classifier) -> Any:
         except LabelwiseError:
             raise
         except Exception as error:
-            who = getattr(classifier.method, "name", type(classifier.model).__name__)
+            who = getattr(classifier.origin.method, "name", type(classifier.model).__name__)
             raise UnsupportedError(
                 f"{who} cannot be written as an ONNX graph: {str(error).strip().splitlines()[0]}"
             ) from error

@@ -9,18 +9,23 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from labelwise.checkpoint import state_tensors, under
-from labelwise.core import Classifier, LabelModel, Labels, OutlierRule, Spec, VerificationRule
+from labelwise.calibration import Calibration
+from labelwise.classifier import Classifier, Origin, Verifier
 from labelwise.errors import StoreError, UsageError, listing
+from labelwise.familiarity import Familiarity, OutlierRule
+from labelwise.files import state_tensors, under
+from labelwise.labels import Labels
 from labelwise.methods import METHODS
+from labelwise.model import LabelModel, Spec
 from labelwise.ops.finite import first_not_finite
 from labelwise.settings import from_plain
-from labelwise.training import Method
+from labelwise.training.stages import Method
 
 Document = Mapping[str, Any]
 Tensors = Mapping[str, Tensor]
 FILLING = ("copy_", "div_", "fill_", "mul_", "normal_", "sub_", "uniform_", "zero_")  # by what builds fill tensors
-FREE = ("method", "summary")  # parts of a description with other numbers: settings check themselves, figures only tell
+# Parts of a description that may hold any number: settings check themselves, figures only tell.
+FREE = ("method", "summary")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +39,7 @@ class Description:
     multilabel: bool = False
     described: tuple[str, ...] = ()
     gap: float = 0.0
-    verification: VerificationRule | None = None
+    verification: Verifier | None = None
 
     def __post_init__(self) -> None:
         """Check the temperature, by which scores in single precision are divided."""
@@ -60,19 +65,20 @@ def classifier_of(about: Document, tensors: Tensors) -> Classifier:
     return Classifier(
         model=model,
         labels=labels,
-        codes=own["codes"],
-        scale=own["scale"],
-        offset=own["offset"],
-        temperature=description.temperature,
-        multilabel=description.multilabel,
-        described=frozenset(description.described),
-        gap=description.gap,
-        memory=own.get("memory"),
-        outlier=description.outlier,
-        verification=description.verification,
-        seen=own.get("seen"),
-        method=method,
-        summary=description.summary,
+        label_embeddings=own["codes"],
+        calibration=Calibration(
+            scale=own["scale"],
+            offset=own["offset"],
+            unseen=torch.tensor([name in set(description.described) for name in labels.names]),
+            seen_penalty=description.gap,
+            penalty=model.penalty,
+            temperature=description.temperature,
+            exclusive=model.exclusive,
+            multilabel=description.multilabel,
+        ),
+        familiarity=Familiarity(memory=own.get("memory"), rule=description.outlier),
+        verifier=description.verification,
+        origin=Origin(method=method, summary=description.summary, train_hashes=own.get("seen")),
     )
 
 

@@ -11,13 +11,14 @@ from typing import Any
 import torch
 
 from labelwise import __version__
-from labelwise.checkpoint import read_tensors, state_tensors, write_atomically, write_tensors
-from labelwise.core import Classifier, Labels
+from labelwise.classifier import Classifier
 from labelwise.errors import LabelwiseError, StoreError, UsageError
+from labelwise.files import read_tensors, state_tensors, write_atomically, write_tensors
 from labelwise.interruption import unbroken
+from labelwise.labels import Labels
 from labelwise.rebuild import check_finite, classifier_of
 from labelwise.settings import to_plain
-from labelwise.training import Method
+from labelwise.training.stages import Method
 from labelwise.writable import check_writable
 
 FORMAT = 1
@@ -35,7 +36,7 @@ def save(classifier: Classifier, path: str | Path, *, overwrite: bool = False, l
     """
     target = Path(path)
     check_free(target, overwrite)
-    if not isinstance(classifier.method, Method):
+    if not isinstance(classifier.origin.method, Method):
         raise UsageError("This classifier does not know the method that made it, so it cannot be saved.")
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
@@ -109,26 +110,28 @@ def shape_of(path: str | Path) -> tuple[int, ...]:
 
 
 def _write(classifier: Classifier, folder: Path) -> None:
-    tensors = {"codes": classifier.codes, "scale": classifier.scale, "offset": classifier.offset}
+    calibration, familiarity, origin = classifier.calibration, classifier.familiarity, classifier.origin
+    tensors = {"codes": classifier.label_embeddings, "scale": calibration.scale, "offset": calibration.offset}
     tensors |= state_tensors("model", classifier.model)
-    tensors |= {name: t for name, t in (("seen", classifier.seen), ("memory", classifier.memory)) if t is not None}
+    kept = {"seen": origin.train_hashes, "memory": familiarity.memory}
+    tensors |= {name: tensor for name, tensor in kept.items() if tensor is not None}
     for prefix, labels in (("labels", classifier.labels), ("trained_labels", classifier.model.spec.labels)):
         known = {"vectors": labels.vectors, "shares": labels.shares, "similarity": labels.similarity}
         tensors |= {f"{prefix}/{what}": t for what, t in known.items() if t is not None}
-    method = classifier.method
+    method = origin.method
     about = {
         "format": FORMAT,
         "method": {"name": getattr(method, "name", ""), "settings": to_plain(method)},
         "shape": list(classifier.model.spec.shape),
         "labels": _label_words(classifier.labels),
         "trained_labels": _label_words(classifier.model.spec.labels),
-        "temperature": classifier.temperature,
-        "multilabel": classifier.multilabel,
-        "described": sorted(classifier.described),
-        "gap": classifier.gap,
-        "outlier": None if classifier.outlier is None else to_plain(classifier.outlier),
-        "verification": None if classifier.verification is None else to_plain(classifier.verification),
-        "summary": dict(classifier.summary),
+        "temperature": calibration.temperature,
+        "multilabel": calibration.multilabel,
+        "described": sorted(classifier.unseen),
+        "gap": calibration.seen_penalty,
+        "outlier": None if familiarity.rule is None else to_plain(familiarity.rule),
+        "verification": None if classifier.verifier is None else to_plain(classifier.verifier),
+        "summary": dict(origin.summary),
         "versions": {"labelwise": __version__, **_versions("torch", "numpy", "pillow")},
     }
     check_finite(about, tensors, classifier.model)

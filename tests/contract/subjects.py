@@ -7,16 +7,17 @@ from pathlib import Path
 import torch
 
 from labelwise.checks import Subject
-from labelwise.core import Classifier, LabelModel, as_float
+from labelwise.classifier import Classifier
 from labelwise.data.dataset import Dataset
-from labelwise.fitting import fit, training_data
+from labelwise.fitting.fit import fit, training_data
+from labelwise.fitting.naming import name_clusters
+from labelwise.fitting.zero_shot import plan_runs
 from labelwise.methods import METHODS
-from labelwise.methods.naming import name_clusters
 from labelwise.methods.zero_label import NamedModel
+from labelwise.model import LabelModel, as_float
 from labelwise.ops.assignment import best_matching
 from labelwise.store import load, save
-from labelwise.training import Method, Run
-from labelwise.zero_shot import plan_runs
+from labelwise.training.stages import Method, Run
 from tests.conftest import blobs, quick
 
 
@@ -37,7 +38,7 @@ def fit_named(data: Dataset, method: Method, run: Run) -> Classifier:
     if not isinstance(classifier.model, NamedModel):
         return classifier
     train = data.split("train")
-    answers = classifier.scores(train.images).argmax(1)
+    answers = classifier.scores(train.images).best
     table = torch.zeros(len(data.labels), len(data.labels)).index_put_((answers, train.targets), torch.ones(()), True)
     true = best_matching(table)[classifier.model.names].tolist()
     return name_clusters(classifier, {cluster: data.labels.names[label] for cluster, label in enumerate(true)})
@@ -47,7 +48,7 @@ def subject_of(name: str) -> Subject:
     data, method = pictures(name), quick(name)
 
     def build() -> LabelModel:
-        settled = trained(name).method
+        settled = trained(name).origin.method
         assert isinstance(settled, Method)
         return settled.build((plan_runs(data, method, 4).final if method.zero_shot else training_data(data)).spec)
 

@@ -9,7 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from labelwise.checks import CHECKS, Subject, check_all
-from labelwise.core import Classifier, LabelModel, Labels, Spec
+from labelwise.classifier import Classifier, bind
+from labelwise.labels import Labels
+from labelwise.model import LabelModel, Spec
+from tests.changed import changed
 
 LABELS = Labels(names=("a", "b", "c", "d"))
 SHAPE = (3, 4, 4)
@@ -30,13 +33,13 @@ class Plain(LabelModel):
         rows = torch.tensor([self.spec.labels.index(name) for name in labels.names])
         return self.label(rows)  # type: ignore[no-any-return]
 
-    def score(self, image_codes: Tensor, label_codes: Tensor) -> Tensor:
-        return image_codes @ label_codes.T
+    def score(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
+        return image_embeddings @ label_embeddings.T
 
 
 class WrongShape(Plain):
-    def score(self, image_codes: Tensor, label_codes: Tensor) -> Tensor:
-        return super().score(image_codes, label_codes).T
+    def score(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
+        return super().score(image_embeddings, label_embeddings).T
 
 
 class IgnoresNames(Plain):
@@ -45,8 +48,8 @@ class IgnoresNames(Plain):
 
 
 class SoftmaxInside(Plain):
-    def score(self, image_codes: Tensor, label_codes: Tensor) -> Tensor:
-        return super().score(image_codes, label_codes).log_softmax(1)
+    def score(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
+        return super().score(image_embeddings, label_embeddings).log_softmax(1)
 
 
 class BatchMean(Plain):
@@ -69,14 +72,14 @@ class HiddenState(Plain):
 
 
 class CountsLabels(Plain):
-    def score(self, image_codes: Tensor, label_codes: Tensor) -> Tensor:
-        return super().score(image_codes, label_codes) * len(label_codes)
+    def score(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
+        return super().score(image_embeddings, label_embeddings) * len(label_embeddings)
 
 
 def subject(kind: Callable[[], LabelModel], seed: int | None = 0) -> Subject:
     def train() -> Classifier:
         torch.manual_seed(seed if seed is not None else int.from_bytes(os.urandom(4), "big"))
-        return kind().bind(LABELS)
+        return bind(kind(), LABELS)
 
     def build() -> LabelModel:
         torch.manual_seed(99)
@@ -95,8 +98,8 @@ BROKEN = {
     "rebuilt": subject(HiddenState),
     "added label": subject(CountsLabels),
     "repeatable": subject(Plain, seed=None),
-    "saved": replace(subject(Plain), roundtrip=lambda c: replace(c, codes=c.codes + 0.1)),
-    "order": replace(subject(Plain), train=lambda: replace(subject(Plain).train(), scale=-torch.ones(4))),
+    "saved": replace(subject(Plain), roundtrip=lambda c: changed(c, label_embeddings=c.label_embeddings + 0.1)),
+    "order": replace(subject(Plain), train=lambda: changed(subject(Plain).train(), scale=-torch.ones(4))),
 }
 
 

@@ -8,13 +8,14 @@ import torch
 from joblib import Parallel, delayed
 from torch import Tensor
 
-from labelwise.core import Classifier
+from labelwise.api import teach
+from labelwise.classifier import Classifier
 from labelwise.data.dataset import Dataset
-from labelwise.fitting import fit
+from labelwise.fitting.fit import fit
 from labelwise.methods import METHODS, Softmax
-from labelwise.methods.linear import Encoder
-from labelwise.tasks.teach import teach
-from labelwise.training import Run
+from labelwise.methods.shared.linear import Encoder
+from labelwise.model import prepared
+from labelwise.training.stages import Run
 from tests.conftest import blobs, colour_weights
 from tests.contract.subjects import pictures, roundtrip, trained
 
@@ -28,8 +29,12 @@ def test_copies_give_the_same_scores(method: str) -> None:
     classifier, images = trained(method), shown(method)
     for one in (classifier, roundtrip(classifier)):
         for again in (pickle.loads(pickle.dumps(one)), copy.deepcopy(one)):
-            assert torch.equal(again.scores(images), one.scores(images))
-            assert (again.labels.names, again.method, again.outlier) == (one.labels.names, one.method, one.outlier)
+            assert torch.equal(again.scores(images).log_odds, one.scores(images).log_odds)
+            assert (again.labels.names, again.origin.method, again.familiarity.rule) == (
+                one.labels.names,
+                one.origin.method,
+                one.familiarity.rule,
+            )
 
 
 @pytest.mark.parametrize("method", ["indicator", "prototype", "clarel"])
@@ -37,15 +42,19 @@ def test_a_copy_can_be_taught(method: str) -> None:
     classifier, images = trained(method), shown(method)
     again = pickle.loads(pickle.dumps(classifier))
     taught, copied = (teach(one, "a new one", examples=images[:5]) for one in (classifier, again))
-    assert torch.equal(copied.scores(images), taught.scores(images))
+    assert torch.equal(copied.scores(images).log_odds, taught.scores(images).log_odds)
+
+
+def log_odds(classifier: Classifier, images: Tensor) -> Tensor:
+    return classifier.scores(images).log_odds
 
 
 def test_other_processes_give_the_same_scores() -> None:
     """Two processes that are started afresh, so that every classifier reaches them as a pickle."""
     tasks = [(trained(method), shown(method)) for method in METHODS]
-    made: list[Tensor] = Parallel(n_jobs=2)(delayed(Classifier.scores)(*task) for task in tasks)
+    made: list[Tensor] = Parallel(n_jobs=2)(delayed(log_odds)(*task) for task in tasks)
     for (classifier, images), scores in zip(tasks, made, strict=True):
-        torch.testing.assert_close(scores, classifier.scores(images))
+        torch.testing.assert_close(scores, classifier.scores(images).log_odds)
 
 
 def test_a_pickle_holds_no_features_of_training_images() -> None:
@@ -54,8 +63,8 @@ def test_a_pickle_holds_no_features_of_training_images() -> None:
     encoder = Encoder(backbone="convnet", width=8, weights=colour_weights(), frozen=True)
     classifier = fit(data, Softmax(encoder=encoder, epochs=1), Run(device="cpu"))
     images = data.split("train").images
-    assert classifier.model.prepare(images) is classifier.model.prepare(images)
+    assert prepared(classifier.model, images) is prepared(classifier.model, images)
     assert len(pickle.dumps(classifier)) < len(pickle.dumps(roundtrip(classifier))) + 10_000
     again = pickle.loads(pickle.dumps(classifier))
-    assert torch.equal(again.model.prepare(images), classifier.model.prepare(images))
-    assert again.model.prepare(images) is again.model.prepare(images)
+    assert torch.equal(prepared(again.model, images), prepared(classifier.model, images))
+    assert prepared(again.model, images) is prepared(again.model, images)

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 import torch
 
+from labelwise.api import fit_verification, retrieve, verify
 from labelwise.evaluate.retrieval import evaluate_retrieval
+from labelwise.evaluate.tested import Tested
 from labelwise.evaluate.verification import evaluate_verification
 from labelwise.methods import METHODS
-from labelwise.tasks.retrieve import make_gallery, retrieve
-from labelwise.tasks.verify import fit_verification, verify
+from labelwise.tasks.gallery import make_gallery
+from labelwise.tasks.similarity import all_alike, known_scores, row_alike
 from tests.contract.subjects import pictures, trained
 
 
@@ -18,10 +20,12 @@ def test_verify_and_retrieve(method: str) -> None:
     data = pictures(method)
     classifier = fit_verification(trained(method), data.split("val"))
     test = data.split("test")
-    codes = classifier.encode(test.images[:10])
+    embeddings = classifier.encode(test.images[:10])
     with torch.no_grad():
-        every = classifier.model.similarity(codes[:5], codes[5:])
-        torch.testing.assert_close(classifier.model.matched(codes[:5], codes[5:]), every.diagonal())
+        for by in known_scores(classifier.model):
+            every = all_alike(classifier.model, embeddings[:5], embeddings[5:], by)
+            alone = row_alike(classifier.model, embeddings[:5], embeddings[5:], by)
+            torch.testing.assert_close(alone, every.diagonal(), atol=1e-5, rtol=1e-5)
     half = len(test) // 2
     found = verify(classifier, test.images[:half], test.images[half : 2 * half].roll(1, 0))
     same = test.targets[:half] == test.targets[half : 2 * half].roll(1)
@@ -36,5 +40,5 @@ def test_verify_and_retrieve(method: str) -> None:
     matches = retrieve(classifier, test.images, gallery, 3, candidates=None)
     first = [next(m.label for m in row if m.file != name) for name, row in zip(names, matches, strict=True)]
     assert np.mean([a == b for a, b in zip(first, gallery.labels, strict=True)]) > 0.8
-    assert evaluate_retrieval(classifier, test).recall[1] > 0.8
-    assert evaluate_verification(classifier, test).eer < 0.25
+    assert evaluate_retrieval(Tested.of(classifier, test)).recall[1] > 0.8
+    assert evaluate_verification(Tested.of(classifier, test)).eer < 0.25

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from labelwise.checks import CHECKS, check_all
-from labelwise.core import as_float
-from labelwise.fitting import fit, training_data
+from labelwise.fitting.fit import fit, training_data
 from labelwise.methods import METHODS
-from labelwise.training import Run
+from labelwise.model import as_float
+from labelwise.training.stages import Run
 from tests.conftest import quick, squares
 from tests.contract.subjects import subject_of, trained
 
@@ -28,7 +28,7 @@ def test_method_keeps_contract_where_several_labels_are_true(method: str) -> Non
         build=lambda: quick(method).build(training_data(data).spec),
         images=as_float(data.split("test").images[:12]),
     )
-    assert subject.train().multilabel
+    assert subject.train().calibration.multilabel
     check_all(subject)
 
 

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from labelwise.api import rank
 from labelwise.evaluate.ordinal import evaluate_ordinal
+from labelwise.evaluate.tested import Tested
 from labelwise.methods import METHODS
-from labelwise.tasks.rank import rank
 from tests.contract.subjects import pictures, trained
 
 
@@ -20,6 +21,6 @@ def test_rank(method: str) -> None:
     assert np.mean([names.index(one.median) == level for one, level in zip(found, truth, strict=True)]) > 0.9
     assert np.corrcoef([one.rank for one in found], truth)[0, 1] > 0.9
     assert all(sum(one.probabilities.values()) == pytest.approx(1) for one in found)
-    figures = evaluate_ordinal(classifier, test, data.labels, order=names)
+    figures = evaluate_ordinal(Tested.of(classifier, test, data.labels), order=names)
     assert figures.median.mean_absolute_error < 0.3
     assert figures.covered > 0.8

@@ -5,10 +5,11 @@ import pytest
 import torch
 
 import labelwise as lw
-from labelwise.core import UNKNOWN
+from labelwise.classifier import UNKNOWN
 from labelwise.errors import UsageError
 from labelwise.evaluate.closed import evaluate_closed
 from labelwise.evaluate.outliers import evaluate_outliers
+from labelwise.evaluate.tested import Tested
 from labelwise.methods import METHODS
 from tests.conftest import blobs
 from tests.contract.subjects import fit_named, pictures, trained
@@ -49,7 +50,9 @@ def test_teach_and_forget(method: str) -> None:
     new = data.split("train").images[data.split("train").targets == 3][:5]
     taught = lw.teach(classifier, "blob 3", examples=new)
     test = data.split("test")
-    torch.testing.assert_close(taught.scores(test.images)[:, :3], classifier.scores(test.images), atol=1e-5, rtol=1e-6)
+    torch.testing.assert_close(
+        taught.scores(test.images).log_odds[:, :3], classifier.scores(test.images).log_odds, atol=1e-5, rtol=1e-6
+    )
     found = [p.top[0][0] for p in lw.classify(taught, test.images)]
     right = np.mean([name == f"blob {t}" for name, t in zip(found, test.targets.tolist(), strict=True)])
     assert right > (0.6 if method == "clarel" else 0.85)  # three texts say little about where a text of images lies
@@ -64,7 +67,7 @@ def test_outliers(method: str) -> None:
     strange = torch.full((20, 3, 8, 8), 255, dtype=torch.uint8)
     strange[:, :, ::2] = 0
     assert np.mean([one.flagged for one in lw.outliers(classifier, test.images)]) < 0.2
-    result = evaluate_outliers(classifier, test.images, strange)
+    result = evaluate_outliers(classifier.scores(test.images), classifier.scores(strange))
     if "targets" not in METHODS[method].needs:  # its encoder was trained elsewhere, perhaps never on stripes
         return
     assert result.auroc > 0.95
@@ -72,7 +75,7 @@ def test_outliers(method: str) -> None:
         assert result.flagged == 1.0
         assert all(one.flagged for one in lw.outliers(classifier, strange))
         assert all(p.label == UNKNOWN for p in lw.classify(classifier, strange))
-    inside = evaluate_outliers(classifier, test.images, test.images)
+    inside = evaluate_outliers(classifier.scores(test.images), classifier.scores(test.images))
     assert inside.auroc == pytest.approx(0.5)
 
 
@@ -93,7 +96,7 @@ def test_explain(method: str) -> None:
 @every_method
 def test_evaluate(method: str) -> None:
     data = pictures(method)
-    result = evaluate_closed(trained(method), data.split("test"), data.labels)
+    result = evaluate_closed(Tested.of(trained(method), data.split("test"), data.labels))
     assert result.images == len(data.split("test"))
     assert result.accuracy > 0.9
     assert 0 <= result.ece <= 1
@@ -104,9 +107,9 @@ def test_evaluate(method: str) -> None:
 def test_calibrate_replaces_calibration(method: str) -> None:
     classifier, val = trained(method), pictures(method).split("val")
     again = lw.calibrate(classifier, val.images, val.targets, keep=0.5)
-    assert again.outlier is not None
-    assert classifier.outlier is not None
-    assert again.outlier.limit < classifier.outlier.limit
+    assert again.familiarity.rule is not None
+    assert classifier.familiarity.rule is not None
+    assert again.familiarity.rule.limit < classifier.familiarity.rule.limit
     if "targets" in METHODS[method].needs and not METHODS[method].zero_shot:  # calibrated on the very same labels
-        assert again.temperature == pytest.approx(classifier.temperature)
-    assert again.gap == classifier.gap
+        assert again.calibration.temperature == pytest.approx(classifier.calibration.temperature)
+    assert again.calibration.seen_penalty == classifier.calibration.seen_penalty

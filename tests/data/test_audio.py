@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.signal import resample_poly
 
-from labelwise.data.audio import audio_folder, decode_mulaw, fit_length, read_wav, resample
+from labelwise.data.read.audio import audio_folder, decode_mulaw, fit_length, read_wav, resample
 from labelwise.errors import DataError, UsageError
 from tests.data.samples import sizes
 

@@ -13,7 +13,7 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from labelwise.data.pictures import as_batch, read_picture
+from labelwise.data.read.pictures import as_batch, read_picture
 from labelwise.errors import DataError, UsageError
 from tests.data.samples import encoded, noise
 

@@ -12,12 +12,12 @@ import torch
 from PIL import Image
 from scipy.ndimage import gaussian_filter
 
-from labelwise.core import Labels
 from labelwise.data import catalogue
 from labelwise.data.dataset import Dataset, Split
-from labelwise.data.degraded import KINDS, UNTOUCHED, degraded, quality_labels
-from labelwise.data.finches import finches
+from labelwise.data.sets.degraded import KINDS, UNTOUCHED, degraded, quality_labels
+from labelwise.data.sets.finches import finches
 from labelwise.errors import UsageError
+from labelwise.labels import Labels
 
 RNG = np.random.default_rng
 
@@ -147,7 +147,7 @@ def test_names_of_benchmarks_lead_to_graded_pictures(monkeypatch: pytest.MonkeyP
         asked.append((name, settings["protocol"], settings["seed"]))
         return birds
 
-    monkeypatch.setattr(catalogue, "load_benchmark", benchmark)
+    monkeypatch.setattr("labelwise_papers.plugin.load", benchmark)
     monkeypatch.setattr(catalogue, "finches", lambda: birds)
     for word in ("pets/quality", "cifar10/quality", "pacs/sketch/quality"):
         assert len(catalogue.load(word, seed=7).labels) == 5

@@ -7,10 +7,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labelwise.core import Labels
 from labelwise.data.dataset import Dataset, Split
-from labelwise.data.described import MOST_IMAGES, describe_labels
+from labelwise.data.labels.described import MOST_IMAGES, describe_labels
 from labelwise.errors import DataError
+from labelwise.labels import Labels
 
 NAMES = ("owl", "okapi", "ox")
 Rows = list[tuple[int, list[str]]]

@@ -5,7 +5,7 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from labelwise.data.digits import digits
+from labelwise.data.sets.digits import digits
 
 
 def test_shapes_types_and_labels() -> None:

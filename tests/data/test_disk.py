@@ -13,12 +13,12 @@ import pytest
 import torch
 from PIL import Image
 
-from labelwise.data import disk
 from labelwise.data.batches import Share, ShuffledBatches
 from labelwise.data.dataset import Split
-from labelwise.data.decoding import Frame, decode
-from labelwise.data.disk import decode_to_disk, fits_in_memory
-from labelwise.data.pictures import read_files
+from labelwise.data.read import disk
+from labelwise.data.read.decoding import Frame, decode
+from labelwise.data.read.disk import decode_to_disk, fits_in_memory
+from labelwise.data.read.pictures import read_files
 from labelwise.errors import DataError
 
 SHAPE = (3, 12, 10)
@@ -57,7 +57,7 @@ def test_decoded_once_until_a_picture_changes(
         raise AssertionError("decoded again")
 
     with monkeypatch.context() as patched:
-        patched.setattr("labelwise.data.disk._decode_all", never)
+        patched.setattr("labelwise.data.read.disk._decode_all", never)
         again, _, _ = decode_to_disk(paths, SHAPE, folder=cache)
         assert len(again) == 26
         with pytest.raises(AssertionError, match="decoded again"):
@@ -73,7 +73,7 @@ def test_an_interrupted_decode_is_not_taken_for_a_whole_one(
 ) -> None:
     cache = tmp_path / "cache"
     with monkeypatch.context() as patched:
-        patched.setattr("labelwise.data.disk._close_gaps", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patched.setattr("labelwise.data.read.disk._close_gaps", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             decode_to_disk(paths, SHAPE, folder=cache, workers=1)
         assert not [f for f in cache.iterdir() if f.suffix != ".lock"]
@@ -209,7 +209,7 @@ def test_a_folder_that_cannot_be_locked_is_told(
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr("labelwise.data.disk.fcntl.lockf", refuse)
+    monkeypatch.setattr("labelwise.data.read.disk.fcntl.lockf", refuse)
     with pytest.raises(DataError, match=r"cannot be locked.*No locks available.*LABELWISE_CACHE"):
         decode_to_disk(paths, SHAPE, folder=tmp_path / "cache", workers=1)
 

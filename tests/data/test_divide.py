@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelwise.data.dataset import Split
-from labelwise.data.divide import place_splits, reorder_rows
+from labelwise.data.split.divide import place_splits, reorder_rows
 
 
 @settings(deadline=None)

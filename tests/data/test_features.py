@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelwise.data.dataset import Dataset
-from labelwise.data.features import features
+from labelwise.data.read.features import features
 from labelwise.errors import DataError
 from tests.data.samples import sizes
 

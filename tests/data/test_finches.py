@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from labelwise.data.dataset import Dataset
-from labelwise.data.finch_drawing import BACKDROPS, COLOURS, SIDE, Bird, draw
-from labelwise.data.finches import ATTRIBUTES, COLOUR_WORDS, SPECIES, finch_labels, finches
+from labelwise.data.sets.finch_drawing import BACKDROPS, COLOURS, SIDE, Bird, draw
+from labelwise.data.sets.finches import ATTRIBUTES, COLOUR_WORDS, SPECIES, finch_labels, finches
 from labelwise.errors import UsageError
 
 

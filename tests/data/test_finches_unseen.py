@@ -7,7 +7,7 @@ import torch
 
 from labelwise.data import load
 from labelwise.data.dataset import Dataset
-from labelwise.data.finches import SPECIES, UNSEEN, finch_labels, finches, finches_unseen
+from labelwise.data.sets.finches import SPECIES, UNSEEN, finch_labels, finches, finches_unseen
 
 
 @cache

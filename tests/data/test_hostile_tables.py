@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from labelwise.data.dataset import Dataset
-from labelwise.data.tables import table
+from labelwise.data.read.tables import table
 from labelwise.errors import DataError
 from tests.data.slow_tables import Reading, number, read
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 from PIL import Image
 
-from labelwise.core import Labels
 from labelwise.data import load
 from labelwise.data.dataset import Dataset, Skipped, Split
 from labelwise.data.inspect import contact_sheet, inspect, lines, missing_pieces
 from labelwise.errors import DataError, UnsupportedError, UsageError
+from labelwise.labels import Labels
 
 NEEDS = {"indicator": ["targets"], "izf": ["targets", "vectors"], "clarel": ["texts or image_texts", "pictures"]}
 

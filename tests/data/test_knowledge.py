@@ -4,11 +4,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from labelwise.core import Labels
 from labelwise.data.dataset import Dataset, Split
-from labelwise.data.digits import digits
-from labelwise.data.knowledge import Knowledge, find_knowledge, read_knowledge, require, with_knowledge
+from labelwise.data.labels.knowledge import Knowledge, find_knowledge, read_knowledge, require, with_knowledge
+from labelwise.data.sets.digits import digits
 from labelwise.errors import DataError, UsageError
+from labelwise.labels import Labels
 
 TABLE = """label,text_1,text_2,order,share,can fly,size
 owl,"a round, brown bird",hunts at night,2,0.5,1,0.4

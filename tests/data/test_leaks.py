@@ -5,10 +5,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from labelwise.core import Labels
 from labelwise.data.dataset import Dataset, Split
-from labelwise.data.leaks import Place, check_leaks, near_duplicates, refuse_leaks
+from labelwise.data.split.leaks import Place, check_leaks, near_duplicates, refuse_leaks
 from labelwise.errors import DataError, UsageError
+from labelwise.labels import Labels
 
 
 def pictures(n: int, side: int = 24, seed: int = 0) -> Tensor:

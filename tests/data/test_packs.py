@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from labelwise.data.dataset import SPLITS
-from labelwise.data.packs import pack
-from labelwise.data.split_files import write_split
+from labelwise.data.read.packs import pack
+from labelwise.data.split.split_files import write_split
 from labelwise.errors import DataError
 from tests.data.samples import check_values, png, sizes
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from labelwise.data.pictures import as_batch, list_pictures, read_files, read_picture, read_pictures
+from labelwise.data.read.pictures import as_batch, list_pictures, read_files, read_picture, read_pictures
 from labelwise.errors import DataError, UsageError
 from tests.data.samples import encoded, noise
 

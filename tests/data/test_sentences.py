@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import nn
 
-from labelwise.data.sentences import MiniLM, encode_sentences
-from labelwise.data.words import WordVectors
+from labelwise.data.labels.sentences import MiniLM, encode_sentences
+from labelwise.data.labels.words import WordVectors
 from labelwise.errors import DataError, UsageError
 
 SENTENCES = ["a small white bird", "a tiny pale bird", "a diesel truck"]

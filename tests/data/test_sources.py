@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from labelwise.data.dataset import SPLITS
-from labelwise.data.sources import arrays, folder
-from labelwise.data.split_files import resplit
-from labelwise.data.splits import Shares
+from labelwise.data.read.sources import arrays, folder
+from labelwise.data.split.split_files import resplit
+from labelwise.data.split.splits import Shares
 from labelwise.errors import DataError, LabelwiseError, UsageError
 from tests.data.samples import check_values, png, sizes, write
 

@@ -6,10 +6,10 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from labelwise.core import Labels
 from labelwise.data.dataset import PER_IMAGE, SPLITS, Dataset, Split
-from labelwise.data.split_files import apply_split, pool, resplit, write_split
+from labelwise.data.split.split_files import apply_split, pool, resplit, write_split
 from labelwise.errors import DataError, UsageError
+from labelwise.labels import Labels
 
 NAME = st.text(st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="/\\\0") | st.sampled_from(',;"\n'))
 FILE = st.builds("{}/{}x".format, st.sampled_from(["birds", "birds/owl", "/data/a b", "c,d"]), NAME)

@@ -4,15 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from labelwise.data.splits import (
-    Shares,
-    folds,
-    grouped,
-    leave_one_domain_out,
-    split_off,
-    stratified,
-    zero_shot,
-)
+from labelwise.data.split.splits import Shares, folds, grouped, leave_one_domain_out, split_off, stratified, zero_shot
 from labelwise.errors import DataError, UsageError
 
 TARGETS = st.lists(st.integers(-1, 5), max_size=120).map(lambda rows: torch.tensor(rows, dtype=torch.int64))

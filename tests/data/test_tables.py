@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from labelwise.data.dataset import UNLABELLED
-from labelwise.data.tables import table
+from labelwise.data.read.tables import table
 from labelwise.errors import DataError, UnsupportedError
 from tests.data.samples import check_values, sizes, write
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labelwise.data.draws import Draws
-from labelwise.data.sentences import encode_sentences
-from labelwise.data.tokens import Tokens, tokenise, word_table
-from labelwise.data.words import WordVectors, packaged_vectors
+from labelwise.data.labels.sentences import encode_sentences
+from labelwise.data.labels.tokens import Tokens, tokenise, word_table
+from labelwise.data.labels.words import WordVectors, packaged_vectors
 from labelwise.errors import DataError, UsageError
 from labelwise.ops.segments import segment_mean
 

@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from PIL import Image
 from torch import Tensor
 
-from labelwise.core import Labels
 from labelwise.data import apply_split, arrays, contact_sheet, divide, inspect, load, pack, pool, table, write_split
 from labelwise.data.dataset import Dataset, Split, divided_by, first_true
-from labelwise.data.finch_marks import MARKS, finches_marks
-from labelwise.data.finches import SPECIES
 from labelwise.data.inspect import ONE_LABEL, lines, missing_pieces
-from labelwise.data.knowledge import Knowledge, with_knowledge
-from labelwise.data.leaks import check_leaks
-from labelwise.encoding import write_features
+from labelwise.data.labels.knowledge import Knowledge, with_knowledge
+from labelwise.data.sets.finch_marks import MARKS, finches_marks
+from labelwise.data.sets.finches import SPECIES
+from labelwise.data.split.leaks import check_leaks
 from labelwise.errors import DataError, LabelwiseError, UsageError
+from labelwise.fitting.encoding import write_features
+from labelwise.labels import Labels
 from tests.conftest import blobs, squares
 
 TRUTHS = torch.tensor([[0, 1, 1], [0, 0, 0], [1, 0, 1], [0, 0, 1]]).bool()
@@ -152,7 +152,7 @@ def test_a_parquet_table_names_several_labels(tmp_path: Path) -> None:
 def test_large_tables_are_divided_on_disk_as_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, wanted = written(tmp_path)
     in_memory = load(file, size=4)
-    monkeypatch.setattr("labelwise.data.reading.fits_in_memory", lambda *_: False)
+    monkeypatch.setattr("labelwise.data.read.reading.fits_in_memory", lambda *_: False)
     monkeypatch.setenv("LABELWISE_CACHE", str(tmp_path / "cache"))
     on_disk = load(file, size=4)
     for name, part in in_memory.splits.items():

@@ -11,10 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labelwise.core import Labels
-from labelwise.data.digits import digits
-from labelwise.data.finches import SPECIES
-from labelwise.data.words import (
+from labelwise.data.labels.words import (
     WordVectors,
     find_words,
     installed_vectors,
@@ -23,7 +20,10 @@ from labelwise.data.words import (
     read_vectors,
     spellings,
 )
+from labelwise.data.sets.digits import digits
+from labelwise.data.sets.finches import SPECIES
 from labelwise.errors import DataError, UsageError
+from labelwise.labels import Labels
 
 WORDS = ("the", "owl", "josé", ". . .")
 VALUES = np.array([[0.5, -1, 2], [1, 0, 0.25], [-3, 0.125, 1e-3], [4, 5, 6]], np.float32)

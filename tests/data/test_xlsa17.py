@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.io import loadmat, savemat
 
-from labelwise.core import Labels
-from labelwise.data.xlsa17 import ZeroShotData, read_gzsl_pack, read_xlsa17, write_xlsa17
+from labelwise.data.read.xlsa17 import ZeroShotData, read_gzsl_pack, read_xlsa17, write_xlsa17
 from labelwise.errors import DataError, UsageError
+from labelwise.labels import Labels
 
 NAMES = st.lists(
     st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=9),

@@ -1,26 +1,27 @@
 """Yes-rates and the calibration of answers against loops over single questions."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor
 
-from labelwise.core import Classifier, Labels, Spec
+from labelwise.classifier import Classifier, bind
 from labelwise.data.dataset import Dataset, Split
-from labelwise.data.fingerprints import with_seen
 from labelwise.errors import DataError, UsageError
 from labelwise.evaluate.answers import (
     answer_calibration,
     draw_calibration,
-    labelled_images,
     odd_answers,
     wrong_labels,
     yes_rates,
 )
+from labelwise.evaluate.tested import Tested
+from labelwise.labels import Labels
 from labelwise.methods import METHODS
 from labelwise.methods.indicator import IndicatorModel
+from labelwise.model import Spec
+from tests.changed import changed, made_from
 from tests.conftest import blobs, quick
 from tests.described import Table
 
@@ -35,11 +36,11 @@ def untrained(name: str, data: Dataset = DATA, seed: int = 0) -> Classifier:
         with torch.no_grad():
             model.predictor.bias.add_(0.06)
             model.label_encoder.first.bias.add_(0.1)
-    bound = model.bind(data.labels)
-    if not bound.codes.any():  # a closed form that was not solved yet
-        bound = replace(bound, codes=torch.randn_like(bound.codes))
+    bound = bind(model, data.labels)
+    if not bound.label_embeddings.any():  # a closed form that was not solved yet
+        bound = changed(bound, label_embeddings=torch.randn_like(bound.label_embeddings))
     k = len(data.labels)
-    return replace(bound, scale=torch.linspace(20, 40, k), offset=torch.linspace(-1, 1, k), temperature=0.5)
+    return changed(bound, scale=torch.linspace(20, 40, k), offset=torch.linspace(-1, 1, k), temperature=0.5)
 
 
 def sigmoid(x: float) -> float:
@@ -57,11 +58,17 @@ def literal_yes(classifier: Classifier, image: Tensor, label_input: Tensor) -> f
 
 def test_yes_rates_equal_single_questions() -> None:
     classifier, test = untrained("indicator"), DATA.split("test")
-    found = yes_rates(classifier, test, DATA.labels, seed=5)
+    found = yes_rates(Tested.of(classifier, test, DATA.labels), seed=5)
     targets, k = test.targets.tolist(), len(DATA.labels)
     wrong = wrong_labels(test.targets, k, 5).tolist()
     raw = [[literal_yes(classifier, image, torch.eye(k)[i]) for i in range(k)] for image in test.images]
-    fitted = [[s * float(classifier.scale[i]) + float(classifier.offset[i]) for i, s in enumerate(row)] for row in raw]
+    fitted = [
+        [
+            s * float(classifier.calibration.scale[i]) + float(classifier.calibration.offset[i])
+            for i, s in enumerate(row)
+        ]
+        for row in raw
+    ]
     for scores, rates in ((raw, found.raw), (fitted, found.calibrated)):
         yes = [[sigmoid(s) > 0.5 for s in row] for row in scores]
         n = len(yes)
@@ -77,24 +84,24 @@ def test_yes_rates_equal_single_questions() -> None:
 def test_inputs_of_ones_and_zeros_are_asked_as_the_paper_does() -> None:
     classifier, test = untrained("indicator"), DATA.split("test")
     k = len(DATA.labels)
-    scale, offset = float(classifier.scale.mean()), float(classifier.offset.mean())
-    answers = odd_answers(classifier, classifier.encode(test.images))
+    scale, offset = float(classifier.calibration.scale.mean()), float(classifier.calibration.offset.mean())
+    answers = odd_answers(classifier.scores(test.images))
     assert answers is not None
     for column, value in enumerate((1.0, 0.0)):
         slow = [sigmoid(literal_yes(classifier, x, torch.full((k,), value)) * scale + offset) for x in test.images]
         assert answers[:, column].tolist() == pytest.approx(slow, abs=1e-5)
-        rate = getattr(yes_rates(classifier, test, DATA.labels).calibrated, ("ones", "zeros")[column])
+        rate = getattr(yes_rates(Tested.of(classifier, test, DATA.labels)).calibrated, ("ones", "zeros")[column])
         assert rate == pytest.approx(sum(p > 0.5 for p in slow) / len(slow))
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_answers(method: str) -> None:
     classifier, test = untrained(method), DATA.split("test")
-    found = yes_rates(classifier, test, DATA.labels)
+    found = yes_rates(Tested.of(classifier, test, DATA.labels))
     assert (found.raw.ones is None) == (method != "indicator")
-    answers = classifier.answers(classifier.scores(test.images)) > 0.5
+    answers = classifier.scores(test.images).yes > 0.5
     assert found.calibrated.right == pytest.approx(float(answers[range(len(test)), test.targets].double().mean()))
-    assert answer_calibration(classifier, test, DATA.labels).every.pairs == len(test) * len(DATA.labels)
+    assert answer_calibration(Tested.of(classifier, test, DATA.labels)).every.pairs == len(test) * len(DATA.labels)
 
 
 def test_wrong_labels_are_wrong_and_all_as_likely() -> None:
@@ -118,9 +125,9 @@ def known_scores() -> tuple[Classifier, Split]:
     made = torch.Generator().manual_seed(2)
     targets = torch.arange(60) % 3
     scores = torch.randn(60, 3, generator=made) + 2 * torch.eye(3)[targets]
-    bound = Table(LABELS).bind(LABELS)
+    bound = bind(Table(LABELS), LABELS)
     split = Split(images=scores, targets=torch.where(torch.arange(60) % 5 == 4, -1, targets))
-    return replace(bound, scale=bound.scale * 1.5, offset=bound.offset - 1), split
+    return changed(bound, scale=bound.calibration.scale * 1.5, offset=bound.calibration.offset - 1), split
 
 
 def slow_figures(said: list[float], truth: list[int], bins: int) -> tuple[float, float]:
@@ -134,7 +141,7 @@ def slow_figures(said: list[float], truth: list[int], bins: int) -> tuple[float,
 
 def test_calibration_equals_a_slow_reference() -> None:
     classifier, split = known_scores()
-    found = answer_calibration(classifier, split, LABELS, seed=3, bins=7)
+    found = answer_calibration(Tested.of(classifier, split, LABELS), seed=3, bins=7)
     rows = [i for i, t in enumerate(split.targets.tolist()) if t >= 0]
     targets = [int(split.targets[i]) for i in rows]
     wrong = wrong_labels(torch.tensor(targets), 3, 3).tolist()
@@ -152,26 +159,27 @@ def test_calibration_equals_a_slow_reference() -> None:
 
 def test_leaks_are_told_and_images_without_labels_left_out() -> None:
     classifier, split = known_scores()
-    seen = with_seen(classifier, split.images[:12])
+    seen = made_from(classifier, split.images[:12])
     kept = [i for i in range(12) if split.targets[i] >= 0]
-    for result in (yes_rates(seen, split, LABELS), answer_calibration(seen, split, LABELS)):
+    for result in (yes_rates(Tested.of(seen, split, LABELS)), answer_calibration(Tested.of(seen, split, LABELS))):
         assert result.images == 48
         assert result.leaked == pytest.approx(len(kept) / 48)
     bare = Split(images=split.images, targets=torch.full_like(split.targets, -1))
-    with pytest.raises(DataError, match="no labelled image"):
-        labelled_images(classifier, bare, LABELS)
+    for figures in (yes_rates, answer_calibration):
+        with pytest.raises(DataError, match="no labelled test image"):
+            figures(Tested.of(classifier, bare, LABELS))
 
 
 def test_targets_follow_the_names_of_labels() -> None:
     classifier, split = known_scores()
     other = Labels(names=("c", "a", "b"))
     moved = Split(images=split.images, targets=torch.tensor([1, 2, 0, -1])[split.targets])
-    assert yes_rates(classifier, moved, other) == yes_rates(classifier, split, LABELS)
+    assert yes_rates(Tested.of(classifier, moved, other)) == yes_rates(Tested.of(classifier, split, LABELS))
 
 
 def test_the_picture_shows_each_full_bin() -> None:
     classifier, split = known_scores()
-    found = answer_calibration(classifier, split, LABELS)
+    found = answer_calibration(Tested.of(classifier, split, LABELS))
     left, right = draw_calibration(found).axes
     for axes, pairs in ((left, found.every), (right, found.balanced)):
         for drawn, figures in zip(axes.collections, (pairs.before, pairs.after), strict=True):

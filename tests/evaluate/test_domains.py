@@ -7,12 +7,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from labelwise.core import LabelModel
+from labelwise.classifier import bind
 from labelwise.data import load
 from labelwise.data.dataset import Dataset
 from labelwise.errors import DataError, UnsupportedError, UsageError
-from labelwise.evaluate import domains as module
-from labelwise.evaluate.domains import (
+from labelwise.fitting.fit import fit
+from labelwise.methods import Eszsl, ImageMethod
+from labelwise.methods.prototype import PrototypeModel
+from labelwise.model import LabelModel
+from labelwise.training.stages import Method, Run
+from labelwise_papers.analyses import domains as module
+from labelwise_papers.analyses.domains import (
     Candidate,
     DomainsResult,
     HeldOut,
@@ -21,10 +26,6 @@ from labelwise.evaluate.domains import (
     evaluate_domains,
     hold_out,
 )
-from labelwise.fitting import fit
-from labelwise.methods import Eszsl, ImageMethod
-from labelwise.methods.prototype import PrototypeModel
-from labelwise.training import Method, Run
 from tests.conftest import blobs, quick, squares
 
 STYLES = ("day", "dusk", "night")
@@ -81,10 +82,10 @@ def test_candidates_are_what_fit_would_give(name: str) -> None:
     assert replace(one.candidates[0], epochs=4) != one.candidates[3]
     data = hold_out(styled(), "night", 1)
     classifier = fit(data, brief(name), run)
-    raw = classifier.model.bind(classifier.labels)
+    raw = bind(classifier.model, classifier.labels)
     for part, accuracy in (("val", one.candidates[4].validation), ("test", one.candidates[4].test)):
         split = data.split(part)
-        assert accuracy == float((raw.scores(split.images).argmax(1) == split.targets).double().mean())
+        assert accuracy == float((raw.scores(split.images).best == split.targets).double().mean())
 
 
 def test_finished_runs_are_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from labelwise.core import as_float
 from labelwise.data.episodes import episodes
 from labelwise.errors import DataError, UsageError
 from labelwise.evaluate import episodes as module
@@ -16,7 +15,9 @@ from labelwise.evaluate.episodes import (
     evaluate_episodes,
     evaluate_many_episodes,
 )
+from labelwise.evaluate.tested import Tested
 from labelwise.methods import METHODS
+from labelwise.model import LearnsFromExamples, as_float
 from tests.conftest import blobs, squares
 from tests.contract.subjects import trained
 from tests.evaluate.test_verification import noisy
@@ -32,14 +33,16 @@ def test_accuracies_are_those_of_episodes_taught_one_by_one(
 ) -> None:
     monkeypatch.setattr(module, "CHUNK", chunk)
     model = trained(method).model
+    assert isinstance(model, LearnsFromExamples)
     images = as_float(TEST.images)
     with torch.no_grad():
         codes = model.encode_images(images).float()
     found = episode_accuracies(model, codes, TEST.targets, FEW)
     for place, episode in enumerate(episodes(TEST.targets, 3, 2, 4, 6, 5)):
         with torch.no_grad():
-            label_codes = model.encode_examples(images[episode.support.flatten()], torch.tensor([0, 0, 1, 1, 2, 2]))
-            taught = model.score(model.encode_images(images[episode.query.flatten()]), label_codes).argmax(1)
+            examples = model.encode_images(images[episode.support.flatten()]).float()
+            label_embeddings = model.labels_from_examples(examples, torch.tensor([0, 0, 1, 1, 2, 2]))
+            taught = model.score(model.encode_images(images[episode.query.flatten()]), label_embeddings).argmax(1)
         right = {"taught": 0, "nearest mean": 0, "cosine": 0}
         for i, row in enumerate(episode.query.flatten().tolist()):
             means = [codes[rows].mean(0) for rows in episode.support]
@@ -62,20 +65,20 @@ def test_result_of_a_split() -> None:
     classifier = trained("prototype")
     split = replace(TEST, targets=torch.where(torch.arange(len(TEST)) < 5, -1, TEST.targets))
     one, five = (replace(FEW, shots=shots, count=50) for shots in (1, 5))
-    found = evaluate_many_episodes(classifier, split, [one, five])
-    assert found[0] == evaluate_episodes(classifier, split, one)
+    found = evaluate_many_episodes(Tested.of(classifier, split), [one, five])
+    assert found[0] == evaluate_episodes(Tested.of(classifier, split), one)
     assert (found[0].labels, found[0].images, found[0].leaked) == (4, len(TEST) - 5, 0)
     assert found[0].settings == one
     assert set(found[0].accuracy) == {"taught", "nearest mean", "cosine"}
     assert 1 / 3 < found[0].accuracy["taught"].mean < found[1].accuracy["taught"].mean <= 1, "more shots help"
-    assert evaluate_episodes(classifier, blobs().split("train"), one).leaked == 1
+    assert evaluate_episodes(Tested.of(classifier, blobs().split("train")), one).leaked == 1
 
 
 def test_errors() -> None:
     classifier = trained("softmax")
     with pytest.raises(DataError, match="4 classes have the 6 images"):
-        evaluate_episodes(classifier, TEST, replace(FEW, ways=5))
+        evaluate_episodes(Tested.of(classifier, TEST), replace(FEW, ways=5))
     with pytest.raises(UsageError, match="at least two episodes; given 1"):
-        evaluate_episodes(classifier, TEST, replace(FEW, count=1))
+        evaluate_episodes(Tested.of(classifier, TEST), replace(FEW, count=1))
     with pytest.raises(DataError, match="Several labels may be true"):
-        evaluate_episodes(classifier, squares(30).split("test"))
+        evaluate_episodes(Tested.of(classifier, squares(30).split("test")))

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from labelwise.classifier import Classifier
+from labelwise.data.dataset import Split
 from labelwise.errors import DataError, UnsupportedError, UsageError
-from labelwise.evaluate.joint import JointView, draw_joint, joint_codes, joint_view
+from labelwise.evaluate.joint import JointView, Projection, draw_joint, joint_codes, joint_view
 from labelwise.methods import METHODS
 from labelwise.methods.indicator import IndicatorModel
 from tests.conftest import blobs
@@ -19,13 +21,18 @@ DATA = blobs(6, 20)
 TRAIN, IMAGE = DATA.split("train"), DATA.split("test").images[0]
 
 
+def view_of(classifier: Classifier, train: Split, *, projection: Projection = "pca", most: int = 10) -> JointView:
+    known, image = classifier.scores(train.images), classifier.scores(IMAGE)
+    return joint_view(known, train.targets, image, projection=projection, most=most)
+
+
 @pytest.mark.parametrize("method", [name for name in METHODS if name not in ("clarel", "prototype")])
 def test_joint_codes_and_a_bias_add_up_to_the_score(method: str) -> None:
     classifier = untrained(method, DATA)
-    codes = joint_codes(classifier, TRAIN.images, TRAIN.targets)
-    scores = classifier.model.score(classifier.encode(TRAIN.images), classifier.codes)
-    biases = classifier.codes[TRAIN.targets, -1]
-    wanted = scores.gather(1, TRAIN.targets[:, None])[:, 0]
+    known = classifier.scores(TRAIN.images)
+    codes = joint_codes(known, TRAIN.targets)
+    biases = classifier.label_embeddings[TRAIN.targets, -1]
+    wanted = known.raw.gather(1, TRAIN.targets[:, None])[:, 0]
     torch.testing.assert_close(codes.sum(1) + biases, wanted, atol=1e-5, rtol=1e-4)
 
 
@@ -36,27 +43,27 @@ def test_joint_codes_of_an_indicator_are_those_of_the_paper_weighed() -> None:
     with torch.no_grad():
         h = model.encode_images(TRAIN.images / 255) * model.label_encoder.of_inputs(torch.eye(6)[TRAIN.targets])
         wanted = model.predictor.weight * h
-    torch.testing.assert_close(joint_codes(classifier, TRAIN.images, TRAIN.targets), wanted)
+    torch.testing.assert_close(joint_codes(classifier.scores(TRAIN.images), TRAIN.targets), wanted)
 
 
 def test_a_score_that_is_not_linear_has_no_joint_code(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnsupportedError, match="ClarelModel does not score by weights"):
-        joint_codes(untrained("clarel", DATA), TRAIN.images, TRAIN.targets)
+        joint_codes(untrained("clarel", DATA).scores(TRAIN.images), TRAIN.targets)
     classifier = untrained("softmax", DATA)
     plain = classifier.model.score
     monkeypatch.setattr(classifier.model, "score", lambda z, codes: plain(z, codes).square())
     with pytest.raises(UnsupportedError, match="no joint code"):
-        joint_codes(classifier, TRAIN.images, TRAIN.targets)
+        joint_codes(classifier.scores(TRAIN.images), TRAIN.targets)
 
 
 @pytest.mark.parametrize("most", [4, 10])
 def test_the_view_equals_a_slow_reference(most: int) -> None:
     classifier = untrained("indicator", DATA)
-    view = joint_view(classifier, TRAIN.images, TRAIN.targets, IMAGE, most=most)
-    scores = classifier.scores(IMAGE[None])[0].tolist()
+    view = view_of(classifier, TRAIN, most=most)
+    scores = classifier.scores(IMAGE[None]).log_odds[0].tolist()
     best = sorted(range(6), key=lambda i: -scores[i])[:most]
     assert view.names == tuple(f"blob {i}" for i in best)
-    weights, image_code = classifier.codes[:, :-1], classifier.encode(IMAGE[None])[0]
+    weights, image_code = classifier.label_embeddings[:, :-1], classifier.encode(IMAGE[None])[0]
     clouds = {i: (classifier.encode(TRAIN.images[TRAIN.targets == i]) * weights[i]).double().numpy() for i in best}
     for place, label in enumerate(best):
         centre = clouds[label].mean(0)
@@ -76,18 +83,18 @@ def test_a_label_with_too_few_images_has_no_distance() -> None:
     classifier = untrained("indicator", DATA)
     kept = (TRAIN.targets != 2) | (torch.arange(len(TRAIN)) == int((TRAIN.targets == 2).nonzero()[0]))
     kept &= TRAIN.targets != 4
-    view = joint_view(classifier, TRAIN.images[kept], TRAIN.targets[kept], IMAGE)
+    view = view_of(classifier, TRAIN.select(kept.nonzero()[:, 0]))
     nameless = [n for n, far in zip(view.names, view.distances.tolist(), strict=True) if far != far]
     assert sorted(nameless) == ["blob 2", "blob 4"]
     with pytest.raises(DataError, match="at least three training images"):
-        joint_view(classifier, TRAIN.images[:2], TRAIN.targets[:2], IMAGE)
+        view_of(classifier, TRAIN.select([0, 1]))
 
 
 def test_umap_is_asked_for_and_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     classifier = untrained("indicator", DATA)
     monkeypatch.setitem(sys.modules, "umap", None)
     with pytest.raises(UsageError, match="pip install umap-learn; or choose pca"):
-        joint_view(classifier, TRAIN.images, TRAIN.targets, IMAGE, projection="umap")
+        view_of(classifier, TRAIN, projection="umap")
 
     class FirstTwo:
         def __init__(self, **settings: Any) -> None:
@@ -99,11 +106,11 @@ def test_umap_is_asked_for_and_missed(monkeypatch: pytest.MonkeyPatch) -> None:
         transform = fit_transform
 
     monkeypatch.setitem(sys.modules, "umap", SimpleNamespace(UMAP=FirstTwo))
-    view = joint_view(classifier, TRAIN.images, TRAIN.targets, IMAGE, projection="umap")
-    assert torch.equal(view.points, joint_codes(classifier, TRAIN.images, TRAIN.targets)[:, :2])
+    view = view_of(classifier, TRAIN, projection="umap")
+    assert torch.equal(view.points, joint_codes(classifier.scores(TRAIN.images), TRAIN.targets)[:, :2])
     assert draw_joint(view).axes[0].get_xlabel() == "UMAP 1"
     with pytest.raises(UsageError, match='given "tsne"'):
-        joint_view(classifier, TRAIN.images, TRAIN.targets, IMAGE, projection="tsne")  # type: ignore[arg-type]
+        view_of(classifier, TRAIN, projection="tsne")  # type: ignore[arg-type]
 
 
 def test_the_picture_has_a_dot_for_each_image_and_a_large_star_for_the_truth() -> None:

@@ -9,15 +9,17 @@ import torch
 from sklearn.metrics import average_precision_score, f1_score
 from torch import Tensor
 
-from labelwise.core import Classifier, Labels
+from labelwise.classifier import Classifier, bind
 from labelwise.data.dataset import Split, first_true
-from labelwise.data.fingerprints import with_seen
 from labelwise.errors import DataError, UnsupportedError
 from labelwise.evaluate.answers import answer_calibration, asked_pairs, yes_rates
 from labelwise.evaluate.closed import evaluate_closed
-from labelwise.evaluate.multilabel import all_truths, evaluate_multilabel
-from labelwise.evaluate.probe import probe_codes
+from labelwise.evaluate.multilabel import evaluate_multilabel
+from labelwise.evaluate.probe import probe_embeddings
+from labelwise.evaluate.tested import Tested, all_truths
+from labelwise.labels import Labels
 from labelwise.metrics import expected_calibration_error
+from tests.changed import changed, made_from
 from tests.described import Table
 
 LABELS = Labels(names=("a", "b", "c", "d"))
@@ -29,14 +31,16 @@ def known_scores(n: int = 80, seed: int = 0) -> tuple[Classifier, Split, Tensor]
     truths = torch.rand(n, 4, generator=made) < torch.tensor([0.5, 0.2, 0.7, 0.0])
     truths[:5] = False
     scores = torch.randn(n, 4, generator=made) + 1.5 * truths
-    bound = Table(LABELS).bind(LABELS)
-    classifier = replace(bound, scale=bound.scale * 1.5, offset=bound.offset - 1, multilabel=True)
+    bound = bind(Table(LABELS), LABELS)
+    classifier = changed(
+        bound, scale=bound.calibration.scale * 1.5, offset=bound.calibration.offset - 1, multilabel=True
+    )
     return classifier, Split(images=scores, targets=first_true(truths), truths=truths), truths
 
 
 def test_figures_equal_scikit_learn() -> None:
     classifier, split, truths = known_scores()
-    found = evaluate_multilabel(with_seen(classifier, split.images[:8]), split, LABELS)
+    found = evaluate_multilabel(Tested.of(made_from(classifier, split.images[:8]), split, LABELS))
     p = (split.images * 1.5 - 1).sigmoid().numpy()
     y, yes = truths.numpy(), p >= 0.5
     wanted = [float(average_precision_score(y[:, j], p[:, j])) for j in range(3)]
@@ -58,44 +62,49 @@ def test_truths_follow_the_names_of_labels() -> None:
     order = [2, 0, 3, 1]
     moved = Split(images=split.images, targets=first_true(truths[:, order]), truths=truths[:, order])
     names = Labels(names=tuple("cadb"))
-    assert evaluate_multilabel(classifier, moved, names) == evaluate_multilabel(classifier, split, LABELS)
-    assert yes_rates(classifier, moved, names).calibrated.right == yes_rates(classifier, split, LABELS).calibrated.right
+    assert evaluate_multilabel(Tested.of(classifier, moved, names)) == evaluate_multilabel(
+        Tested.of(classifier, split, LABELS)
+    )
+    assert (
+        yes_rates(Tested.of(classifier, moved, names)).calibrated.right
+        == yes_rates(Tested.of(classifier, split, LABELS)).calibrated.right
+    )
 
 
 def test_labels_that_only_one_side_knows() -> None:
     classifier, split, truths = known_scores()
     fewer = Split(images=split.images, targets=first_true(truths[:, :3]), truths=truths[:, :3])
-    found = evaluate_multilabel(classifier, fewer, LABELS.select(["a", "b", "c"]))
+    found = evaluate_multilabel(Tested.of(classifier, fewer, LABELS.select(["a", "b", "c"])))
     assert found.asked == 3
     assert list(found.average_precision) == ["a", "b", "c"]
     with pytest.raises(DataError, match=r"do not say where these labels are true: d. Forget them"):
         all_truths(classifier, fewer, LABELS.select(["a", "b", "c"]))
     with pytest.raises(DataError, match=r"does not know these labels of the data: c. Teach them"):
-        evaluate_multilabel(classifier.remove("c"), split, LABELS)
-    assert evaluate_multilabel(classifier.remove("d"), split, LABELS).asked == 3  # true of no image
+        evaluate_multilabel(Tested.of(classifier.remove("c"), split, LABELS))
+    assert evaluate_multilabel(Tested.of(classifier.remove("d"), split, LABELS)).asked == 3  # true of no image
     bare = Split(images=split.images, targets=torch.full((80,), -1), truths=torch.zeros_like(truths))
     with pytest.raises(DataError, match="No label is true of any of these images"):
-        evaluate_multilabel(classifier, bare, LABELS)
+        evaluate_multilabel(Tested.of(classifier, bare, LABELS))
 
 
 def test_asked_pairs_are_one_true_and_one_wrong_label_of_each_image() -> None:
     classifier, split, truths = known_scores()
     truths[7] = True
     split = replace(split, truths=truths, targets=first_true(truths))
-    images, pairs = asked_pairs(classifier, split, LABELS, seed=1)
-    assert len(images) == 80
+    scores, pairs = asked_pairs(Tested.of(classifier, split, LABELS), seed=1)
+    assert len(scores) == 80
     assert truths[pairs.right].all()
     assert not truths[pairs.wrong].any()
     assert pairs.right[0].tolist() == truths.any(1).nonzero()[:, 0].tolist()
     assert pairs.wrong[0].tolist() == [row for row in range(80) if row != 7]
-    _, other = asked_pairs(classifier, split, LABELS, seed=2)
+    _, other = asked_pairs(Tested.of(classifier, split, LABELS), seed=2)
     assert not torch.equal(pairs.wrong[1], other.wrong[1])
 
 
 def test_rates_and_calibration_equal_loops() -> None:
     classifier, split, truths = known_scores()
-    _, pairs = asked_pairs(classifier, split, LABELS, seed=3)
-    rates = yes_rates(classifier, split, LABELS, seed=3)
+    _, pairs = asked_pairs(Tested.of(classifier, split, LABELS), seed=3)
+    rates = yes_rates(Tested.of(classifier, split, LABELS), seed=3)
     for scores, found in ((split.images, rates.raw), (split.images * 1.5 - 1, rates.calibrated)):
         yes = (scores > 0).tolist()
         true = truths.tolist()
@@ -104,7 +113,7 @@ def test_rates_and_calibration_equal_loops() -> None:
         assert found.every_wrong == pytest.approx(np.mean([said for said, right in every if not right]))
         drawn = zip(*(part.tolist() for part in pairs.wrong), strict=True)
         assert found.wrong == pytest.approx(np.mean([yes[i][j] for i, j in drawn]))
-    result = answer_calibration(classifier, split, LABELS, seed=3)
+    result = answer_calibration(Tested.of(classifier, split, LABELS), seed=3)
     assert result.every.pairs == 320
     assert result.balanced.pairs == len(pairs.right[0]) + len(pairs.wrong[0])
     wanted = [
@@ -117,10 +126,10 @@ def test_rates_and_calibration_equal_loops() -> None:
 def test_accuracy_of_one_label_is_not_measured_on_several() -> None:
     classifier, split, _ = known_scores()
     with pytest.raises(DataError, match="evaluate_multilabel"):
-        evaluate_closed(classifier, split, LABELS)
+        evaluate_closed(Tested.of(classifier, split, LABELS))
 
 
 def test_a_probe_chooses_one_label_so_it_refuses_several() -> None:
     classifier, split, _ = known_scores()
     with pytest.raises(UnsupportedError, match="several may be true"):
-        probe_codes(classifier, split, split, LABELS)
+        probe_embeddings(Tested.of(classifier, split, LABELS), Tested.of(classifier, split, LABELS))

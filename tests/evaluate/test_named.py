@@ -3,12 +3,13 @@
 import pytest
 import torch
 
-from labelwise.core import Classifier
+from labelwise.classifier import Classifier
 from labelwise.errors import UnsupportedError
 from labelwise.evaluate.closed import evaluate_closed
-from labelwise.evaluate.named import FIXED, answer_curve, evaluate_named
-from labelwise.fitting import fit
-from labelwise.training import Run
+from labelwise.evaluate.tested import Tested
+from labelwise.fitting.fit import fit
+from labelwise.training.stages import Run
+from labelwise_papers.analyses.named import FIXED, answer_curve, evaluate_named
 from tests.conftest import blobs, quick
 
 
@@ -19,13 +20,15 @@ def classifier() -> Classifier:
 
 def test_accuracies_of_restarts_and_of_the_best_naming(classifier: Classifier) -> None:
     data = blobs()
-    found = evaluate_named(classifier, data.split("test"), data.labels)
-    assert found.accuracy == pytest.approx(evaluate_closed(classifier, data.split("test"), data.labels).accuracy)
+    found = evaluate_named(Tested.of(classifier, data.split("test"), data.labels))
+    assert found.accuracy == pytest.approx(
+        evaluate_closed(Tested.of(classifier, data.split("test"), data.labels)).accuracy
+    )
     assert len(found.restarts) == 3
     assert found.mean == pytest.approx(sum(found.restarts) / 3)
     assert found.clusters >= found.accuracy
     slow = 0.0
-    answers = classifier.scores(data.split("test").images).argmax(1)
+    answers = classifier.scores(data.split("test").images).best
     for order in torch.cartesian_prod(*[torch.arange(4)] * 4):
         if len(set(order.tolist())) == 4:
             slow = max(slow, float((order[answers] == data.split("test").targets).double().mean()))
@@ -34,10 +37,11 @@ def test_accuracies_of_restarts_and_of_the_best_naming(classifier: Classifier) -
 
 def test_with_all_answers_the_accuracy_is_that_of_the_clusters(classifier: Classifier) -> None:
     data = blobs()
-    best = evaluate_named(classifier, data.split("train"), data.labels)
+    train = Tested.of(classifier, data.split("train"), data.labels)
+    best = evaluate_named(train)
     for curve in (
-        answer_curve(classifier, data.split("train"), data.split("train"), data.labels),
-        answer_curve(classifier, data.split("train"), data.split("train"), data.labels, FIXED),
+        answer_curve(train, train),
+        answer_curve(train, train, FIXED),
     ):
         assert len(curve) == len(data.labels) + 1
         assert curve[0] == pytest.approx(best.accuracy)
@@ -48,4 +52,4 @@ def test_other_methods_name_no_clusters() -> None:
     data = blobs()
     other = fit(data, quick("softmax", 1), Run(device="cpu"))
     with pytest.raises(UnsupportedError, match="names no clusters"):
-        evaluate_named(other, data.split("test"), data.labels)
+        evaluate_named(Tested.of(other, data.split("test"), data.labels))

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from labelwise.core import Classifier
+from labelwise.classifier import Classifier, bind
 from labelwise.errors import UsageError
 from labelwise.evaluate.neighbours import nearest_labels
 from labelwise.methods import METHODS
@@ -41,26 +41,28 @@ def test_an_indicator_is_measured_between_embeddings(k: int) -> None:
     with torch.no_grad():
         model.predictor.weight.copy_(torch.linspace(-2, 2, model.encoder.code_size))  # codes now differ from psi
         psi = model.label_encoder.of_inputs(torch.eye(6))
-    assert check(model.bind(DATA.labels), psi, k) == "label embeddings"
+    assert check(bind(model, DATA.labels), psi, k) == "label embeddings"
     some = ["blob 4", "blob 1", "blob 5"]
     rows = [4, 1, 5]
-    assert check(model.bind(DATA.labels).select(some), psi[rows], k) == "label embeddings"
+    assert check(bind(model, DATA.labels).select(some), psi[rows], k) == "label embeddings"
 
 
 def test_a_taught_label_has_a_code_alone() -> None:
     classifier = untrained("indicator", DATA)
-    code = torch.randn(classifier.codes.shape[1], generator=torch.Generator().manual_seed(0))
+    code = torch.randn(classifier.label_embeddings.shape[1], generator=torch.Generator().manual_seed(0))
     taught = classifier.add(classifier.labels.add("okapi"), code)
-    assert check(taught, taught.codes, 3) == "label codes"
+    assert check(taught, taught.label_embeddings, 3) == "label codes"
     known = classifier.remove("blob 2")
     again = known.add(known.labels.add("blob 2"), code)
-    assert check(again, again.codes, 3) == "label codes", "its code is no longer what the label encoder makes"
+    assert check(again, again.label_embeddings, 3) == "label codes", (
+        "its code is no longer what the label encoder makes"
+    )
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name in ("softmax", "multilabel", "clarel")])
 def test_other_methods_are_measured_between_codes(method: str) -> None:
     classifier = untrained(method, DATA)
-    assert check(classifier, classifier.codes, 2) == "label codes"
+    assert check(classifier, classifier.label_embeddings, 2) == "label codes"
 
 
 def test_one_label_has_no_neighbour() -> None:

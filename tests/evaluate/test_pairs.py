@@ -3,13 +3,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-from labelwise.core import Labels
 from labelwise.data.dataset import Dataset
 from labelwise.errors import DataError
 from labelwise.evaluate.pairs import evaluate_new_labels, evaluate_pairs
 from labelwise.evaluate.retrieval import evaluate_retrieval, query_figures
+from labelwise.evaluate.tested import Tested
 from labelwise.evaluate.verification import evaluate_verification
-from labelwise.tasks.likeness import By
+from labelwise.labels import Labels
+from labelwise.model import Compares, Whitens
+from labelwise.tasks.similarity import By
 from tests.conftest import blobs, squares
 from tests.contract.subjects import trained
 from tests.evaluate.test_verification import noisy
@@ -20,18 +22,20 @@ TEST = noisy(blobs().split("test"))
 def test_every_score_is_measured_as_it_is_alone() -> None:
     classifier = trained("prototype")
     split = replace(TEST, targets=torch.where(torch.arange(len(TEST)) < 5, -1, TEST.targets))
-    found = evaluate_pairs(classifier, split)
+    found = evaluate_pairs(Tested.of(classifier, split))
     assert (found.images, found.labels, found.leaked) == (len(TEST) - 5, 4, 0)
     assert list(found.verification) == list(found.retrieval) == ["similarity", "cosine", "sum", "whitened"]
     for score, result in found.verification.items():
-        assert result == evaluate_verification(classifier, split, by=score)
-    assert found.retrieval["similarity"] == evaluate_retrieval(classifier, split)
-    codes = classifier.encode(split.images[5:])
+        assert result == evaluate_verification(Tested.of(classifier, split), by=score)
+    assert found.retrieval["similarity"] == evaluate_retrieval(Tested.of(classifier, split))
+    codes, model = classifier.encode(split.images[5:]), classifier.model
+    assert isinstance(model, Compares)
+    assert isinstance(model, Whitens)
     ways = torch.nn.functional.normalize(codes, dim=1)
     table: dict[By, torch.Tensor] = {
         "cosine": ways @ ways.T,
-        "sum": ways @ ways.T + classifier.model.similarity(codes, codes),
-        "whitened": (white := torch.nn.functional.normalize(classifier.model.whitened(codes), dim=1)) @ white.T,
+        "sum": ways @ ways.T + model.similarity(codes, codes),
+        "whitened": (white := torch.nn.functional.normalize(model.whitened(codes), dim=1)) @ white.T,
     }
     for by, scores in table.items():
         scores = scores.detach().fill_diagonal_(-torch.inf)
@@ -42,7 +46,7 @@ def test_every_score_is_measured_as_it_is_alone() -> None:
 
 def test_a_model_without_a_similarity_of_its_own_is_measured_by_cosines() -> None:
     classifier = trained("softmax")
-    found = evaluate_pairs(classifier, TEST)
+    found = evaluate_pairs(Tested.of(classifier, TEST))
     assert list(found.verification) == list(found.retrieval) == ["cosine", "whitened"]
     codes = classifier.encode(TEST.images)
     first, _ = query_figures(classifier.model, codes, TEST.targets)
@@ -51,10 +55,10 @@ def test_a_model_without_a_similarity_of_its_own_is_measured_by_cosines() -> Non
 
 def test_few_of_many_images_are_drawn() -> None:
     classifier = trained("softmax")
-    found = evaluate_pairs(classifier, TEST, most=30, seed=1)
+    found = evaluate_pairs(Tested.of(classifier, TEST), most=30, seed=1)
     assert found.images == 30
-    assert found == evaluate_pairs(classifier, TEST, most=30, seed=1)
-    assert found != evaluate_pairs(classifier, TEST, most=30, seed=2)
+    assert found == evaluate_pairs(Tested.of(classifier, TEST), most=30, seed=1)
+    assert found != evaluate_pairs(Tested.of(classifier, TEST), most=30, seed=2)
 
 
 def test_new_labels_must_be_new() -> None:
@@ -62,7 +66,7 @@ def test_new_labels_must_be_new() -> None:
     with pytest.raises(DataError, match="Training saw 4 labels of the test split, so they are not new: blob 0"):
         evaluate_new_labels(classifier, data)
     named = Dataset(name="x", labels=Labels(names=("a", "b", "c", "d")), splits={"test": TEST})
-    assert evaluate_new_labels(classifier, named) == evaluate_pairs(classifier, TEST)
+    assert evaluate_new_labels(classifier, named) == evaluate_pairs(Tested.of(classifier, TEST))
     partly = replace(named, labels=Labels(names=("a", "b", "blob 1", "d")))
     with pytest.raises(DataError, match="Training saw 1 labels"):
         evaluate_new_labels(classifier, partly)
@@ -72,4 +76,4 @@ def test_new_labels_must_be_new() -> None:
 
 def test_several_labels_are_refused() -> None:
     with pytest.raises(DataError, match="Several labels may be true"):
-        evaluate_pairs(trained("softmax"), squares(30).split("test"))
+        evaluate_pairs(Tested.of(trained("softmax"), squares(30).split("test")))

@@ -6,16 +6,18 @@ import numpy as np
 import pytest
 import torch
 
-from labelwise.core import Classifier, Labels
+from labelwise.classifier import Classifier
 from labelwise.data.dataset import Dataset, Split
-from labelwise.data.digits import digits
-from labelwise.data.sources import arrays
+from labelwise.data.read.sources import arrays
+from labelwise.data.sets.digits import digits
 from labelwise.errors import DataError, UsageError
-from labelwise.evaluate.closed import leaked_rows
 from labelwise.evaluate.part import choose_part, choose_parts
-from labelwise.fitting import fit
+from labelwise.evaluate.tested import leaked_rows
+from labelwise.fitting.fit import fit
+from labelwise.labels import Labels
 from labelwise.methods import METHODS
-from labelwise.training import Run
+from labelwise.training.stages import Run
+from tests.changed import changed
 from tests.conftest import blobs, quick, squares
 from tests.contract.subjects import pictures, trained
 from tests.described import by_vector
@@ -164,13 +166,13 @@ def test_other_readings_must_hold_the_same_images(classifier: Classifier) -> Non
 
 
 def test_a_classifier_that_cannot_tell_its_images_is_measured_on_what_fit_holds_out(classifier: Classifier) -> None:
-    part = choose_part(replace(classifier, seen=None), plain())
+    part = choose_part(changed(classifier, train_hashes=None), plain())
     assert (part.name, len(part.split)) == ("test", 16)
     assert "keeps no hashes of what it was trained on, so those images are measured that fit holds out" in part.words
-    decoded_otherwise = choose_part(replace(classifier, seen=torch.zeros(3, dtype=torch.int64)), plain())
+    decoded_otherwise = choose_part(changed(classifier, train_hashes=torch.zeros(3, dtype=torch.int64)), plain())
     assert len(decoded_otherwise.split) == 80
     assert "knows none of these: if they are the same, --split test" in decoded_otherwise.words
-    stranger = choose_part(replace(classifier, seen=None), plain(seed=1, per_label=30))
+    stranger = choose_part(changed(classifier, train_hashes=None), plain(seed=1, per_label=30))
     assert (stranger.name, len(stranger.split)) == ("all", 120)
     assert "so none could be looked for" in stranger.words
 

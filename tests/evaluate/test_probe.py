@@ -7,12 +7,14 @@ import pytest
 import torch
 from sklearn.linear_model import SGDClassifier
 
-from labelwise.core import Labels
+from labelwise.classifier import bind
 from labelwise.data.dataset import Split
-from labelwise.data.fingerprints import with_seen
 from labelwise.errors import DataError
-from labelwise.evaluate.probe import probe_codes
+from labelwise.evaluate.probe import probe_embeddings
+from labelwise.evaluate.tested import Tested
+from labelwise.labels import Labels
 from labelwise.methods import METHODS
+from tests.changed import changed, made_from
 from tests.described import Table
 from tests.evaluate.test_answers import DATA, untrained
 
@@ -27,8 +29,8 @@ def rows(n: int, seed: int) -> Split:
 
 
 def test_the_probe_reads_codes_and_not_the_labels_of_the_classifier() -> None:
-    classifier, train, test = Table(LABELS).bind(LABELS), rows(120, 0), rows(90, 1)
-    found = probe_codes(classifier, train, test, LABELS)
+    classifier, train, test = bind(Table(LABELS), LABELS), rows(120, 0), rows(90, 1)
+    found = probe_embeddings(Tested.of(classifier, train, LABELS), Tested.of(classifier, test, LABELS))
     own = [int(max(range(3), key=row.__getitem__)) for row in test.images.tolist()]
     assert found.classifier == pytest.approx(np.mean([a == t for a, t in zip(own, test.targets.tolist(), strict=True)]))
     assert found.classifier < 0.1
@@ -42,26 +44,32 @@ def test_the_probe_reads_codes_and_not_the_labels_of_the_classifier() -> None:
 
 
 def test_the_seed_decides_and_the_calibration_does_not_matter() -> None:
-    classifier, train, test = Table(LABELS).bind(LABELS), rows(60, 0), rows(90, 1)
+    classifier, train, test = bind(Table(LABELS), LABELS), rows(60, 0), rows(90, 1)
     noisy = replace(train, images=train.images + 3 * torch.randn(60, 3, generator=torch.Generator().manual_seed(9)))
-    found = [probe_codes(classifier, noisy, test, LABELS, seed=seed).probe for seed in (0, 0, 1, 2, 3)]
+    found = [
+        probe_embeddings(Tested.of(classifier, noisy, LABELS), Tested.of(classifier, test, LABELS), seed=seed).probe
+        for seed in (0, 0, 1, 2, 3)
+    ]
     assert found[0] == found[1]
     assert len(set(found)) > 1
-    scaled = replace(classifier, scale=classifier.scale * torch.tensor([1.0, 50.0, 1.0]))
-    assert probe_codes(scaled, noisy, test, LABELS).probe == found[0]
+    scaled = changed(classifier, scale=classifier.calibration.scale * torch.tensor([1.0, 50.0, 1.0]))
+    assert probe_embeddings(Tested.of(scaled, noisy, LABELS), Tested.of(scaled, test, LABELS)).probe == found[0]
     assert (
-        probe_codes(scaled, noisy, test, LABELS).classifier != probe_codes(classifier, noisy, test, LABELS).classifier
+        probe_embeddings(Tested.of(scaled, noisy, LABELS), Tested.of(scaled, test, LABELS)).classifier
+        != probe_embeddings(Tested.of(classifier, noisy, LABELS), Tested.of(classifier, test, LABELS)).classifier
     )
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_has_codes(method: str) -> None:
     classifier, train, test = untrained(method), DATA.split("train"), DATA.split("test")
-    found = probe_codes(classifier, train, test, DATA.labels, seed=4)
+    found = probe_embeddings(
+        Tested.of(classifier, train, DATA.labels), Tested.of(classifier, test, DATA.labels), seed=4
+    )
     plain = SGDClassifier(loss="log_loss", tol=1e-5, random_state=4)
     plain.fit(classifier.encode(train.images).numpy(), train.targets.numpy())
     assert found.probe == pytest.approx(plain.score(classifier.encode(test.images).numpy(), test.targets.numpy()))
-    right = classifier.scores(test.images).argmax(1) == test.targets
+    right = classifier.scores(test.images).best == test.targets
     assert found.classifier == pytest.approx(float(right.double().mean()))
     if method != "izf":  # its closed form is not there before training: all scores are the same
         assert found.classifier != found.probe
@@ -69,8 +77,10 @@ def test_every_method_has_codes(method: str) -> None:
 
 def test_leaks_and_too_few_labels_are_told() -> None:
     train, test = rows(30, 0), rows(12, 1)
-    classifier = with_seen(Table(LABELS).bind(LABELS), torch.cat([train.images, test.images[:3]]))
-    assert probe_codes(classifier, train, test, LABELS).leaked == pytest.approx(3 / 12)
+    classifier = made_from(bind(Table(LABELS), LABELS), torch.cat([train.images, test.images[:3]]))
+    assert probe_embeddings(
+        Tested.of(classifier, train, LABELS), Tested.of(classifier, test, LABELS)
+    ).leaked == pytest.approx(3 / 12)
     alone = train.select((train.targets == 0).nonzero()[:, 0])
     with pytest.raises(DataError, match="at least two labels"):
-        probe_codes(classifier, alone, test, LABELS)
+        probe_embeddings(Tested.of(classifier, alone, LABELS), Tested.of(classifier, test, LABELS))

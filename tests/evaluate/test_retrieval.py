@@ -7,6 +7,8 @@ from torch import Tensor
 from labelwise.errors import DataError, UsageError
 from labelwise.evaluate import retrieval
 from labelwise.evaluate.retrieval import evaluate_retrieval, query_figures
+from labelwise.evaluate.tested import Tested
+from labelwise.tasks.similarity import all_alike, cosines
 from tests.conftest import blobs, squares
 from tests.contract.subjects import trained
 from tests.evaluate.test_verification import noisy
@@ -37,9 +39,11 @@ def test_figures_of_queries(items: list[tuple[int, int]], chunk: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(retrieval, "CHUNK", chunk)
         # The same angles must give the same bits in every chunk, or ties are none: look them up in one table.
-        table = model.similarity(codes, codes).round(decimals=4)
+        table = cosines(codes, codes).round(decimals=4)
         patch.setattr(
-            model, "similarity", lambda a, _: table[[int((codes == x).all(1).nonzero()[0]) for x in a]].clone()
+            retrieval,
+            "all_alike",
+            lambda _, a, __, ___: table[[int((codes == x).all(1).nonzero()[0]) for x in a]].clone(),
         )
         first, precision = slow(table, targets)
         if not first:
@@ -56,8 +60,8 @@ def test_figures_of_a_split(method: str) -> None:
     classifier, split = trained(method), noisy(blobs().split("test"))
     codes = classifier.encode(split.images)
     with torch.no_grad():
-        first, precision = slow(classifier.model.similarity(codes, codes), split.targets.tolist())
-    found = evaluate_retrieval(classifier, split)
+        first, precision = slow(all_alike(classifier.model, codes, codes, "similarity"), split.targets.tolist())
+    found = evaluate_retrieval(Tested.of(classifier, split))
     assert found.queries == found.images == len(split)
     for k, share in found.recall.items():
         assert share == pytest.approx(sum(f < k for f in first) / len(first), abs=0.02)
@@ -69,6 +73,6 @@ def test_figures_of_a_split(method: str) -> None:
 
 def test_wrong_use() -> None:
     with pytest.raises(DataError, match="Several labels"):
-        evaluate_retrieval(trained("softmax"), squares().split("test"))
+        evaluate_retrieval(Tested.of(trained("softmax"), squares().split("test")))
     with pytest.raises(UsageError, match="at least 1"):
-        evaluate_retrieval(trained("softmax"), blobs().split("test"), ks=(0,))
+        evaluate_retrieval(Tested.of(trained("softmax"), blobs().split("test")), ks=(0,))

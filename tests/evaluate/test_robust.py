@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from labelwise.core import Classifier
+from labelwise.classifier import Classifier
 from labelwise.data.dataset import Split
 from labelwise.errors import DataError, UsageError
 from labelwise.evaluate.robust import RobustResult, RobustSettings, evaluate_robust
+from labelwise.evaluate.tested import Tested
 from labelwise.ops.adaptive_attacks import Apgd
 from labelwise.ops.attacks import Attack, Fgsm, Pgd
 from labelwise.ops.square_attack import Square
@@ -22,10 +23,12 @@ WAYS: tuple[Attack, ...] = (Fgsm(), Pgd(steps=10), Apgd(steps=20), Apgd(loss="ra
 def measured(classifier: Classifier, n: int = 60, settings: RobustSettings | None = None) -> RobustResult:
     """Robustness at 0.04 on pictures of which every sixth has a wrong label."""
     images = pictures(n)
-    targets = classifier.scores(images).argmax(1)
+    targets = classifier.scores(images).best
     targets = torch.where(torch.arange(n) % 6 == 0, (targets + 1) % 3, targets)
     split = Split(images=images, targets=targets)
-    return evaluate_robust(classifier, split, classifier.labels, settings or RobustSettings(epsilon=0.04, attacks=WAYS))
+    return evaluate_robust(
+        Tested.of(classifier, split, classifier.labels), settings or RobustSettings(epsilon=0.04, attacks=WAYS)
+    )
 
 
 def test_the_worst_is_what_is_known_of_a_linear_classifier() -> None:
@@ -76,8 +79,8 @@ def test_longer_attacks_are_compared() -> None:
 
 def test_nothing_is_attacked_where_nothing_is_right() -> None:
     classifier, images = pixels(), pictures(5)
-    targets = classifier.scores(images).argmin(1)
-    found = evaluate_robust(classifier, Split(images=images, targets=targets), classifier.labels)
+    targets = classifier.scores(images).log_odds.argmin(1)
+    found = evaluate_robust(Tested.of(classifier, Split(images=images, targets=targets), classifier.labels))
     assert (found.clean, found.worst, found.attacks, found.checks) == (0.0, 0.0, {}, ())
 
 
@@ -90,4 +93,4 @@ def test_what_cannot_be_measured_says_why() -> None:
     classifier = pixels()
     split = replace(several.split("test"), images=pictures(len(several.split("test"))))
     with pytest.raises(DataError, match="Several labels"):
-        evaluate_robust(classifier, split, several.labels)
+        evaluate_robust(Tested.of(classifier, split, several.labels))

@@ -4,10 +4,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from labelwise.core import Classifier, as_float
+from labelwise.classifier import Classifier, bind
 from labelwise.errors import DataError, UnsupportedError, UsageError
 from labelwise.evaluate.saliency import draw_saliency, pixel_shares, salient_share
 from labelwise.methods import METHODS
+from labelwise.model import Locates, as_float
 from tests.described import Table
 from tests.evaluate.test_answers import DATA, untrained
 
@@ -16,9 +17,10 @@ TEST = DATA.split("test").select(range(20))
 
 def slow_share(classifier: Classifier, image: Tensor, column: int, level: float) -> float:
     model = classifier.model
+    assert isinstance(model, Locates)
     maps = model.feature_maps(as_float(image[None])).detach().requires_grad_()
-    score = model.score(model.pool_maps(maps), classifier.codes)[0]
-    asked = score[column] - (score.mean() if model.balance == "scale" else 0)
+    score = classifier.model.score(model.pool_maps(maps), classifier.label_embeddings)[0]
+    asked = score[column] - (score.mean() if classifier.model.penalty == "scale" else 0)
     asked.backward()  # type: ignore[no-untyped-call]
     assert maps.grad is not None
     heat = torch.zeros(maps.shape[2:])
@@ -67,7 +69,7 @@ def test_pictures_without_a_label_are_left_out() -> None:
 
 def test_features_have_no_pixels() -> None:
     with pytest.raises(UnsupportedError, match="precomputed features"):
-        salient_share(Table(DATA.labels).bind(DATA.labels), torch.randn(8, 4), torch.arange(8) % 4)
+        salient_share(bind(Table(DATA.labels), DATA.labels), torch.randn(8, 4), torch.arange(8) % 4)
 
 
 def test_the_picture_names_each_label_and_share() -> None:

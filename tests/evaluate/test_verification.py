@@ -4,11 +4,14 @@ from itertools import combinations
 import pytest
 import torch
 
+from labelwise.api import fit_verification
 from labelwise.data.dataset import Split
 from labelwise.errors import DataError
+from labelwise.evaluate.tested import Tested
 from labelwise.evaluate.verification import evaluate_verification
 from labelwise.metrics import equal_error_rate
-from labelwise.tasks.verify import fit_verification
+from labelwise.model import Compares
+from tests.changed import changed
 from tests.conftest import blobs, squares
 from tests.contract.subjects import trained
 
@@ -25,13 +28,14 @@ FEW = TEST.select(range(40))
 
 def test_figures_are_those_of_all_pairs() -> None:
     classifier = fit_verification(trained("prototype"), blobs().split("val"), 0.1)
-    rule = classifier.verification
+    rule = classifier.verifier
     assert rule is not None
     split = replace(FEW, targets=torch.where(torch.arange(40) < 3, -1, FEW.targets))
-    found = evaluate_verification(classifier, split)
-    codes = classifier.encode(split.images)
+    found = evaluate_verification(Tested.of(classifier, split))
+    codes, model = classifier.encode(split.images), classifier.model
+    assert isinstance(model, Compares)
     with torch.no_grad():
-        one_way = classifier.model.similarity(codes, codes)
+        one_way = model.similarity(codes, codes)
     every = ((one_way + one_way.T) / 2).tolist()
     same, different = list[float](), list[float]()
     for i, j in combinations(range(3, 40), 2):
@@ -51,21 +55,24 @@ def test_figures_are_those_of_all_pairs() -> None:
 
 def test_a_draw_is_near_and_seeded() -> None:
     classifier, test = trained("softmax"), TEST
-    whole, some = evaluate_verification(classifier, test), evaluate_verification(classifier, test, most=400, seed=3)
+    whole, some = (
+        evaluate_verification(Tested.of(classifier, test)),
+        evaluate_verification(Tested.of(classifier, test), most=400, seed=3),
+    )
     assert (some.same, some.different) == (400, 400)
     assert some.auroc == pytest.approx(whole.auroc, abs=0.06)
-    assert some == evaluate_verification(classifier, test, most=400, seed=3)
-    assert some != evaluate_verification(classifier, test, most=400, seed=4)
+    assert some == evaluate_verification(Tested.of(classifier, test), most=400, seed=3)
+    assert some != evaluate_verification(Tested.of(classifier, test), most=400, seed=4)
 
 
 def test_threshold_of_another_score_is_not_used() -> None:
-    assert evaluate_verification(trained("softmax"), TEST).misses is not None
-    assert evaluate_verification(trained("softmax"), TEST, by="sum").misses is None
-    bare = replace(trained("softmax"), verification=None)
-    assert evaluate_verification(bare, TEST).false_accepts is None
+    assert evaluate_verification(Tested.of(trained("softmax"), TEST)).misses is not None
+    assert evaluate_verification(Tested.of(trained("softmax"), TEST), by="sum").misses is None
+    bare = changed(trained("softmax"), verifier=None)
+    assert evaluate_verification(Tested.of(bare, TEST)).false_accepts is None
 
 
 def test_leak_and_wrong_data() -> None:
-    assert evaluate_verification(trained("softmax"), blobs().split("train")).leaked == 1
+    assert evaluate_verification(Tested.of(trained("softmax"), blobs().split("train"))).leaked == 1
     with pytest.raises(DataError, match="Several labels"):
-        evaluate_verification(trained("softmax"), squares().split("test"))
+        evaluate_verification(Tested.of(trained("softmax"), squares().split("test")))

@@ -7,12 +7,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from labelwise.core import Classifier, Labels
+from labelwise.classifier import Classifier, bind
 from labelwise.data.dataset import Split
-from labelwise.data.fingerprints import with_seen
 from labelwise.errors import DataError
+from labelwise.evaluate.tested import Tested
 from labelwise.evaluate.zero_shot import ZeroShotResult, evaluate_zero_shot
-from labelwise.tasks.balance import seen_labels, with_gap
+from labelwise.labels import Labels
+from tests.changed import changed, known_by_description, made_from, with_penalty
 from tests.described import Distances, Table
 from tests.ops.test_balance import applied, harmonic, slow_accuracies, slow_curve
 
@@ -29,9 +30,11 @@ def split(n: int = 48) -> Split:
     return Split(images=scores, targets=torch.where(torch.arange(n) % 7 == 6, -1, targets))
 
 
-def classifier(kind: str, gap: float = 0.3) -> Classifier:
-    bound = replace(KINDS[kind](LABELS).bind(LABELS), described=frozenset({"b", "d", "f"}))
-    return with_gap(replace(bound, scale=bound.scale * 2, offset=bound.offset - 1), gap)
+def classifier(kind: str, seen_penalty: float = 0.3) -> Classifier:
+    bound = known_by_description(bind(KINDS[kind](LABELS), LABELS), "b", "d", "f")
+    return with_penalty(
+        changed(bound, scale=bound.calibration.scale * 2, offset=bound.calibration.offset - 1), seen_penalty
+    )
 
 
 def slow_zero_shot(scores: Tensor, targets: Tensor, seen: Tensor) -> float:
@@ -48,8 +51,13 @@ def slow_zero_shot(scores: Tensor, targets: Tensor, seen: Tensor) -> float:
 def test_figures_equal_a_slow_reference(kind: str) -> None:
     one, test = classifier(kind), split()
     labelled = test.targets >= 0
-    scores, targets, seen, how = test.images[labelled], test.targets[labelled], seen_labels(one), one.model.balance
-    found = evaluate_zero_shot(one, test, LABELS)
+    scores, targets, seen, how = (
+        test.images[labelled],
+        test.targets[labelled],
+        ~one.calibration.unseen,
+        one.model.penalty,
+    )
+    found = evaluate_zero_shot(Tested.of(one, test, LABELS))
     unseen, known = slow_accuracies(applied(scores, seen, 0.3, how), targets, seen)
     plain_unseen, plain_known = slow_accuracies(scores, targets, seen)
     assert (found.unseen, found.seen) == pytest.approx((unseen, known))
@@ -69,8 +77,10 @@ def test_figures_equal_a_slow_reference(kind: str) -> None:
 def test_figures_are_those_of_the_answers_that_users_get(kind: str) -> None:
     one, test = classifier(kind), split()
     labelled = test.targets >= 0
-    answers = slow_accuracies(one.scores(test.images[labelled]), test.targets[labelled], seen_labels(one))
-    found = evaluate_zero_shot(one, test, LABELS)
+    answers = slow_accuracies(
+        one.scores(test.images[labelled]).log_odds, test.targets[labelled], ~one.calibration.unseen
+    )
+    found = evaluate_zero_shot(Tested.of(one, test, LABELS))
     assert (found.unseen, found.seen) == pytest.approx(answers)
 
 
@@ -78,15 +88,27 @@ def test_calibration_and_the_order_of_labels_change_nothing() -> None:
     one, test = classifier("offset"), split()
     turned = Labels(names=LABELS.names[::-1])
     swapped = replace(test, targets=torch.where(test.targets >= 0, 5 - test.targets, -1))
-    other = with_gap(replace(with_gap(one, 0.0), scale=one.scale * 7, offset=one.offset * 0 + 4, temperature=3.0), 0.3)
-    assert figures(evaluate_zero_shot(other, swapped, turned)) == figures(evaluate_zero_shot(one, test, LABELS))
+    other = with_penalty(
+        changed(
+            with_penalty(one, 0.0),
+            scale=one.calibration.scale * 7,
+            offset=one.calibration.offset * 0 + 4,
+            temperature=3.0,
+        ),
+        0.3,
+    )
+    assert figures(evaluate_zero_shot(Tested.of(other, swapped, turned))) == figures(
+        evaluate_zero_shot(Tested.of(one, test, LABELS))
+    )
 
 
 def test_images_the_classifier_was_made_from_are_counted() -> None:
     one, test = classifier("offset"), split()
-    assert evaluate_zero_shot(one, test, LABELS).leaked == 0
-    known = with_seen(one, test.images[:7])  # the last of these has no label, so it is not tested
-    assert evaluate_zero_shot(known, test, LABELS).leaked == pytest.approx(6 / int((test.targets >= 0).sum()))
+    assert evaluate_zero_shot(Tested.of(one, test, LABELS)).leaked == 0
+    known = made_from(one, test.images[:7])  # the last of these has no label, so it is not tested
+    assert evaluate_zero_shot(Tested.of(known, test, LABELS)).leaked == pytest.approx(
+        6 / int((test.targets >= 0).sum())
+    )
 
 
 @pytest.mark.parametrize(("kept", "given"), [((0, 2, 4), r"given 26 and 0\."), ((1, 3), r"given 0 and 16\.")])
@@ -94,12 +116,12 @@ def test_both_kinds_of_images_are_needed(kept: tuple[int, ...], given: str) -> N
     test = split()
     some = test.select(torch.isin(test.targets, torch.tensor(kept)).nonzero()[:, 0])
     with pytest.raises(DataError, match=f"labels with training images and of labels without; {given}"):
-        evaluate_zero_shot(classifier("offset"), some, LABELS)
+        evaluate_zero_shot(Tested.of(classifier("offset"), some, LABELS))
 
 
 def test_foreign_labels_are_refused() -> None:
     with pytest.raises(DataError, match="does not know these labels of the data: okapi"):
-        evaluate_zero_shot(classifier("offset"), split(), Labels(names=("okapi", *LABELS.names[1:])))
+        evaluate_zero_shot(Tested.of(classifier("offset"), split(), Labels(names=("okapi", *LABELS.names[1:]))))
 
 
 def figures(result: ZeroShotResult) -> dict[str, float]:

@@ -129,13 +129,13 @@ def embeddings(classifier: Any, images: Tensor) -> Tensor:
 def raw_scores(classifier: Any, images: Tensor) -> Tensor:
     """Return the scores of the model itself ``[n, k]``, before calibration."""
     with torch.no_grad():
-        found: Tensor = classifier.model.score(embeddings(classifier, images).float(), classifier.codes)
+        found: Tensor = classifier.model.score(embeddings(classifier, images).float(), classifier.label_embeddings)
     return found
 
 
 def log_odds(classifier: Any, images: Tensor) -> Tensor:
     """Return calibrated scores ``[n, k]``."""
-    found: Tensor = classifier.scores(images)
+    found: Tensor = classifier.scores(images).log_odds
     return found
 
 

@@ -192,7 +192,8 @@ def _heard(client: Any, request: Request) -> dict[str, Any]:
     if request.path == "/openapi.json":
         return heard | {"routes": _routes(answer.json())}
     if request.path == "/metrics":
-        return heard | {"lines": [line for line in lines(answer.text) if line.startswith(COUNTED)]}
+        counts = (line.removesuffix(".0") for line in lines(answer.text) if line.startswith(COUNTED))
+        return heard | {"lines": sorted(counts)}
     if kind != "application/json":
         return heard
     document = answer.json()

@@ -8,12 +8,13 @@ import torch
 from labelwise.data.batches import Share
 from labelwise.data.dataset import TrainData
 from labelwise.errors import UsageError
+from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
 from labelwise.methods import Cgan
 from labelwise.methods.cgan import CganModel, GanOptimizer
-from labelwise.methods.described import encoded_images
+from labelwise.methods.shared.described import encoded_images
 from labelwise.settings import from_plain, to_plain
-from labelwise.training import Run, train
-from labelwise.zero_shot import fit_zero_shot, plan_runs
+from labelwise.training.loop import train
+from labelwise.training.stages import Run
 from tests.described import UNSEEN, by_vector
 
 RUN = Run(device="cpu")
@@ -69,13 +70,13 @@ def test_generated_features_come_near_real_ones() -> None:
 def test_the_trial_settles_epochs_and_penalty() -> None:
     method = Cgan(epochs=4, hidden=16, batch=32)
     found = fit_zero_shot(by_vector(), method, RUN)
-    settled = found.method
+    settled = found.origin.method
     assert isinstance(settled, Cgan)
     assert 1 <= settled.epochs <= 4
     assert settled.head_penalty is not None
     assert isinstance(found.model, CganModel)
     assert int(found.model.trained_epochs) == settled.epochs
-    assert found.described == {f"label {i}" for i in UNSEEN}
+    assert found.unseen == {f"label {i}" for i in UNSEEN}
     assert from_plain(Cgan, to_plain(settled)) == settled
 
 

@@ -10,17 +10,18 @@ import torch
 from torch import Tensor
 
 import labelwise as lw
-from labelwise.core import Classifier
+from labelwise.classifier import Classifier, bind
 from labelwise.data.batches import Batch
 from labelwise.data.dataset import Dataset, TrainData
 from labelwise.data.draws import Draws
 from labelwise.errors import DataError, UsageError
+from labelwise.evaluate.tested import Tested
 from labelwise.evaluate.zero_shot import evaluate_zero_shot
+from labelwise.fitting.zero_shot import fit_pairs, fit_zero_shot, plan_runs
 from labelwise.methods import Clarel, Encoder
 from labelwise.methods.clarel import ClarelModel
-from labelwise.methods.texts import Draw, SentenceReader, VectorReader
-from labelwise.training import Run, Stage
-from labelwise.zero_shot import fit_pairs, fit_zero_shot, plan_runs
+from labelwise.methods.shared.texts import Draw, SentenceReader, VectorReader
+from labelwise.training.stages import Run, Stage
 from tests.conftest import blobs
 from tests.described import DIAGONAL, PAIRS, by_text, by_vector
 
@@ -53,7 +54,7 @@ def fitted(reader: str) -> Classifier:
 
 def accuracy(classifier: Classifier, data: Dataset) -> float:
     test = data.split("test")
-    return float((classifier.scores(test.images).argmax(1) == test.targets).double().mean())
+    return float((classifier.scores(test.images).best == test.targets).double().mean())
 
 
 def slow_terms(images: Tensor, read: Tensor, right: list[list[bool]], sharpness: float) -> tuple[float, float]:
@@ -118,12 +119,12 @@ def test_images_with_sentences_and_no_label_are_enough() -> None:
     method, data = replace(SMALL, class_weight=0.0), by_text(own=True, targets=False)
     found = fit_zero_shot(data, method, RUN)
     assert accuracy(found, data) > 0.7
-    assert found.described == set(PAIRS)
-    assert found.gap == 0
-    held = found.summary["calibration"]["images"]
-    assert held + found.summary["training"]["images"] == len(data.split("train"))
-    assert found.seen is not None
-    assert len(found.seen) == len(data.split("train"))
+    assert found.unseen == set(PAIRS)
+    assert found.calibration.seen_penalty == 0
+    held = found.origin.summary["calibration"]["images"]
+    assert held + found.origin.summary["training"]["images"] == len(data.split("train"))
+    assert found.origin.train_hashes is not None
+    assert len(found.origin.train_hashes) == len(data.split("train"))
 
 
 def test_without_labels_and_without_sentences_nothing_is_trained() -> None:
@@ -142,13 +143,13 @@ def test_saved_and_loaded_it_scores_the_same(reader: str, tmp_path: Path) -> Non
     found, test = fitted(reader), by_text().split("test")
     lw.save(found, tmp_path / "clarel.lw")
     loaded = lw.load(tmp_path / "clarel.lw")
-    assert torch.equal(loaded.scores(test.images), found.scores(test.images))
-    again = loaded.model.bind(found.labels)
-    torch.testing.assert_close(again.codes, found.codes)
+    assert torch.equal(loaded.scores(test.images).log_odds, found.scores(test.images).log_odds)
+    again = bind(loaded.model, found.labels)
+    torch.testing.assert_close(again.label_embeddings, found.label_embeddings)
     assert isinstance(loaded.model, ClarelModel)
     assert isinstance(loaded.model.reader, SentenceReader if reader == "words" else VectorReader)
-    assert loaded.method == found.method
-    assert loaded.described == set(DIAGONAL)
+    assert loaded.origin.method == found.origin.method
+    assert loaded.unseen == set(DIAGONAL)
 
 
 def test_training_reads_words() -> None:
@@ -160,7 +161,7 @@ def test_training_reads_words() -> None:
 
 def test_unseen_pairs_of_known_words_are_found() -> None:
     data = by_text(unseen=DIAGONAL)
-    result = evaluate_zero_shot(fitted("vectors"), data.split("test"), data.labels)
+    result = evaluate_zero_shot(Tested.of(fitted("vectors"), data.split("test"), data.labels))
     assert result.zero_shot > 0.8
     assert result.harmonic > 0.5
 
@@ -173,7 +174,7 @@ def test_a_label_from_examples_wins_its_own_images(name: str, count: int) -> Non
     examples = taken.images[taken.targets == PAIRS.index(name)][:count]
     taught = lw.teach(fitted("vectors").remove(name), name, examples=examples)
     test = by_text(per_label=40).split("test")
-    called = [taught.labels.names[i] == name for i in taught.scores(test.images).argmax(1).tolist()]
+    called = [taught.labels.names[i] == name for i in taught.scores(test.images).best.tolist()]
     own = [PAIRS[target] == name for target in test.targets.tolist()]
     assert sum(a and b for a, b in zip(called, own, strict=True)) > 0.4 * sum(own)
     assert sum(a and not b for a, b in zip(called, own, strict=True)) < 0.05 * (len(own) - sum(own))
@@ -185,7 +186,7 @@ def test_a_label_from_examples_lies_as_far_from_images_as_one_from_texts() -> No
     train, test = data.split("train"), data.split("test")
     with torch.no_grad():
         codes, trained = model.encode_images(test.images), model.encode_labels(model.spec.labels)
-        learnt = model.encode_examples(train.images, train.targets)
+        learnt = model.labels_from_examples(model.encode_images(train.images), train.targets)
         known = {name: row for row, name in enumerate(model.spec.labels.names)}
         rows = [i for i, t in enumerate(test.targets.tolist()) if PAIRS[t] in known]
         texts = torch.stack([trained[known[PAIRS[test.targets[i]]]] for i in rows])
@@ -223,7 +224,7 @@ def test_pictures_without_labels_are_trained_end_to_end() -> None:
     with pytest.raises(UsageError, match="set end_to_end=true"):
         fit_zero_shot(unlabelled, method, RUN)
     found = fit_zero_shot(unlabelled, replace(method, end_to_end=True), RUN)
-    assert found.described == set(data.labels.names)
+    assert found.unseen == set(data.labels.names)
 
 
 @pytest.mark.parametrize(

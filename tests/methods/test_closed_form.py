@@ -8,15 +8,17 @@ import torch
 from sklearn import linear_model
 from torch import Tensor
 
-from labelwise.core import Labels
+from labelwise.classifier import bind
 from labelwise.data.dataset import TrainData
 from labelwise.errors import DataError, UsageError
+from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
+from labelwise.labels import Labels
 from labelwise.methods import Eszsl, Ridge
-from labelwise.methods.described import BilinearModel, Centring, DescribedMethod, LabelSource, encoded_images
 from labelwise.methods.eszsl import IMAGE_PENALTIES, LABEL_PENALTIES, Solutions
 from labelwise.methods.ridge import PENALTIES
-from labelwise.training import Run, train
-from labelwise.zero_shot import fit_zero_shot, plan_runs
+from labelwise.methods.shared.described import BilinearModel, Centring, DescribedMethod, LabelSource, encoded_images
+from labelwise.training.loop import train
+from labelwise.training.stages import Run
 from tests.described import by_vector, sentences
 from tests.ops.test_balance import harmonic, slow_curve
 
@@ -86,9 +88,9 @@ def test_eszsl_solves_on_centred_codes_and_vectors() -> None:
     wanted = direct(codes.double(), data.train.targets, vectors.double(), (0.5, 2.0))
     torch.testing.assert_close(model.weights.double(), wanted, rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(codes.norm(dim=1), torch.ones(len(codes)))
-    bound = model.bind(data.known)
+    bound = bind(model, data.known)
     scores = codes @ model.weights @ model.vectors(data.known).T
-    torch.testing.assert_close(bound.scores(data.train.images), scores, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(bound.scores(data.train.images).log_odds, scores, rtol=1e-4, atol=1e-6)
     assert model.penalties.tolist() == [0.5, 2.0]
 
 
@@ -140,7 +142,7 @@ def test_the_final_run_takes_the_penalties_of_the_trial(method: DescribedMethod)
     found = fit_zero_shot(by_vector(noise=2.0, seed=4), method, RUN)
     assert isinstance(found.model, BilinearModel)
     assert torch.equal(found.model.penalties, chosen)
-    settled = found.method
+    settled = found.origin.method
     if isinstance(settled, Eszsl):
         assert [settled.image_penalty, settled.label_penalty] == chosen.tolist()
     else:

@@ -3,14 +3,16 @@
 import pytest
 import torch
 
+from labelwise.classifier import bind
 from labelwise.data.batches import Batch
 from labelwise.data.dataset import TrainData
 from labelwise.data.draws import Draws
 from labelwise.errors import UsageError
+from labelwise.fitting.zero_shot import plan_runs
 from labelwise.methods import Devise, Encoder
-from labelwise.methods.described import BilinearModel, encoded_images
-from labelwise.training import Run, train
-from labelwise.zero_shot import plan_runs
+from labelwise.methods.shared.described import BilinearModel, encoded_images
+from labelwise.training.loop import train
+from labelwise.training.stages import Run
 from tests.conftest import blobs
 from tests.described import by_vector
 
@@ -70,7 +72,7 @@ def test_training_ranks_the_right_label_first() -> None:
     data = final(method)
     model, _ = train(method, data, Run(device="cpu"))
     assert isinstance(model, BilinearModel)
-    best = model.bind(data.labels).scores(data.train.images).argmax(1)
+    best = bind(model, data.labels).scores(data.train.images).best
     assert float((best == data.train.targets).double().mean()) > 0.9
 
 

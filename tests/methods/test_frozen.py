@@ -10,21 +10,24 @@ from safetensors.torch import save_file
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-from labelwise.core import Labels, as_float
+from labelwise.api import explain, teach
 from labelwise.data.augment import Augment
 from labelwise.data.dataset import Dataset, Split
-from labelwise.data.packs import pack
-from labelwise.encoding import encode_dataset, write_features
+from labelwise.data.read.packs import pack
 from labelwise.errors import DataError, Interrupted, StoreError, UsageError
-from labelwise.fitting import fit, training_data
+from labelwise.fitting.encoding import encode_dataset, write_features
+from labelwise.fitting.fit import fit, training_data
+from labelwise.labels import Labels
 from labelwise.methods import Encoder, ImageMethod, Indicator, Multilabel, Softmax
-from labelwise.methods.linear import LinearModel
-from labelwise.nn.backbones import Backbone, ConvNet, build_backbone
+from labelwise.methods.shared.linear import LinearModel
+from labelwise.model import as_float
+from labelwise.nn.backbone import Backbone
+from labelwise.nn.backbones import build_backbone
 from labelwise.nn.encoder import LENGTH, ImageEncoder
+from labelwise.nn.networks import ConvNet
 from labelwise.store import load, save
-from labelwise.tasks.explain import explain
-from labelwise.tasks.teach import teach
-from labelwise.training import Run, train
+from labelwise.training.loop import train
+from labelwise.training.stages import Run
 
 CPU = Run(device="cpu")
 
@@ -139,12 +142,12 @@ def test_a_saved_classifier_opens_without_the_file_of_weights(
     save_file(build_backbone("convnet", (3, 8, 8), 8).state_dict(), path)
     classifier = fit(blob_data, kind(encoder=frozen(str(path))), CPU)
     test = blob_data.split("test")
-    scores = classifier.scores(test.images)
+    scores = classifier.scores(test.images).log_odds
     assert (scores.argmax(1) == test.targets).double().mean() > 0.8
     save(classifier, tmp_path / "model.lw")
     path.unlink()
     again = load(tmp_path / "model.lw")
-    torch.testing.assert_close(again.scores(test.images), scores)
+    torch.testing.assert_close(again.scores(test.images).log_odds, scores)
     assert explain(again, test.images[:1]).heat.shape == (8, 8)
     assert len(teach(again, "another", examples=test.images[:5]).labels) == 5
     images = as_float(test.images[:2]).requires_grad_()
@@ -165,10 +168,10 @@ def test_an_interrupted_run_continues_to_the_same_weights(
         calls.append(1)
         return len(calls) == 45
 
-    monkeypatch.setattr("labelwise.training.any_process", stop)
+    monkeypatch.setattr("labelwise.training.loop.any_process", stop)
     with pytest.raises(Interrupted):
         train(method, data, Run(device="cpu", folder=tmp_path / "run"))
-    monkeypatch.setattr("labelwise.training.any_process", lambda flag, device: flag)
+    monkeypatch.setattr("labelwise.training.loop.any_process", lambda flag, device: flag)
     resumed, _ = train(method, data, Run(device="cpu", folder=tmp_path / "run", resume=True))
     for name, value in whole.state_dict().items():
         assert torch.equal(value, resumed.state_dict()[name]), name
@@ -195,7 +198,7 @@ def test_defaults_are_as_good_as_logistic_regression(per_label: int) -> None:
     rival = LogisticRegression(max_iter=1000).fit(known.images.numpy(), known.targets.numpy())
     wanted = rival.score(test.images.numpy(), test.targets.numpy())
     for method in (Softmax(), Multilabel()):
-        right = fit(data, method, CPU).scores(test.images).argmax(1) == test.targets
+        right = fit(data, method, CPU).scores(test.images).best == test.targets
         assert float(right.double().mean()) > wanted - 0.01, method.name
 
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from labelwise.core import Labels
 from labelwise.errors import DataError, UsageError
-from labelwise.methods.label_prior import (
+from labelwise.labels import Labels
+from labelwise.methods.shared.label_prior import (
     PAPER_RANKS,
     LabelPrior,
     cost_weights,
@@ -141,7 +141,7 @@ def test_sentences_and_words_count_the_same(monkeypatch: pytest.MonkeyPatch) -> 
         read.extend(texts)
         return torch.tensor([[3.0, 4.0], [3.0, 4.5], [3.0, 0.5]])
 
-    monkeypatch.setattr("labelwise.methods.label_prior.encode_sentences", encode)
+    monkeypatch.setattr("labelwise.methods.shared.label_prior.encode_sentences", encode)
     labels = Labels(names=("lawn_mower", "003.Truck", "cat"))
     sentences = sentence_similarity(labels.names)
     assert read == ["a photo of a lawn mower", "a photo of a Truck", "a photo of a cat"]

@@ -5,9 +5,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from labelwise.core import Labels
-from labelwise.methods.label_prior import label_similarity
-from labelwise.methods.naming import (
+from labelwise.labels import Labels
+from labelwise.methods.shared.label_prior import label_similarity
+from labelwise.methods.shared.naming import (
     Evidence,
     NamingSettings,
     balanced,
@@ -17,7 +17,7 @@ from labelwise.methods.naming import (
     turned_round,
     vote,
 )
-from labelwise.methods.naming_report import modal_shares, prior_agreement, restart_agreement
+from labelwise.methods.shared.naming_report import modal_shares, prior_agreement, restart_agreement
 from labelwise.ops.clusters import kmeans
 
 HIDDEN = torch.tensor([3, 0, 4, 1, 2])

@@ -7,12 +7,12 @@ from typer.testing import CliRunner
 
 import labelwise as lw
 from labelwise.cli import app
-from labelwise.core import as_float
 from labelwise.data import finches
 from labelwise.errors import DataError, UsageError
+from labelwise.fitting.patches import Patches, find_patches
+from labelwise.fitting.pretraining import read_encoder, write_encoder
 from labelwise.methods import Encoder, ZeroLabel
-from labelwise.methods.patches import Patches, find_patches
-from labelwise.methods.unlabelled import read_encoder, write_encoder
+from labelwise.model import as_float
 from labelwise.nn.encoder import ImageEncoder
 from labelwise.nn.patches import CODE, PatchNet
 

@@ -9,17 +9,19 @@ import pytest
 import torch
 from torch.nn.functional import cosine_similarity, log_softmax, normalize
 
-from labelwise.core import as_float
 from labelwise.data.batches import Batch, Share
 from labelwise.data.dataset import Dataset, Split
 from labelwise.data.draws import Draws
 from labelwise.errors import UsageError
-from labelwise.fitting import fit, training_data
+from labelwise.fitting.fit import fit, training_data
 from labelwise.methods import Prototype, Softmax
-from labelwise.methods.linear import Encoder
 from labelwise.methods.prototype import Head, PrototypeModel, pair_loss
-from labelwise.optimization import Optimizer
-from labelwise.training import Run, train
+from labelwise.methods.shared.linear import Encoder
+from labelwise.model import Compares, as_float
+from labelwise.tasks.similarity import all_alike
+from labelwise.training.loop import train
+from labelwise.training.optimizers import Optimizer
+from labelwise.training.stages import Run
 from tests.conftest import quick
 
 ROOT = Path(__file__).parent.parent.parent
@@ -166,13 +168,13 @@ def test_examples_become_a_prototype(margin: float | None, blob_data: Dataset) -
     with torch.no_grad():
         means = torch.stack([codes[groups == group].mean(0) for group in (0, 1)])
         torch.testing.assert_close(
-            model.score(codes, model.encode_examples(images, groups)), model.compare(means, codes).T
+            model.score(codes, model.labels_from_examples(codes, groups)), model.compare(means, codes).T
         )
         for head in HEADS[1:]:
             model.head = head
-            made = model.encode_examples(images, groups)
+            made = model.labels_from_examples(codes, groups)
             assert made.shape == (2, model.encode_labels(data.labels).shape[1])
-            alone = model.encode_examples(images[groups == 1], groups[groups == 1] * 0)
+            alone = model.labels_from_examples(model.encode_images(images[groups == 1]), groups[groups == 1] * 0)
             torch.testing.assert_close(made[1:], alone, rtol=1e-3, atol=1e-4)
 
 
@@ -186,7 +188,7 @@ def test_new_labels_are_brought_to_the_level_of_trained_ones(blob_data: Dataset)
         level = [
             model.compare(model.prototypes[y : y + 1], every[data.train.targets == y].mean(0)[None]) for y in range(4)
         ]
-        scores = model.score(codes, model.encode_examples(images, groups))
+        scores = model.score(codes, model.labels_from_examples(codes, groups))
         for group in range(3):
             mean = codes[groups == group].mean(0)[None]
             lift = torch.stack(level).mean() - model.compare(mean, mean)[0, 0]
@@ -195,16 +197,17 @@ def test_new_labels_are_brought_to_the_level_of_trained_ones(blob_data: Dataset)
 
 def test_an_untrained_model_learns_no_label(blob_data: Dataset) -> None:
     with pytest.raises(UsageError, match="not trained yet"):
-        built(SMALL, blob_data).encode_examples(torch.rand(2, 3, 8, 8), torch.zeros(2, dtype=torch.int64))
+        built(SMALL, blob_data).labels_from_examples(torch.rand(2, 64), torch.zeros(2, dtype=torch.int64))
 
 
 def test_similarity_of_images(blob_data: Dataset) -> None:
     a, b = torch.randn(3, 64), torch.randn(5, 64)
     plain = Softmax(encoder=SMALL.encoder).build(training_data(blob_data).spec)
-    torch.testing.assert_close(plain.similarity(a, b), normalize(a) @ normalize(b).T)
+    torch.testing.assert_close(all_alike(plain, a, b, "similarity"), normalize(a) @ normalize(b).T)
     found = fit(blob_data, quick("prototype"), CPU)
     test = blob_data.split("test")
     codes = found.encode(test.images)
+    assert isinstance(found.model, Compares)
     alike = found.model.similarity(codes, codes)
     assert not alike.requires_grad
     same = test.targets[:, None] == test.targets
@@ -231,7 +234,7 @@ def test_variants_learn(changed: dict[str, Any], blob_data: Dataset) -> None:
     assert isinstance(method, Prototype)
     changed = {"head": "sim", **changed}
     found, test = fit(blob_data, replace(method, **changed), CPU), blob_data.split("test")
-    right = found.scores(test.images).argmax(1) == test.targets
+    right = found.scores(test.images).best == test.targets
     assert float(right.double().mean()) > 0.9
 
 
@@ -241,7 +244,7 @@ def test_features_are_trained_on(blob_data: Dataset) -> None:
 
     data = replace(blob_data, splits={name: of(split) for name, split in blob_data.splits.items()})
     found, test = fit(data, Prototype(epochs=30), CPU), data.split("test")
-    assert float((found.scores(test.images).argmax(1) == test.targets).double().mean()) > 0.9
+    assert float((found.scores(test.images).best == test.targets).double().mean()) > 0.9
 
 
 @pytest.mark.parametrize(

@@ -8,16 +8,18 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 import labelwise as lw
-from labelwise.core import Labels, Spec
 from labelwise.data.batches import Batch
 from labelwise.data.dataset import first_true
 from labelwise.data.draws import Draws
 from labelwise.errors import UsageError
 from labelwise.evaluate.multilabel import evaluate_multilabel
-from labelwise.fitting import training_data
+from labelwise.evaluate.tested import Tested
+from labelwise.fitting.fit import training_data
+from labelwise.labels import Labels
 from labelwise.methods import METHODS, Indicator, Multilabel
 from labelwise.methods.indicator import IndicatorModel
-from labelwise.methods.linear import Encoder
+from labelwise.methods.shared.linear import Encoder
+from labelwise.model import Spec
 from labelwise.ops.negatives import sample_wrong_labels
 from tests.conftest import quick, squares
 
@@ -127,7 +129,7 @@ def test_other_methods_say_which_can() -> None:
 def test_squares_are_learnt(method: str) -> None:
     data = squares()
     classifier = lw.fit(data, quick(method, 40), lw.Run(device="cpu"))
-    found = evaluate_multilabel(classifier, data.split("test"), data.labels)
+    found = evaluate_multilabel(Tested.of(classifier, data.split("test"), data.labels))
     assert found.mean_average_precision > 0.95
     assert found.exact > 0.8
 
@@ -137,4 +139,4 @@ def test_few_negatives_learn_too() -> None:
     method = quick("indicator", 40)
     assert isinstance(method, Indicator)
     classifier = lw.fit(data, replace(method, negatives=1, sampling="hard"), lw.Run(device="cpu"))
-    assert evaluate_multilabel(classifier, data.split("test"), data.labels).mean_average_precision > 0.9
+    assert evaluate_multilabel(Tested.of(classifier, data.split("test"), data.labels)).mean_average_precision > 0.9

@@ -11,22 +11,23 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from labelwise.core import as_float
 from labelwise.data.augment import Augment
 from labelwise.data.batches import Batch, Share
 from labelwise.data.dataset import Dataset, Split
 from labelwise.data.draws import Draws
 from labelwise.errors import Interrupted, UsageError
-from labelwise.fitting import fit, training_data
-from labelwise.methods.linear import Encoder
+from labelwise.fitting.fit import fit, training_data
+from labelwise.methods.shared.linear import Encoder
 from labelwise.methods.supcon import Supcon, SupconModel, TwoViews, contrastive_augment, standard
+from labelwise.model import as_float
 from labelwise.nn.backbones import build_backbone
 from labelwise.nn.encoder import LENGTH
 from labelwise.ops.contrastive import supervised_contrastive
-from labelwise.optimization import Optimizer
 from labelwise.settings import override
 from labelwise.store import load, save
-from labelwise.training import Run, train
+from labelwise.training.loop import train
+from labelwise.training.optimizers import Optimizer
+from labelwise.training.stages import Run
 
 CPU = Run(device="cpu", seed=3)
 ROOT = Path(__file__).parent.parent.parent
@@ -145,10 +146,10 @@ def test_an_interrupted_run_continues_to_the_same_weights(
         return len(calls) == step
 
     run = replace(CPU, folder=tmp_path / "run")
-    monkeypatch.setattr("labelwise.training.any_process", stop)
+    monkeypatch.setattr("labelwise.training.loop.any_process", stop)
     with pytest.raises(Interrupted, match="contrast" if step <= 12 else "head"):
         train(SMALL, data, run)
-    monkeypatch.setattr("labelwise.training.any_process", lambda flag, device: flag)
+    monkeypatch.setattr("labelwise.training.loop.any_process", lambda flag, device: flag)
     resumed, _ = train(SMALL, data, replace(run, resume=True))
     for name, value in whole.state_dict().items():
         assert torch.equal(value, resumed.state_dict()[name]), name
@@ -205,10 +206,10 @@ def test_a_code_size_is_trained_on_fixed_features(kind: str, weights: str, blob_
     method = Supcon(encoder=encoder if kind == "frozen" else Encoder(code_size=8), epochs=10)
     test = data.split("test")
     classifier = fit(data, method, CPU)
-    scores = classifier.scores(test.images)
+    scores = classifier.scores(test.images).log_odds
     assert (scores.argmax(1) == test.targets).double().mean() > 0.9
     save(classifier, tmp_path / "model.lw")
-    torch.testing.assert_close(load(tmp_path / "model.lw").scores(test.images), scores)
+    torch.testing.assert_close(load(tmp_path / "model.lw").scores(test.images).log_odds, scores)
 
 
 def test_augmentation_follows_the_images() -> None:

@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from labelwise.core import Labels
 from labelwise.data.batches import Batch
 from labelwise.data.draws import Draws
 from labelwise.errors import DataError, UsageError
+from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
+from labelwise.labels import Labels
 from labelwise.methods.clarel import ClarelModel
-from labelwise.methods.texts import Draw
-from labelwise.zero_shot import fit_zero_shot, plan_runs
+from labelwise.methods.shared.texts import Draw
 from tests.described import PAIRS, by_text, by_vector, sentences
 from tests.methods.test_clarel import READERS, RUN, SMALL, WORDS, batch_of, built, every_reader, fitted
 

@@ -7,8 +7,8 @@ from torch import Tensor
 from labelwise.data.batches import Batch
 from labelwise.data.dataset import Split
 from labelwise.data.draws import Draws
-from labelwise.methods.label_prior import LabelPrior
-from labelwise.methods.transport import (
+from labelwise.methods.shared.label_prior import LabelPrior
+from labelwise.methods.shared.transport import (
     HEAD_SCALE,
     Clustering,
     Matching,

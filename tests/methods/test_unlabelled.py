@@ -8,26 +8,21 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from labelwise.core import as_float
 from labelwise.data.augment import Augment
 from labelwise.data.batches import Share
 from labelwise.data.dataset import Dataset, TrainData
 from labelwise.data.draws import Draws
 from labelwise.errors import Interrupted, UsageError
-from labelwise.fitting import training_data
+from labelwise.fitting.fit import training_data
+from labelwise.fitting.pretraining import Contrast, ContrastModel, Pretrain, contrast_stage, pretrain
 from labelwise.methods.supcon import contrastive_augment
-from labelwise.methods.unlabelled import (
-    Contrast,
-    ContrastModel,
-    Pretrain,
-    contrast_stage,
-    pretrain,
-)
+from labelwise.model import as_float
 from labelwise.nn.encoder import Encoder
 from labelwise.ops.contrastive import alignment, momentum_contrast, nt_xent, uniformity
-from labelwise.optimization import Optimizer
 from labelwise.settings import override
-from labelwise.training import Run, train
+from labelwise.training.loop import train
+from labelwise.training.optimizers import Optimizer
+from labelwise.training.stages import Run
 
 CPU = Run(device="cpu", seed=3)
 ROOT = Path(__file__).parent.parent.parent
@@ -85,10 +80,10 @@ def test_an_interrupted_run_continues_to_the_same_weights(
         return len(calls) == step
 
     run = replace(CPU, folder=tmp_path / "run")
-    monkeypatch.setattr("labelwise.training.any_process", stop)
+    monkeypatch.setattr("labelwise.training.loop.any_process", stop)
     with pytest.raises(Interrupted, match=kind):
         train(small(kind), data, run)
-    monkeypatch.setattr("labelwise.training.any_process", lambda flag, device: flag)
+    monkeypatch.setattr("labelwise.training.loop.any_process", lambda flag, device: flag)
     resumed, _ = train(small(kind), data, replace(run, resume=True))
     assert same(whole, resumed)
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 import labelwise as lw
-from labelwise.core import Labels
 from labelwise.data.dataset import Dataset, Split
 from labelwise.errors import UnsupportedError, UsageError
+from labelwise.fitting.naming import cluster_examples, name_clusters, uncertain_clusters
+from labelwise.labels import Labels
 from labelwise.methods import Encoder, Softmax, ZeroLabel
-from labelwise.methods.naming import cluster_examples, name_clusters, uncertain_clusters
-from labelwise.methods.transport import Clustering, Matching
+from labelwise.methods.shared.transport import Clustering, Matching
 from labelwise.methods.zero_label import NamedModel
 from labelwise.store import load, save
 
@@ -48,7 +48,7 @@ def model_of(classifier: lw.Classifier) -> NamedModel:
 
 def accuracy(classifier: lw.Classifier) -> float:
     test = world().split("test")
-    return float((classifier.scores(test.images).argmax(1) == test.targets).double().mean())
+    return float((classifier.scores(test.images).best == test.targets).double().mean())
 
 
 @pytest.mark.parametrize("method", [STRUCTURE, TRANSPORT], ids=["structure", "transport"])
@@ -59,7 +59,10 @@ def test_no_label_is_read(method: ZeroLabel) -> None:
     for run in runs[1:]:
         other = run.model.state_dict()
         assert all(torch.equal(first[name], other[name]) for name in first)
-        assert (run.temperature, run.outlier) == (runs[0].temperature, runs[0].outlier)
+        assert (run.calibration.temperature, run.familiarity.rule) == (
+            runs[0].calibration.temperature,
+            runs[0].familiarity.rule,
+        )
 
 
 def test_structure_names_what_it_never_saw() -> None:
@@ -92,7 +95,7 @@ def test_transport_lowers_its_loss_and_takes_the_best_restart() -> None:
 )
 def test_ablations_run(matching: Matching) -> None:
     method = replace(TRANSPORT, matching=replace(matching, steps=4, batch=30, iterations=50))
-    assert bool(lw.fit(world(), method, CPU).codes.isfinite().all())
+    assert bool(lw.fit(world(), method, CPU).label_embeddings.isfinite().all())
 
 
 @pytest.mark.parametrize("method", [STRUCTURE, TRANSPORT], ids=["structure", "transport"])
@@ -101,11 +104,11 @@ def test_saved_and_renamed(method: ZeroLabel, tmp_path: Path) -> None:
     save(classifier, tmp_path / "a.lw")
     loaded = load(tmp_path / "a.lw")
     images = world().split("test").images
-    torch.testing.assert_close(loaded.scores(images), classifier.scores(images))
+    torch.testing.assert_close(loaded.scores(images).log_odds, classifier.scores(images).log_odds)
     label = uncertain_clusters(loaded)[0].others[:1]
     answers = {uncertain_clusters(loaded)[0].cluster: label[0][0] if label else "a"}
     one, two = name_clusters(loaded, answers), name_clusters(classifier, answers)
-    torch.testing.assert_close(one.scores(images), two.scores(images))
+    torch.testing.assert_close(one.scores(images).log_odds, two.scores(images).log_odds)
 
 
 def test_answers_make_the_naming_right() -> None:
@@ -114,10 +117,10 @@ def test_answers_make_the_naming_right() -> None:
     wrong = {cluster: "abcde"[(label + 1) % 5] for cluster, label in enumerate(names)}
     broken = name_clusters(classifier, wrong)
     assert accuracy(broken) < 0.05
-    assert broken.summary["answers"] == {str(cluster): name for cluster, name in wrong.items()}
+    assert broken.origin.summary["answers"] == {str(cluster): name for cluster, name in wrong.items()}
     right = name_clusters(broken, {cluster: "abcde"[label] for cluster, label in enumerate(names)})
     images = world().split("test").images
-    torch.testing.assert_close(right.scores(images), classifier.scores(images))
+    torch.testing.assert_close(right.scores(images).log_odds, classifier.scores(images).log_odds)
     torch.testing.assert_close(model_of(right).means, model_of(classifier).means)
     assert {doubt.probability for doubt in uncertain_clusters(right)} == {1.0}
     assert accuracy(classifier) > 0.95, "the classifier itself must not change"
@@ -146,7 +149,7 @@ def test_examples_belong_to_their_cluster() -> None:
 
 def test_summary_tells_a_run_without_labels() -> None:
     classifier = lw.fit(world(), STRUCTURE, CPU)
-    found: dict[str, Any] = classifier.summary["naming"]
+    found: dict[str, Any] = classifier.origin.summary["naming"]
     assert sum(found["sizes"]) == pytest.approx(1, abs=1e-3)
     told = {doubt.label: doubt.probability for doubt in uncertain_clusters(classifier)}
     assert list(found["certainty"]) == pytest.approx([told[name] for name in "abcde"], abs=1e-4)
@@ -170,7 +173,7 @@ def test_settings_are_checked(settings: dict[str, Any], message: str) -> None:
 
 def test_an_encoder_with_random_weights_is_an_ablation(blob_data: Dataset) -> None:
     method = ZeroLabel(encoder=Encoder(backbone="convnet", width=8), restarts=2, search=10)
-    assert bool(lw.fit(blob_data, method, CPU).codes.isfinite().all())
+    assert bool(lw.fit(blob_data, method, CPU).label_embeddings.isfinite().all())
 
 
 PACK = Path(os.environ.get("LABELWISE_DATA", "")) / "cifar10_simclr_r18_pca128.npz"
@@ -183,7 +186,7 @@ def test_clusters_of_real_features_are_stable() -> None:
     names = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
     part = Split(images=images, targets=torch.full((len(images),), -1))
     data = Dataset(name="features", labels=Labels(names=names), splits={"train": part})
-    found = lw.fit(data, ZeroLabel(restarts=3, search=100), CPU).summary["naming"]
+    found = lw.fit(data, ZeroLabel(restarts=3, search=100), CPU).origin.summary["naming"]
     assert max(found["sizes"]) < 0.16
     assert found["near"] > 0.5
 
@@ -193,7 +196,8 @@ def test_what_was_read_to_compare_labels_is_not_needed_again(tmp_path: Path, mon
     data = world()
     named = replace(data, labels=Labels(names=("cat", "dog", "ship", "truck", "frog")))
     monkeypatch.setattr(
-        "labelwise.methods.label_prior.encode_sentences", lambda texts, _: torch.eye(len(texts), 7) + torch.rand(7)
+        "labelwise.methods.shared.label_prior.encode_sentences",
+        lambda texts, _: torch.eye(len(texts), 7) + torch.rand(7),
     )
     classifier = lw.fit(named, replace(STRUCTURE, prior="sentences"), CPU)
     save(classifier, tmp_path / "named.lw")
@@ -201,9 +205,11 @@ def test_what_was_read_to_compare_labels_is_not_needed_again(tmp_path: Path, mon
     def missing(*_: object) -> None:
         raise AssertionError("sentences were read again")
 
-    monkeypatch.setattr("labelwise.methods.label_prior.encode_sentences", missing)
+    monkeypatch.setattr("labelwise.methods.shared.label_prior.encode_sentences", missing)
     opened = load(tmp_path / "named.lw", device="cpu")
-    torch.testing.assert_close(opened.scores(data.split("test").images), classifier.scores(data.split("test").images))
+    torch.testing.assert_close(
+        opened.scores(data.split("test").images).log_odds, classifier.scores(data.split("test").images).log_odds
+    )
     assert float(model_of(opened).alike.abs().sum()) > 0
     torch.testing.assert_close(model_of(opened).alike, model_of(classifier).alike)
     assert model_of(name_clusters(opened, {0: "frog"})).names[0] == 4

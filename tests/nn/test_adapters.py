@@ -2,7 +2,6 @@
 
 import pickle
 import sys
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -11,14 +10,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from labelwise.core import Labels, Spec
+from labelwise.classifier import bind
 from labelwise.errors import StoreError, UnsupportedError, UsageError
+from labelwise.labels import Labels
 from labelwise.methods import Softmax
+from labelwise.model import Spec
 from labelwise.nn.adapters import CLIP
 from labelwise.nn.backbones import build_backbone
 from labelwise.nn.encoder import Encoder
 from labelwise.nn.weights import IMAGENET
 from labelwise.store import load, save
+from tests.changed import changed
 
 
 class Net(nn.Module):
@@ -131,10 +133,10 @@ def test_a_classifier_is_saved_with_its_network(name: str, monkeypatch: pytest.M
     inject(monkeypatch, CASES[name][0]())
     labels, method = Labels(names=("a", "b")), Softmax(encoder=Encoder(backbone=name, frozen=True))
     model = method.build(Spec(shape=(3, 12, 12), labels=labels))
-    classifier = replace(model.bind(labels), method=method)
+    classifier = changed(bind(model, labels), method=method)
     save(classifier, tmp_path / "m")
     images = torch.rand(2, 3, 12, 12)
-    torch.testing.assert_close(load(tmp_path / "m").scores(images), classifier.scores(images))
+    torch.testing.assert_close(load(tmp_path / "m").scores(images).log_odds, classifier.scores(images).log_odds)
 
 
 def test_weights_that_cannot_be_had_are_told_on_first_use(monkeypatch: pytest.MonkeyPatch) -> None:

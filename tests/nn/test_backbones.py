@@ -9,7 +9,10 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from labelwise.errors import StoreError, UnsupportedError, UsageError
-from labelwise.nn.backbones import BACKBONES, Backbone, BasicBlock, ResNet, build_backbone, convolution, load_weights
+from labelwise.nn.backbone import Backbone, convolution
+from labelwise.nn.backbones import BACKBONES, build_backbone
+from labelwise.nn.networks import BasicBlock, ResNet
+from labelwise.nn.weights import load_weights
 
 IMAGE_BACKBONES = ("convnet", "resnet18", "resnet50", "vgg11_bn")
 Shapes = dict[str, tuple[int, ...]]

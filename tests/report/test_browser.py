@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from labelwise.data.dataset import Dataset
-from labelwise.fitting import fit
+from labelwise.fitting.fit import fit
 from labelwise.methods import Eszsl
 from labelwise.report import ReportSettings, report
-from labelwise.training import Run
+from labelwise.training.stages import Run
 from tests.conftest import quick, squares
 from tests.contract.subjects import trained
 from tests.described import by_vector

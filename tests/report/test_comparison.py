@@ -6,15 +6,16 @@ import pytest
 import torch
 from PIL import Image
 
-from labelwise.core import Labels
 from labelwise.data import load
 from labelwise.data.dataset import Dataset, Split
 from labelwise.evaluate.closed import evaluate_closed
 from labelwise.evaluate.paired import compare_answers
-from labelwise.fitting import fit
+from labelwise.evaluate.tested import Tested
+from labelwise.fitting.fit import fit
+from labelwise.labels import Labels
 from labelwise.report import ReportSettings, report
 from labelwise.report.repeat import fit_command
-from labelwise.training import Run
+from labelwise.training.stages import Run
 from tests.conftest import blobs, quick, squares
 from tests.contract.subjects import trained
 from tests.report.pages import Page, check_alone
@@ -30,14 +31,14 @@ def test_side_by_side() -> None:
     page = Page(made.html)
     check_alone(page)
     test = data.split("test")
-    right = {name: model.scores(test.images).argmax(1) == test.targets for name, model in models.items()}
+    right = {name: model.scores(test.images).best == test.targets for name, model in models.items()}
     for name, row in zip(("second", "third"), made.figures["paired"], strict=True):
         found = compare_answers(right["first"], right[name])
         assert row["model"] == name
         assert (row["only_first"], row["only_second"]) == (found.only_first, found.only_second)
         assert row["p"] == pytest.approx(found.p)
     rows = {row[0]: row[1:] for row in page.table("figure")}
-    closed = [evaluate_closed(model, test, data.labels) for model in models.values()]
+    closed = [evaluate_closed(Tested.of(model, test, data.labels)) for model in models.values()]
     assert rows["accuracy"] == [shown(one.accuracy) for one in closed]
     assert rows["calibration error (ECE)"] == [shown(one.ece) for one in closed]
     assert [row[0] for row in page.table("right answers")] == ["second against first", "third against first"]
@@ -91,7 +92,7 @@ def test_data_by_their_path_are_read_at_the_size_of_each_model(tmp_path: Path) -
     made = report(small, tmp_path / "blobs", ReportSettings(compare={"large": large}))
     for classifier, size, found in ((small, 8, made.figures), (large, 16, made.figures["compare"][0])):
         read = load(tmp_path / "blobs", size=size)
-        own = evaluate_closed(classifier, read.split("test"), read.labels)
+        own = evaluate_closed(Tested.of(classifier, read.split("test"), read.labels))
         assert found["closed"]["ece"] == pytest.approx(own.ece, abs=1e-6)
         assert found["closed"]["accuracy"] == own.accuracy
         assert not any("resized" in text for text in found["warnings"])

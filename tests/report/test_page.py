@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from labelwise.choice import Wish, make_method
-from labelwise.core import Classifier, Labels
+from labelwise.api import fit_verification
+from labelwise.classifier import Classifier
 from labelwise.data.dataset import Dataset, Split
 from labelwise.errors import DataError, StoreError, UsageError
 from labelwise.evaluate.answers import uncalibrated
@@ -19,9 +19,12 @@ from labelwise.evaluate.multilabel import evaluate_multilabel
 from labelwise.evaluate.ordinal import evaluate_ordinal
 from labelwise.evaluate.outliers import evaluate_outliers
 from labelwise.evaluate.retrieval import evaluate_retrieval
+from labelwise.evaluate.tested import Tested
 from labelwise.evaluate.verification import evaluate_verification
 from labelwise.evaluate.zero_shot import evaluate_zero_shot
-from labelwise.fitting import fit
+from labelwise.fitting.choice import Wish, make_method
+from labelwise.fitting.fit import fit
+from labelwise.labels import Labels
 from labelwise.methods import METHODS, Eszsl
 from labelwise.metrics import confusion_matrix
 from labelwise.pages import percent
@@ -29,8 +32,8 @@ from labelwise.report import Report, ReportSettings, Saved, report
 from labelwise.report.repeat import fit_command
 from labelwise.settings import pairs_of
 from labelwise.tasks.calibrate import calibration_errors
-from labelwise.tasks.verify import fit_verification
-from labelwise.training import Run
+from labelwise.training.stages import Run
+from tests.changed import changed
 from tests.conftest import blobs, quick, squares
 from tests.contract.subjects import pictures, trained
 from tests.described import by_vector
@@ -92,15 +95,13 @@ def test_page_stands_alone() -> None:
 def test_figures_are_those_of_evaluate() -> None:
     classifier, data, made, page = ordinary()
     test = data.split("test")
-    closed = evaluate_closed(classifier, test, data.labels)
+    closed = evaluate_closed(Tested.of(classifier, test, data.labels))
     assert 0.3 < closed.accuracy < 0.99
     for key in ("accuracy", "class_accuracy", "ece", "answer_ece", "kept", "kept_accuracy", "leaked"):
         assert made.figures["closed"][key] == pytest.approx(getattr(closed, key), abs=1e-6), key
     assert f"accuracy {shown(closed.accuracy)}" in page.words
     assert f"calibration error {shown(closed.ece)}" in page.words
-    before = uncalibrated(classifier)
-    raw = before.scores(test.images)
-    errors = calibration_errors(before, raw, test.targets)
+    errors = calibration_errors(uncalibrated(classifier.scores(test.images)), test.targets)
     rows = {row[0]: row[1:] for row in page.table("calibration error (ECE)")}
     assert rows["of the answered label"] == [shown(errors["ece"]), shown(closed.ece)]
     assert rows["of yes and no to every label"] == [shown(errors["answer_ece"]), shown(closed.answer_ece)]
@@ -109,7 +110,7 @@ def test_figures_are_those_of_evaluate() -> None:
 def test_confusions_are_counted() -> None:
     classifier, data, made, page = ordinary()
     test, names = data.split("test"), data.labels.names
-    counts = confusion_matrix(classifier.scores(test.images).argmax(1), test.targets, 4)
+    counts = confusion_matrix(classifier.scores(test.images).best, test.targets, 4)
     listed = {(one["true"], one["said"]): one["count"] for one in made.figures["confusion"]}
     assert listed == {(names[i], names[j]): int(counts[i, j]) for i, j in counts.nonzero().tolist()}
     for (true, said), count in listed.items():
@@ -138,22 +139,22 @@ def test_strange_pictures() -> None:
     classifier, data, made, page = ordinary()
     strange = torch.full((12, 3, 8, 8), 255, dtype=torch.uint8)
     strange[:, :, ::2] = 0
-    result = evaluate_outliers(classifier, data.split("test").images, strange)
+    result = evaluate_outliers(classifier.scores(data.split("test").images), classifier.scores(strange))
     assert made.figures["unknown"]["figures"] == pytest.approx(
         {"auroc": result.auroc, "fpr95": result.fpr95, "flagged": result.flagged}
     )
-    assert classifier.outlier is not None
-    assert made.figures["unknown"]["limit"] == classifier.outlier.limit
-    assert f"threshold {classifier.outlier.limit:.3f}" in page.words
+    assert classifier.familiarity.rule is not None
+    assert made.figures["unknown"]["limit"] == classifier.familiarity.rule.limit
+    assert f"threshold {classifier.familiarity.rule.limit:.3f}" in page.words
     assert "strange pictures (12)" in page.words
 
 
 def test_pairs_and_retrieval() -> None:
     classifier, data, made, page = ordinary()
-    pairs = evaluate_verification(classifier, data.split("test"), most=50_000)
+    pairs = evaluate_verification(Tested.of(classifier, data.split("test")), most=50_000)
     assert made.figures["verification"]["eer"] == pytest.approx(pairs.eer, abs=1e-6)
     assert f"equal error rate (EER) {shown(pairs.eer)}" in page.words
-    found = evaluate_retrieval(classifier, data.split("test"))
+    found = evaluate_retrieval(Tested.of(classifier, data.split("test")))
     for k in (1, 2, 4, 8, 16):
         assert made.figures["retrieval"]["recall"][str(k)] == pytest.approx(found.recall[k], abs=1e-6)
         assert f"R@{k} {shown(found.recall[k])}" in page.words
@@ -163,7 +164,7 @@ def test_pairs_by_whitened_codes() -> None:
     data = hard()
     classifier = fit_verification(trained("softmax"), blobs(seed=1).split("val"), by="whitened")
     made = report(classifier, data)
-    pairs = evaluate_verification(classifier, data.split("test"), most=50_000)
+    pairs = evaluate_verification(Tested.of(classifier, data.split("test")), most=50_000)
     assert pairs.by == made.figures["verification"]["by"] == "whitened"
     for key in ("eer", "auroc", "misses", "false_accepts"):
         assert made.figures["verification"][key] == pytest.approx(getattr(pairs, key), abs=1e-6), key
@@ -174,7 +175,7 @@ def test_pairs_by_whitened_codes() -> None:
 def test_examples_are_the_surest() -> None:
     classifier, data, _, page = ordinary()
     test = data.split("test")
-    sure, said = classifier.probabilities(classifier.scores(test.images)).max(1)
+    sure, said = classifier.scores(test.images).probabilities.max(1)
     wrong = torch.where(said != test.targets, sure, -1.0).argsort(descending=True, stable=True)[:3].tolist()
     listed = page.html.split("Wrong, and most sure of it")[1].split("<h3>")[0]
     assert [f"noisy/{row}.png" in listed for row in wrong] == [True] * 3
@@ -206,7 +207,7 @@ def test_every_method_gets_a_page(method: str) -> None:
     made = report(trained(method), pictures(method), ReportSettings(examples=1))
     page = Page(made.html)
     check_alone(page)
-    closed = evaluate_closed(trained(method), pictures(method).split("test"), pictures(method).labels)
+    closed = evaluate_closed(Tested.of(trained(method), pictures(method).split("test"), pictures(method).labels))
     assert made.figures["closed"]["accuracy"] == pytest.approx(closed.accuracy)
     assert made.figures["closed"]["ece"] == pytest.approx(closed.ece, abs=1e-5)
     assert made.figures["closed"]["kept"] == pytest.approx(closed.kept)
@@ -223,7 +224,7 @@ def check_command(classifier: Classifier) -> None:
     assert words[-2:] == ["--splits", "s.csv"]
     settings = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
     said = {option: words[words.index(f"--{option}") + 1] for option in ("method", "encoder")}
-    assert make_method(Wish(**said, settings=pairs_of(settings)), own_pictures=True) == classifier.method
+    assert make_method(Wish(**said, settings=pairs_of(settings)), own_pictures=True) == classifier.origin.method
 
 
 def test_several_labels() -> None:
@@ -232,7 +233,7 @@ def test_several_labels() -> None:
     made = report(classifier, data, ReportSettings(examples=2))
     page = Page(made.html)
     check_alone(page)
-    found = evaluate_multilabel(classifier, data.split("test"), data.labels)
+    found = evaluate_multilabel(Tested.of(classifier, data.split("test"), data.labels))
     for key in ("mean_average_precision", "micro_f1", "macro_f1", "exact", "answer_ece", "kept"):
         assert made.figures["several"][key] == pytest.approx(getattr(found, key), abs=1e-6), key
     assert f"mean average precision {shown(found.mean_average_precision)}" in page.words
@@ -253,7 +254,7 @@ def test_unseen_labels_of_features() -> None:
     made = report(classifier, data)
     page = Page(made.html)
     check_alone(page)
-    found = evaluate_zero_shot(classifier, data.split("test"), data.labels)
+    found = evaluate_zero_shot(Tested.of(classifier, data.split("test"), data.labels))
     for key in ("unseen", "seen", "harmonic", "zero_shot", "area"):
         assert made.figures["zero_shot"][key] == pytest.approx(getattr(found, key), abs=1e-6)
     rows = {row[0]: row[1:] for row in page.table("may be answered")}
@@ -270,7 +271,7 @@ def test_ordered_labels() -> None:
     data = Dataset(name="grades", labels=labels, splits={"test": split})
     made = report(told(labels), data)
     page = Page(made.html)
-    found = evaluate_ordinal(told(labels), split, labels)
+    found = evaluate_ordinal(Tested.of(told(labels), split, labels))
     assert made.figures["ordinal"]["median"]["mean_absolute_error"] == pytest.approx(found.median.mean_absolute_error)
     row = page.table("what is said")[1]
     assert row[1:3] == [shown(found.median.accuracy), f"{found.median.mean_absolute_error:.3f}"]
@@ -308,7 +309,7 @@ def test_a_single_label() -> None:
 
 def test_a_classifier_of_several_labels_on_images_of_one() -> None:
     data = hard()
-    made = report(replace(trained("multilabel"), multilabel=True), data)
+    made = report(changed(trained("multilabel"), multilabel=True), data)
     check_alone(Page(made.html))
     assert made.figures["several"] is None
     assert made.figures["closed"]["images"] == len(data.split("test"))

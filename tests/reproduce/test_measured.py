@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from labelwise.recipe import find_recipes
-from labelwise.reproduce.cells import Choice, cells_of
-from labelwise.reproduce.results import read_results
+from labelwise_papers.recipe import find_recipes
+from labelwise_papers.reproduce.cells import Choice, cells_of
+from labelwise_papers.reproduce.results import read_results
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results" / "measured"
@@ -29,7 +29,7 @@ def test_no_cell_is_there_twice() -> None:
 
 
 def test_the_page_is_made_of_the_results() -> None:
-    from labelwise.reproduce.table import lines_of, markdown
+    from labelwise_papers.reproduce.table import lines_of, markdown
 
     page = PAGE.read_text()
     results = read_results(RESULTS)

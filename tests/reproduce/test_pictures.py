@@ -8,10 +8,10 @@ import pytest
 from scipy import stats
 
 from labelwise.ops.balance import BalanceCurve
-from labelwise.recipe import Recipe, find_recipes
-from labelwise.reproduce.cells import Choice, cells_of
-from labelwise.reproduce.described_measures import seen_at
-from labelwise.reproduce.pictures import curves_of, draw_recipe, interval
+from labelwise_papers.recipe import Recipe, find_recipes
+from labelwise_papers.reproduce.cells import Choice, cells_of
+from labelwise_papers.reproduce.described_measures import seen_at
+from labelwise_papers.reproduce.pictures import curves_of, draw_recipe, interval
 
 
 def results(recipe: Recipe, data: str, seeds: int) -> list[dict[str, Any]]:

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from labelwise.recipe import find_recipes, recipe_files
-from labelwise.reproduce.cells import Choice, cells_of
-from labelwise.reproduce.pictures import draw_recipe
-from labelwise.reproduce.quick import quick
-from labelwise.reproduce.results import read_results
-from labelwise.reproduce.running import Place, run_cells
-from labelwise.reproduce.table import lines_of, markdown
+from labelwise_papers.recipe import find_recipes, recipe_files
+from labelwise_papers.reproduce.cells import Choice, cells_of
+from labelwise_papers.reproduce.pictures import draw_recipe
+from labelwise_papers.reproduce.quick import quick
+from labelwise_papers.reproduce.results import read_results
+from labelwise_papers.reproduce.running import Place, run_cells
+from labelwise_papers.reproduce.table import lines_of, markdown
 
 
 @pytest.mark.parametrize("name", recipe_files())

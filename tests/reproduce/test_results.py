@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from labelwise.errors import DataError, StoreError
-from labelwise.reproduce.results import RESULTS, SET_ASIDE, append_result, read_results
+from labelwise_papers.reproduce.results import RESULTS, SET_ASIDE, append_result, read_results
 
 
 def entry(number: int) -> dict[str, object]:

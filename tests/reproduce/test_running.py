@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from labelwise import training
 from labelwise.errors import Interrupted, LabelwiseError
-from labelwise.reproduce import running
-from labelwise.reproduce.cells import Cell, Choice, cells_of
-from labelwise.reproduce.results import RESULTS, read_results
-from labelwise.reproduce.running import Place, is_done, run_cells
+from labelwise.training import loop as training
+from labelwise_papers.reproduce import running
+from labelwise_papers.reproduce.cells import Cell, Choice, cells_of
+from labelwise_papers.reproduce.results import RESULTS, read_results
+from labelwise_papers.reproduce.running import Place, is_done, run_cells
 from tests.reproduce.tiny_recipes import tiny_recipe
 
 KILLS = 20

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from labelwise.encoding import write_features
 from labelwise.errors import DataError
-from labelwise.recipe import Source, find_recipes
-from labelwise.reproduce.quick import quick
-from labelwise.reproduce.sources import is_at_hand, missing, read_source, sets_at_hand
-from labelwise.reproduce.tiny import SHAPES, tiny
+from labelwise.fitting.encoding import write_features
+from labelwise_papers.recipe import Source, find_recipes
+from labelwise_papers.reproduce.quick import quick
+from labelwise_papers.reproduce.sources import is_at_hand, missing, read_source, sets_at_hand
+from labelwise_papers.reproduce.tiny import SHAPES, tiny
 
 
 def cifar10(root: Path, images: int = 40) -> None:

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from labelwise.recipe import Figure, Recipe
-from labelwise.reproduce.cells import Choice, cells_of
-from labelwise.reproduce.table import HEAD, Line, lines_of, markdown, spread, verdict
+from labelwise_papers.recipe import Figure, Recipe
+from labelwise_papers.reproduce.cells import Choice, cells_of
+from labelwise_papers.reproduce.table import HEAD, Line, lines_of, markdown, spread, verdict
 from tests.reproduce.tiny_recipes import tiny_recipe
 
 
@@ -76,7 +76,7 @@ def test_results_of_other_settings_do_not_count(tmp_path: Path) -> None:
 def test_a_stand_in_is_never_compared(tmp_path: Path) -> None:
     text = (tmp_path / "one.toml", tiny_recipe(tmp_path))[0].read_text()
     (tmp_path / "one.toml").write_text(text.replace('title = "Here"', 'title = "Here"\nstands_for = "absent"'))
-    from labelwise.recipe import read_recipe
+    from labelwise_papers.recipe import read_recipe
 
     recipe = read_recipe(tmp_path / "one.toml")
     results = entries(recipe, {"here": [41.0, 43.0]})

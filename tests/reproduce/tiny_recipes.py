@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from labelwise.recipe import Recipe, read_recipe
+from labelwise_papers.recipe import Recipe, read_recipe
 
 TEXT = """
 paper = "own"

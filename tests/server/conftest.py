@@ -19,9 +19,9 @@ from PIL import Image
 from torch import Tensor
 
 import labelwise as lw
-from labelwise.core import Classifier
-from labelwise.fitting import fit
-from labelwise.training import Run
+from labelwise.classifier import Classifier
+from labelwise.fitting.fit import fit
+from labelwise.training.stages import Run
 from tests.conftest import blobs, quick, squares
 from tests.contract.subjects import trained
 

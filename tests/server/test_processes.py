@@ -138,6 +138,7 @@ def test_workers_share_what_is_taught(tmp_path: Path, started: list[Running]) ->
         os.kill(pid, signal.SIGKILL)
     with client(service) as one:
         assert [x["name"] for x in patiently(one, "/labels")["labels"]] == names, "new workers know all"
+        assert 'labelwise_requests_total{route="/teach",status="200"} 8' in one.get("/metrics").text, "no count falls"
     service.process.send_signal(signal.SIGKILL)
     service.process.wait(30)
     end = time.monotonic() + 30

@@ -4,15 +4,27 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
 import labelwise as lw
 from labelwise.methods import METHODS
+from labelwise.model import LabelModel
 from labelwise.store import save
 from tests.conftest import blobs
 from tests.server.asking import PNG, form, images_of, png, saved, serving
 from tests.server.conftest import model_of
 
 NEAR = 1e-5
+
+
+def samples(text: str) -> dict[tuple[str, ...], float]:
+    """The figures in a text for Prometheus, by name and values of labels."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    metrics = text_string_to_metric_families(text)
+    return {
+        (one.name, *(one.labels[key] for key in sorted(one.labels))): one.value for m in metrics for one in m.samples
+    }
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -98,6 +110,39 @@ def test_descriptions_teach_methods_that_read_them(name: str, tmp_path: Path) ->
         found = client.post("/ask?label=new", content=png(images_of(3, 1)[0]), headers=PNG).json()
         assert found["probability"] == pytest.approx(lw.ask(wanted, images_of(3, 1), "new")[0].probability, abs=NEAR)
         assert client.get("/labels").json()["labels"][-1] == {"name": "new", "taught": True, "from": kind}
+
+
+ALONE = ("/classify", "/ask?label=blob%201", "/explain", "/outliers", "/retrieve")
+SENTENCES = ("/ask?text=a%20red%20square", "/explain?text=a%20red%20square")
+
+
+@pytest.mark.parametrize(("name", "more"), [("softmax", ("/verify",)), ("clarel", SENTENCES)])
+def test_each_picture_is_encoded_once(
+    name: str, more: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind, passes = type(model_of(name).model), list[int]()
+    real = kind.encode_images
+
+    def counted(model: LabelModel, images: Tensor) -> Tensor:
+        passes.append(len(images))
+        return real(model, images)
+
+    (tmp_path / "gallery").mkdir()
+    (tmp_path / "gallery" / "one.png").write_bytes(png(images_of(2)[0]))
+    with serving(saved(tmp_path, name), gallery=tmp_path / "gallery") as client:
+        monkeypatch.setattr(kind, "encode_images", counted)
+        for path in (*ALONE, *more):
+            fields = ("a", "b") if path == "/verify" else ("image",)
+            files = [one for i, field in enumerate(fields) for one in form(images_of(i, 1), field)]
+            assert client.post(path, files=files).status_code == 200
+            assert passes == [len(fields)], path
+            passes.clear()
+        assert client.post("/teach?label=x", files=form(images_of(3, 5))).status_code == 200
+        assert passes == [5]
+        client.post("/teach", json={"label": "y", "texts": ["a yellow square"]})
+        client.post("/forget?label=x")
+        client.post("/undo")
+        assert passes == [5], "nothing is encoded where no picture is sent"
 
 
 def test_several_labels_are_each_answered(tmp_path: Path) -> None:
@@ -210,10 +255,41 @@ def test_metrics_count(tmp_path: Path) -> None:
             client.post("/classify", content=png(images_of(0)[0]), headers=PNG)
         client.post("/teach?label=x", files=form(images_of(5)))
         client.get("/no/such/route")
-        text = client.get("/metrics").text
-    assert 'labelwise_requests_total{route="/classify",status="200"} 3' in text
-    assert 'labelwise_requests_total{route="other",status="404"} 1' in text
-    assert 'labelwise_request_seconds_bucket{route="/classify",le="+Inf"} 3' in text
-    assert "labelwise_batch_pictures_sum 8" in text
-    assert "labelwise_labels 5" in text
-    assert "labelwise_changes 1" in text
+        found = samples(client.get("/metrics").text)
+    assert found["labelwise_requests_total", "/classify", "200"] == 3
+    assert found["labelwise_requests_total", "other", "404"] == 1
+    assert found["labelwise_request_seconds_bucket", "+Inf", "/classify"] == 3
+    assert found["labelwise_request_seconds_count", "/classify"] == 3
+    assert found["labelwise_batch_pictures_sum",] == 8
+    assert found["labelwise_batch_pictures_bucket", "1.0"] == 3
+    assert found["labelwise_labels",] == 5
+    assert found["labelwise_changes",] == 1
+    assert found["labelwise_queue_length",] == 0
+    assert not [name for name, *_ in found if name.endswith("_created")]
+
+
+def test_counts_of_workers_are_summed_and_never_fall(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from labelwise.server.measures import Measures
+
+    one, other = Measures(tmp_path), Measures(tmp_path)
+    one.request("/a", 200, 0.002)
+    other.request("/a", 200, 0.2)
+    other.request("/b", 404, 0.2)
+    other.batch(3)
+    assert samples(one.text({}).decode())["labelwise_requests_total", "/a", "200"] == 1
+    told = samples(other.text({"labelwise_labels": 4}).decode())
+    assert told["labelwise_requests_total", "/a", "200"] == 2
+    assert told["labelwise_request_seconds_bucket", "0.0025", "/a"] == 1
+    assert told["labelwise_request_seconds_bucket", "+Inf", "/a"] == 2
+    assert told["labelwise_labels",] == 4
+    del other  # it dies; what it has told is not lost
+    again = samples(one.text({"labelwise_labels": 4}).decode())
+    assert again == told
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("labelwise.server.measures.write_atomically", full)
+    one.request("/a", 200, 0.002)
+    one.leave()
+    assert samples(one.text({}).decode())["labelwise_requests_total", "/a", "200"] == 3

@@ -247,10 +247,10 @@ def test_a_flood_is_slowed(tmp_path: Path) -> None:
 def test_a_fault_is_logged_with_an_id_and_told_without_a_trace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise RuntimeError("the inner secret")
 
-    monkeypatch.setattr("labelwise.server.questions.outlier_scores", broken)
+    monkeypatch.setattr("labelwise.server.routes.classify", broken)
     logging.getLogger("labelwise.server").propagate = True
     with serving(saved(tmp_path)) as client:
         found = client.post("/classify", content=PICTURE, headers=PNG)

@@ -1,11 +1,12 @@
 """A classifier whose pictures are the logarithms of the probabilities that it gives."""
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
-from labelwise.core import Classifier, LabelModel, Labels, Spec
+from labelwise.classifier import Classifier, bind
+from labelwise.labels import Labels
+from labelwise.model import LabelModel, Spec
+from tests.changed import changed
 
 
 class Told(LabelModel):
@@ -17,14 +18,14 @@ class Told(LabelModel):
     def encode_labels(self, labels: Labels) -> Tensor:
         return torch.eye(len(self.spec.labels))[[self.spec.labels.index(name) for name in labels.names]]
 
-    def score(self, image_codes: Tensor, label_codes: Tensor) -> Tensor:
-        return image_codes @ label_codes.T
+    def score(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
+        return image_embeddings @ label_embeddings.T
 
 
 def told(labels: Labels, *, multilabel: bool = False) -> Classifier:
     """Return a classifier that answers what its pictures say, ``[n, k]``."""
-    made = Told(Spec(shape=(len(labels),), labels=labels)).bind(labels)
-    return replace(made, multilabel=multilabel)
+    made = bind(Told(Spec(shape=(len(labels),), labels=labels)), labels)
+    return changed(made, multilabel=multilabel)
 
 
 def saying(probabilities: list[list[float]] | Tensor) -> Tensor:

@@ -3,7 +3,9 @@
 import torch
 from torch import Tensor
 
-from labelwise.core import Classifier, LabelModel, Labels, Spec
+from labelwise.classifier import Classifier, bind
+from labelwise.labels import Labels
+from labelwise.model import LabelModel, Spec
 
 SHAPE = (1, 4, 4)
 
@@ -22,14 +24,14 @@ class Pixels(LabelModel):
     def encode_labels(self, labels: Labels) -> Tensor:
         return self.weights[[self.spec.labels.index(name) for name in labels.names]]
 
-    def score(self, image_codes: Tensor, label_codes: Tensor) -> Tensor:
-        return image_codes.flatten(1) @ label_codes.T
+    def score(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
+        return image_embeddings.flatten(1) @ label_embeddings.T
 
 
 def pixels(k: int = 3, seed: int = 0, masked: bool = False) -> Classifier:
     weights = torch.randn(k, 16, generator=torch.Generator().manual_seed(seed))
     model = Pixels(weights, masked)
-    return model.bind(model.spec.labels)
+    return bind(model, model.spec.labels)
 
 
 def pictures(n: int, seed: int = 1) -> Tensor:

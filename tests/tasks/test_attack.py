@@ -7,16 +7,19 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from labelwise.adversarial import Adversarial
-from labelwise.core import Classifier, Labels, as_float
+from labelwise.classifier import Classifier, bind
 from labelwise.errors import UnsupportedError, UsageError
-from labelwise.fitting import fit
+from labelwise.fitting.fit import fit
+from labelwise.labels import Labels
 from labelwise.methods import METHODS, Encoder, Softmax
+from labelwise.model import as_float, prepared
 from labelwise.nn.backbones import build_backbone
 from labelwise.ops.attacks import Pgd, margin
 from labelwise.ops.square_attack import Square
 from labelwise.tasks.attack import AttackSettings, attack, scores_of
-from labelwise.training import Run
+from labelwise.training.adversarial import Adversarial
+from labelwise.training.stages import Run
+from tests.changed import changed, exact
 from tests.conftest import squares
 from tests.described import Table
 from tests.evaluate.test_answers import DATA, untrained
@@ -26,10 +29,12 @@ from tests.tasks.pixels import pictures, pixels
 def smallest_radii(classifier: Classifier, images: torch.Tensor) -> list[float]:
     """The lead of the best label over another one falls by the sum of absolute differences of weights, per radius."""
     found = []
-    for row in as_float(images).flatten(1) @ classifier.codes.T:
+    for row in as_float(images).flatten(1) @ classifier.label_embeddings.T:
         best = int(row.argmax())
         ways = [
-            float((row[best] - row[k]) / (classifier.codes[best] - classifier.codes[k]).abs().sum())
+            float(
+                (row[best] - row[k]) / (classifier.label_embeddings[best] - classifier.label_embeddings[k]).abs().sum()
+            )
             for k in range(len(row))
             if k != best
         ]
@@ -54,7 +59,7 @@ def test_what_is_fooled_is_what_can_be() -> None:
     found = attack(classifier, images, settings=AttackSettings(epsilon=0.05))
     assert found.fooled.tolist() == [least < 0.05 for least in smallest_radii(classifier, images)]
     assert 0 < found.accuracy < 1
-    said = classifier.scores(found.images).argmax(1).tolist()
+    said = exact(classifier, found.images).best.tolist()
     assert found.answers == tuple(classifier.labels.names[i] for i in said)
     assert torch.equal(found.clean, as_float(images))
     assert not found.wrong.any()
@@ -62,7 +67,7 @@ def test_what_is_fooled_is_what_can_be() -> None:
 
 def test_pictures_that_are_answered_wrongly_are_left_as_they_are() -> None:
     classifier, images = pixels(), pictures(10)
-    right = classifier.scores(images).argmax(1)
+    right = classifier.scores(images).best
     names = [classifier.labels.names[(int(t) + row % 2) % 3] for row, t in enumerate(right)]
     found = attack(classifier, images, names, AttackSettings(epsilon=0.03, bisections=2))
     assert found.wrong.tolist() == [row % 2 == 1 for row in range(10)]
@@ -87,13 +92,13 @@ def test_batches_and_seeds() -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_is_attacked_through_its_gradients(method: str) -> None:
     classifier = untrained(method)
-    if not classifier.codes.isfinite().all():  # a generator that was not trained yet
-        classifier = replace(classifier, codes=torch.randn_like(classifier.codes))
+    if not classifier.label_embeddings.isfinite().all():  # a generator that was not trained yet
+        classifier = changed(classifier, label_embeddings=torch.randn_like(classifier.label_embeddings))
     few, modes = DATA.split("test").images[:6], [module.training for module in classifier.model.modules()]
-    before = classifier.scores(few)
+    before = classifier.scores(few).log_odds
     targets = before.argmax(1)
     found = attack(classifier, few, settings=AttackSettings(epsilon=0.1, attacks=(Pgd(steps=4),)))
-    after = classifier.scores(found.images)
+    after = exact(classifier, found.images).log_odds
     assert bool((margin(after, targets) > margin(before, targets)).all())
     assert float((found.images - found.clean).abs().max()) <= 0.1 + 1e-6
     assert torch.equal(found.fooled, after.argmax(1) != targets)
@@ -108,7 +113,7 @@ def test_a_frozen_encoder_lets_gradients_through(tmp_path: Path) -> None:
     encoder = Encoder(backbone="convnet", width=8, weights=str(path), frozen=True)
     classifier = fit(DATA, Softmax(encoder=encoder, epochs=10), Run(device="cpu"))
     images = DATA.split("test").images
-    classifier.encode(classifier.model.prepare(images))  # features that are kept must not stand in for the pictures
+    classifier.encode(prepared(classifier.model, images))  # features that are kept must not stand in for the pictures
     found = attack(classifier, images, settings=AttackSettings(epsilon=0.2, attacks=(Pgd(steps=10),)))
     assert found.accuracy < 0.5
     with pytest.raises(UsageError, match="these are features"):
@@ -117,10 +122,10 @@ def test_a_frozen_encoder_lets_gradients_through(tmp_path: Path) -> None:
 
 def test_what_cannot_be_attacked_says_why() -> None:
     with pytest.raises(UnsupportedError, match="precomputed features"):
-        scores_of(Table(Labels(names=("a", "b"))).bind(Labels(names=("a", "b"))))
+        scores_of(bind(Table(Labels(names=("a", "b"))), Labels(names=("a", "b"))))
     several = untrained("multilabel", squares())
     with pytest.raises(UnsupportedError, match="Several labels may be true"):
-        attack(replace(several, multilabel=True), squares().split("test").images[:2])
+        attack(changed(several, multilabel=True), squares().split("test").images[:2])
     with pytest.raises(UnsupportedError, match="one label only"):
         scores_of(pixels().select(["label 1"]))
     with pytest.raises(UsageError, match="one label for each of the 3"):

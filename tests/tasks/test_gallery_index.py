@@ -9,12 +9,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from labelwise.checkpoint import read_tensors, write_tensors
+from labelwise.api import retrieve
 from labelwise.errors import StoreError, UsageError
+from labelwise.files import read_tensors, write_tensors
 from labelwise.tasks import gallery_index as module
 from labelwise.tasks import retrieve as retrieving
+from labelwise.tasks.gallery import Gallery, load_gallery
 from labelwise.tasks.gallery_index import Index, Lists, digest_of, make_index, region_count
-from labelwise.tasks.retrieve import Gallery, load_gallery, retrieve, search
+from labelwise.tasks.retrieve import search
 from tests.contract.subjects import trained
 from tests.tasks.test_retrieve import TEST, gallery
 
@@ -43,7 +45,7 @@ def by_hand(codes: Tensor) -> Index:
 
 def indexed(rows: slice = slice(None), method: str = "softmax") -> Gallery:
     plain = gallery(method, rows)
-    return replace(plain, index=by_hand(plain.codes))
+    return replace(plain, index=by_hand(plain.embeddings))
 
 
 @pytest.mark.parametrize("method", ["softmax", "prototype"])
@@ -112,13 +114,13 @@ def test_a_query_that_finds_too_few_is_searched_exactly(method: str, monkeypatch
 def test_joined_and_left_over_have_the_index_of_what_is_there(no_faiss: None) -> None:
     joined = indexed(slice(20)).join(gallery(rows=slice(20, 40)))
     assert joined.index is not None
-    unit = normalize(joined.codes, dim=1)
+    unit = normalize(joined.embeddings, dim=1)
     assert torch.equal(joined.index.regions, (unit @ joined.index.centres.T).argmax(1).int())
-    joined.index.check(joined.codes)
+    joined.index.check(joined.embeddings)
     left = joined.remove(joined.files[3:30:2])
     assert left.index is not None
-    left.index.check(left.codes)
-    assert torch.equal(left.index.regions, (normalize(left.codes, dim=1) @ left.index.centres.T).argmax(1).int())
+    left.index.check(left.embeddings)
+    assert torch.equal(left.index.regions, (normalize(left.embeddings, dim=1) @ left.index.centres.T).argmax(1).int())
     assert gallery(rows=slice(2)).join(indexed(slice(2, 20))).index is None
     emptied = joined.remove(joined.files)
     assert emptied.index is not None
@@ -155,17 +157,17 @@ def test_an_index_of_other_codes_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("faiss")
     searched = gallery().with_index()
     assert searched.index is not None
-    codes = searched.codes.clone()
+    codes = searched.embeddings.clone()
     codes[7, 3] += 1e-3
     for wrong in (codes, codes[:, :-1]):
-        changed = replace(searched, codes=wrong)
+        changed = replace(searched, embeddings=wrong)
         with pytest.raises(UsageError, match=r"does not belong to its \d+ codes"):
             _ = changed.lists
         with pytest.raises(UsageError, match="does not belong"):
             changed.remove(changed.files[:1])
     with pytest.raises(UsageError, match="does not belong"):
-        replace(searched, codes=codes, files=tuple(f"other {f}" for f in searched.files)).join(searched)
-    assert replace(changed, codes=codes, index=None).with_index().lists
+        replace(searched, embeddings=codes, files=tuple(f"other {f}" for f in searched.files)).join(searched)
+    assert replace(changed, embeddings=codes, index=None).with_index().lists
     searched.save(tmp_path / "g")
     tensors, about = read_tensors(tmp_path / "g")
     regions = (tensors["regions"] + 1) % len(tensors["centres"])  # each is there, and none is right
@@ -196,7 +198,7 @@ def test_an_index_is_made_again_when_the_gallery_has_outgrown_it() -> None:
     small = gallery(rows=slice(2)).with_index()
     assert small.with_index() is small
     codes = random_codes(100)
-    more = Gallery(codes=codes, files=tuple(f"more {i}" for i in range(100)), probe=small.probe)
+    more = Gallery(embeddings=codes, files=tuple(f"more {i}" for i in range(100)), probe=small.probe)
     grown = small.join(more)
     assert grown.index is not None
     assert grown.index.outgrown
@@ -222,8 +224,8 @@ def test_wrong_use() -> None:
     with pytest.raises(UsageError, match="candidates=None"):
         retrieve(trained("softmax"), TEST.images[0], searched, candidates=None, approximate=True)
     with pytest.raises(UsageError, match=r"for 3, and candidates=100"):
-        search(trained("softmax").model, searched.codes[:1], searched.codes[:3], 1, lists=searched.lists)
+        search(trained("softmax").model, searched.embeddings[:1], searched.embeddings[:3], 1, lists=searched.lists)
     with pytest.raises(UsageError, match="given 0 codes"):
-        make_index(searched.codes[:0])
+        make_index(searched.embeddings[:0])
     with pytest.raises(UsageError, match="finite numbers"):
-        make_index(searched.codes / 0)
+        make_index(searched.embeddings / 0)

@@ -5,9 +5,11 @@ import math
 import pytest
 import torch
 
-from labelwise.core import Labels
+from labelwise.classifier import bind
 from labelwise.errors import UnsupportedError, UsageError
-from labelwise.tasks.imagine import Imagined, imagine
+from labelwise.labels import Labels
+from labelwise.model import Generates
+from labelwise.tasks.imagine import Imagined, image_features, imagine
 from tests.conftest import blobs
 from tests.described import Table
 from tests.generating import generating
@@ -29,8 +31,10 @@ def found() -> Imagined:
 
 def test_the_nearest_image_of_each_feature(found: Imagined) -> None:
     assert found.features.shape == (2, 20, 3)
-    assert torch.equal(found.features, CLASSIFIER.model.generate(DATA.labels.select(NAMES), 20, 3))
-    real = CLASSIFIER.model.features_of(TEST.images.float() / 255)
+    model = CLASSIFIER.model
+    assert isinstance(model, Generates)
+    assert torch.equal(found.features, model.generate(DATA.labels.select(NAMES), 20, 3))
+    real = model.features_of(TEST.images.float() / 255)
     torch.testing.assert_close(found.gallery, real)
     for label in range(2):
         for row in range(20):
@@ -100,8 +104,8 @@ def test_wrong_requests_say_what_is_wrong() -> None:
         imagine(CLASSIFIER, NAMES, TEST.images, count=0)
     with pytest.raises(UsageError, match="20 images but 3 targets"):
         imagine(CLASSIFIER, NAMES, TEST.images, targets=torch.zeros(3))
-    table = Table(DATA.labels).bind(DATA.labels)
+    table = bind(Table(DATA.labels), DATA.labels)
     with pytest.raises(UnsupportedError, match="Table cannot generate features of a label from its description"):
         imagine(table, NAMES, torch.zeros(2, 5))
-    with pytest.raises(UnsupportedError, match="Table generates no features, so images have none"):
-        table.model.features_of(torch.zeros(2, 5))
+    with pytest.raises(UnsupportedError, match="Table cannot generate features of a label from its description"):
+        image_features(table, torch.zeros(2, 5))

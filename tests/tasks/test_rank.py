@@ -1,15 +1,16 @@
 """Ranks, medians and intervals of levels against slow, obvious loops; what is asked wrongly is said."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labelwise.core import Labels, OutlierRule
+from labelwise.api import rank
 from labelwise.errors import UnsupportedError, UsageError
-from labelwise.tasks.rank import covering_levels, expected_ranks, level_columns, median_levels, rank
+from labelwise.familiarity import OutlierRule
+from labelwise.labels import Labels
+from labelwise.tasks.rank import covering_levels, expected_ranks, level_columns, median_levels
+from tests.changed import changed
 from tests.tasks.levels import saying, told
 
 GRADES = Labels(names=("good", "poor", "fair"), order=(30, 10, 20))
@@ -78,13 +79,13 @@ def test_equal_ranks_keep_their_places_and_temperature_counts() -> None:
     classifier = told(GRADES)
     assert [one.picture for one in rank(classifier, saying([[0.2, 0.5, 0.3]] * 3))] == [0, 1, 2]
     (sure,) = rank(classifier, saying([[0.1, 0.8, 0.1]]))
-    (unsure,) = rank(replace(classifier, temperature=5.0), saying([[0.1, 0.8, 0.1]]))
+    (unsure,) = rank(changed(classifier, temperature=5.0), saying([[0.1, 0.8, 0.1]]))
     assert unsure.rank > sure.rank
 
 
 def test_strange_pictures_are_not_known() -> None:
     rule = OutlierRule(centre=(0.0, 0.0), spread=(1.0, 1.0), limit=0.5)  # minus the logarithm of a share counts here
-    found = rank(replace(told(GRADES), outlier=rule), saying([[0.98, 0.01, 0.01], [0.34, 0.33, 0.33]]))
+    found = rank(changed(told(GRADES), rule=rule), saying([[0.98, 0.01, 0.01], [0.34, 0.33, 0.33]]))
     assert {one.picture: one.known for one in found} == {0: True, 1: False}
 
 

@@ -6,9 +6,13 @@ import torch
 from PIL import Image
 
 import labelwise as lw
+from labelwise.api import retrieve
 from labelwise.errors import DataError, StoreError, UsageError
+from labelwise.model import Compares
 from labelwise.tasks import retrieve as module
-from labelwise.tasks.retrieve import Gallery, gallery_of_files, load_gallery, make_gallery, retrieve, search
+from labelwise.tasks.gallery import Gallery, gallery_of_files, load_gallery, make_gallery
+from labelwise.tasks.retrieve import search
+from labelwise.tasks.similarity import all_alike
 from tests.conftest import blobs
 from tests.contract.subjects import roundtrip, trained
 
@@ -27,11 +31,11 @@ def test_exact_search_is_the_sorted_similarity(method: str, chunk: int, monkeypa
     model = trained(method).model
     codes = trained(method).encode(TEST.images)
     with torch.no_grad():
-        slow = model.similarity(codes[:9], codes).sort(dim=1, descending=True)
+        every = all_alike(model, codes[:9], codes, "similarity")
+    slow = every.sort(dim=1, descending=True)
     scores, places = search(model, codes[:9], codes, 4, candidates=None)
     torch.testing.assert_close(scores, slow.values[:, :4], atol=1e-5, rtol=1e-5)
-    with torch.no_grad():
-        torch.testing.assert_close(model.similarity(codes[:9], codes).gather(1, places), scores, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(every.gather(1, places), scores, atol=1e-5, rtol=1e-5)
     assert all(len(set(row)) == 4 for row in places.tolist())
 
 
@@ -39,6 +43,7 @@ def test_exact_search_is_the_sorted_similarity(method: str, chunk: int, monkeypa
 def test_candidates_by_cosine_are_ranked_by_the_learned_similarity(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CHUNK", chunk)
     model, codes = trained("prototype").model, trained("prototype").encode(TEST.images)
+    assert isinstance(model, Compares)
     scores, places = search(model, codes[:6], codes, 3, candidates=10)
     unit = torch.nn.functional.normalize(codes, dim=1)
     for query in range(6):
@@ -65,10 +70,10 @@ def test_matches_have_names_and_labels() -> None:
 def test_joined_and_left_over_are_as_if_built_at_once() -> None:
     joined = gallery(rows=slice(10)).join(gallery(rows=slice(10, 30)))
     assert joined.files == NAMES[:30]
-    torch.testing.assert_close(joined.codes, gallery(rows=slice(30)).codes)
+    torch.testing.assert_close(joined.embeddings, gallery(rows=slice(30)).embeddings)
     left = joined.remove([NAMES[0], NAMES[5]])
     assert left.files == (*NAMES[1:5], *NAMES[6:30])
-    assert torch.equal(left.codes, joined.codes[[*range(1, 5), *range(6, 30)]])
+    assert torch.equal(left.embeddings, joined.embeddings[[*range(1, 5), *range(6, 30)]])
     with pytest.raises(UsageError, match=r"Not in this gallery of 28 pictures: 0.png"):
         left.remove([NAMES[0]])
     with pytest.raises(UsageError, match=r"given more than once: 0.png"):
@@ -80,7 +85,7 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     labelled.save(tmp_path / "g.safetensors")
     again = load_gallery(tmp_path / "g.safetensors")
     assert (again.files, again.labels) == (labelled.files, labelled.labels)
-    assert torch.equal(again.codes, labelled.codes)
+    assert torch.equal(again.embeddings, labelled.embeddings)
     assert retrieve(roundtrip(trained("softmax")), TEST.images[:2], again) == retrieve(
         trained("softmax"), TEST.images[:2], labelled
     )
@@ -104,7 +109,7 @@ def test_another_model_is_noticed() -> None:
 
 
 def test_files_are_read_some_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "READ", 3)
+    monkeypatch.setattr("labelwise.tasks.gallery.READ", 3)
     files = [tmp_path / name for name in NAMES[:8]]
     for file, image in zip(files, TEST.images, strict=False):
         Image.fromarray(image.permute(1, 2, 0).numpy()).save(file)
@@ -112,7 +117,7 @@ def test_files_are_read_some_at_a_time(tmp_path: Path, monkeypatch: pytest.Monke
         files[i].write_text("no picture")
     found, skipped = gallery_of_files(trained("softmax"), files)
     assert found.files == tuple(str(files[i]) for i in (0, 2, 6, 7))
-    torch.testing.assert_close(found.codes, gallery().codes[[0, 2, 6, 7]])
+    torch.testing.assert_close(found.embeddings, gallery().embeddings[[0, 2, 6, 7]])
     assert [one.file for one in skipped] == [str(files[i]) for i in (1, 3, 4, 5)]
     with pytest.raises(DataError, match=r"1\.png"):
         gallery_of_files(trained("softmax"), files, strict=True)
@@ -123,5 +128,5 @@ def test_wrong_use() -> None:
         retrieve(trained("softmax"), TEST.images[0], gallery(), 0)
     with pytest.raises(UsageError, match="given 0 pictures"):
         retrieve(trained("softmax"), TEST.images[0], gallery().remove(NAMES))
-    with pytest.raises(UsageError, match="given 2 codes, 1 names"):
+    with pytest.raises(UsageError, match="given 2 embeddings, 1 names"):
         make_gallery(trained("softmax"), TEST.images[:2], ["a"])

@@ -10,12 +10,13 @@ import pytest
 import torch
 
 import labelwise as lw
-from labelwise.core import NONE, UNKNOWN, Classifier
+from labelwise.classifier import NONE, UNKNOWN, Classifier
 from labelwise.data.dataset import Split, first_true
 from labelwise.errors import DataError
 from labelwise.evaluate.multilabel import evaluate_multilabel
 from labelwise.evaluate.outliers import evaluate_outliers
-from labelwise.fitting import training_data
+from labelwise.evaluate.tested import Tested
+from labelwise.fitting.fit import training_data
 from labelwise.ops.ranking import average_precisions
 from tests.conftest import blobs, quick, squares
 from tests.contract.subjects import trained as trained_on_blobs
@@ -39,7 +40,7 @@ def truths(split: Split) -> torch.Tensor:
 def test_classify_gives_each_label_that_is_answered_yes(method: str) -> None:
     classifier, test = trained(method), part_to_test()
     found = lw.classify(classifier, test.images, top=1)
-    answers = classifier.answers(classifier.scores(test.images))
+    answers = classifier.scores(test.images).yes
     for p, row in zip(found, answers, strict=True):
         order = row.argsort(descending=True).tolist()
         yes = tuple(classifier.labels.names[i] for i in order if row[i] >= 0.5)
@@ -68,7 +69,7 @@ def test_ask_answers_each_label_on_its_own() -> None:
 
 def test_one_label_each_is_classified_as_before() -> None:
     classifier, test = trained_on_blobs("indicator"), blobs().split("test")
-    assert not classifier.multilabel
+    assert not classifier.calibration.multilabel
     for p in lw.classify(classifier, test.images):
         assert p.labels == ((p.label,) if p.label != UNKNOWN else ())
         assert p.known == (p.label != UNKNOWN)
@@ -106,15 +107,15 @@ def test_labels_without_a_training_image_lose_their_column() -> None:
 
 def test_calibration_is_of_each_label_and_needs_yes_and_no() -> None:
     classifier, val = trained(), squares().split("val")
-    assert classifier.multilabel
-    assert len(set(classifier.scale.tolist())) == 3
-    assert classifier.temperature == 1.0
+    assert classifier.calibration.multilabel
+    assert len(set(classifier.calibration.scale.tolist())) == 3
+    assert classifier.calibration.temperature == 1.0
     again = lw.calibrate(classifier, val.images, truths(val), keep=0.5)
-    torch.testing.assert_close(again.scale, classifier.scale, rtol=1e-3, atol=1e-4)
-    assert again.outlier is not None
-    assert classifier.outlier is not None
-    assert again.outlier.limit < classifier.outlier.limit
-    figures = classifier.summary["calibration"]
+    torch.testing.assert_close(again.calibration.scale, classifier.calibration.scale, rtol=1e-3, atol=1e-4)
+    assert again.familiarity.rule is not None
+    assert classifier.familiarity.rule is not None
+    assert again.familiarity.rule.limit < classifier.familiarity.rule.limit
+    figures = classifier.origin.summary["calibration"]
     assert figures["answer_ece_after"] < figures["answer_ece_before"] + 0.02
     assert "ece_after" not in figures
     with pytest.raises(
@@ -132,12 +133,13 @@ def test_a_label_is_taught_from_examples(method: str) -> None:
     train, test = data.split("train"), data.split("test")
     mixed = truths(train)[:, :2].all(1).nonzero()[:8, 0]
     taught = lw.teach(classifier, "mixed", examples=train.images[mixed])
-    assert taught.multilabel
-    scores = taught.scores(test.images)
-    torch.testing.assert_close(scores[:, :3], classifier.scores(test.images), atol=1e-5, rtol=1e-6)
+    assert taught.calibration.multilabel
+    found = taught.scores(test.images)
+    scores = found.log_odds
+    torch.testing.assert_close(scores[:, :3], classifier.scores(test.images).log_odds, atol=1e-5, rtol=1e-6)
     right = truths(test)[:, :2].all(1, keepdim=True)
     assert float(average_precisions(scores[:, 3:], right)) > float(right.double().mean()) + 0.4
-    yes = taught.answers(scores)[:, 3] >= 0.5
+    yes = found.yes[:, 3] >= 0.5
     assert float((yes == right[:, 0]).double().mean()) > 0.7
     assert lw.forget(taught, "mixed").labels.names == data.labels.names
 
@@ -147,22 +149,22 @@ def test_outliers_are_told() -> None:
     strange = torch.full((20, 3, 8, 8), 255, dtype=torch.uint8)
     strange[:, :, ::2] = 0
     assert np.mean([one.flagged for one in lw.outliers(classifier, test.images)]) < 0.2
-    assert evaluate_outliers(classifier, test.images, strange).auroc > 0.9
+    assert evaluate_outliers(classifier.scores(test.images), classifier.scores(strange)).auroc > 0.9
     assert all(p.label == UNKNOWN and p.labels == () for p in lw.classify(classifier, strange))
 
 
 def test_a_saved_classifier_remembers_that_several_may_be_true(tmp_path: Path) -> None:
     lw.save(trained(), tmp_path / "model.lw")
     loaded = lw.load(tmp_path / "model.lw")
-    assert loaded.multilabel
+    assert loaded.calibration.multilabel
     images = part_to_test().images
     assert lw.classify(loaded, images) == lw.classify(trained(), images)
     data = squares()
-    assert evaluate_multilabel(loaded, data.split("test"), data.labels).mean_average_precision > 0.9
+    assert evaluate_multilabel(Tested.of(loaded, data.split("test"), data.labels)).mean_average_precision > 0.9
     about = json.loads((tmp_path / "model.lw" / "classifier.json").read_text())
     del about["multilabel"]  # as an older version wrote it
     (tmp_path / "model.lw" / "classifier.json").write_text(json.dumps(about))
-    assert not lw.load(tmp_path / "model.lw").multilabel
+    assert not lw.load(tmp_path / "model.lw").calibration.multilabel
 
 
 def test_a_heat_map_is_drawn_of_any_label() -> None:
@@ -174,11 +176,11 @@ def test_a_heat_map_is_drawn_of_any_label() -> None:
 
 def test_the_same_seed_gives_the_same_weights() -> None:
     one, two = (lw.fit(squares(60), quick("indicator", 3), lw.Run(seed=3, device="cpu")) for _ in range(2))
-    assert torch.equal(one.codes, two.codes)
+    assert torch.equal(one.label_embeddings, two.label_embeddings)
 
 
 def test_a_run_with_other_truths_is_not_continued(tmp_path: Path) -> None:
-    from labelwise.training import _identity
+    from labelwise.training.loop import _identity
 
     data = training_data(squares(60))
     other = truths(data.train).clone()

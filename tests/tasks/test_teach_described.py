@@ -9,11 +9,12 @@ import pytest
 import torch
 
 import labelwise as lw
-from labelwise.core import Classifier, Labels
+from labelwise.classifier import Classifier
 from labelwise.data.dataset import Dataset, Split
 from labelwise.errors import DataError, LabelwiseError, UnsupportedError, UsageError
+from labelwise.labels import Labels
 from labelwise.methods import Clarel, Eszsl, ImageMethod, Indicator
-from labelwise.optimization import Optimizer
+from labelwise.training.optimizers import Optimizer
 
 COLOURS = ("red", "green", "blue", "yellow", "white")
 SHAPES = ("square", "circle", "star", "cross", "spiral")
@@ -63,15 +64,18 @@ def described(kind: str, name: str) -> dict[str, object]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_label_taught_is_as_one_described_from_the_start(kind: str) -> None:
     classifier, name, test = fitted(kind), UNSEEN[2], data_for(kind).split("test")
-    assert classifier.described == set(UNSEEN)
-    assert classifier.gap != 0
+    assert classifier.unseen == set(UNSEEN)
+    assert classifier.calibration.seen_penalty != 0
     without = lw.forget(classifier, name)
     again = lw.teach(without, name, **described(kind, name))  # type: ignore[arg-type]
-    assert again.described == classifier.described
+    assert again.unseen == classifier.unseen
     assert again.labels.names == (*without.labels.names, name)
-    torch.testing.assert_close(again.scores(test.images), classifier.select(again.labels.names).scores(test.images))
-    for piece in ("codes", "scale", "offset"):
-        assert torch.equal(getattr(again, piece)[:-1], getattr(without, piece))
+    torch.testing.assert_close(
+        again.scores(test.images).log_odds, classifier.select(again.labels.names).scores(test.images).log_odds
+    )
+    assert torch.equal(again.label_embeddings[:-1], without.label_embeddings)
+    for piece in ("scale", "offset"):
+        assert torch.equal(getattr(again.calibration, piece)[:-1], getattr(without.calibration, piece))
     assert len(without.labels) == len(NAMES) - 1, "the classifier given must not change"
 
 
@@ -83,7 +87,7 @@ def test_a_taught_label_is_recognised(kind: str) -> None:
         classifier = lw.forget(classifier, name)
     for name in UNSEEN:
         classifier = lw.teach(classifier, name, **described(kind, name))  # type: ignore[arg-type]
-    best = classifier.scores(test.images).argmax(1).tolist()
+    best = classifier.scores(test.images).best.tolist()
     pairs = list(zip([classifier.labels.names[i] for i in best], [NAMES[t] for t in test.targets], strict=True))
     assert np.mean([found == name for found, name in pairs if name in UNSEEN]) > 0.5
     assert np.mean([found == name for found, name in pairs if name not in UNSEEN]) > 0.5
@@ -93,14 +97,16 @@ def test_a_vector_may_be_a_list_an_array_or_a_tensor() -> None:
     classifier, numbers = fitted("eszsl vectors"), [1, 0.5, *[0.0] * 8]
     (wanted,) = classifier.model.encode_labels(Labels(names=("new",), vectors=torch.tensor([numbers])))
     for given in (numbers, np.array(numbers), torch.tensor(numbers, dtype=torch.float64, requires_grad=True)):
-        torch.testing.assert_close(lw.teach(classifier, "new", vector=given).codes[-1], wanted)
+        torch.testing.assert_close(lw.teach(classifier, "new", vector=given).label_embeddings[-1], wanted)
 
 
 def test_one_sentence_is_the_same_as_a_list_of_one() -> None:
     classifier = fitted("clarel texts")
     pair = [lw.teach(classifier, "new", texts=given) for given in ("a red house", ["a red house"])]
-    assert torch.equal(pair[0].codes, pair[1].codes)
-    assert not torch.equal(pair[0].codes[-1], lw.teach(classifier, "new", texts="a green house").codes[-1])
+    assert torch.equal(pair[0].label_embeddings, pair[1].label_embeddings)
+    assert not torch.equal(
+        pair[0].label_embeddings[-1], lw.teach(classifier, "new", texts="a green house").label_embeddings[-1]
+    )
 
 
 @pytest.mark.parametrize("kind", ["clarel texts", "eszsl texts", "clarel words"])
@@ -110,7 +116,7 @@ def test_taught_saved_loaded_and_taught_again(kind: str, tmp_path: Path) -> None
     lw.save(first, tmp_path / "first.lw")
     second = lw.teach(lw.load(tmp_path / "first.lw"), "black star", texts=["a black star"])
     direct = lw.teach(first, "black star", texts=["a black star"])
-    torch.testing.assert_close(second.scores(test.images), direct.scores(test.images))
+    torch.testing.assert_close(second.scores(test.images).log_odds, direct.scores(test.images).log_odds)
     assert second.labels.texts is not None
     assert second.labels.texts[-2:] == (("a black house",), ("a black star",))
     assert (second.labels.vectors is not None) == (kind != "clarel words"), (
@@ -119,9 +125,11 @@ def test_taught_saved_loaded_and_taught_again(kind: str, tmp_path: Path) -> None
     pictured = lw.teach(second, "by pictures", examples=test.images[:3])  # drops what it lacks: texts, vectors
     lw.save(pictured, tmp_path / "third.lw")
     third = lw.teach(lw.load(tmp_path / "third.lw"), "black cross", texts="a black cross")
-    assert third.described == {*UNSEEN, "black house", "black star", "black cross"}
+    assert third.unseen == {*UNSEEN, "black house", "black star", "black cross"}
     assert {p.top[0][0] for p in lw.classify(third, test.images)} <= set(third.labels.names)
-    torch.testing.assert_close(third.scores(test.images)[:, : len(second.labels)], second.scores(test.images))
+    torch.testing.assert_close(
+        third.scores(test.images).log_odds[:, : len(second.labels)], second.scores(test.images).log_odds
+    )
 
 
 @pytest.mark.parametrize(
@@ -166,9 +174,9 @@ def test_vectors_of_the_size_of_sentence_vectors_are_not_taken_for_them() -> Non
     classifier = lw.fit(data, Eszsl(), lw.Run(device="cpu"))
     with pytest.raises(UsageError, match=r"trained on the vectors of labels; given texts.*vector of 50 numbers"):
         lw.teach(classifier, "new", texts="a red house")
-    assert "new" in lw.teach(classifier, "new", vector=ATTRIBUTES[0] @ mixed).described
+    assert "new" in lw.teach(classifier, "new", vector=ATTRIBUTES[0] @ mixed).unseen
     read = lw.fit(data, Eszsl(source="texts"), lw.Run(device="cpu"))
     (wanted,) = read.model.encode_labels(Labels(names=("new",), texts=(("a red house",),)))
-    torch.testing.assert_close(lw.teach(read, "new", texts="a red house").codes[-1], wanted)
+    torch.testing.assert_close(lw.teach(read, "new", texts="a red house").label_embeddings[-1], wanted)
     with pytest.raises(UsageError, match="trained on the texts of labels; given a vector"):
         lw.teach(read, "new", vector=torch.ones(50))

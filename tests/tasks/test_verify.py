@@ -6,10 +6,13 @@ import pytest
 import torch
 
 import labelwise as lw
+from labelwise.api import fit_verification, verify
 from labelwise.errors import DataError, UsageError
 from labelwise.metrics import equal_error_rate
-from labelwise.tasks.likeness import By
-from labelwise.tasks.verify import fit_verification, pair_scores, scored_pairs, verify
+from labelwise.model import Compares
+from labelwise.tasks.similarity import By
+from labelwise.tasks.verify import pair_scores, scored_pairs
+from tests.changed import changed
 from tests.conftest import blobs, quick, squares
 from tests.contract.subjects import roundtrip, trained
 
@@ -23,10 +26,11 @@ def test_learned_score_does_not_depend_on_the_order() -> None:
         verify(classifier, TEST.images[9:18], TEST.images[:9]),
     )
     assert [one.score for one in there] == pytest.approx([one.score for one in back], abs=1e-5)
-    codes = classifier.encode(TEST.images[:18])
+    codes, model = classifier.encode(TEST.images[:18]), classifier.model
+    assert isinstance(model, Compares)
     with torch.no_grad():
-        one_way = classifier.model.similarity(codes[:9], codes[9:]).diagonal()
-        other = classifier.model.similarity(codes[9:], codes[:9]).diagonal()
+        one_way = model.similarity(codes[:9], codes[9:]).diagonal()
+        other = model.similarity(codes[9:], codes[:9]).diagonal()
     assert not torch.allclose(one_way, other, atol=1e-3)
     torch.testing.assert_close(torch.tensor([one.score for one in there]), (one_way + other) / 2)
 
@@ -57,11 +61,11 @@ def test_threshold_by_equal_errors_and_by_false_accepts() -> None:
     by: By
     for by in ("similarity", "cosine", "sum"):
         same, different = scored_pairs(classifier.model, classifier.encode(VAL.images), VAL.targets, by, (10**6, 0))
-        rule = fit_verification(classifier, VAL, by=by).verification
+        rule = fit_verification(classifier, VAL, by=by).verifier
         assert rule is not None
         assert (rule.by, rule.rule) == (by, "eer")
         assert (rule.eer, rule.threshold) == equal_error_rate(same, different)
-        strict = fit_verification(classifier, VAL, 0.01, by=by).verification
+        strict = fit_verification(classifier, VAL, 0.01, by=by).verifier
         assert strict is not None
         assert (different >= strict.threshold).double().mean() <= 0.01
         allowed = int(0.01 * len(different))  # as lenient as that permits
@@ -77,7 +81,7 @@ def test_probability_is_one_of_equally_frequent_kinds() -> None:
         VAL, images=(VAL.images.double() + 90 * torch.randn(VAL.images.shape, generator=noise)).clamp(0, 255).byte()
     )
     classifier = fit_verification(trained("softmax"), noisy)
-    rule = classifier.verification
+    rule = classifier.verifier
     assert rule is not None
     assert rule.eer > 0.02
     codes = classifier.encode(noisy.images)
@@ -88,25 +92,25 @@ def test_probability_is_one_of_equally_frequent_kinds() -> None:
 
 def test_rule_is_fitted_with_the_classifier_and_saved() -> None:
     classifier = trained("indicator")
-    assert classifier.verification is not None
+    assert classifier.verifier is not None
     strict = fit_verification(classifier, VAL, 0.05, by="sum")
     again = roundtrip(strict)
-    assert again.verification == strict.verification
-    assert roundtrip(replace(classifier, verification=None)).verification is None
+    assert again.verifier == strict.verifier
+    assert roundtrip(changed(classifier, verifier=None)).verifier is None
     taught = lw.teach(strict, "new", examples=TEST.images[:3])
-    assert taught.verification == strict.verification  # codes of images stay the same
+    assert taught.verifier == strict.verifier  # codes of images stay the same
 
 
 def test_many_validation_images_are_left_for_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("labelwise.fitting.MOST_VERIFIED", 10)
-    assert lw.fit(blobs(), quick("softmax", 1), lw.Run(device="cpu")).verification is None
-    assert lw.fit(squares(), quick("multilabel", 1), lw.Run(device="cpu")).verification is None
+    monkeypatch.setattr("labelwise.fitting.fit.MOST_VERIFIED", 10)
+    assert lw.fit(blobs(), quick("softmax", 1), lw.Run(device="cpu")).verifier is None
+    assert lw.fit(squares(), quick("multilabel", 1), lw.Run(device="cpu")).verifier is None
 
 
 def test_what_is_missing_is_said() -> None:
     classifier = trained("softmax")
     with pytest.raises(UsageError, match=r"no threshold.*fit_verification.*labelwise calibrate"):
-        verify(replace(classifier, verification=None), TEST.images[0], TEST.images[1])
+        verify(changed(classifier, verifier=None), TEST.images[0], TEST.images[1])
     with pytest.raises(UsageError, match=r'fitted for the score "similarity"; given by="sum"'):
         verify(classifier, TEST.images[0], TEST.images[1], by="sum")
     with pytest.raises(DataError, match="two images of one label"):
@@ -133,4 +137,4 @@ def test_a_classifier_saved_before_there_were_rules_is_loaded(tmp_path: Path) ->
     about = json.loads((tmp_path / "m" / "classifier.json").read_text())
     del about["verification"]
     (tmp_path / "m" / "classifier.json").write_text(json.dumps(about))
-    assert lw.load(tmp_path / "m").verification is None
+    assert lw.load(tmp_path / "m").verifier is None

@@ -1,6 +1,7 @@
 """The command line: one small function per verb. Nothing heavy is imported before a verb runs."""
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import typer
@@ -18,11 +19,11 @@ from labelwise.cli.picture_verbs import ask, classify, explain, outliers
 from labelwise.cli.pretrain_verb import pretrain
 from labelwise.cli.rank_verb import rank
 from labelwise.cli.report_verb import report
-from labelwise.cli.reproduce_verb import reproduce
 from labelwise.cli.serve_verbs import export, serve
 from labelwise.cli.train_verbs import calibrate, demo, fit, forget, teach
 from labelwise.errors import Interrupted, LabelwiseError, UsageError
 from labelwise.interruption import stopping
+from labelwise.plugins import plugins
 
 RESUME = {
     "reproduce": " Run the same command again, and it goes on.",
@@ -56,7 +57,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (
+VERBS: tuple[Callable[..., None], ...] = (
     fit,
     pretrain,
     name,
@@ -75,11 +76,12 @@ for verb in (
     analyse,
     attack,
     calibrate,
-    reproduce,
+    *(verb for plugin in plugins() for verb in plugin.VERBS),
     serve,
     export,
     demo,
-):
+)
+for verb in VERBS:
     app.command()(verb)
 app.add_typer(data_app)
 

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from functools import cached_property
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,11 +18,11 @@ from labelwise.errors import DataError, UsageError, listing
 
 if TYPE_CHECKING:
     from rich.table import Table
-    from torch import Tensor
 
-    from labelwise.core import Classifier, Labels
-    from labelwise.data.dataset import Dataset, Split
+    from labelwise.classifier import Classifier
+    from labelwise.data.dataset import Dataset
     from labelwise.evaluate.part import Part
+    from labelwise.evaluate.tested import Tested
 
 PICTURES = ("saliency", "joint", "calibration")
 SHOWN = 8  # heat maps of a picture
@@ -67,27 +68,25 @@ class Asked:
     draw: bool
 
     @property
-    def labels(self) -> "Labels":
-        """What targets point into."""
-        return self.part.labels
-
-    @property
     def title(self) -> str:
         """What a table says it is about."""
         return f"{self.dataset.name}, {self.part.name}"
 
-    @property
-    def train(self) -> "Split":
-        """Training images as the model takes them, cut to the limit by a seeded draw."""
+    @cached_property
+    def tested(self) -> "Tested":
+        """The images that are looked at."""
+        from labelwise.evaluate.tested import Tested
+
+        return Tested.of(self.classifier, self.part.split, self.part.labels)
+
+    @cached_property
+    def train(self) -> "Tested":
+        """Training images, cut to the limit by a seeded draw."""
         from labelwise.evaluate.part import choose_part
+        from labelwise.evaluate.tested import Tested
 
-        return choose_part(self.classifier, self.dataset, "train").draw(self.limit, self.seed).split
-
-    def labelled(self, split: "Split") -> tuple["Tensor", "Tensor"]:
-        """Return the labelled images of a split, and where their labels stand among the classifier's."""
-        from labelwise.evaluate.answers import labelled_images
-
-        return labelled_images(self.classifier, split, self.labels)
+        part = choose_part(self.classifier, self.dataset, "train").draw(self.limit, self.seed)
+        return Tested.of(self.classifier, part.split, part.labels)
 
 
 def analyse(  # noqa: PLR0913 - the options of the verb
@@ -136,7 +135,7 @@ def analyse(  # noqa: PLR0913 - the options of the verb
     else:
         from labelwise.evaluate.part import choose_part
 
-        dataset, draw = read_data(classifier.model.spec.shape, data, root, splits), out_picture is not None
+        dataset, draw = read_data(classifier.shape, data, root, splits), out_picture is not None
         part = choose_part(classifier, dataset, split or _usual_split(what, dataset)).draw(limit, seed)
         found = ANALYSES[what](Asked(classifier, dataset, part, limit, seed, projection, draw=draw))
     if out_picture is not None:
@@ -194,7 +193,9 @@ def _check_picture(what: What, path: Path | None) -> None:
 def _saliency(asked: Asked) -> Analysis:
     from labelwise.evaluate.saliency import draw_saliency, salient_share
 
-    images, targets = asked.labelled(asked.part.split)
+    scores, targets = asked.tested.labelled()
+    assert scores.images is not None
+    images, targets = scores.images, targets.cpu()
     found = salient_share(asked.classifier, images, targets)
     table = plain_table(asked.title, ">")
     table.add_row("images", str(found.images))
@@ -209,9 +210,9 @@ def _saliency(asked: Asked) -> Analysis:
 
 
 def _probe(asked: Asked) -> Analysis:
-    from labelwise.evaluate.probe import probe_codes
+    from labelwise.evaluate.probe import probe_embeddings
 
-    found = probe_codes(asked.classifier, asked.train, asked.part.split, asked.labels, seed=asked.seed)
+    found = probe_embeddings(asked.train, asked.tested, seed=asked.seed)
     if not found.converged:
         note(f"Warning: the regression was stopped after {found.rounds} rounds, before it had converged.")
     table = plain_table(f"{asked.title}, {found.test_images} images", ">accuracy")
@@ -234,7 +235,7 @@ def _neighbours(classifier: "Classifier") -> Analysis:
 def _answers(asked: Asked) -> Analysis:
     from labelwise.evaluate.answers import yes_rates
 
-    found = yes_rates(asked.classifier, asked.part.split, asked.labels, seed=asked.seed)
+    found = yes_rates(asked.tested, seed=asked.seed)
     table = plain_table(f"{asked.title}: share of yes", ">raw scores", ">calibrated")
     for key, words in (
         ("right", "its true label"),
@@ -252,9 +253,8 @@ def _answers(asked: Asked) -> Analysis:
 def _joint(asked: Asked) -> Analysis:
     from labelwise.evaluate.joint import draw_joint, joint_view
 
-    images, targets = asked.labelled(asked.train)
-    test, own = asked.labelled(asked.part.split)
-    view = joint_view(asked.classifier, images, targets, test[0], projection=asked.projection.value)
+    (known, targets), (test, own) = asked.train.labelled(), asked.tested.labelled()
+    view = joint_view(known, targets, test[:1], projection=asked.projection.value)
     truth = asked.classifier.labels.names[int(own[0])]
     far = [None if isnan(value) else value for value in view.distances.tolist()]
     about = f"{asked.title}: an image of {truth} among training images, in spreads of each label"
@@ -272,7 +272,7 @@ def _joint(asked: Asked) -> Analysis:
 def _calibration(asked: Asked) -> Analysis:
     from labelwise.evaluate.answers import answer_calibration, draw_calibration
 
-    found = answer_calibration(asked.classifier, asked.part.split, asked.labels, seed=asked.seed)
+    found = answer_calibration(asked.tested, seed=asked.seed)
     figures: dict[str, Any] = {"images": found.images, "leaked": found.leaked}
     table = plain_table(asked.title, ">questions", "calibration", ">error (ECE)", ">Brier score")
     for key, words in (("every", "every label asked"), ("balanced", "the true label and a wrong one")):

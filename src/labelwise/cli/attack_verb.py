@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from labelwise.core import Classifier
+    from labelwise.classifier import Classifier
     from labelwise.evaluate.part import Part
     from labelwise.evaluate.robust import RobustResult, RobustSettings
 
@@ -56,12 +56,13 @@ def attack(  # noqa: PLR0913 - the options of the verb
     radius = parse_radius(epsilon)
     from labelwise.evaluate.part import choose_part
     from labelwise.evaluate.robust import RobustSettings, evaluate_robust
+    from labelwise.evaluate.tested import Tested
     from labelwise.ops.square_attack import Square
     from labelwise.tasks.attack import GRADIENTS, scores_of
 
     classifier = open_model(model, device)
     scores_of(classifier)
-    dataset = read_data(classifier.model.spec.shape, data, root, splits)
+    dataset = read_data(classifier.shape, data, root, splits)
     part = choose_part(classifier, dataset, split).draw(images, seed)
     settings = RobustSettings(
         epsilon=radius,
@@ -70,7 +71,7 @@ def attack(  # noqa: PLR0913 - the options of the verb
         surrogate=None if surrogate is None else open_model(surrogate, device),
         seed=seed,
     )
-    result = evaluate_robust(classifier, part.split, part.labels, settings)
+    result = evaluate_robust(Tested.of(classifier, part.split, part.labels), settings)
     written = [] if out_folder is None else _write(classifier, part, settings, (out_folder, pictures))
     if result.leaked:
         note(f"Warning: {percent(result.leaked)} of these images were used to train or calibrate this classifier.")
@@ -120,7 +121,7 @@ def _write(
     """Write fooled pictures beside their clean ones and what was added, and return what each shows."""
     from PIL import Image
 
-    from labelwise.evaluate.closed import align_targets
+    from labelwise.evaluate.tested import align_targets
     from labelwise.tasks.attack import AttackSettings
     from labelwise.tasks.attack import attack as run
 

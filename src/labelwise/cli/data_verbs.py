@@ -1,4 +1,4 @@
-"""Verbs about data: list, where, get, check, split, encode, zero-shot."""
+"""Verbs about data: list, check, split, encode, zero-shot."""
 
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -9,16 +9,18 @@ import typer
 from labelwise.cli.method_choice import check_size
 from labelwise.cli.output import note, out, plain_table, print_json
 from labelwise.errors import UsageError
+from labelwise.plugins import plugins
 
 if TYPE_CHECKING:
     from labelwise.data import Dataset
 
 app = typer.Typer(name="data", help="Find, check, split and encode data.", no_args_is_help=True)
+for verb in (verb for plugin in plugins() for verb in plugin.DATA_VERBS):
+    app.command()(verb)
 
 Data = Annotated[
     str, typer.Argument(help="A folder, table, pack or feature file, or the name of a set.", show_default=False)
 ]
-Name = Annotated[str, typer.Argument(help="The name of a benchmark.", show_default=False)]
 Root = Annotated[
     Path | None, typer.Option("--data-root", help="The folder of all benchmarks; else the variable LABELWISE_DATA.")
 ]
@@ -30,41 +32,19 @@ Size = Annotated[int | None, typer.Option(min=8, help="Side in pixels that pictu
 def list_(root: Root = None, json: AsJson = False) -> None:
     """Every set that loads by name, and which of them are here."""
     from labelwise.data import EMBEDDED
-    from labelwise.data.benchmarks import list_benchmarks
 
-    rows = list_benchmarks(root)
+    rows = [row for plugin in plugins() for row in plugin.rows(root)]
     if json:
-        print_json({"embedded": sorted(EMBEDDED), "benchmarks": [asdict(row) for row in rows]})
+        print_json({"embedded": sorted(EMBEDDED), "benchmarks": rows})
         return
     table = plain_table("name", "", ">classes", ">train", ">test", "found")
     for name in sorted(EMBEDDED):
         table.add_row(name, "images", "", "", "", "[green]embedded[/]")
     for row in rows:
-        counts = (f"{n:,}" if n else "" for n in (row.classes, row.train, row.test))
-        table.add_row(row.name, row.what, *counts, Path(row.found).name if row.found else "[dim]missing[/]")
+        counts = (f"{row[n]:,}" if row[n] else "" for n in ("classes", "train", "test"))
+        table.add_row(row["name"], row["what"], *counts, Path(row["found"]).name if row["found"] else "[dim]missing[/]")
     out().print(table)
     note("labelwise data where NAME says what to download, where to put it, and the licence.")
-
-
-@app.command()
-def where(name: Name, root: Root = None) -> None:
-    """What to download for a benchmark, from where, and where to put it."""
-    from labelwise.data.benchmarks import where as run
-
-    print(run(name, root))
-
-
-@app.command()
-def get(name: Name, root: Root = None) -> None:
-    """Download a benchmark whose official address is stable; resumes, and checks the checksum."""
-    from labelwise.data.benchmarks import data_root, download, find_entry
-    from labelwise.data.benchmarks import where as words
-
-    entry = find_entry(name)
-    if not entry.remotes:
-        raise UsageError(f"{name} cannot be downloaded by itself.\n{words(name, root)}")
-    folder = download(entry, data_root(root))
-    out().print(f"[bold]{name}[/] is in {folder}. Licence: {entry.licence}. Cite: {entry.citation}")
 
 
 @app.command()
@@ -111,8 +91,8 @@ def split(
     """Divide data anew and save the split as a table you can read and edit; use it with fit --splits."""
     from labelwise.data import load
     from labelwise.data.catalogue import side_to_read
-    from labelwise.data.resplitting import divide
-    from labelwise.data.split_files import write_split
+    from labelwise.data.split.resplitting import divide
+    from labelwise.data.split.split_files import write_split
     from labelwise.nn.encoder import Encoder
 
     done = divide(load(data, size=side_to_read(data, Encoder()), root=root), kind, held, seed)
@@ -139,7 +119,7 @@ def encode(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Turn pictures into features once, for many experiments; fit, check and the rest read the file."""
-    from labelwise.encoding import check_features_file, write_features
+    from labelwise.fitting.encoding import check_features_file, write_features
 
     check_features_file(out_npz)
     features = _features(data, encoder, size, root, device)
@@ -164,9 +144,9 @@ def zero_shot(  # noqa: PLR0913 - the options of the verb
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Make a zero-shot data set of pictures and one table of attributes, as the .mat files that other codes read too."""
-    from labelwise.data.knowledge import read_knowledge
-    from labelwise.data.xlsa17 import write_xlsa17
-    from labelwise.data.zero_shot_data import build_zero_shot
+    from labelwise.data.labels.knowledge import read_knowledge
+    from labelwise.data.read.xlsa17 import write_xlsa17
+    from labelwise.data.read.zero_shot_data import build_zero_shot
     from labelwise.writable import check_writable
 
     check_writable(out_folder)
@@ -185,8 +165,8 @@ def _features(data: str, encoder: str, size: int | None, root: Path | None, devi
     from labelwise.cli.picture_verbs import open_model
     from labelwise.data import load
     from labelwise.data.catalogue import side_to_read
-    from labelwise.encoding import encode_dataset, encode_with
-    from labelwise.methods.unlabelled import read_encoder
+    from labelwise.fitting.encoding import encode_dataset, encode_with
+    from labelwise.fitting.pretraining import read_encoder
     from labelwise.nn.encoder import Encoder
 
     if Path(encoder).is_dir():

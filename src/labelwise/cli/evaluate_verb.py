@@ -17,8 +17,8 @@ from labelwise.cli.zero_shot import check_curve, plain_figures, print_figures, z
 from labelwise.errors import UsageError
 
 if TYPE_CHECKING:
-    from labelwise.core import Classifier
     from labelwise.evaluate.part import Part
+    from labelwise.scores import Scores
 
 
 def evaluate(  # noqa: PLR0913 - the options of the verb
@@ -36,27 +36,28 @@ def evaluate(  # noqa: PLR0913 - the options of the verb
 ) -> None:
     """Measure a classifier on images that it was not trained on."""
     from labelwise.evaluate.part import choose_part
+    from labelwise.evaluate.tested import Tested
 
     check_curve(curve)
     classifier = open_model(model, device)
-    part = choose_part(classifier, read_data(classifier.model.spec.shape, data, root, splits), split)
+    part = choose_part(classifier, read_data(classifier.shape, data, root, splits), split)
     strange = None if unknown is None else unknown_part(classifier, unknown, root)
     about: dict[str, Any] = {"model": str(model), "data": data, "split": part.name, "measured": part.figures()}
+    tested = Tested.of(classifier, part.split, part.labels)
     if all_new(classifier, part.split, part.labels) and not (unknown or curve):
         if not json:
             print_words(part.words)
-        tell_new_labels(classifier, part.split, about, json)
+        tell_new_labels(tested, about, json)
         return
-    figures = closed_figures(classifier, part.split, part.labels)
-    several = part.split.truths is not None
-    if curve and several:
+    figures = closed_figures(tested)
+    if curve and tested.multilabel:
         raise UsageError(f'There is no curve of "{data}": several labels may be true of one image. Leave --curve out.')
-    zero_shot = None if several else zero_shot_result(classifier, part.split, part.labels, curve)
-    ordinal = ordinal_result(classifier, part.split, part.labels)
-    pairs = pair_result(classifier, part.split)
+    zero_shot = None if tested.multilabel else zero_shot_result(tested, curve)
+    ordinal = ordinal_result(tested)
+    pairs = pair_result(tested)
     if strange is not None:
         about["measured_unknown"] = strange.figures()
-        figures |= _unknown_figures(classifier, part, strange)
+        figures |= _unknown_figures(tested.scores, strange)
     if figures["leaked"]:
         note(
             f"Warning: {percent(figures['leaked'])} of these images were used to train or calibrate this classifier, so the "
@@ -86,9 +87,9 @@ def _print(title: str, figures: dict[str, Any]) -> None:
     print_each(figures)
 
 
-def _unknown_figures(classifier: "Classifier", known: "Part", strange: "Part") -> dict[str, Any]:
+def _unknown_figures(known: "Scores", strange: "Part") -> dict[str, Any]:
     """Return how well images of known labels are told from those of other data."""
     from labelwise.evaluate.outliers import evaluate_outliers
 
-    found = evaluate_outliers(classifier, known.split.images, strange.split.images)
+    found = evaluate_outliers(known, known.classifier.scores(strange.split.images))
     return {f"unknown_{key}": value for key, value in asdict(found).items()}

@@ -19,7 +19,7 @@ from labelwise.errors import DataError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from labelwise.core import Classifier
+    from labelwise.classifier import Classifier
     from labelwise.data.dataset import Split
     from labelwise.evaluate.imagined import ImaginedLabel
     from labelwise.tasks.imagine import Imagined
@@ -108,16 +108,16 @@ def imagine(  # noqa: PLR0913 - the options of the verb
 def _described(classifier: "Classifier") -> list[str]:
     """Return the labels without training images, or all labels where there are none."""
     names = classifier.labels.names
-    return [name for name in names if name in classifier.described] or list(names)
+    return [name for name in names if name in classifier.unseen] or list(names)
 
 
 def _gallery(classifier: "Classifier", data: str, split: str, splits: Path | None, root: Path | None) -> Gallery:
     import torch
 
     from labelwise.data import apply_split, load
-    from labelwise.data.pictures import as_batch
+    from labelwise.data.read.pictures import as_batch
 
-    shape = classifier.model.spec.shape
+    shape = classifier.shape
     dataset = load(data, size=shape[1] if len(shape) == 3 else None, root=root)
     dataset = apply_split(dataset, splits) if splits else dataset
     found = dataset.split(split)
@@ -139,12 +139,11 @@ def _figures(gallery: Gallery, count: int, seed: int) -> "dict[str, ImaginedLabe
     """Return the figures of labels that have real images; none where fewer than two labels have."""
     from labelwise.evaluate.imagined import evaluate_imagined
 
-    known = gallery.split.select((gallery.places >= 0).nonzero()[:, 0])
-    targets = gallery.places[gallery.places >= 0]
-    if len(set(targets.tolist())) < 2:
+    known = gallery.places >= 0
+    if len(set(gallery.places[known].tolist())) < 2:
         return {}
-    classifier = gallery.classifier
-    result = evaluate_imagined(classifier, replace(known, targets=targets), classifier.labels, count=count, seed=seed)
+    images, targets = gallery.split.images[known], gallery.places[known]
+    result = evaluate_imagined(gallery.classifier, images, targets, count=count, seed=seed)
     return {one.label: one for one in result.labels}
 
 
@@ -154,7 +153,7 @@ def _rows(gallery: Gallery, found: "Imagined", figures: "dict[str, ImaginedLabel
     rows = []
     for place, name in enumerate(found.names):
         typical = found.typical[place]
-        known = {"label": name, "described": name in gallery.classifier.described, "images": 0, **empty}
+        known = {"label": name, "described": name in gallery.classifier.unseen, "images": 0, **empty}
         nearest = [
             {"image": gallery.name(i), "row": i, "label": gallery.words[i] or None, "distance": far}
             for i, far in found.closest(name, SHOWN)

@@ -13,8 +13,8 @@ from labelwise.cli.picture_verbs import AsJson, Device, Model, ScoreBy, Strict, 
 from labelwise.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from labelwise.core import Classifier
-    from labelwise.tasks.retrieve import Gallery
+    from labelwise.classifier import Classifier
+    from labelwise.tasks.gallery import Gallery
 
 Pair = list[tuple[Path, Path]]
 
@@ -36,13 +36,13 @@ def verify(
     chosen = _pairs(first, second, pairs)
     classifier = open_model(model, device)
     files = list(dict.fromkeys(file for pair in chosen for file in pair))
-    images, _, _ = read(classifier, files, strict=True)
+    scores, _, _ = read(classifier, files, strict=True)
     place = {file: i for i, file in enumerate(files)}
-    left, right = (images[[place[pair[side]] for pair in chosen]] for side in (0, 1))
-    found = run(classifier, left, right)
+    left, right = (scores[[place[pair[side]] for pair in chosen]] for side in (0, 1))
+    found = run(left, right)
     if json:
         rows = [{"first": str(a), "second": str(b), **asdict(one)} for (a, b), one in zip(chosen, found, strict=True)]
-        rule = classifier.verification
+        rule = classifier.verifier
         print_json({"model": str(model), "pairs": rows, "rule": None if rule is None else asdict(rule)})
         return
     table = plain_table("picture", "and", "", ">score", ">probability of same")
@@ -77,16 +77,16 @@ def retrieve(  # noqa: PLR0913 - the options of the verb
 ) -> None:
     """Which pictures of a folder are most like this one? A picture is never its own answer."""
     from labelwise.tasks.gallery_index import need_faiss
-    from labelwise.tasks.likeness import check_score
     from labelwise.tasks.retrieve import retrieve as run
+    from labelwise.tasks.similarity import check_score
 
     if approximate:
         need_faiss()
     classifier = open_model(model, device)
     check_score(classifier.model, by)
-    images, names, skipped = read(classifier, query, strict)
+    scores, names, skipped = read(classifier, query, strict)
     searched = _gallery(classifier, gallery, index, strict, approximate)
-    found = run(classifier, images, searched, k + 1, by=by, approximate=approximate)
+    found = run(scores, searched, k + 1, by=by, approximate=approximate)
     here = [str(Path(name).resolve()) for name in names]
     kept = [[m for m in matches if m.file != own][:k] for own, matches in zip(here, found, strict=True)]
     if json:
@@ -128,8 +128,8 @@ def _pairs(first: Path | None, second: Path | None, table: Path | None) -> Pair:
 
 def _gallery(classifier: "Classifier", source: Path, index: Path | None, strict: bool, approximate: bool) -> "Gallery":
     """Return the gallery of a folder or a file; where a file is kept, only pictures that it lacks are encoded."""
-    from labelwise.data.pictures import list_pictures
-    from labelwise.tasks.retrieve import gallery_of_files, load_gallery
+    from labelwise.data.read.pictures import list_pictures
+    from labelwise.tasks.gallery import gallery_of_files, load_gallery
 
     if not source.is_dir():
         if index is not None:

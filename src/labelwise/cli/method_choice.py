@@ -6,14 +6,14 @@ from labelwise.cli.output import note, out, plain_table
 from labelwise.errors import UsageError
 
 if TYPE_CHECKING:
-    from labelwise.choice import Wish
     from labelwise.data import Dataset
-    from labelwise.training import Method
+    from labelwise.fitting.choice import Wish
+    from labelwise.training.stages import Method
 
 
 def wish_of(method: str, encoder: str, words: list[str], epochs: int | None) -> "Wish":
     """Return what the words of the shell ask for; two that contradict each other are an error."""
-    from labelwise.choice import Wish
+    from labelwise.fitting.choice import Wish
     from labelwise.settings import pairs_of
 
     settings = pairs_of(words)
@@ -27,8 +27,8 @@ def expected_side(wish: "Wish", data: str) -> int | None:
 
     Settings that every method would refuse are an error: before data are read.
     """
-    from labelwise.choice import encoder_of, possible_method
     from labelwise.data.catalogue import names_own_files, side_to_read
+    from labelwise.fitting.choice import encoder_of, possible_method
 
     method = possible_method(wish, own_pictures=names_own_files(data))
     return side_to_read(data, encoder_of(method))
@@ -36,8 +36,8 @@ def expected_side(wish: "Wish", data: str) -> int | None:
 
 def decided(data: "Dataset", wish: "Wish") -> "Method":
     """Return the method to train, and tell the user why where it was left open."""
-    from labelwise.choice import decide
-    from labelwise.distributed import is_main_process
+    from labelwise.fitting.choice import decide
+    from labelwise.training.distribution import is_main_process
 
     decision = decide(data, wish)
     for reason in decision.reasons if is_main_process() else ():

@@ -8,21 +8,18 @@ from labelwise.cli.output import bar, out, percent, plain_table
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from labelwise.core import Classifier, Labels
-    from labelwise.data.dataset import Split
+    from labelwise.evaluate.tested import Tested
     from labelwise.tasks.classify import Prediction
 
 EACH = "average_precision"
 
 
-def closed_figures(classifier: "Classifier", split: "Split", labels: "Labels") -> dict[str, Any]:
+def closed_figures(tested: "Tested") -> dict[str, Any]:
     """Return the figures of test images of known labels: of one label each, or of several."""
     from labelwise.evaluate.closed import evaluate_closed
     from labelwise.evaluate.multilabel import evaluate_multilabel
 
-    if split.truths is None:
-        return asdict(evaluate_closed(classifier, split, labels))
-    return asdict(evaluate_multilabel(classifier, split, labels))
+    return asdict(evaluate_multilabel(tested) if tested.multilabel else evaluate_closed(tested))
 
 
 def print_each(figures: dict[str, Any]) -> None:

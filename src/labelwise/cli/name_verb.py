@@ -10,14 +10,14 @@ import typer
 from rich.text import Text
 
 from labelwise.cli.output import note, out, percent, plain_table, print_json
-from labelwise.cli.picture_verbs import AsJson, Device, Model, Strict, open_model, read
+from labelwise.cli.picture_verbs import AsJson, Device, Model, Strict, open_model, read_images
 from labelwise.cli.train_verbs import Overwrite, Root
 from labelwise.errors import DataError, UsageError, listing
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from labelwise.core import Classifier
+    from labelwise.classifier import Classifier
     from labelwise.evaluate.naming import ClusterImages, NamedCluster
 
 DATA_HELP = "Pictures to show: a folder, with or without label folders, or any data; for a model of features, features."
@@ -64,7 +64,7 @@ def name(  # noqa: PLR0913 - the options of the verb
 ) -> None:
     """Are the names right? Shows the clusters of a zero_label classifier, and takes a person's names for them."""
     from labelwise.evaluate.naming import named_clusters
-    from labelwise.methods.naming import named_model
+    from labelwise.fitting.naming import named_model
     from labelwise.store import check_free, save
 
     _check_places(data, answers, out_folder, report, overwrite)
@@ -90,7 +90,7 @@ def name(  # noqa: PLR0913 - the options of the verb
         rows = [
             {**asdict(one), **_example_files(one.cluster, shown), "sheet": drawn.get(one.cluster)} for one in clusters
         ]
-        said = classifier.summary.get("answers", {})
+        said = classifier.origin.summary.get("answers", {})
         print_json({"model": str(model), "clusters": rows, "answers": said, "out": out_folder and str(out_folder)})
         return
     _print_clusters(clusters, shown, drawn)
@@ -146,23 +146,23 @@ def _rows(file: Path) -> list[tuple[str, str, str]]:
 
 def _answered(classifier: "Classifier", new: dict[int, str]) -> "Classifier":
     """Return the classifier with more answers; those given before stay."""
-    from labelwise.methods.naming import name_clusters
+    from labelwise.fitting.naming import name_clusters
 
     if not new:
         return classifier
-    before = {int(cluster): label for cluster, label in classifier.summary.get("answers", {}).items()}
+    before = {int(cluster): label for cluster, label in classifier.origin.summary.get("answers", {}).items()}
     return name_clusters(classifier, {**before, **new})
 
 
 def _look(classifier: "Classifier", data: str, count: int, root: Path | None, strict: bool) -> Shown:
     """Return the images of the data and which to show of each cluster; no label is read."""
     from labelwise.data import load
-    from labelwise.data.pictures import as_batch, list_pictures
+    from labelwise.data.read.pictures import as_batch, list_pictures
     from labelwise.evaluate.naming import cluster_images
 
-    shape, path = classifier.model.spec.shape, Path(data)
+    shape, path = classifier.shape, Path(data)
     if len(shape) == 3 and path.is_dir() and list_pictures(path):
-        images, files, _ = read(classifier, [path], strict)
+        images, files, _ = read_images(classifier, [path], strict)
     else:
         dataset = load(data, size=shape[1] if len(shape) == 3 else None, strict=strict, root=root)
         where = "train" if "train" in dataset.splits else next(iter(dataset.splits))

@@ -9,7 +9,7 @@ from labelwise.cli.output import out, percent, plain_table
 from labelwise.errors import DataError, UsageError, listing
 
 if TYPE_CHECKING:
-    from labelwise.core import Classifier
+    from labelwise.classifier import Classifier
     from labelwise.data import Dataset
 
 
@@ -28,7 +28,7 @@ def method_of_names(method: str, splits: Path | None) -> str:
 
 def read_names(given: str) -> tuple[str, ...]:
     """Return the names of labels: those between commas, or the lines of a text file."""
-    from labelwise.core import unfit_name
+    from labelwise.labels import unfit_name
 
     file = Path(given)
     if file.suffix.lower() == ".txt":
@@ -53,10 +53,10 @@ def unsorted_data(folder: Path, names: tuple[str, ...], size: int | None, strict
     """
     import torch
 
-    from labelwise.core import Labels
     from labelwise.data import Dataset, Split
-    from labelwise.data.knowledge import find_knowledge, with_knowledge
-    from labelwise.data.pictures import list_pictures, read_pictures
+    from labelwise.data.labels.knowledge import find_knowledge, with_knowledge
+    from labelwise.data.read.pictures import list_pictures, read_pictures
+    from labelwise.labels import Labels
     from labelwise.nn.encoder import pretrained_encoder, side_for
 
     if not folder.is_dir():
@@ -81,7 +81,7 @@ def unsorted_data(folder: Path, names: tuple[str, ...], size: int | None, strict
 
 def print_naming(classifier: "Classifier") -> None:
     """Print what can be told about a naming without a label: sizes, certainty and agreement of each label."""
-    report = classifier.summary["naming"]
+    report = classifier.origin.summary["naming"]
     table = plain_table(
         "label", ">images", ">expected", ">sure of the name", ">same in other restarts", title="named without a label"
     )

@@ -5,24 +5,27 @@ from typing import TYPE_CHECKING, Any
 from labelwise.cli.output import note, out, plain_table, print_json
 
 if TYPE_CHECKING:
-    from labelwise.core import Classifier, Labels
+    from labelwise.classifier import Classifier
     from labelwise.data.dataset import Split
     from labelwise.evaluate.episodes import EpisodeResult
     from labelwise.evaluate.pairs import PairsResult
+    from labelwise.evaluate.tested import Tested
+    from labelwise.labels import Labels
 
 MOST = 2_000  # images whose pairs are compared; where there are more, so many are drawn
 QUERIES, MOST_WAYS = 15, 5
 
 
-def pair_result(classifier: "Classifier", split: "Split") -> "PairsResult | None":
+def pair_result(tested: "Tested") -> "PairsResult | None":
     """Return the figures of pairs where the model learnt a similarity, and there are pairs of both kinds."""
     from labelwise.evaluate.pairs import evaluate_pairs
-    from labelwise.tasks.likeness import learns_similarity
+    from labelwise.model import Compares
     from labelwise.tasks.verify import can_verify
 
-    if not learns_similarity(classifier.model) or split.truths is not None or not can_verify(split.targets):
+    learnt = isinstance(tested.classifier.model, Compares)
+    if not learnt or tested.multilabel or not can_verify(tested.split.targets):
         return None
-    return evaluate_pairs(classifier, split, most=MOST)
+    return evaluate_pairs(tested, most=MOST)
 
 
 def plain_pairs(found: "PairsResult") -> dict[str, Any]:
@@ -58,14 +61,14 @@ def all_new(classifier: "Classifier", split: "Split", labels: "Labels") -> bool:
     return bool(used) and not {*used} & {*classifier.labels.names, *classifier.model.spec.labels.names}
 
 
-def tell_new_labels(classifier: "Classifier", split: "Split", about: dict[str, Any], json: bool) -> None:
+def tell_new_labels(tested: "Tested", about: dict[str, Any], json: bool) -> None:
     """Print how well pictures of labels that the classifier does not know are compared and learnt from a few."""
     from labelwise.evaluate.pairs import evaluate_pairs
     from labelwise.tasks.verify import can_verify
 
     note("The classifier knows none of these labels, so it is measured on how well it compares and learns them.")
-    pairs = evaluate_pairs(classifier, split, most=MOST) if can_verify(split.targets) else None
-    found = _episodes(classifier, split)
+    pairs = evaluate_pairs(tested, most=MOST) if can_verify(tested.split.targets) else None
+    found = _episodes(tested)
     if json:
         few = [{"ways": e.settings.ways, "shots": e.settings.shots, "accuracy": _accuracies(e)} for e in found]
         print_json({**about, "pairs": plain_pairs(pairs) if pairs else None, "episodes": few})
@@ -86,15 +89,16 @@ def _accuracies(found: "EpisodeResult") -> dict[str, Any]:
     return {rule: {"mean": each.mean, "error": each.error} for rule, each in found.accuracy.items()}
 
 
-def _episodes(classifier: "Classifier", split: "Split") -> "list[EpisodeResult]":
+def _episodes(tested: "Tested") -> "list[EpisodeResult]":
     """Return episodes of one and of five shots, as far as there are enough pictures of enough labels."""
     import torch
 
     from labelwise.evaluate.episodes import EpisodeSettings, evaluate_many_episodes
 
-    sizes = torch.bincount(split.targets[split.targets >= 0])
+    targets = tested.split.targets
+    sizes = torch.bincount(targets[targets >= 0])
     settings = []
     for shots in (1, 5):
         ways = min(MOST_WAYS, int((sizes >= shots + QUERIES).sum()))
         settings += [EpisodeSettings(ways=ways, shots=shots, queries=QUERIES)] if ways >= 2 else []
-    return evaluate_many_episodes(classifier, split, settings) if settings else []
+    return evaluate_many_episodes(tested, settings) if settings else []

@@ -9,7 +9,7 @@ from rich.text import Text
 from labelwise.cli.output import out
 
 if TYPE_CHECKING:
-    from labelwise.core import Classifier
+    from labelwise.classifier import Classifier
     from labelwise.data import Dataset
     from labelwise.evaluate.part import Part
 
@@ -43,7 +43,7 @@ def unknown_part(classifier: "Classifier", unknown: str, root: Path | None) -> "
     from labelwise.data.catalogue import load_unlabelled
     from labelwise.evaluate.part import choose_part
 
-    return choose_part(classifier, load_unlabelled(unknown, classifier.model.spec.shape, root), unknown=True)
+    return choose_part(classifier, load_unlabelled(unknown, classifier.shape, root), unknown=True)
 
 
 def print_words(*words: str) -> None:

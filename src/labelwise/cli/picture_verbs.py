@@ -14,7 +14,8 @@ from labelwise.errors import DataError, UsageError, listing
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from labelwise.core import Classifier
+    from labelwise.classifier import Classifier
+    from labelwise.scores import Scores
 
 Model = Annotated[Path, typer.Argument(help="A saved classifier.", show_default=False)]
 Paths = Annotated[list[Path], typer.Argument(help="Pictures, or folders of pictures.", show_default=False)]
@@ -29,20 +30,28 @@ ScoreBy = Annotated[
 
 def open_model(model: Path, device: str) -> "Classifier":
     """Return the classifier in a folder, on the device of this name."""
-    from labelwise.distributed import choose_device
     from labelwise.store import load
+    from labelwise.training.distribution import choose_device
 
     return load(model, device=choose_device(device))
 
 
-def read(classifier: "Classifier", paths: list[Path], strict: bool) -> tuple["Tensor", list[str], list[dict[str, str]]]:
+def read(classifier: "Classifier", paths: list[Path], strict: bool) -> tuple["Scores", list[str], list[dict[str, str]]]:
+    """Return the scores of pictures, their names, and those that could not be read."""
+    images, names, skipped = read_images(classifier, paths, strict)
+    return classifier.scores(images), names, skipped
+
+
+def read_images(
+    classifier: "Classifier", paths: list[Path], strict: bool
+) -> tuple["Tensor", list[str], list[dict[str, str]]]:
     """Return the pictures as the model takes them, their names, and those that could not be read."""
-    from labelwise.data.pictures import list_pictures, read_files
+    from labelwise.data.read.pictures import list_pictures, read_files
 
     files = [file for path in paths for file in (list_pictures(path) if path.is_dir() else [path])]
     if not files:
         raise DataError(f"No picture found in {listing(str(p) for p in paths)}.")
-    shape = classifier.model.spec.shape
+    shape = classifier.shape
     if len(shape) != 3:
         raise UsageError("This model takes precomputed features, not pictures.")
     images, kept, skipped = read_files(files, shape, strict=strict)
@@ -65,8 +74,9 @@ def classify(
     from labelwise.tasks.classify import classify as run
 
     classifier = open_model(model, device)
-    images, names, skipped = read(classifier, paths, strict)
-    found = run(classifier, images, top=len(classifier.labels) if classifier.multilabel and not json else top)
+    scores, names, skipped = read(classifier, paths, strict)
+    multilabel = classifier.calibration.multilabel
+    found = run(scores, top=len(classifier.labels) if multilabel and not json else top)
     if json:
         rows = [
             {**asdict(p), "file": name, "top": [{"label": x, "probability": v} for x, v in p.top]}
@@ -76,7 +86,7 @@ def classify(
         return
     table = plain_table("picture", "label", "", ">probability")
     for name, p in zip(names, found, strict=True):
-        if classifier.multilabel:
+        if multilabel:
             add_answers(table, name, p)
             continue
         for rank, (label, value) in enumerate(p.top):
@@ -97,8 +107,8 @@ def ask(
 
     classifier = open_model(model, device)
     classifier.labels.index(label)
-    images, _, _ = read(classifier, [image], strict=True)
-    (answer,) = run(classifier, images, label)
+    scores, _, _ = read(classifier, [image], strict=True)
+    (answer,) = run(scores, label)
     if json:
         print_json({"model": str(model), "file": str(image), **asdict(answer)})
         return
@@ -120,11 +130,11 @@ def outliers(
     from labelwise.tasks.outliers import outliers as run
 
     classifier = open_model(model, device)
-    images, names, skipped = read(classifier, paths, strict)
-    found = sorted(zip(names, run(classifier, images), strict=True), key=lambda pair: -pair[1].score)
+    scores, names, skipped = read(classifier, paths, strict)
+    found = sorted(zip(names, run(scores), strict=True), key=lambda pair: -pair[1].score)
     figures: dict[str, Any] = {}
     if known is not None:
-        figures = _against(classifier, images, known)
+        figures = _against(scores, known)
     if json:
         rows = [{"file": name, **asdict(one)} for name, one in found]
         print_json({"model": str(model), "outliers": rows, "figures": figures, "skipped": skipped})
@@ -138,14 +148,15 @@ def outliers(
         out().print(Text(figures["measured"]["words"]), soft_wrap=True)
 
 
-def _against(classifier: "Classifier", strange: "Tensor", known: str) -> dict[str, Any]:
+def _against(strange: "Scores", known: str) -> dict[str, Any]:
     from labelwise.data import load
     from labelwise.data.catalogue import size_for
     from labelwise.evaluate.outliers import evaluate_outliers
     from labelwise.evaluate.part import choose_part
 
-    part = choose_part(classifier, load(known, size=size_for(classifier.model.spec.shape)))
-    return {"measured": part.figures(), **asdict(evaluate_outliers(classifier, part.split.images, strange))}
+    classifier = strange.classifier
+    part = choose_part(classifier, load(known, size=size_for(classifier.shape)))
+    return {"measured": part.figures(), **asdict(evaluate_outliers(classifier.scores(part.split.images), strange))}
 
 
 def explain(
@@ -160,8 +171,8 @@ def explain(
     from labelwise.tasks.explain import explain as run
 
     classifier = open_model(model, device)
-    images, _, _ = read(classifier, [image], strict=True)
-    found = run(classifier, images, label)
+    scores, _, _ = read(classifier, [image], strict=True)
+    found = run(scores, label)
     if out_png.suffix.lower() not in (".png", ".jpg", ".jpeg", ".webp"):
         raise UsageError(f"The heat map is written as .png, .jpg or .webp; given {out_png}.")
     out_png.parent.mkdir(parents=True, exist_ok=True)

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from labelwise.data import Dataset
-    from labelwise.methods.patches import Patches
-    from labelwise.methods.unlabelled import Pretrain
+    from labelwise.fitting.patches import Patches
+    from labelwise.fitting.pretraining import Pretrain
     from labelwise.nn.encoder import ImageEncoder
-    from labelwise.training import Run
+    from labelwise.training.stages import Run
 
 DATA_HELP = "A folder of pictures, with or without label folders, a table, a pack, or the name of a set."
 PATCHES = "patches"  # the kind that is found and not trained
@@ -62,10 +62,10 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
         _list_settings(kind or USUAL)
         return
     from labelwise.data.catalogue import side_to_read
-    from labelwise.distributed import is_main_process
-    from labelwise.methods.patches import Patches
+    from labelwise.fitting.patches import Patches
     from labelwise.nn.encoder import Encoder
-    from labelwise.training import Run
+    from labelwise.training.distribution import is_main_process
+    from labelwise.training.stages import Run
 
     method = _method(kind, words)
     _check_out(out_file, overwrite)
@@ -89,9 +89,9 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
 
 def _trained(images: "Tensor", file: Path, method: "Pretrain", run: "Run") -> tuple["ImageEncoder", dict[str, Any]]:
     """Return the encoder that was trained, which the main process writes to the file, and what there is to tell."""
-    from labelwise.distributed import is_main_process
-    from labelwise.methods.unlabelled import pretrain as train
-    from labelwise.methods.unlabelled import write_encoder
+    from labelwise.fitting.pretraining import pretrain as train
+    from labelwise.fitting.pretraining import write_encoder
+    from labelwise.training.distribution import is_main_process
 
     assert run.folder is not None
     again = f"the same command and --resume {run.folder}"
@@ -108,8 +108,8 @@ def _trained(images: "Tensor", file: Path, method: "Pretrain", run: "Run") -> tu
 
 def _patches(images: "Tensor", file: Path, settings: "Patches", seed: int) -> tuple["ImageEncoder", dict[str, Any]]:
     """Return the encoder of patches, which is written to the file, and what there is to tell."""
-    from labelwise.methods.patches import find_patches
-    from labelwise.methods.unlabelled import write_encoder
+    from labelwise.fitting.patches import find_patches
+    from labelwise.fitting.pretraining import write_encoder
     from labelwise.nn.encoder import Encoder
 
     started = time.perf_counter()
@@ -122,8 +122,8 @@ def _patches(images: "Tensor", file: Path, settings: "Patches", seed: int) -> tu
 
 def _check_resume(method: "Pretrain | Patches", resume: Path | None, device: str) -> None:
     """Raise an error where there is nothing to continue, or no choice of device."""
-    from labelwise.checkpoint import has_checkpoint
-    from labelwise.methods.patches import Patches
+    from labelwise.fitting.patches import Patches
+    from labelwise.training.checkpoint import has_checkpoint
 
     if isinstance(method, Patches) and (resume is not None or device == "cuda"):
         raise UsageError("Patches are found at once, on a CPU. Leave out --resume and --device cuda.")
@@ -143,8 +143,8 @@ def _check_data(data: str, dataset: "Dataset | None", size: int | None, probe: b
 
 def _method(kind: str | None, words: list[str]) -> "Pretrain | Patches":
     """Return what to train or find, from the words of the shell; a kind that is given twice, as two, is an error."""
-    from labelwise.methods.patches import Patches
-    from labelwise.methods.unlabelled import Pretrain
+    from labelwise.fitting.patches import Patches
+    from labelwise.fitting.pretraining import Pretrain
     from labelwise.settings import override, pairs_of
 
     pairs = pairs_of(words)
@@ -157,8 +157,8 @@ def _method(kind: str | None, words: list[str]) -> "Pretrain | Patches":
 
 
 def _list_settings(kind: str) -> None:
-    from labelwise.methods.patches import Patches
-    from labelwise.methods.unlabelled import Pretrain
+    from labelwise.fitting.patches import Patches
+    from labelwise.fitting.pretraining import Pretrain
     from labelwise.settings import describe
 
     table = plain_table("setting", "default")
@@ -196,8 +196,8 @@ def _read(
 
 def _plain_folder(root: Path) -> Path | None:
     """Return where pictures lie that are not sorted into label folders, or None."""
-    from labelwise.data.pictures import is_hidden, list_pictures
-    from labelwise.data.sources import split_folders
+    from labelwise.data.read.pictures import is_hidden, list_pictures
+    from labelwise.data.read.sources import split_folders
 
     if not root.is_dir():
         return None
@@ -207,8 +207,8 @@ def _plain_folder(root: Path) -> Path | None:
 
 
 def _read_plain(place: Path, size: int, strict: bool) -> "Tensor":
-    from labelwise.data.pictures import list_pictures
-    from labelwise.data.reading import Listed, read_listed
+    from labelwise.data.read.pictures import list_pictures
+    from labelwise.data.read.reading import Listed, read_listed
 
     listed = [Listed(path=file, label=None, split="train") for file in list_pictures(place)]
     _, (images, _, skipped) = read_listed(place.name, listed, size=size, seed=0, strict=strict)
@@ -243,8 +243,8 @@ def _tell(file: Path, about: Mapping[str, Any], json: bool) -> None:
     if "neighbours" in about:
         found = about["neighbours"]
         out().print(f"{found['k']} nearest training images name {percent(found['accuracy'])} of test images rightly")
-    from labelwise.choice import STATED
-    from labelwise.methods.unlabelled import read_encoder
+    from labelwise.fitting.choice import STATED
+    from labelwise.fitting.pretraining import read_encoder
 
     stored = read_encoder(file)
     known = [f"--set encoder.{key}={getattr(stored, key)}" for key in STATED if getattr(stored, key) is not None]

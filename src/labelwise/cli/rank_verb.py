@@ -11,9 +11,8 @@ from labelwise.cli.output import out, percent, plain_table, print_json
 from labelwise.cli.picture_verbs import AsJson, Device, Model, Paths, Strict, open_model, read
 
 if TYPE_CHECKING:
-    from labelwise.core import Classifier, Labels
-    from labelwise.data.dataset import Split
     from labelwise.evaluate.ordinal import OrdinalResult
+    from labelwise.evaluate.tested import Tested
 
 DRAWN = 20  # more levels than this are too many to draw in a column
 HEIGHTS = "▁▂▃▄▅▆▇█"
@@ -40,8 +39,8 @@ def rank(
     classifier = open_model(model, device)
     given = None if order is None else [name.strip() for name in next(csv.reader([order], skipinitialspace=True), [])]
     names = [classifier.labels.names[column] for column in level_columns(classifier, given)]
-    images, files, skipped = read(classifier, paths, strict)
-    found = run(classifier, images, order=given)
+    scores, files, skipped = read(classifier, paths, strict)
+    found = run(scores, order=given)
     if json:
         rows = [{**asdict(one), "file": files[one.picture]} for one in found]
         print_json({"model": str(model), "levels": names, "pictures": rows, "skipped": skipped})
@@ -64,13 +63,13 @@ def columns_drawn(shares: list[float]) -> Text:
     return Text("".join(heights), style="cyan")
 
 
-def ordinal_result(classifier: "Classifier", split: "Split", labels: "Labels") -> "OrdinalResult | None":
-    """Return the figures of ordered labels, or None where labels have no order or several may be true of an image."""
+def ordinal_result(tested: "Tested") -> "OrdinalResult | None":
+    """Return the figures of ordered labels, or None where they do not apply."""
     from labelwise.evaluate.ordinal import evaluate_ordinal, find_order
 
-    if split.truths is not None or classifier.multilabel or find_order(classifier, labels) is None:
+    if tested.multilabel or tested.classifier.calibration.multilabel:
         return None
-    return evaluate_ordinal(classifier, split, labels)
+    return None if find_order(tested.classifier, tested.labels) is None else evaluate_ordinal(tested)
 
 
 def print_ordinal(result: "OrdinalResult") -> None:

@@ -49,7 +49,7 @@ def report(  # noqa: PLR0913 - the options of the verb
         tell("reading classifiers and data")
         saved = dict(zip(_names(folders), [open_saved(folder, device) for folder in folders], strict=True))
         reader = cache(lambda shape: read_data(shape, data, root, splits))
-        dataset = reader(next(iter(saved.values())).classifier.model.spec.shape)
+        dataset = reader(next(iter(saved.values())).classifier.shape)
         places = [*_option("--data-root", root), *_option("--splits", splits)]
         words = [word for folder in folders[1:] for word in _option("--compare", folder)]
         words += [*_option("--unknown", unknown), *_option("--split", split)]
@@ -119,9 +119,9 @@ def _fit_commands(folders: list[Path], saved: list["Saved"], data: tuple[str, st
     found = []
     for folder, one in zip(folders, saved, strict=True):
         classifier = one.classifier
-        trained = str(classifier.summary.get("training", {}).get("data", data[1]))
+        trained = str(classifier.origin.summary.get("training", {}).get("data", data[1]))
         command = fit_command(classifier, data[0] if trained == data[1] else trained, str(folder), places)
         if command is not None:
-            taught = set(classifier.labels.names) - set(classifier.model.spec.labels.names) - classifier.described
+            taught = set(classifier.labels.names) - set(classifier.model.spec.labels.names) - classifier.unseen
             found.append(command + ("  # and labels were taught afterwards" if taught else ""))
     return found

@@ -15,8 +15,8 @@ def sole_run(target: Path, folder: Path, *, resume: bool) -> Iterator[None]:
 
     Of several processes of one run, as torchrun starts them, the main one has the lock.
     """
-    from labelwise.checkpoint import refuse_unfinished
-    from labelwise.distributed import is_main_process
+    from labelwise.training.checkpoint import refuse_unfinished
+    from labelwise.training.distribution import is_main_process
     from labelwise.writable import sole_writer
 
     if not is_main_process():
@@ -40,7 +40,7 @@ def weights_told(folder: Path, again: str = AGAIN, *, trained: bool = False) -> 
     try:
         yield
     except Exception as error:
-        from labelwise.checkpoint import has_checkpoint
+        from labelwise.training.checkpoint import has_checkpoint
 
         kept = any(has_checkpoint(place) for place in (folder, folder / "trial"))
         told = f" What was trained is kept in {folder}; mend this and continue with {again}." if kept else ""

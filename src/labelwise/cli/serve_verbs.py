@@ -74,7 +74,7 @@ def serve(  # noqa: PLR0913 - the options of the verb
         log="json" if log == "json" else "plain",
     )
     if bake is not None:
-        from labelwise.server.baking import bake as write
+        from labelwise.server.present import bake as write
 
         note(write(model, bake))
         return

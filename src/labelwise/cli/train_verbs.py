@@ -17,9 +17,9 @@ from labelwise.cli.zero_shot import print_balance, read_vector
 from labelwise.errors import UsageError, listing
 
 if TYPE_CHECKING:
-    from labelwise.core import Classifier
+    from labelwise.classifier import Classifier
     from labelwise.data import Dataset
-    from labelwise.training import Method
+    from labelwise.training.stages import Method
 
 DATA_HELP = "A folder of pictures, a .csv table, an .npz pack, or the name of an embedded set (finches, digits)."
 METHOD_HELP = "auto, or one of: indicator, prototype, softmax, multilabel, supcon, clarel, eszsl, ridge, devise, izf, cgan, zero_label."
@@ -62,10 +62,10 @@ def fit(  # noqa: PLR0913 - the options of the verb
     if "help" in words:
         list_settings(method)
         return
-    from labelwise.distributed import is_main_process
-    from labelwise.fitting import fit as run
+    from labelwise.fitting.fit import fit as run
     from labelwise.store import check_free, check_savable, save
-    from labelwise.training import Run
+    from labelwise.training.distribution import is_main_process
+    from labelwise.training.stages import Run
 
     check_free(out_folder, overwrite)
     folder = out_folder.with_name(out_folder.name + ".run")
@@ -114,9 +114,9 @@ def _describe(data: "Dataset", method: "Method") -> None:
 
 def _tell(classifier: "Classifier", folder: Path, json: bool) -> None:
     if json:
-        print_json({"model": str(folder), "labels": list(classifier.labels.names), **classifier.summary})
+        print_json({"model": str(folder), "labels": list(classifier.labels.names), **classifier.origin.summary})
         return
-    about, calibration = classifier.summary["training"], classifier.summary["calibration"]
+    about, calibration = classifier.origin.summary["training"], classifier.origin.summary["calibration"]
     out().print(
         f"[bold]{folder}[/]: {len(classifier.labels)} labels, trained in {about['seconds']:.0f} s on {about['device']}"
     )
@@ -125,7 +125,7 @@ def _tell(classifier: "Classifier", folder: Path, json: bool) -> None:
         accuracy = f"validation: accuracy {percent(about['validation_accuracy'])}, "
     elif "validation_precision" in about:
         accuracy = f"validation: mean average precision {percent(about['validation_precision'])}, "
-    elif "naming" in classifier.summary:
+    elif "naming" in classifier.origin.summary:
         print_naming(classifier)
         accuracy = "agreement with other restarts, not truth: "
     else:
@@ -164,8 +164,8 @@ def teach(  # noqa: PLR0913 - the options of the verb
     check_free(out_folder, overwrite)
     classifier = open_model(model, "cpu")
     if pictures:
-        images, files, _ = read(classifier, pictures, strict=False)
-        taught, source = run(classifier, name, examples=images), f"{len(files)} pictures"
+        scores, files, _ = read(classifier, pictures, strict=False)
+        taught, source = run(classifier, name, examples=scores), f"{len(files)} pictures"
     elif text:
         taught, source = run(classifier, name, texts=text), "its description"
     else:
@@ -177,10 +177,9 @@ def teach(  # noqa: PLR0913 - the options of the verb
 def forget(model: Model, name: Name, out_folder: Out, overwrite: Overwrite = False) -> None:
     """Remove a label."""
     from labelwise.store import check_free, save
-    from labelwise.tasks.teach import forget as run
 
     check_free(out_folder, overwrite)
-    left = run(open_model(model, "cpu"), name)
+    left = open_model(model, "cpu").remove(name)
     save(left, out_folder, overwrite=overwrite)
     out().print(f'[bold]{out_folder}[/]: "{name}" forgotten; {len(left.labels)} labels')
 
@@ -203,25 +202,25 @@ def calibrate(  # noqa: PLR0913 - the options of the verb
     overwrite: Overwrite = False,
 ) -> None:
     """Fit probabilities, the outlier rule and the threshold of verify anew, on held-out images of your own."""
-    from labelwise.data.pictures import as_batch
-    from labelwise.evaluate.closed import align_targets
-    from labelwise.evaluate.multilabel import all_truths
+    from labelwise.evaluate.tested import align_targets, all_truths
     from labelwise.store import check_free, save
     from labelwise.tasks.calibrate import calibrate as run
-    from labelwise.tasks.verify import can_verify, fit_verification
+    from labelwise.tasks.verify import can_verify, fit_verifier
 
     check_free(out_folder, overwrite)
     classifier = open_model(model, "cpu")
-    shape = classifier.model.spec.shape
+    shape = classifier.shape
     dataset = _load(data, shape[1] if len(shape) == 3 else None, root, splits)
     chosen = dataset.split(split)
     given = all_truths if dataset.multilabel else align_targets
     targets = given(classifier, chosen, dataset.labels)
-    done = run(classifier, as_batch(chosen.images, shape), targets, keep=keep)
+    scores = classifier.scores(chosen.images)
+    done = run(scores, targets, keep=keep)
     if false_accepts is not None or by != "similarity" or (not dataset.multilabel and can_verify(targets)):
-        done = fit_verification(done, chosen, "eer" if false_accepts is None else false_accepts, by=by)
+        own = chosen.targets if chosen.truths is None else chosen.truths
+        done = fit_verifier(scores.of(done), own, "eer" if false_accepts is None else false_accepts, by=by)
     save(done, out_folder, overwrite=overwrite)
-    figures = done.summary["calibration"]
+    figures = done.origin.summary["calibration"]
     out().print(f"[bold]{out_folder}[/]: calibration error {calibration_line(figures)}, on {figures['images']} images")
 
 

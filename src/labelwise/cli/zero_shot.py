@@ -8,8 +8,8 @@ from labelwise.cli.output import out, percent, plain_table
 from labelwise.errors import DataError, UsageError, listing, suggest
 
 if TYPE_CHECKING:
-    from labelwise.core import Classifier, Labels
-    from labelwise.data.dataset import Split
+    from labelwise.classifier import Classifier
+    from labelwise.evaluate.tested import Tested
     from labelwise.evaluate.zero_shot import ZeroShotResult
 
 FIGURES = (".png", ".svg", ".pdf")
@@ -25,7 +25,7 @@ def read_vector(given: str, name: str) -> list[float]:
     """
     if Path(given).suffix.lower() not in (".csv", ".txt") and not Path(given).is_file():
         return [_number(field.strip(), f'"{given}"') for field in given.split(",")]
-    from labelwise.data.csv_files import records
+    from labelwise.data.read.csv_files import records
 
     rows = [(number, [field.strip() for field in row]) for number, row in records(Path(given), what="file")]
     if not rows:
@@ -42,8 +42,8 @@ def read_vector(given: str, name: str) -> list[float]:
 
 def _row_of_label(file: str, name: str) -> list[float]:
     """Return the vector of a label from a table with a row for each label."""
-    from labelwise.data.knowledge import read_knowledge
-    from labelwise.data.knowledge_files import label_name
+    from labelwise.data.labels.knowledge import read_knowledge
+    from labelwise.data.labels.knowledge_files import label_name
 
     labels = read_knowledge(file).labels
     if label_name(name) not in labels.names:
@@ -71,23 +71,19 @@ def check_curve(path: Path | None) -> None:
         raise UsageError(f"The curve is written as {listing(FIGURES)}; given {path}.")
 
 
-def zero_shot_result(
-    classifier: "Classifier", split: "Split", labels: "Labels", curve: Path | None
-) -> "ZeroShotResult | None":
+def zero_shot_result(tested: "Tested", curve: Path | None) -> "ZeroShotResult | None":
     """Return the figures of the zero-shot protocol, or None where it does not apply; the curve is drawn if asked for.
 
     Args:
-        classifier: any classifier.
-        split: test images.
-        labels: what its targets point into.
+        tested: test images.
         curve: where to draw the curve; then it is an error if the protocol does not apply.
     """
     from labelwise.evaluate.zero_shot import evaluate_zero_shot
 
-    used = {labels.names[i] for i in set(split.targets.tolist()) if i >= 0}
-    if curve is None and not (used & classifier.described and used - classifier.described):
+    used = {tested.labels.names[i] for i in set(tested.split.targets.tolist()) if i >= 0}
+    if curve is None and not (used & tested.classifier.unseen and used - tested.classifier.unseen):
         return None
-    found = evaluate_zero_shot(classifier, split, labels)
+    found = evaluate_zero_shot(tested)
     if curve is not None:
         curve.parent.mkdir(parents=True, exist_ok=True)
         draw_curve(found, curve)
@@ -113,9 +109,9 @@ def print_figures(result: "ZeroShotResult") -> None:
 
 def print_balance(classifier: "Classifier") -> None:
     """Print what the trial on held-out labels measured, as far as there was one."""
-    labels, unseen = len(classifier.labels), len(classifier.described)
+    labels, unseen = len(classifier.labels), len(classifier.unseen)
     out().print(f"labels: {labels - unseen} with images, {unseen} from a description alone")
-    figures = classifier.summary.get("balance")
+    figures = classifier.origin.summary.get("balance")
     if figures is None:
         out().print("validation: too few labels have images to hold some out, so unseen labels were not tried")
         return

@@ -1,28 +1,31 @@
 """Data: sources, splits, what is known about labels, and augmentation on the device."""
 
-from labelwise.data.audio import audio_folder
+from importlib import import_module
+from typing import Any
+from warnings import warn
+
 from labelwise.data.augment import Augment
-from labelwise.data.benchmarks import list_benchmarks, load_benchmark
 from labelwise.data.catalogue import EMBEDDED, load
 from labelwise.data.dataset import Dataset, Skipped, Split, TrainData
-from labelwise.data.degraded import degraded
-from labelwise.data.described import describe_labels
-from labelwise.data.digits import digits
 from labelwise.data.episodes import Episode, episodes
-from labelwise.data.features import features
-from labelwise.data.finches import finches
 from labelwise.data.inspect import contact_sheet, inspect
-from labelwise.data.knowledge import Knowledge, find_knowledge, read_knowledge, with_knowledge
-from labelwise.data.leaks import check_leaks, near_duplicates, refuse_leaks
-from labelwise.data.packs import pack
-from labelwise.data.resplitting import divide
-from labelwise.data.rotations import rotated
-from labelwise.data.sources import arrays, folder
-from labelwise.data.split_files import apply_split, pool, resplit, write_split
-from labelwise.data.tables import table
-from labelwise.data.words import WordVectors, name_vectors, packaged_vectors, read_vectors
-from labelwise.data.xlsa17 import ZeroShotData, read_xlsa17, write_xlsa17
-from labelwise.data.zero_shot_data import build_zero_shot
+from labelwise.data.labels.described import describe_labels
+from labelwise.data.labels.knowledge import Knowledge, find_knowledge, read_knowledge, with_knowledge
+from labelwise.data.labels.words import WordVectors, name_vectors, packaged_vectors, read_vectors
+from labelwise.data.read.audio import audio_folder
+from labelwise.data.read.features import features
+from labelwise.data.read.packs import pack
+from labelwise.data.read.sources import arrays, folder
+from labelwise.data.read.tables import table
+from labelwise.data.read.xlsa17 import ZeroShotData, read_xlsa17, write_xlsa17
+from labelwise.data.read.zero_shot_data import build_zero_shot
+from labelwise.data.sets.degraded import degraded
+from labelwise.data.sets.digits import digits
+from labelwise.data.sets.finches import finches
+from labelwise.data.sets.rotations import rotated
+from labelwise.data.split.leaks import check_leaks, near_duplicates, refuse_leaks
+from labelwise.data.split.resplitting import divide
+from labelwise.data.split.split_files import apply_split, pool, resplit, write_split
 
 __all__ = [
     "EMBEDDED",
@@ -51,9 +54,7 @@ __all__ = [
     "find_knowledge",
     "folder",
     "inspect",
-    "list_benchmarks",
     "load",
-    "load_benchmark",
     "name_vectors",
     "near_duplicates",
     "pack",
@@ -70,3 +71,13 @@ __all__ = [
     "write_split",
     "write_xlsa17",
 ]
+
+_MOVED = ("list_benchmarks", "load_benchmark")
+
+
+def __getattr__(name: str) -> Any:
+    """Return a name that has moved, with a warning; the next version no longer knows it here."""
+    if name not in _MOVED:
+        raise AttributeError(f"module labelwise.data has no attribute {name!r}")
+    warn(f"labelwise.data.{name} is now labelwise_papers.benchmarks.{name}", DeprecationWarning, stacklevel=2)
+    return getattr(import_module("labelwise_papers.benchmarks"), name)

@@ -17,10 +17,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from labelwise.core import as_float
 from labelwise.data.draws import Draws
 from labelwise.data.random_changes import random_change
 from labelwise.errors import UsageError
+from labelwise.model import as_float
 
 # Luma and two colour differences; both differences of a grey pixel are zero.
 YIQ = ((0.299, 0.587, 0.114), (0.5959, -0.2746, -0.3213), (0.2115, -0.5227, 0.3112))

@@ -10,10 +10,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from labelwise.core import as_float
 from labelwise.data.dataset import Split
 from labelwise.data.draws import Draws
 from labelwise.errors import UsageError
+from labelwise.model import as_float
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

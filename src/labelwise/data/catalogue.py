@@ -6,23 +6,23 @@ from pathlib import Path
 
 import torch
 
-from labelwise.core import Labels
-from labelwise.data.audio import audio_folder
-from labelwise.data.benchmarks import ENTRIES, load_benchmark
 from labelwise.data.dataset import UNLABELLED, Dataset, Split
-from labelwise.data.degraded import degraded
-from labelwise.data.digits import digits
-from labelwise.data.features import features
-from labelwise.data.finch_marks import finches_marks
-from labelwise.data.finches import finches, finches_unseen
-from labelwise.data.knowledge import with_files_beside
-from labelwise.data.packs import pack
-from labelwise.data.pictures import as_batch, is_hidden, list_pictures, read_files
-from labelwise.data.sources import folder
-from labelwise.data.tables import table
-from labelwise.data.xlsa17 import read_xlsa17
+from labelwise.data.labels.knowledge import with_files_beside
+from labelwise.data.read.audio import audio_folder
+from labelwise.data.read.features import features
+from labelwise.data.read.packs import pack
+from labelwise.data.read.pictures import as_batch, is_hidden, list_pictures, read_files
+from labelwise.data.read.sources import folder
+from labelwise.data.read.tables import table
+from labelwise.data.read.xlsa17 import read_xlsa17
+from labelwise.data.sets.degraded import degraded
+from labelwise.data.sets.digits import digits
+from labelwise.data.sets.finch_marks import finches_marks
+from labelwise.data.sets.finches import finches, finches_unseen
 from labelwise.errors import DataError, listing, suggest
+from labelwise.labels import Labels
 from labelwise.nn.encoder import Encoder, side_for
+from labelwise.plugins import plugin_with, plugins
 
 # Each takes the seed of the split, which only matters where a set has none of its own.
 EMBEDDED: dict[str, Callable[[int], Dataset]] = {
@@ -61,10 +61,11 @@ def load(
         if word in EMBEDDED:
             return _fitted(EMBEDDED[word](seed), size)
         name, _, protocol = word.removesuffix(QUALITY).partition("/")
-        if name in ENTRIES:
-            data = load_benchmark(name, root=root, size=size, protocol=protocol or None, seed=seed)
+        plugin = plugin_with(name)
+        if plugin is not None:
+            data = plugin.load(name, root=root, size=size, protocol=protocol or None, seed=seed)
             return degraded(data) if word.endswith(QUALITY) else data
-        known = [*EMBEDDED, *ENTRIES]
+        known = [*EMBEDDED, *(name for plugin in plugins() for name in plugin.names())]
         raise DataError(
             f'No data at "{word}": no such file or folder.{suggest(word, known)} Sets by name: {listing(known, 40)}.'
         )

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from labelwise.core import Labels, Spec
 from labelwise.errors import DataError, listing
+from labelwise.labels import Labels
+from labelwise.model import Spec
 
 SPLITS = ("train", "val", "test")
 PER_IMAGE = ("files", "texts", "domains", "groups")

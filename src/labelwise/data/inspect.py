@@ -9,12 +9,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from labelwise.checkpoint import write_atomically
 from labelwise.data.dataset import SPLITS, Dataset, Split
-from labelwise.data.described import describe_labels
-from labelwise.data.leaks import LeakReport, Lookalike, check_leaks, near_duplicates
+from labelwise.data.labels.described import describe_labels
 from labelwise.data.sheets import draw_sheet
+from labelwise.data.split.leaks import LeakReport, Lookalike, check_leaks, near_duplicates
 from labelwise.errors import DataError, UnsupportedError, UsageError, listing, suggest
+from labelwise.files import write_atomically
 
 OF_LABELS = ("vectors", "texts", "order", "shares", "similarity")
 OF_IMAGES = ("texts", "domains", "groups")

@@ -8,13 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from labelwise.core import Classifier, Labels, check_shape
-from labelwise.data.dataset import Split
-from labelwise.errors import DataError, UsageError
-from labelwise.evaluate.closed import align_targets, leaked_share
-from labelwise.evaluate.multilabel import all_truths
+from labelwise.errors import UsageError
+from labelwise.evaluate.tested import Tested, all_truths
 from labelwise.metrics import Reliability, brier, expected_calibration_error, reliability
 from labelwise.ops.negatives import sample_wrong_labels
+from labelwise.scores import Scores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,14 +87,12 @@ class AnswerCalibration:
     leaked: float
 
 
-def yes_rates(classifier: Classifier, split: Split, labels: Labels, *, seed: int = 0) -> AnswersResult:
-    """Return how often the answer is yes for images whose targets point into ``labels``; ``seed`` draws wrong labels."""
-    images, pairs = asked_pairs(classifier, split, labels, seed)
-    codes = classifier.encode(images).float()
+def yes_rates(tested: Tested, *, seed: int = 0) -> AnswersResult:
+    """Return how often the answer is yes; ``seed`` draws wrong labels."""
+    scores, pairs = asked_pairs(tested, seed)
 
-    def rates(one: Classifier) -> YesRates:
-        yes = one.answers(_scores(one, codes)) > 0.5
-        odd = odd_answers(one, codes)
+    def rates(given: Scores) -> YesRates:
+        yes, odd = given.yes > 0.5, odd_answers(given)
         return YesRates(
             right=_share(yes[pairs.truths]),
             wrong=_share(yes[pairs.wrong]),
@@ -105,33 +101,29 @@ def yes_rates(classifier: Classifier, split: Split, labels: Labels, *, seed: int
             zeros=None if odd is None else _share(odd[:, 1] > 0.5),
         )
 
-    raw, calibrated = rates(uncalibrated(classifier)), rates(classifier)
-    return AnswersResult(images=len(images), raw=raw, calibrated=calibrated, leaked=leaked_share(classifier, images))
+    return AnswersResult(
+        images=len(scores), raw=rates(uncalibrated(scores)), calibrated=rates(scores), leaked=tested.leaked
+    )
 
 
-def answer_calibration(
-    classifier: Classifier, split: Split, labels: Labels, *, seed: int = 0, bins: int = 15
-) -> AnswerCalibration:
+def answer_calibration(tested: Tested, *, seed: int = 0, bins: int = 15) -> AnswerCalibration:
     """Return how far probabilities of a yes are from the truth, before and after calibration.
 
     Args:
-        classifier: any classifier.
-        split: test images.
-        labels: what its targets point into.
+        tested: test images.
         seed: draws a wrong label for each image.
         bins: of the calibration error.
     """
-    images, pairs = asked_pairs(classifier, split, labels, seed)
-    codes = classifier.encode(images).float()
-    answers = [one.answers(_scores(one, codes).double()) for one in (uncalibrated(classifier), classifier)]
+    scores, pairs = asked_pairs(tested, seed)
+    answers = [each.classifier.calibration.yes(each.log_odds.double()) for each in (uncalibrated(scores), scores)]
     yes, no = (torch.full((len(places[0]),), value) for places, value in ((pairs.right, 1), (pairs.wrong, 0)))
     return AnswerCalibration(
-        images=len(images),
+        images=len(scores),
         every=_pair_figures([table.flatten() for table in answers], pairs.truths.flatten(), bins),
         balanced=_pair_figures(
             [torch.cat([table[pairs.right], table[pairs.wrong]]) for table in answers], torch.cat([yes, no]), bins
         ),
-        leaked=leaked_share(classifier, images),
+        leaked=tested.leaked,
     )
 
 
@@ -149,39 +141,26 @@ class Pairs(NamedTuple):
     wrong: tuple[Tensor, Tensor]
 
 
-def asked_pairs(classifier: Classifier, split: Split, labels: Labels, seed: int) -> tuple[Tensor, Pairs]:
-    """Return the images to ask about ``[n, ...]``, those with a label or all where several may be true, and the labels."""
-    k = len(classifier.labels)
-    if split.truths is None:
-        images, targets = labelled_images(classifier, split, labels)
-        rows = torch.arange(len(images), device=targets.device)
-        wrong = wrong_labels(targets, k, seed)
-        return images, Pairs(one_hot(targets, k).bool(), (rows, targets), (rows, wrong))
-    truths = all_truths(classifier, split, labels)
-    check_shape(split.images, classifier.model.spec.shape)
+def asked_pairs(tested: Tested, seed: int) -> tuple[Scores, Pairs]:
+    """Return the scores of images to ask about, those with a label or all where several may be true, and the labels."""
+    k, device = len(tested.classifier.labels), tested.scores.embeddings.device
+    if not tested.multilabel:
+        scores, targets = tested.labelled()
+        rows = torch.arange(len(scores), device=device)
+        return scores, Pairs(one_hot(targets, k).bool(), (rows, targets), (rows, wrong_labels(targets, k, seed)))
+    truths = all_truths(tested.classifier, tested.split, tested.labels)
     made = torch.Generator().manual_seed(seed)
     drawn = []
     for banned in (~truths, truths):
         places = sample_wrong_labels(torch.rand(truths.shape, generator=made), banned.cpu(), 1)[:, 0]
         rows = (places >= 0).nonzero()[:, 0]
-        drawn.append((rows.to(classifier.codes.device), places[rows].to(classifier.codes.device)))
-    return split.images, Pairs(truths.to(classifier.codes.device), drawn[0], drawn[1])
+        drawn.append((rows.to(device), places[rows].to(device)))
+    return tested.scores, Pairs(truths.to(device), drawn[0], drawn[1])
 
 
-def labelled_images(classifier: Classifier, split: Split, labels: Labels) -> tuple[Tensor, Tensor]:
-    """Return the images that have a label ``[n, ...]`` and its place among the classifier's labels ``[n]``."""
-    targets = align_targets(classifier, split, labels)
-    rows = (targets >= 0).nonzero()[:, 0]
-    if not len(rows):
-        raise DataError("There is no labelled image to analyse. Choose a split whose images have labels.")
-    check_shape(split.images, classifier.model.spec.shape)
-    return split.images[rows.to(split.images.device)], targets[rows].to(classifier.codes.device)
-
-
-def uncalibrated(classifier: Classifier) -> Classifier:
-    """Return the classifier with the model's own scores: no calibration, though unseen labels stay balanced."""
-    factor, shift = classifier.handicap()
-    return replace(classifier, scale=factor, offset=shift, temperature=1.0)
+def uncalibrated(scores: Scores) -> Scores:
+    """Return the model's own scores: no calibration, though seen labels stay held back."""
+    return scores.of(replace(scores.classifier, calibration=scores.classifier.calibration.bare()))
 
 
 def wrong_labels(targets: Tensor, k: int, seed: int) -> Tensor:
@@ -192,24 +171,20 @@ def wrong_labels(targets: Tensor, k: int, seed: int) -> Tensor:
     return (targets + torch.randint(1, k, targets.shape, generator=made).to(targets.device)) % k
 
 
-def odd_answers(classifier: Classifier, codes: Tensor) -> Tensor | None:
+def odd_answers(scores: Scores) -> Tensor | None:
     """Return the probability of a yes ``[n, 2]`` to label inputs of ones and of zeros, or None without such inputs.
 
     These are no labels, so what calibration does to labels on average is done to them.
     """
-    encode: Callable[[Tensor], Tensor] | None = getattr(classifier.model, "encode_label_inputs", None)
-    if encode is None or classifier.model.exclusive:
+    model, calibration = scores.classifier.model, scores.classifier.calibration
+    encode: Callable[[Tensor], Tensor] | None = getattr(model, "encode_label_inputs", None)
+    if encode is None or calibration.exclusive:
         return None
-    scale, offset = classifier.neutral()
+    scale, offset = calibration.neutral()
     with torch.no_grad():
-        inputs = torch.ones(2, len(classifier.model.spec.labels), device=codes.device)
+        inputs = torch.ones(2, len(model.spec.labels), device=scores.embeddings.device)
         inputs[1] = 0
-        return (classifier.model.score(codes, encode(inputs).float()) * scale + offset).sigmoid()
-
-
-def _scores(classifier: Classifier, codes: Tensor) -> Tensor:
-    with torch.no_grad():
-        return classifier.scores_of_codes(codes)
+        return (model.score(scores.embeddings, encode(inputs).float()) * scale + offset).sigmoid()
 
 
 def _share(yes: Tensor) -> float:

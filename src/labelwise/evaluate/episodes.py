@@ -12,12 +12,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from labelwise.core import Classifier, LabelModel
-from labelwise.data.dataset import Split
 from labelwise.data.episodes import Episode, episodes
-from labelwise.data.pictures import as_batch
-from labelwise.errors import DataError, UsageError
-from labelwise.evaluate.closed import leaked_share
+from labelwise.errors import UsageError
+from labelwise.evaluate.tested import Tested
+from labelwise.model import LabelModel, LearnsFromExamples, cannot
 
 CHUNK = 2**22  # numbers of codes held at a time
 
@@ -72,27 +70,20 @@ class EpisodeResult:
     leaked: float
 
 
-def evaluate_episodes(classifier: Classifier, split: Split, settings: EpisodeSettings | None = None) -> EpisodeResult:
-    """Return how well the classifier's model learns new labels from a few images; what labels it was bound to is of no account.
+def evaluate_episodes(tested: Tested, settings: EpisodeSettings | None = None) -> EpisodeResult:
+    """Return how well a model learns new labels from a few images; what labels it was bound to is of no account.
 
     Args:
-        classifier: any whose model learns labels from examples.
-        split: labelled test images, of labels that training never saw.
+        tested: labelled test images, of labels that training never saw.
         settings: which episodes.
     """
-    return evaluate_many_episodes(classifier, split, [settings or EpisodeSettings()])[0]
+    return evaluate_many_episodes(tested, [settings or EpisodeSettings()])[0]
 
 
-def evaluate_many_episodes(
-    classifier: Classifier, split: Split, settings: Sequence[EpisodeSettings]
-) -> list[EpisodeResult]:
-    """Return the result of each of several settings; the images are encoded once for all of them."""
-    if split.truths is not None:
-        raise DataError("Several labels may be true of these images; an episode needs one label for each.")
-    split = split.select((split.targets >= 0).nonzero()[:, 0])
-    model = classifier.model
-    codes = classifier.encode(model.prepare(as_batch(split.images, model.spec.shape))).float()
-    leaked = leaked_share(classifier, split.images)
+def evaluate_many_episodes(tested: Tested, settings: Sequence[EpisodeSettings]) -> list[EpisodeResult]:
+    """Return the result of each of several settings."""
+    tested = tested.own_labelled()
+    model, codes, split = tested.classifier.model, tested.scores.embeddings, tested.split
     sizes = torch.bincount(split.targets.cpu())
     return [
         EpisodeResult(
@@ -102,7 +93,7 @@ def evaluate_many_episodes(
             accuracy={
                 name: estimate(hits) for name, hits in episode_accuracies(model, codes, split.targets, each).items()
             },
-            leaked=leaked,
+            leaked=tested.leaked,
         )
         for each in settings
     ]
@@ -140,7 +131,9 @@ def _scores(model: LabelModel, support: Tensor, query: Tensor) -> dict[str, Tens
     """Return scores ``[b, ways * queries, ways]`` by each rule, from codes ``[b, ways, shots, d]`` and ``[b, ways, queries, d]``."""
     b, ways, shots, d = support.shape
     groups = torch.arange(b * ways, device=support.device).repeat_interleave(shots)
-    labels = model.labels_from_codes(support.reshape(-1, d), groups).view(b, ways, -1)
+    if not isinstance(model, LearnsFromExamples):
+        raise cannot(model, "learn a label from example images")
+    labels = model.labels_from_examples(support.reshape(-1, d), groups).view(b, ways, -1)
     asked = query.flatten(1, 2)
     taught = torch.stack([model.score(ask, know) for ask, know in zip(asked, labels, strict=True)])
     means = support.mean(2)

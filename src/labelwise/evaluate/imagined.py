@@ -7,10 +7,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from labelwise.core import Classifier, Labels
-from labelwise.data.dataset import Split
+from labelwise.classifier import Classifier
 from labelwise.errors import DataError, UsageError
-from labelwise.evaluate.answers import labelled_images
 from labelwise.evaluate.joint import find_plane
 from labelwise.ops.retrieval import distances
 from labelwise.ops.segments import segment_mean
@@ -58,18 +56,17 @@ class ImaginedResult:
 
 
 def evaluate_imagined(
-    classifier: Classifier, split: Split, labels: Labels, *, count: int = 50, seed: int = 0
+    classifier: Classifier, images: Tensor, targets: Tensor, *, count: int = 50, seed: int = 0
 ) -> ImaginedResult:
     """Return how good features are that a model generates, for every label with images in a split.
 
     Args:
         classifier: one whose model can generate features.
-        split: test images; its targets point into ``labels``.
-        labels: those of the data.
+        images: test images of one label each ``[n, ...]``.
+        targets: the place of each one's label among the classifier's ``[n]``.
         count: how many features to generate for each label.
         seed: of what is drawn at random.
     """
-    images, targets = labelled_images(classifier, split, labels)
     places, own = torch.unique(targets.cpu(), return_inverse=True)
     if len(places) < 2 or count < 2:
         raise DataError(
@@ -79,7 +76,7 @@ def evaluate_imagined(
     names = [classifier.labels.names[i] for i in places.tolist()]
     made = generated(classifier, names, count, seed)
     real = image_features(classifier, images)
-    return ImaginedResult(labels=tuple(_figures(names, made, real, own, classifier.described)))
+    return ImaginedResult(labels=tuple(_figures(names, made, real, own, classifier.unseen)))
 
 
 def _figures(
@@ -164,7 +161,7 @@ def imagined_view(
     points = torch.as_tensor(_planar(projection, len(rows)).fit_transform(rows.numpy())).float()
     places = torch.full((len(classifier.labels) + 1,), -1)
     places[[classifier.labels.index(name) for name in imagined.names]] = torch.arange(k)
-    seen = torch.tensor([name not in classifier.described for name in classifier.labels.names] + [False])
+    seen = torch.tensor([name not in classifier.unseen for name in classifier.labels.names] + [False])
     return ImaginedView(
         names=imagined.names,
         real=points[:n],

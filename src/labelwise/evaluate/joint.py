@@ -12,9 +12,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from labelwise.core import Classifier, check_shape
 from labelwise.errors import DataError, UnsupportedError, UsageError
 from labelwise.ops.linear import linear_scores
+from labelwise.scores import Scores
 
 Projection = Literal["pca", "umap"]
 
@@ -41,21 +41,18 @@ class JointView:
     projection: Projection
 
 
-def joint_codes(classifier: Classifier, images: Tensor, columns: Tensor) -> Tensor:
-    """Return z * w ``[n, d]``: the code of image i times the weights of the label at ``columns[i]``, without its bias.
+def joint_codes(scores: Scores, columns: Tensor) -> Tensor:
+    """Return z * w ``[n, d]``: the embedding of image i times the weights of the label at ``columns[i]``, without its bias.
 
     A single image goes with every column given.
     """
-    check_shape(images, classifier.model.spec.shape)
-    codes = classifier.encode(images).float()
-    return codes * _weights(classifier, codes)[columns.to(codes.device)]
+    return scores.embeddings * _weights(scores)[columns.to(scores.embeddings.device)]
 
 
 def joint_view(
-    classifier: Classifier,
-    images: Tensor,
+    known: Scores,
     targets: Tensor,
-    image: Tensor,
+    image: Scores,
     *,
     projection: Projection = "pca",
     most: int = 10,
@@ -63,15 +60,14 @@ def joint_view(
     """Return training images under their own labels and one more image under each of these labels, in a plane.
 
     Args:
-        classifier: one whose score is linear in the image code.
-        images: training images ``[n, ...]``.
+        known: of training images, by a classifier whose score is linear in the image embedding.
         targets: the place of each one's label among the classifier's ``[n]``.
-        image: the image to ask about ``[...]``.
+        image: of the one image to ask about.
         projection: ``pca``, or ``umap`` as in the paper, which needs the package umap-learn.
         most: labels to look at, those that score highest for the image; more than 10 are hard to tell apart.
     """
-    plane = find_plane(projection)
-    best = classifier.scores(image[None])[0].argsort(descending=True)[:most].cpu()
+    plane, classifier = find_plane(projection), known.classifier
+    best = image.log_odds[0].argsort(descending=True)[:most].cpu()
     few = classifier.select([classifier.labels.names[i] for i in best.tolist()])
     places = torch.full((len(classifier.labels),), -1)
     places[best] = torch.arange(len(best))
@@ -79,29 +75,27 @@ def joint_view(
     rows = (columns >= 0).nonzero()[:, 0]
     if len(rows) < 3:
         raise DataError(f"A plane needs at least three training images of the best labels; there are {len(rows)}.")
-    known = joint_codes(few, images[rows.to(images.device)], columns[rows]).cpu()
-    asked = joint_codes(few, image[None], torch.arange(len(best))).cpu()
+    points = joint_codes(known[rows].of(few), columns[rows]).cpu()
+    asked = joint_codes(image.of(few), torch.arange(len(best))).cpu()
     return JointView(
         names=few.labels.names,
-        points=torch.as_tensor(plane.fit_transform(known.numpy())),
+        points=torch.as_tensor(plane.fit_transform(points.numpy())),
         targets=columns[rows],
         asked=torch.as_tensor(plane.transform(asked.numpy())),
-        distances=_distances(known.double(), columns[rows], asked.double()),
+        distances=_distances(points.double(), columns[rows], asked.double()),
         projection=projection,
     )
 
 
-def _weights(classifier: Classifier, codes: Tensor) -> Tensor:
-    """Return the weights ``[k, d]`` of a linear score; an error where the score is not linear in image codes."""
-    table = classifier.codes
-    if table.shape[1] == codes.shape[1] + 1:
-        some = codes[:16]
-        with torch.no_grad():
-            scores = classifier.model.score(some, table)
-        if torch.allclose(scores, linear_scores(some, table), rtol=1e-3, atol=1e-4):
+def _weights(scores: Scores) -> Tensor:
+    """Return the weights ``[k, d]`` of a linear score; an error where the score is not linear in image embeddings."""
+    table = scores.classifier.label_embeddings
+    if table.shape[1] == scores.embeddings.shape[1] + 1:
+        some = scores[:16]
+        if torch.allclose(some.raw, linear_scores(some.embeddings, table), rtol=1e-3, atol=1e-4):
             return table[:, :-1]
     raise UnsupportedError(
-        f"{type(classifier.model).__name__} does not score by weights on the image code, so an image and a label have no joint "
+        f"{type(scores.classifier.model).__name__} does not score by weights on the image code, so an image and a label have no joint "
         "code. A method with a linear score has them, such as indicator, softmax or eszsl."
     )
 

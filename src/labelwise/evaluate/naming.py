@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from labelwise.core import Classifier, check_shape
-from labelwise.methods.naming import named_model, uncertain_clusters
-from labelwise.methods.naming_report import kept_together, plain
+from labelwise.classifier import Classifier
+from labelwise.fitting.naming import named_model, uncertain_clusters
+from labelwise.methods.shared.naming_report import kept_together, plain
+from labelwise.model import check_shape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,9 +50,9 @@ class ClusterImages:
 def named_clusters(classifier: Classifier) -> list[NamedCluster]:
     """Return the clusters of a ``zero_label`` classifier, the one whose name is least certain first."""
     model = named_model(classifier)
-    labels, told = model.spec.labels, classifier.summary["naming"]
+    labels, told = model.spec.labels, classifier.origin.summary["naming"]
     together = plain(kept_together(model.overlaps))
-    answers = classifier.summary.get("answers", {})
+    answers = classifier.origin.summary.get("answers", {})
     return [
         NamedCluster(
             cluster=doubt.cluster,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from labelwise.core import Classifier
+from labelwise.classifier import Classifier
 from labelwise.errors import UsageError
 
 
@@ -39,7 +39,7 @@ def nearest_labels(classifier: Classifier, k: int = 3) -> NearestLabels:
     if k < 1 or len(names) < 2:
         raise UsageError(f"Nearest labels need at least two labels and k of 1; given {len(names)} labels and k = {k}.")
     embeddings = label_embeddings(classifier)
-    points = (classifier.codes if embeddings is None else embeddings).double()
+    points = (classifier.label_embeddings if embeddings is None else embeddings).double()
     apart = torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist").fill_diagonal_(torch.inf)
     distances, places = (part[:, : min(k, len(names) - 1)].tolist() for part in apart.sort(dim=1, stable=True))
     return NearestLabels(
@@ -62,5 +62,5 @@ def label_embeddings(classifier: Classifier) -> Tensor | None:
         return None
     rows = torch.tensor([model.spec.labels.index(name) for name in labels.names], device=model.device)
     with torch.no_grad():
-        own = torch.allclose(model.encode_labels(labels).float(), classifier.codes, rtol=1e-4, atol=1e-6)
+        own = torch.allclose(model.encode_labels(labels).float(), classifier.label_embeddings, rtol=1e-4, atol=1e-6)
         return encoder(rows) if own else None

@@ -6,18 +6,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from labelwise.core import Classifier, Labels, check_shape
-from labelwise.data.dataset import Split
-from labelwise.errors import DataError
-from labelwise.evaluate.closed import align_targets, leaked_share
+from labelwise.classifier import Classifier
+from labelwise.evaluate.tested import Tested
+from labelwise.labels import Labels
 from labelwise.metrics import accuracy, mean_absolute_error_in_classes, quadratic_kappa, spearman, within_one
-from labelwise.tasks.rank import (
-    covering_levels,
-    expected_ranks,
-    level_columns,
-    level_probabilities,
-    median_levels,
-)
+from labelwise.tasks.rank import covering_levels, expected_ranks, level_columns, level_probabilities, median_levels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,34 +57,24 @@ class OrdinalResult:
     leaked: float
 
 
-def evaluate_ordinal(
-    classifier: Classifier, split: Split, labels: Labels, *, order: Sequence[str] | None = None, coverage: float = 0.8
-) -> OrdinalResult:
-    """Return the figures of a classifier on a test split whose targets point into ``labels``.
+def evaluate_ordinal(tested: Tested, *, order: Sequence[str] | None = None, coverage: float = 0.8) -> OrdinalResult:
+    """Return the figures of test images that have one label each, of ordered ones.
 
     Args:
-        classifier: any that knows the labels of the images.
-        split: test images of one label each.
-        labels: the labels of the data.
+        tested: the images.
         order: the classifier's labels from the lowest to the highest; None is as ``find_order`` says.
         coverage: the probability that an interval of levels must hold at least.
     """
-    columns = level_columns(classifier, order or find_order(classifier, labels))
-    if split.truths is not None:
-        raise DataError("Several labels may be true of these images; measure them with evaluate_multilabel.")
-    targets = align_targets(classifier, split, labels)
-    rows = (targets >= 0).nonzero()[:, 0]
-    if not len(rows):
-        raise DataError("There is no labelled test image to evaluate on.")
-    check_shape(split.images, classifier.model.spec.shape)
-    images = split.images[rows.to(split.images.device)]
-    truth = torch.tensor(columns).argsort()[targets[rows]]
-    levels = level_probabilities(classifier, classifier.scores(images), columns)
+    classifier = tested.classifier
+    columns = level_columns(classifier, order or find_order(classifier, tested.labels))
+    scores, targets = tested.labelled()
+    truth = torch.tensor(columns).argsort()[targets.cpu()]
+    levels = level_probabilities(scores, columns)
     ranks = expected_ranks(levels)
     first, last = covering_levels(levels, coverage)
     varied = bool((truth != truth[0]).any() and (ranks != ranks[0]).any())
     return OrdinalResult(
-        images=len(rows),
+        images=len(scores),
         levels=tuple(classifier.labels.names[column] for column in columns),
         best=level_figures(levels.argmax(1), truth),
         median=level_figures(median_levels(levels), truth),
@@ -99,7 +82,7 @@ def evaluate_ordinal(
         coverage=coverage,
         covered=float(((first <= truth) & (truth <= last)).double().mean()),
         width=float((last - first + 1).double().mean()),
-        leaked=leaked_share(classifier, images),
+        leaked=tested.leaked,
     )
 
 

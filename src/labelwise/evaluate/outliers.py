@@ -2,11 +2,9 @@
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
-from labelwise.core import Classifier
+from labelwise.familiarity import Sign
 from labelwise.metrics import auroc, fpr_at_tpr
-from labelwise.tasks.outliers import Sign, flag_outliers, outlier_scores
+from labelwise.scores import Scores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,19 +22,17 @@ class OutlierResult:
     flagged: float
 
 
-def evaluate_outliers(classifier: Classifier, known: Tensor, strange: Tensor, *, sign: Sign = "both") -> OutlierResult:
+def evaluate_outliers(known: Scores, strange: Scores, *, sign: Sign = "both") -> OutlierResult:
     """Return the outlier figures from images of known labels and images of none.
 
     Args:
-        classifier: any classifier.
-        known: test images of its labels ``[n, ...]``.
-        strange: images of none of them ``[m, ...]``.
+        known: scores of test images of the classifier's labels.
+        strange: scores of images of none of them.
         sign: rank by both signs, or by one; ``confidence`` alone is what the papers report.
     """
-    known_codes, strange_codes = classifier.encode(known), classifier.encode(strange)
-    inside, outside = (outlier_scores(classifier, codes, sign) for codes in (known_codes, strange_codes))
+    inside, outside = (scores.classifier.familiarity.strangeness(scores, sign) for scores in (known, strange))
     return OutlierResult(
         auroc=auroc(outside, inside),
         fpr95=fpr_at_tpr(-inside, -outside, 0.95),
-        flagged=float(flag_outliers(classifier, outlier_scores(classifier, strange_codes)).double().mean()),
+        flagged=float(strange.unknown.double().mean()),
     )

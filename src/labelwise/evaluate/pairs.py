@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 import torch
 
-from labelwise.core import Classifier, Labels
+from labelwise.classifier import Classifier
 from labelwise.data.dataset import Dataset, Split
-from labelwise.data.pictures import as_batch
 from labelwise.errors import DataError, listing
-from labelwise.evaluate.closed import leaked_share
-from labelwise.evaluate.retrieval import RetrievalResult, retrieval_of_codes
-from labelwise.evaluate.verification import VerificationResult, verification_of_codes
-from labelwise.tasks.likeness import By, known_scores
+from labelwise.evaluate.retrieval import RetrievalResult, evaluate_retrieval
+from labelwise.evaluate.tested import Tested
+from labelwise.evaluate.verification import VerificationResult, evaluate_verification
+from labelwise.labels import Labels
+from labelwise.tasks.similarity import By, known_scores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,37 +34,31 @@ class PairsResult:
     leaked: float
 
 
-def evaluate_pairs(classifier: Classifier, split: Split, *, most: int | None = None, seed: int = 0) -> PairsResult:
-    """Return how well the classifier tells pairs of one label from others and finds images of a label; each is encoded once.
+def evaluate_pairs(tested: Tested, *, most: int | None = None, seed: int = 0) -> PairsResult:
+    """Return how well the classifier tells pairs of one label from others and finds images of a label, by every score.
 
     Args:
-        classifier: any.
-        split: labelled test images; their labels may be ones that the classifier does not know.
+        tested: labelled test images; their labels may be ones that the classifier does not know.
         most: where there are more images, so many are drawn.
         seed: of what is drawn.
     """
-    if split.truths is not None:
-        raise DataError("Several labels may be true of these images, so two are neither the same nor different.")
-    rows = (split.targets.cpu() >= 0).nonzero()[:, 0]
-    if most is not None and len(rows) > most:
-        rows = rows[torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:most]].sort().values
-    split, model = split.select(rows), classifier.model
-    codes = classifier.encode(model.prepare(as_batch(split.images, model.spec.shape))).float()
-    targets, leaked = split.targets.cpu(), leaked_share(classifier, split.images)
-    scores = known_scores(model)
+    tested = tested.own_labelled()
+    if most is not None and len(tested) > most:
+        tested = tested[torch.randperm(len(tested), generator=torch.Generator().manual_seed(seed))[:most].sort().values]
+    scores = known_scores(tested.classifier.model)
     return PairsResult(
-        images=len(split),
-        labels=len(torch.unique(targets)),
-        verification={by: verification_of_codes(classifier, codes, targets, by=by, leaked=leaked) for by in scores},
-        retrieval={by: retrieval_of_codes(model, codes, targets, by=by, leaked=leaked) for by in scores},
-        leaked=leaked,
+        images=len(tested),
+        labels=len(torch.unique(tested.split.targets)),
+        verification={by: evaluate_verification(tested, by=by) for by in scores},
+        retrieval={by: evaluate_retrieval(tested, by=by) for by in scores},
+        leaked=tested.leaked,
     )
 
 
 def evaluate_new_labels(classifier: Classifier, data: Dataset, split: str = "test") -> PairsResult:
     """Return the same for labels that training never saw, such as other speakers; a label that it saw is an error."""
     check_new(classifier, data, split)
-    return evaluate_pairs(classifier, data.split(split))
+    return evaluate_pairs(Tested.of(classifier, data.split(split), data.labels))
 
 
 def check_new(classifier: Classifier, data: Dataset, split: str) -> None:

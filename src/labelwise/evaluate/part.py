@@ -12,12 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from labelwise.core import Classifier, Labels
+from labelwise.classifier import Classifier
 from labelwise.data.dataset import SPLITS, Dataset, Skipped, Split
-from labelwise.data.pictures import as_batch
-from labelwise.data.split_files import pool
+from labelwise.data.read.pictures import as_batch
+from labelwise.data.split.split_files import pool
 from labelwise.errors import DataError, UsageError, listing, suggest
-from labelwise.evaluate.closed import leaked_rows
+from labelwise.evaluate.tested import leaked_rows
+from labelwise.labels import Labels
 
 ALL = "all"
 CHOICES = (*SPLITS, ALL)
@@ -197,7 +198,7 @@ def _with_doubt(choice: _Choice, classifiers: Sequence[Classifier], data: Datase
     holds out. Hashes of what another version decoded may fit no image: then it is said.
     """
     alike = [_made_from(classifier, data) for classifier in classifiers]
-    blind = [classifier.seen is None for classifier in classifiers]
+    blind = [classifier.origin.train_hashes is None for classifier in classifiers]
     lost = [like and not any(bool(own.any()) for own in mask.values()) for like, mask in zip(alike, masks, strict=True)]
     whole = choice.name == ALL and choice.leaves and not data.own_splits
     if whole and any(like and no for like, no in zip(alike, blind, strict=True)):
@@ -213,7 +214,7 @@ def _with_doubt(choice: _Choice, classifiers: Sequence[Classifier], data: Datase
 
 def _made_from(classifier: Classifier, data: Dataset) -> bool:
     """Return whether a classifier says that it was trained on these data: their name, and as many images as fit takes."""
-    about = classifier.summary.get("training", {})
+    about = classifier.origin.summary.get("training", {})
     train, val = (len(data.splits.get(name, ())) for name in ("train", "val"))
     return "test" in data.splits and about.get("data") == data.name and about.get("images") in (train, train + val)
 
@@ -221,7 +222,7 @@ def _made_from(classifier: Classifier, data: Dataset) -> bool:
 def _taken(classifier: Classifier, data: Dataset, names: Sequence[str]) -> dict[str, Split]:
     """Return the splits that have images, as a model takes them."""
     parts = {name: data.splits[name] for name in names if len(data.splits[name])}
-    shape = classifier.model.spec.shape
+    shape = classifier.shape
     return {name: replace(part, images=as_batch(part.images, shape)) for name, part in parts.items()}
 
 
@@ -247,7 +248,7 @@ def _joined(data: Dataset, kept: Tensor) -> Split:
 
 def _check_fit(classifier: Classifier, data: Dataset) -> None:
     """Raise an error where a model takes pictures and the data are features, or the other way round."""
-    shape = classifier.model.spec.shape
+    shape = classifier.shape
     if len(shape) != len(data.shape) or (len(shape) == 1 and shape != data.shape):
         wanted, given = (
             f"features of {size[0]} numbers" if len(size) == 1 else f"pictures {list(size)}"

@@ -5,11 +5,8 @@ from dataclasses import dataclass
 
 import torch
 
-from labelwise.core import Classifier, Labels
-from labelwise.data.dataset import Split
 from labelwise.errors import DataError, UnsupportedError
-from labelwise.evaluate.answers import labelled_images
-from labelwise.evaluate.closed import leaked_share
+from labelwise.evaluate.tested import Tested
 from labelwise.metrics import accuracy
 
 
@@ -36,40 +33,34 @@ class ProbeResult:
     leaked: float
 
 
-def probe_codes(classifier: Classifier, train: Split, test: Split, labels: Labels, *, seed: int = 0) -> ProbeResult:
-    """Return how well a logistic regression, trained by SGD on the codes of ``train``, names the images of ``test``.
+def probe_embeddings(train: Tested, test: Tested, *, seed: int = 0) -> ProbeResult:
+    """Return how well a logistic regression, trained by SGD on the embeddings of ``train``, names the images of ``test``.
 
-    Codes are used as they come, not standardised, with scikit-learn's own settings but for the loss and the tolerance.
+    Embeddings are used as they come, not standardised, with scikit-learn's own settings but for the loss and the tolerance.
 
     Args:
-        classifier: any classifier.
         train: images the regression learns from.
         test: images both are tested on.
-        labels: what the targets of both point into.
-        seed: of the order in which codes are visited.
+        seed: of the order in which embeddings are visited.
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import SGDClassifier
 
-    if train.truths is not None or test.truths is not None:
+    if train.multilabel or test.multilabel:
         raise UnsupportedError("The regression chooses one label for each image; of these, several may be true.")
-    known, known_targets = labelled_images(classifier, train, labels)
-    images, targets = labelled_images(classifier, test, labels)
+    (known, known_targets), (scores, targets) = train.labelled(), test.labelled()
     if len(torch.unique(known_targets)) < 2:
         raise DataError("The regression needs training images of at least two labels; all of these have the same one.")
-    codes, test_codes = classifier.encode(known).float(), classifier.encode(images).float()
     probe = SGDClassifier(loss="log_loss", tol=1e-5, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        probe.fit(codes.cpu().numpy(), known_targets.cpu().numpy())
-    with torch.no_grad():
-        chosen = classifier.scores_of_codes(test_codes).argmax(1)
+        probe.fit(known.embeddings.cpu().numpy(), known_targets.cpu().numpy())
     return ProbeResult(
         train_images=len(known),
-        test_images=len(images),
-        probe=accuracy(probe.predict(test_codes.cpu().numpy()), targets),
-        classifier=accuracy(chosen, targets),
+        test_images=len(scores),
+        probe=accuracy(probe.predict(scores.embeddings.cpu().numpy()), targets),
+        classifier=accuracy(scores.best, targets),
         rounds=int(probe.n_iter_),
         converged=int(probe.n_iter_) < probe.max_iter,
-        leaked=leaked_share(classifier, images),
+        leaked=test.leaked,
     )

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from labelwise.core import Classifier, LabelModel
-from labelwise.data.dataset import Split
-from labelwise.data.pictures import as_batch
 from labelwise.errors import DataError, UsageError
-from labelwise.evaluate.closed import leaked_share
-from labelwise.tasks.likeness import By, all_alike, compared
+from labelwise.evaluate.tested import Tested
+from labelwise.model import LabelModel
+from labelwise.tasks.similarity import By, all_alike, compared
 
 CHUNK = 2**23  # similarities held at a time
 KS = (1, 2, 4, 8, 16)
@@ -36,51 +34,25 @@ class RetrievalResult:
     leaked: float
 
 
-def evaluate_retrieval(classifier: Classifier, split: Split, *, ks: Sequence[int] = KS) -> RetrievalResult:
-    """Return how well images find others of their label by the model's similarity; labels may be ones it does not know.
+def evaluate_retrieval(tested: Tested, *, by: By = "similarity", ks: Sequence[int] = KS) -> RetrievalResult:
+    """Return how well images find others of their label; labels may be ones that the classifier does not know.
 
     Args:
-        classifier: any.
-        split: labelled test images.
+        tested: labelled test images.
+        by: what images are ranked by: the model's ``similarity``, the ``cosine`` of embeddings, their ``sum``, or the cosine of
+            ``whitened`` ones.
         ks: from 1; how many first answers to look at.
     """
-    if split.truths is not None:
-        raise DataError("Several labels may be true of these images, so there is no one label to retrieve.")
-    split = split.select((split.targets >= 0).nonzero()[:, 0])
-    codes = classifier.encode(as_batch(split.images, classifier.model.spec.shape)) if len(split) else torch.empty(0, 1)
-    leaked = leaked_share(classifier, split.images)
-    return retrieval_of_codes(classifier.model, codes, split.targets, ks=ks, leaked=leaked)
-
-
-def retrieval_of_codes(
-    model: LabelModel,
-    codes: Tensor,
-    targets: Tensor,
-    *,
-    by: By = "similarity",
-    ks: Sequence[int] = KS,
-    leaked: float = 0.0,
-) -> RetrievalResult:
-    """Return the same from the codes of test images ``[n, d]`` and their targets ``[n]``.
-
-    Args:
-        model: what made the codes.
-        codes: ``[n, d]``.
-        targets: ``[n]``.
-        by: what images are ranked by: the model's ``similarity``, the ``cosine`` of codes, their ``sum``, or the cosine of ``whitened``
-            codes.
-        ks: from 1; how many first answers to look at.
-        leaked: share of the images that the classifier was made from.
-    """
-    first, precision = query_figures(model, codes, targets, by)
+    tested = tested.own_labelled()
+    first, precision = query_figures(tested.classifier.model, tested.scores.embeddings, tested.split.targets, by)
     if not ks or min(ks) < 1:
         raise UsageError(f"Recall needs k of at least 1; given {list(ks)}.")
     return RetrievalResult(
-        images=len(codes),
+        images=len(tested),
         queries=len(first),
         recall={k: float((first < k).double().mean()) for k in ks},
         precision_at_r=float(precision.mean()),
-        leaked=leaked,
+        leaked=tested.leaked,
     )
 
 

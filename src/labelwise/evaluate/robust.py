@@ -10,11 +10,10 @@ from math import sqrt
 import torch
 from torch import Tensor
 
-from labelwise.core import Classifier, Labels, as_float
-from labelwise.data.dataset import Split
-from labelwise.errors import DataError, UsageError
-from labelwise.evaluate.answers import labelled_images
-from labelwise.evaluate.closed import leaked_share
+from labelwise.classifier import Classifier
+from labelwise.errors import UsageError
+from labelwise.evaluate.tested import Tested
+from labelwise.model import as_float
 from labelwise.ops.adaptive_attacks import Apgd
 from labelwise.ops.attacks import Attack, Fgsm, Pgd, Problem, choice_loss
 from labelwise.tasks.attack import STANDARD, AttackSettings, check_radius, scores_of, worst_of
@@ -96,17 +95,14 @@ class _Trial:
     single: bool
 
 
-def evaluate_robust(
-    classifier: Classifier, split: Split, labels: Labels, settings: RobustSettings | None = None
-) -> RobustResult:
-    """Return accuracy under attack on a test split whose targets point into ``labels``, with sanity checks."""
-    settings = settings or RobustSettings()
+def evaluate_robust(tested: Tested, settings: RobustSettings | None = None) -> RobustResult:
+    """Return accuracy under attack on test images that have one label each, with sanity checks."""
+    settings, classifier = settings or RobustSettings(), tested.classifier
     scores_of(classifier)
-    if split.truths is not None:
-        raise DataError("Several labels may be true of these images; an attack needs one label for each.")
-    stored, targets = labelled_images(classifier, split, labels)
-    images = as_float(stored.to(classifier.model.device))
-    right = classifier.scores(images, settings.batch).argmax(1) == targets
+    scores, targets = tested.labelled()
+    assert scores.images is not None
+    images = as_float(scores.images.to(classifier.model.device))
+    right = scores.best == targets
     rows = right.nonzero()[:, 0]
     trials = _trials(classifier, images[rows], targets[rows], settings) if len(rows) else []
     checks = _checks(classifier, images[rows], targets[rows], settings, trials) if len(rows) else ()
@@ -122,7 +118,7 @@ def evaluate_robust(
         error=1.96 * sqrt(worst * (1 - worst) / len(images)),
         checks=checks,
         warnings=tuple(f"{check.name}: {check.words}" for check in checks if not check.passed),
-        leaked=leaked_share(classifier, stored),
+        leaked=tested.leaked,
     )
 
 
@@ -152,10 +148,10 @@ def _transferred(
     classifier: Classifier, images: Tensor, targets: Tensor, settings: RobustSettings, surrogate: Classifier
 ) -> Tensor:
     """Return which pictures are answered rightly after PGD on another classifier of the same labels ``[n]``."""
-    if surrogate.model.spec.shape != classifier.model.spec.shape:
+    if surrogate.shape != classifier.shape:
         raise UsageError(
-            f"The other classifier takes images of shape {list(surrogate.model.spec.shape)}, this one of "
-            f"{list(classifier.model.spec.shape)}; a picture made for one cannot be shown to the other."
+            f"The other classifier takes images of shape {list(surrogate.shape)}, this one of "
+            f"{list(classifier.shape)}; a picture made for one cannot be shown to the other."
         )
     scores, names = scores_of(surrogate.to(images.device)), classifier.labels.names
     places = torch.tensor([surrogate.labels.index(name) for name in names], device=images.device)
@@ -166,7 +162,7 @@ def _transferred(
         problem = Problem(scores=scores, images=pixels, targets=places[right], epsilon=epsilon)
         generator = torch.Generator(images.device).manual_seed(settings.seed)
         shown = Pgd()(problem, generator).images
-        parts.append(classifier.scores(shown, settings.batch).argmax(1) == right)
+        parts.append(classifier.scores_of(classifier.encode(shown, settings.batch)).best == right)
     return torch.cat(parts)
 
 

@@ -6,8 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from labelwise.core import Classifier, check_shape
+from labelwise.classifier import Classifier
 from labelwise.errors import DataError, UnsupportedError, UsageError
+from labelwise.model import check_shape
 from labelwise.tasks.explain import explain, heat_maps
 
 
@@ -56,11 +57,11 @@ def salient_share(
 
 def pixel_shares(classifier: Classifier, images: Tensor, targets: Tensor, level: float, batch: int) -> Tensor:
     """Return the share of salient pixels of each picture ``[n]`` under the label at ``targets [n]``."""
-    if len(classifier.model.spec.shape) != 3:
+    if len(classifier.shape) != 3:
         raise UnsupportedError("This model takes precomputed features, not pictures, so it has no salient pixels.")
     if not len(images):
         raise DataError("There is no labelled picture to look at.")
-    check_shape(images, classifier.model.spec.shape)
+    check_shape(images, classifier.shape)
     parts = [
         (heat_maps(classifier, pictures, columns) > level).double().mean((1, 2)).cpu()
         for pictures, columns in zip(torch.split(images, batch), torch.split(targets, batch), strict=True)
@@ -80,7 +81,7 @@ def draw_saliency(classifier: Classifier, images: Tensor, targets: Tensor, *, le
     for place in places:
         place.axis("off")
     for place, image, target, share in zip(places, images, targets.tolist(), shares.tolist(), strict=False):
-        found = explain(classifier, image, classifier.labels.names[target])
+        found = explain(classifier.scores(image[None]), classifier.labels.names[target])
         height, width = found.heat.shape
         place.imshow(found.overlay(), extent=(0, width, height, 0))
         if share:

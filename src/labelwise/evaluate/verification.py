@@ -2,16 +2,10 @@
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
-from labelwise.core import Classifier
-from labelwise.data.dataset import Split
-from labelwise.data.pictures import as_batch
-from labelwise.errors import DataError
-from labelwise.evaluate.closed import leaked_share
+from labelwise.evaluate.tested import Tested
 from labelwise.metrics import auroc, equal_error_rate
 from labelwise.ops.detection import det_curve, min_dcf, misses_at
-from labelwise.tasks.likeness import By
+from labelwise.tasks.similarity import By
 from labelwise.tasks.verify import scored_pairs
 
 PAIRS = 200_000  # of each kind, at most
@@ -50,53 +44,24 @@ class VerificationResult:
 
 
 def evaluate_verification(
-    classifier: Classifier, split: Split, *, by: By | None = None, most: int = PAIRS, seed: int = 0
+    tested: Tested, *, by: By | None = None, most: int = PAIRS, seed: int = 0
 ) -> VerificationResult:
     """Return how well the classifier tells pairs of one label from others; labels may be ones it does not know.
 
     Args:
-        classifier: any; its threshold, if it has one, is measured as well.
-        split: labelled test images.
+        tested: labelled test images; the threshold of the classifier, if it has one, is measured as well.
         by: the score; None is that of the classifier's threshold, or the similarity.
         most: pairs of each kind; where there are more, so many are drawn.
         seed: of what is drawn.
     """
-    if split.truths is not None:
-        raise DataError(
-            "Several labels may be true of these images, so two of them are neither the same nor different."
-        )
-    split = split.select((split.targets >= 0).nonzero()[:, 0])
-    codes = classifier.encode(as_batch(split.images, classifier.model.spec.shape))
-    leaked = leaked_share(classifier, split.images)
-    return verification_of_codes(classifier, codes, split.targets, by=by, draw=(most, seed), leaked=leaked)
-
-
-def verification_of_codes(
-    classifier: Classifier,
-    codes: Tensor,
-    targets: Tensor,
-    *,
-    by: By | None = None,
-    draw: tuple[int, int] = (PAIRS, 0),
-    leaked: float = 0.0,
-) -> VerificationResult:
-    """Return the same from the codes of test images ``[n, d]`` and their targets ``[n]``, none of them -1.
-
-    Args:
-        classifier: what made the codes.
-        codes: ``[n, d]``.
-        targets: ``[n]``.
-        by: the score.
-        draw: how many pairs of each kind at most, and the seed.
-        leaked: share of the images that the classifier was made from.
-    """
-    rule = classifier.verification
+    tested = tested.own_labelled()
+    embeddings, rule = tested.scores.embeddings, tested.classifier.verifier
     score = by or (rule.by if rule else "similarity")
-    same, different = scored_pairs(classifier.model, codes, targets, score, draw)
+    same, different = scored_pairs(tested.classifier.model, embeddings, tested.split.targets.cpu(), score, (most, seed))
     curve = det_curve(same, different)
     own = rule if rule is not None and rule.by == score else None
     return VerificationResult(
-        images=len(codes),
+        images=len(tested),
         same=len(same),
         different=len(different),
         by=score,
@@ -106,5 +71,5 @@ def verification_of_codes(
         det=tuple((share, misses_at(curve, share)) for share in POINTS),
         misses=None if own is None else float((same < own.threshold).double().mean()),
         false_accepts=None if own is None else float((different >= own.threshold).double().mean()),
-        leaked=leaked,
+        leaked=tested.leaked,
     )

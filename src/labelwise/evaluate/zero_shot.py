@@ -4,13 +4,10 @@ from dataclasses import dataclass
 
 import torch
 
-from labelwise.core import Classifier, Labels, check_shape
-from labelwise.data.dataset import Split
 from labelwise.errors import DataError
-from labelwise.evaluate.closed import align_targets, leaked_share
+from labelwise.evaluate.tested import Tested
 from labelwise.metrics import harmonic_mean, per_class_accuracy
 from labelwise.ops.balance import BalanceCurve, balance_curve
-from labelwise.tasks.balance import raw_scores, seen_labels
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -50,26 +47,23 @@ class ZeroShotResult:
     curve: BalanceCurve
 
 
-def evaluate_zero_shot(classifier: Classifier, split: Split, labels: Labels) -> ZeroShotResult:
-    """Return the zero-shot figures of a classifier on a test split whose targets point into ``labels``."""
-    targets = align_targets(classifier, split, labels)
-    rows = (targets >= 0).nonzero()[:, 0]
-    seen = seen_labels(classifier)
-    of_seen = seen[targets[rows]]
+def evaluate_zero_shot(tested: Tested) -> ZeroShotResult:
+    """Return the zero-shot figures of test images that have one label each."""
+    found, targets = tested.labelled()
+    calibration, right = found.classifier.calibration, targets.cpu()
+    seen = ~calibration.unseen
+    of_seen = seen[right]
     if not (bool(of_seen.any()) and bool((~of_seen).any())):
         raise DataError(
             f"The zero-shot protocol needs test images of labels with training images and of labels without; given "
             f"{int(of_seen.sum())} and {int((~of_seen).sum())}."
         )
-    check_shape(split.images, classifier.model.spec.shape)
-    with torch.no_grad():
-        scores = raw_scores(classifier, classifier.encode(split.images[rows])).cpu()
-    right = targets[rows]
-    curve = balance_curve(scores, right, seen, classifier.model.balance)
-    alone = scores.masked_fill(seen, -torch.inf).argmax(1)[~of_seen]
-    (unseen, known), (unseen_raw, known_raw) = curve.at(classifier.gap), curve.at(0.0)
+    raw = found.raw.cpu()
+    curve = balance_curve(raw, right, seen, calibration.penalty)
+    alone = raw.masked_fill(seen, -torch.inf).argmax(1)[~of_seen]
+    (unseen, known), (unseen_raw, known_raw) = curve.at(calibration.seen_penalty), curve.at(0.0)
     return ZeroShotResult(
-        images=len(rows),
+        images=len(found),
         seen_labels=len(torch.unique(right[of_seen])),
         unseen_labels=len(torch.unique(right[~of_seen])),
         zero_shot=per_class_accuracy(alone, right[~of_seen]),
@@ -80,7 +74,7 @@ def evaluate_zero_shot(classifier: Classifier, split: Split, labels: Labels) -> 
         seen_without_gap=known_raw,
         harmonic_without_gap=harmonic_mean(unseen_raw, known_raw),
         area=curve.area,
-        gap=classifier.gap,
-        leaked=leaked_share(classifier, split.images[rows]),
+        gap=calibration.seen_penalty,
+        leaked=tested.leaked,
         curve=curve,
     )

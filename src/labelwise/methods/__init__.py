@@ -7,14 +7,14 @@ from labelwise.methods.devise import Devise
 from labelwise.methods.eszsl import Eszsl
 from labelwise.methods.indicator import Indicator
 from labelwise.methods.izf import Izf
-from labelwise.methods.linear import Encoder, ImageMethod
 from labelwise.methods.multilabel import Multilabel
 from labelwise.methods.prototype import Prototype
 from labelwise.methods.ridge import Ridge
+from labelwise.methods.shared.linear import Encoder, ImageMethod
 from labelwise.methods.softmax import Softmax
 from labelwise.methods.supcon import Supcon
 from labelwise.methods.zero_label import ZeroLabel
-from labelwise.training import Method
+from labelwise.training.stages import Method
 
 METHODS: dict[str, type[Method]] = {
     "indicator": Indicator,

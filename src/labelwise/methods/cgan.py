@@ -18,12 +18,12 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
-from labelwise.core import LabelModel, Labels, Spec
 from labelwise.data.batches import Batch
 from labelwise.data.dataset import TrainData
 from labelwise.errors import UsageError
-from labelwise.methods.described import encoded_images
-from labelwise.methods.generated import (
+from labelwise.labels import Labels
+from labelwise.methods.shared.described import encoded_images
+from labelwise.methods.shared.generated import (
     PLAIN_PENALTY,
     GeneratedSoftmax,
     GeneratingMethod,
@@ -31,9 +31,10 @@ from labelwise.methods.generated import (
     harmonic_on_validation,
     noise,
 )
+from labelwise.model import LabelModel, Spec
 from labelwise.ops.linear import linear_scores
-from labelwise.optimization import Optimizer
-from labelwise.training import Method, Stage
+from labelwise.training.optimizers import Optimizer
+from labelwise.training.stages import Method, Stage
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,20 +12,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
-from labelwise.core import LabelModel, Labels, Spec
 from labelwise.data.augment import Augment
 from labelwise.data.batches import Batch
 from labelwise.data.dataset import TrainData
-from labelwise.distributed import whole_batch
 from labelwise.errors import UsageError
-from labelwise.methods.described import Centring, LabelSource, encoded, encoder_stage
-from labelwise.methods.linear import Encoder, ImageMethod
-from labelwise.methods.texts import Draw, ImageTexts, SentenceReader, TextReader, VectorReader
+from labelwise.labels import Labels
+from labelwise.methods.shared.described import Centring, LabelSource, encoded, encoder_stage
+from labelwise.methods.shared.linear import Encoder, ImageMethod
+from labelwise.methods.shared.texts import Draw, ImageTexts, SentenceReader, TextReader, VectorReader
+from labelwise.model import LabelModel, Spec
 from labelwise.nn.encoder import LENGTH
 from labelwise.ops.retrieval import distances, retrieval_loss
 from labelwise.ops.segments import segment_mean
-from labelwise.optimization import Optimizer
-from labelwise.training import Stage
+from labelwise.training.distribution import whole_batch
+from labelwise.training.optimizers import Optimizer
+from labelwise.training.stages import Stage
 
 PAIRS = 500  # images whose own texts stand for labels where there are none
 
@@ -44,7 +45,7 @@ class ClarelModel(LabelModel):
         within: the mean squared distance of an image code from the mean of its label.
     """
 
-    balance = "scale"
+    penalty = "scale"
     image_mean: Tensor
     text_mean: Tensor
     reach: Tensor
@@ -76,11 +77,11 @@ class ClarelModel(LabelModel):
         """Return label codes ``[k, e]``: the mean code of each label's sentences."""
         return self.reader.encode_labels(labels)
 
-    def score(self, image_codes: Tensor, label_codes: Tensor) -> Tensor:
+    def score(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
         """Return minus the distance of every pair ``[n, k]``."""
-        return -distances(image_codes, label_codes)
+        return -distances(image_embeddings, label_embeddings)
 
-    def labels_from_codes(self, image_codes: Tensor, groups: Tensor) -> Tensor:
+    def labels_from_examples(self, embeddings: Tensor, groups: Tensor) -> Tensor:
         """Return label codes ``[g, e]``: where a text of the examples would lie.
 
         Texts lie apart from images as a whole. The mean code of the examples is moved there, and on in the same direction
@@ -88,7 +89,7 @@ class ClarelModel(LabelModel):
         a label taught from images would be nearer than labels known from texts.
         """
         count = int(groups.max()) + 1
-        means = segment_mean(image_codes.float(), groups, count)
+        means = segment_mean(embeddings.float(), groups, count)
         size = torch.bincount(groups, minlength=count).to(means)
         found = self.text_mean + self.reach * (means - self.image_mean)
         way = normalize(self.text_mean - self.image_mean, dim=0)

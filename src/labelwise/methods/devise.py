@@ -6,12 +6,12 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from labelwise.core import LabelModel
 from labelwise.data.batches import Batch
 from labelwise.data.dataset import TrainData
 from labelwise.errors import UsageError
-from labelwise.methods.described import BilinearModel, DescribedMethod, encoded_images
-from labelwise.training import Stage
+from labelwise.methods.shared.described import BilinearModel, DescribedMethod, encoded_images
+from labelwise.model import LabelModel
+from labelwise.training.stages import Stage
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,11 +14,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from labelwise.core import LabelModel
 from labelwise.data.dataset import TrainData
 from labelwise.errors import UsageError
-from labelwise.methods.described import BilinearModel, DescribedMethod, best_on_validation, encoded_images
-from labelwise.training import Method, Stage
+from labelwise.methods.shared.described import BilinearModel, DescribedMethod, best_on_validation, encoded_images
+from labelwise.model import LabelModel
+from labelwise.training.stages import Method, Stage
 
 IMAGE_PENALTIES = tuple(10.0 ** (step / 2) for step in range(-2, 5))
 LABEL_PENALTIES = tuple(10.0 ** (step / 2) for step in range(-6, 4))

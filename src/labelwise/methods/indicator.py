@@ -18,13 +18,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu, relu, softplus
 
-from labelwise.core import LabelModel, Labels, Spec
 from labelwise.data.batches import Batch
 from labelwise.data.dataset import TrainData
 from labelwise.errors import UsageError
-from labelwise.methods.linear import Encoder, ImageMethod, LinearModel
+from labelwise.labels import Labels
+from labelwise.methods.shared.linear import Encoder, ImageMethod, LinearModel
+from labelwise.model import LabelModel, Spec
 from labelwise.ops.negatives import sample_by_score, sample_uniformly, sample_wrong_labels
-from labelwise.training import Stage
+from labelwise.training.stages import Stage
 
 Activation = Literal["none", "relu", "leaky_relu", "sigmoid", "tanh"]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -113,9 +114,9 @@ class IndicatorModel(LinearModel):
             raise UsageError(f"Label inputs are [m, {len(self.spec.labels)}]; given {list(inputs.shape)}.")
         return self._codes(self.label_encoder.of_inputs(inputs))
 
-    def project(self, image_codes: Tensor) -> Projected:
+    def project(self, image_embeddings: Tensor) -> Projected:
         """Return all that scores need of images, from their codes ``[n, d]``."""
-        weighted, second = image_codes * self.predictor.weight, self.label_encoder.second
+        weighted, second = image_embeddings * self.predictor.weight, self.label_encoder.second
         return Projected(weighted @ second.weight, (weighted @ second.bias)[:, None] + self.predictor.bias)
 
     def scores_of_rows(self, images: Projected, rows: slice) -> Tensor:

@@ -17,19 +17,19 @@ from typing import ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
-from labelwise.core import LabelModel, Spec
 from labelwise.data.batches import Batch
 from labelwise.data.dataset import TrainData
-from labelwise.distributed import whole_batch
 from labelwise.errors import UsageError, listing
-from labelwise.methods.described import best_on_validation, encoded_images
-from labelwise.methods.gaussian import GRID, PLAIN, Choice, Gaussians
-from labelwise.methods.generated import GeneratedSoftmax, GeneratingMethod, harmonic_on_validation
-from labelwise.methods.izf_model import FlowModel, IzfModel, IzfSoftmaxModel
+from labelwise.methods.shared.described import best_on_validation, encoded_images
+from labelwise.methods.shared.gaussian import GRID, PLAIN, Choice, Gaussians
+from labelwise.methods.shared.generated import GeneratedSoftmax, GeneratingMethod, harmonic_on_validation
+from labelwise.methods.shared.izf_model import FlowModel, IzfModel, IzfSoftmaxModel
+from labelwise.model import LabelModel, Spec
 from labelwise.nn.flow import FlowSettings, Mixing
 from labelwise.ops.mmd import Kernel, mmd
 from labelwise.ops.segments import segment_mean
-from labelwise.training import Method, Stage
+from labelwise.training.distribution import whole_batch
+from labelwise.training.stages import Method, Stage
 
 Start = Literal["closed", "random"]
 Head = Literal["nbc", "softmax"]

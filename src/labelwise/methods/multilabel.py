@@ -7,11 +7,11 @@ from typing import ClassVar
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
 
-from labelwise.core import LabelModel, Spec
 from labelwise.data.batches import Batch
 from labelwise.data.dataset import TrainData
-from labelwise.methods.linear import HeadModel, ImageMethod, LinearModel
-from labelwise.training import Stage
+from labelwise.methods.shared.linear import HeadModel, ImageMethod, LinearModel
+from labelwise.model import LabelModel, Spec
+from labelwise.training.stages import Stage
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,17 +13,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, linear, normalize, pad
 
-from labelwise.core import LabelModel, Labels, Spec
 from labelwise.data.batches import Batch
 from labelwise.data.dataset import TrainData
 from labelwise.data.groups import GroupedBatches
-from labelwise.distributed import whole_batch
 from labelwise.errors import UsageError
-from labelwise.methods.linear import Encoder, ImageMethod, LinearModel
+from labelwise.labels import Labels
+from labelwise.methods.shared.linear import Encoder, ImageMethod, LinearModel
+from labelwise.model import LabelModel, Spec
 from labelwise.nn.similarity import Similarity, SimilaritySettings
 from labelwise.ops.linear import CodeStatistics, linear_scores, solve_label_codes
 from labelwise.ops.segments import segment_mean
-from labelwise.training import Stage
+from labelwise.training.distribution import whole_batch
+from labelwise.training.stages import Stage
 
 Head = Literal["sim", "dol", "mean"]
 
@@ -64,14 +65,14 @@ class PrototypeModel(LinearModel):
         prototypes = self.prototypes[rows]
         return self._codes(prototypes, prototypes.new_zeros(len(prototypes)), self._dense_rows()[rows])
 
-    def labels_from_codes(self, image_codes: Tensor, groups: Tensor) -> Tensor:
+    def labels_from_examples(self, embeddings: Tensor, groups: Tensor) -> Tensor:
         """Return label codes ``[g, e]``: the mean code of each group's images becomes a prototype.
 
         The row of the dense layer is solved in closed form; with AM-softmax it is the mean direction.
         """
         if not self.counts.any():
             raise UsageError("This model was not trained yet, so it cannot learn a label from examples.")
-        codes = image_codes.float()
+        codes = embeddings.float()
         count = int(groups.max()) + 1
         means = segment_mean(codes, groups, count)
         levels = self._levels(means) if self.lifted else means.new_zeros(count)
@@ -94,14 +95,21 @@ class PrototypeModel(LinearModel):
         here = self.counts > 0
         return self.compare.matched(self.prototypes[here], self.means[here]).mean() - self.compare.matched(means, means)
 
-    def score(self, image_codes: Tensor, label_codes: Tensor) -> Tensor:
+    def score(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
         """Return the score of every pair ``[n, k]``, each label on its own."""
         if self.head == "dol":
-            return self._dense_scores(image_codes, label_codes)
+            return self._dense_scores(image_embeddings, label_embeddings)
         e = self.compare.first_size
-        with self._gradients(image_codes, label_codes):
-            alike = self.compare.pairs(label_codes[:, :e], self.compare.second(image_codes)).T + label_codes[:, e]
-        return alike if self.head == "sim" else (alike + self._dense_scores(image_codes, label_codes[:, e + 1 :])) / 2
+        with self._gradients(image_embeddings, label_embeddings):
+            alike = (
+                self.compare.pairs(label_embeddings[:, :e], self.compare.second(image_embeddings)).T
+                + label_embeddings[:, e]
+            )
+        return (
+            alike
+            if self.head == "sim"
+            else (alike + self._dense_scores(image_embeddings, label_embeddings[:, e + 1 :])) / 2
+        )
 
     def similarity(self, queries: Tensor, gallery: Tensor) -> Tensor:
         """Return S of every query with every image of the gallery ``[n, m]``, from codes ``[n, d]`` and ``[m, d]``."""
@@ -142,8 +150,8 @@ class PrototypeModel(LinearModel):
             return pad(normalize(self.dense.weight, dim=1) * self.cosine, (0, 1))
         return torch.cat([self.dense.weight, self.dense.bias[:, None]], 1)
 
-    def _dense_scores(self, image_codes: Tensor, rows: Tensor) -> Tensor:
-        return linear_scores(image_codes if self.cosine is None else normalize(image_codes, dim=1), rows)
+    def _dense_scores(self, image_embeddings: Tensor, rows: Tensor) -> Tensor:
+        return linear_scores(image_embeddings if self.cosine is None else normalize(image_embeddings, dim=1), rows)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,11 +7,11 @@ from typing import ClassVar
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from labelwise.core import LabelModel, Spec
 from labelwise.data.batches import Batch
 from labelwise.data.dataset import TrainData
-from labelwise.methods.linear import ImageMethod, LinearModel, SoftmaxModel
-from labelwise.training import Stage
+from labelwise.methods.shared.linear import ImageMethod, LinearModel, SoftmaxModel
+from labelwise.model import LabelModel, Spec
+from labelwise.training.stages import Stage
 
 
 @dataclass(frozen=True, kw_only=True)

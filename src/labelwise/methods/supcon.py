@@ -8,19 +8,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from labelwise.core import LabelModel, Spec
 from labelwise.data.augment import Augment
 from labelwise.data.batches import Batch, ShuffledBatches
 from labelwise.data.dataset import TrainData
 from labelwise.data.draws import Draws
-from labelwise.distributed import whole_batch
 from labelwise.errors import UsageError
-from labelwise.methods.described import encoded
-from labelwise.methods.linear import Encoder, ImageMethod, SoftmaxModel
+from labelwise.methods.shared.described import encoded
+from labelwise.methods.shared.linear import Encoder, ImageMethod, SoftmaxModel
+from labelwise.model import LabelModel, Spec
 from labelwise.nn.encoder import LENGTH, spread
 from labelwise.ops.contrastive import supervised_contrastive
-from labelwise.optimization import Optimizer, Schedule
-from labelwise.training import Stage
+from labelwise.training.distribution import whole_batch
+from labelwise.training.optimizers import Optimizer, Schedule
+from labelwise.training.stages import Stage
 
 
 class SupconModel(SoftmaxModel):

@@ -14,14 +14,14 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from labelwise.core import LabelModel, Labels, Spec
 from labelwise.data.dataset import TrainData
 from labelwise.errors import UsageError
-from labelwise.methods.described import Centring, encoded
-from labelwise.methods.directions import MainDirections
-from labelwise.methods.label_prior import LabelPrior, Source, label_similarity
-from labelwise.methods.linear import Encoder, HeadModel
-from labelwise.methods.naming import (
+from labelwise.labels import Labels
+from labelwise.methods.shared.described import Centring, encoded
+from labelwise.methods.shared.directions import MainDirections
+from labelwise.methods.shared.label_prior import LabelPrior, Source, label_similarity
+from labelwise.methods.shared.linear import Encoder, HeadModel
+from labelwise.methods.shared.naming import (
     Evidence,
     NamingSettings,
     choose_names,
@@ -30,13 +30,14 @@ from labelwise.methods.naming import (
     turned_round,
     vote,
 )
-from labelwise.methods.naming_report import NamingReport, modal_shares, plain, prior_agreement, restart_agreement
-from labelwise.methods.transport import Clustering, Matching, Restarts, transport_stages
+from labelwise.methods.shared.naming_report import NamingReport, modal_shares, plain, prior_agreement, restart_agreement
+from labelwise.methods.shared.transport import Clustering, Matching, Restarts, transport_stages
+from labelwise.model import LabelModel, Spec
 from labelwise.ops.assignment import best_matching
 from labelwise.ops.clusters import discriminant, nearest_centres, neighbour_means
 from labelwise.ops.linear import linear_scores
 from labelwise.ops.segments import segment_mean
-from labelwise.training import Method, Stage
+from labelwise.training.stages import Method, Stage
 
 MOST_CODES = 20_000  # codes that structure naming clusters
 
@@ -142,12 +143,12 @@ class NamedModel(HeadModel):
         self.votes.copy_(votes)
         self.names.copy_(to)
 
-    def story(self) -> dict[str, Any]:
+    def about(self) -> dict[str, Any]:
         """Return the report of the naming, once it is over."""
         return {"naming": {} if self.report is None else asdict(self.report)}
 
     @torch.no_grad()
-    def second_opinions(self, image_codes: Tensor) -> Tensor:
+    def second_opinions(self, image_embeddings: Tensor) -> Tensor:
         """Return the label of each code by the clusters of every other restart ``[r - 1, n]``; its own where there is none.
 
         A cluster of another restart counts as the one it overlaps most with, so names play no part in it.
@@ -157,7 +158,7 @@ class NamedModel(HeadModel):
             same = best_matching(overlap)
             label = torch.empty_like(own)
             label[own[same]] = self.names
-            found.append(label[linear_scores(image_codes, opinion).argmax(1)])
+            found.append(label[linear_scores(image_embeddings, opinion).argmax(1)])
         return torch.stack(found[1:] or found)
 
 

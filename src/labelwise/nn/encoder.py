@@ -15,9 +15,10 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from labelwise.core import as_float
 from labelwise.errors import LabelwiseError, UsageError
-from labelwise.nn.backbones import Backbone, build_backbone
+from labelwise.model import as_float
+from labelwise.nn.backbone import Backbone
+from labelwise.nn.backbones import build_backbone
 from labelwise.nn.weights import Normalisation, load_weights
 
 PRETRAINED = "efficientnet_lite0"

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from labelwise.errors import UsageError
-from labelwise.nn.backbones import Backbone
+from labelwise.nn.backbone import Backbone
 
 SIDE, STRIDE = 4, 2  # of a patch, and from one to the next, in pixels
 CODE = 40

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from labelwise.errors import UsageError
-from labelwise.nn.backbones import Backbone, convolution, initialise
+from labelwise.nn.backbone import Backbone, convolution, initialise
 from labelwise.nn.spectrogram import FLOOR, Spectrogram
 
 COEFFICIENTS, MELS = 23, 40  # cepstral coefficients, and log-mel energies, of a frame of sound

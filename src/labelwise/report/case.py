@@ -11,60 +11,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from labelwise.core import Classifier, LabelModel, Labels, Spec, as_float
-from labelwise.data.dataset import Split
+from labelwise.classifier import Classifier
 from labelwise.errors import DataError
-from labelwise.evaluate.closed import align_targets
-from labelwise.evaluate.multilabel import asked_truths
 from labelwise.evaluate.part import Part
+from labelwise.evaluate.tested import Tested
+from labelwise.scores import Scores
 
 BATCH = 256
 SECONDS = 0.4  # how long each timing goes on, about
 
 Tell = Callable[[str], None]
-
-
-class Coded(LabelModel):
-    """A model whose images are the codes that another made of them, so that many questions encode once."""
-
-    def __init__(self, inner: LabelModel, size: int) -> None:
-        super().__init__(Spec(shape=(size,), labels=inner.spec.labels))
-        self.inner = inner
-        for name in ("reads", "exclusive", "fitted_together", "added_apart", "balance"):
-            setattr(self, name, getattr(inner, name))
-
-    def encode_images(self, images: Tensor) -> Tensor:
-        """Return the codes ``[n, d]`` as they are."""
-        return images
-
-    def encode_labels(self, labels: Labels) -> Tensor:
-        """Return label codes ``[k, e]``."""
-        return self.inner.encode_labels(labels)
-
-    def score(self, image_codes: Tensor, label_codes: Tensor) -> Tensor:
-        """Return the score of every pair ``[n, k]``."""
-        return self.inner.score(image_codes, label_codes)
-
-    def unfamiliarity(self, image_codes: Tensor, label_codes: Tensor) -> Tensor | None:
-        """Return how unfamiliar images are ``[n]``, or None."""
-        return self.inner.unfamiliarity(image_codes, label_codes)
-
-    def similarity(self, queries: Tensor, gallery: Tensor) -> Tensor:
-        """Return how alike images are ``[n, m]``."""
-        return self.inner.similarity(queries, gallery)
-
-    def matched(self, queries: Tensor, others: Tensor) -> Tensor:
-        """Return how alike the rows of both are ``[n]``."""
-        return self.inner.matched(queries, others)
-
-    @property
-    def whitens(self) -> bool:
-        """Whether the model knows how codes vary inside a label."""
-        return self.inner.whitens
-
-    def whitened(self, codes: Tensor) -> Tensor:
-        """Return whitened codes ``[n, d]``."""
-        return self.inner.whitened(codes)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -100,34 +56,29 @@ class Case:
 
     Attributes:
         name: what the page calls it.
-        classifier: as it is.
-        coded: the same, for codes in place of images.
-        split: the test images that count, codes in place of images; targets and truths as the data have them. Images
-            without a name are numbered.
-        images: the same images as the model takes them ``[n, ...]``.
-        labels: what targets and truths are about.
-        targets: the place of each label among the classifier's ``[n]``; -1 is none.
-        scores: calibrated ``[n, k]``, on the CPU.
-        strange: codes of images of none of the labels, if any.
+        tested: the test images that count, encoded once. Images without a name are numbered.
+        strange: scores of images of none of the labels, if any.
         part: which images of the data they are, and which were left out.
-        leaked: share of the images that the classifier was made from.
         speed: how quickly it answers.
         log: what training wrote down of each epoch.
     """
 
     name: str
-    classifier: Classifier
-    coded: Classifier
-    split: Split
-    images: Tensor
-    labels: Labels
-    targets: Tensor
-    scores: Tensor
-    strange: Tensor | None
+    tested: Tested
+    strange: Scores | None
     part: Part
-    leaked: float
     speed: Speed
     log: tuple[Mapping[str, Any], ...]
+
+    @property
+    def classifier(self) -> Classifier:
+        """Whose answers they are."""
+        return self.tested.classifier
+
+    @property
+    def images(self) -> Tensor:
+        """The test images as the model takes them ``[n, ...]``."""
+        return self.tested.split.images
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -135,13 +86,16 @@ class Case:
         return self.classifier.labels.names
 
     @property
-    def several(self) -> bool:
-        """Whether several labels may be true of one image."""
-        return self.split.truths is not None
+    def method(self) -> str | None:
+        """The name of the method that made it, where that is known."""
+        return getattr(self.classifier.origin.method, "name", None)
+
+    def __len__(self) -> int:
+        return len(self.tested)
 
     def file(self, row: int) -> str:
         """Return the name of an image."""
-        return self.split.files[row]
+        return self.tested.split.files[row]
 
 
 def make_case(name: str, saved: Saved, part: Part, strange: Part | None, tell: Tell) -> Case:
@@ -155,53 +109,26 @@ def make_case(name: str, saved: Saved, part: Part, strange: Part | None, tell: T
         tell: is told what is being done.
     """
     classifier = saved.classifier
-    kept = replace(part.split, files=part.split.files or tuple(f"image {row + 1}" for row in part.rows.tolist()))
-    targets = _targets(name, classifier, part)
-    images = kept.images
+    split = replace(part.split, files=part.split.files or tuple(f"image {row + 1}" for row in part.rows.tolist()))
     tell(f"{name}: timing")
-    speed = measure_speed(classifier, images)
-    codes = encode(classifier, images, f"{name}: encoding", tell)
-    coded = replace(classifier, model=Coded(classifier.model, codes.shape[1]), seen=None)
-    with torch.no_grad():
-        scores = coded.scores_of_codes(codes).cpu()
-    other = None
-    if strange is not None:
-        other = encode(classifier, strange.split.images, f"{name}: encoding strange", tell)
-    return Case(
-        name=name,
-        classifier=classifier,
-        coded=coded,
-        split=replace(kept, images=codes.cpu()),
-        images=images,
-        labels=part.labels,
-        targets=targets,
-        scores=scores,
-        strange=other,
-        part=part,
-        leaked=float(part.leaked.double().mean()),
-        speed=speed,
-        log=saved.log,
-    )
-
-
-def _targets(name: str, classifier: Classifier, part: Part) -> Tensor:
-    """Return the place of each label among the classifier's ``[n]``, -1 where there is none or several may be true."""
+    speed = measure_speed(classifier, split.images)
+    scores = encode(classifier, split.images, f"{name}: encoding", tell)
+    tested = Tested(scores=scores, split=split, labels=part.labels, leaks=part.leaked)
     try:
-        if part.split.truths is None:
-            return align_targets(classifier, part.split, part.labels)
-        asked_truths(classifier, part.split, part.labels)
+        _ = tested.asked() if tested.multilabel else tested.targets
     except DataError as error:
         raise DataError(f"{name} and {part.data} do not fit. {error}") from None
-    return torch.full((len(part.split),), -1)
+    other = None if strange is None else encode(classifier, strange.split.images, f"{name}: encoding strange", tell)
+    return Case(name=name, tested=tested, strange=other, part=part, speed=speed, log=saved.log)
 
 
-def encode(classifier: Classifier, images: Tensor, what: str, tell: Tell) -> Tensor:
-    """Return the codes of images ``[n, d]`` as floats, telling how far it is."""
+def encode(classifier: Classifier, images: Tensor, what: str, tell: Tell) -> Scores:
+    """Return the scores of images, telling how far it is."""
     parts = []
     for start in range(0, len(images), BATCH):
         tell(f"{what} ({start} of {len(images)} images)")
-        parts.append(classifier.encode(images[start : start + BATCH]).float())
-    return torch.cat(parts)
+        parts.append(classifier.encode(images[start : start + BATCH]))
+    return Scores(classifier, torch.cat(parts), images)
 
 
 def measure_speed(classifier: Classifier, images: Tensor) -> Speed:
@@ -222,9 +149,7 @@ def _median_seconds(classifier: Classifier, images: Tensor) -> float:
     begun = time.perf_counter()
     while len(rounds) < 4 or (time.perf_counter() - begun < SECONDS and len(rounds) < 50):
         start = time.perf_counter()
-        with torch.no_grad():
-            codes = classifier.model.encode_images(as_float(images.to(classifier.model.device)))
-            classifier.scores_of_codes(codes.float()).cpu()
+        classifier.scores_of(classifier.encode(images)).log_odds.cpu()
         rounds.append(time.perf_counter() - start)
         if len(rounds) >= 2 and time.perf_counter() - begun > 10 * SECONDS:
             break

@@ -25,18 +25,18 @@ def cautions(case: Case, found: Findings) -> list[str]:
 
 
 def _about_leaks(case: Case) -> list[str]:
-    if case.leaked:
+    if case.tested.leaked:
         return [
-            f"{round(case.leaked * len(case.split))} of these {len(case.split)} images ({percent(case.leaked)}) were used to train "
+            f"{round(case.tested.leaked * len(case))} of these {len(case)} images ({percent(case.tested.leaked)}) were used to train "
             "or calibrate the classifier, so the figures on this page are too good. Report on images of their own."
         ]
-    if case.classifier.seen is None:
+    if case.classifier.origin.train_hashes is None:
         return ["The classifier does not know which images it was made from, so leaks could not be looked for."]
     return []
 
 
 def _about_images(case: Case, found: Findings) -> list[str]:
-    said, n = [], len(case.split)
+    said, n = [], len(case)
     if n < FEW_IMAGES:
         low, high = interval(found.accuracy, n)
         few = "1 test image" if n == 1 else f"{n} test images"
@@ -49,13 +49,13 @@ def _about_images(case: Case, found: Findings) -> list[str]:
         said.append(f"Fewer than {FEW_OF_LABEL} test images of {_labels(len(rare))}: {listing(rare, 6)}.")
     if case.part.unlabelled:
         said.append(f"{case.part.unlabelled} test images have no label and were left out.")
-    given, taken = case.part.shape, case.classifier.model.spec.shape
+    given, taken = case.part.shape, case.classifier.shape
     if given != taken:
         said.append(
             f"The images came as {list(given)} and were resized to {list(taken)}; the same pictures, read from their files at "
             "that size, may be answered otherwise."
         )
-    skipped = case.classifier.summary.get("training", {}).get("skipped", 0)
+    skipped = case.classifier.origin.summary.get("training", {}).get("skipped", 0)
     if skipped:
         said.append(f"{skipped} files could not be read when it was trained; the training log lists them.")
     return said
@@ -63,7 +63,7 @@ def _about_images(case: Case, found: Findings) -> list[str]:
 
 def _about_probabilities(case: Case, found: Findings) -> list[str]:
     said, errors = [], found.calibration
-    if "calibration" not in case.classifier.summary:
+    if "calibration" not in case.classifier.origin.summary:
         said.append("Not calibrated: probabilities were never fitted to held-out images (labelwise calibrate).")
     for kind, words in (("ece", "of the answered label"), ("answer_ece", "of yes and no answers")):
         before, after = errors.errors_before.get(kind), errors.errors_after.get(kind)
@@ -71,7 +71,7 @@ def _about_probabilities(case: Case, found: Findings) -> list[str]:
             said.append(
                 f"The calibration error {words} is larger after calibration than before: {percent(after)}, not {percent(before)}."
             )
-    if "naming" in case.classifier.summary:
+    if "naming" in case.classifier.origin.summary:
         said.append(
             "It was trained without a label: its probabilities say how far groupings agree, not how often it is right."
         )

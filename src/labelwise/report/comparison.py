@@ -35,7 +35,7 @@ def paired_figures(both: Sequence[Both], results: Sequence[PairedResult]) -> lis
 
 def compare(both: Sequence[Both], results: Sequence[PairedResult], most: int) -> Section:
     """Return the section that compares: figures, significance, curves over each other, and where answers differ."""
-    several = both[0][0].several
+    several = both[0][0].tested.multilabel
     head = ("figure", *(escape(case.name) for case, _ in both))
     parts = [table(head, _figure_rows(both), "figures"), _significance(both, results)]
     kind = "answer_ece" if several else "ece"
@@ -67,7 +67,7 @@ def _figure_rows(both: Sequence[Both]) -> list[list[str]]:
 
     found = [one for _, one in both]
     closed, many = [one.closed for one in found], [one.several for one in found]
-    rows = [["method", *(escape(str(getattr(case.classifier.method, "name", "—"))) for case, _ in both)]]
+    rows = [["method", *(escape(str(case.method or "—")) for case, _ in both)]]
     rows += row("accuracy", [None if one is None else one.accuracy for one in closed])
     rows += row("accuracy, mean of labels", [None if one is None else one.class_accuracy for one in closed])
     rows += row("mean average precision", [None if one is None else one.mean_average_precision for one in many])

@@ -7,10 +7,9 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from labelwise.core import Classifier
+from labelwise.classifier import Classifier
 from labelwise.data.sheets import thumbnail
 from labelwise.errors import UnsupportedError
-from labelwise.evaluate.multilabel import asked_truths
 from labelwise.pages import percent, picture
 from labelwise.report.case import Case
 from labelwise.report.findings import Findings
@@ -33,17 +32,17 @@ def example_rows(case: Case, found: Findings, most: int) -> tuple[list[int], lis
 
 
 def _worst_first(case: Case, found: Findings) -> list[int]:
-    order = found.sure if not case.several else _errors(case).sum(1)
+    order = found.sure if not case.tested.multilabel else _errors(case).sum(1)
     return order.argsort(descending=True, stable=True).tolist()
 
 
 def _errors(case: Case) -> Tensor:
     """Return how far each probability of a yes is from the truth ``[n, k]``; 0 where the data do not say it of a label."""
-    asked, truths = asked_truths(case.classifier, case.split, case.labels)
-    columns = [case.classifier.labels.index(name) for name in asked.labels.names]
-    errors = torch.zeros_like(case.scores)
-    errors[:, columns] = (case.classifier.answers(case.scores)[:, columns] - truths.cpu().float()).abs()
-    return errors
+    scores, truths = case.tested.asked()
+    columns = [case.classifier.labels.index(name) for name in scores.classifier.labels.names]
+    errors = torch.zeros_like(case.tested.scores.yes)
+    errors[:, columns] = (scores.yes - truths.float()).abs()
+    return errors.cpu()
 
 
 def example_cards(case: Case, found: Findings, rows: Sequence[int]) -> str:
@@ -62,23 +61,23 @@ def asked_columns(case: Case, found: Findings, row: int) -> list[int]:
     Where several may be true, that of the worst answer, or the most probable one where all answers are right.
     """
     best = int(found.chosen[row])
-    if case.several:
+    if case.tested.multilabel:
         return [best if found.right[row] else int(_errors(case)[row].argmax())]
-    true = int(case.targets[row])
+    true = int(case.tested.targets[row])
     return [best] if true == best else [best, true]
 
 
 def said(case: Case, found: Findings, row: int) -> str:
     """Return what was said of an image, in words."""
-    if not case.several:
+    if not case.tested.multilabel:
         return f"{case.names[int(found.chosen[row])]} {percent(float(found.sure[row]))}"
-    answers = case.classifier.answers(case.scores[row]).tolist()
+    answers = case.tested.scores.yes[row].tolist()
     return ", ".join(name for name, p in zip(case.names, answers, strict=True) if p >= 0.5) or "none"
 
 
 def truth(case: Case, row: int) -> str:
     """Return what is true of an image, in words."""
-    return case.split.select([row]).words(case.labels.names)[0].replace(";", ", ") or "none"
+    return case.tested.split.select([row]).words(case.tested.labels.names)[0].replace(";", ", ") or "none"
 
 
 def describe(case: Case, found: Findings, row: int) -> str:

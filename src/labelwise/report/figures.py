@@ -15,12 +15,12 @@ from labelwise.report.findings import Findings
 
 def case_figures(case: Case, found: Findings) -> dict[str, Any]:
     """Return all figures of a case."""
-    classifier, errors = case.classifier, found.calibration
+    errors = found.calibration
     figures: dict[str, Any] = {
         "model": case.name,
-        "method": getattr(classifier.method, "name", None),
+        "method": case.method,
         "labels": len(case.names),
-        "images": len(case.split),
+        "images": len(case),
         "accuracy": found.accuracy,
         "closed": found.closed,
         "several": found.several,
@@ -37,7 +37,7 @@ def case_figures(case: Case, found: Findings) -> dict[str, Any]:
         "retrieval": found.retrieval,
         "compared_images": found.compared,
         "speed": case.speed,
-        "leaked": case.leaked,
+        "leaked": case.tested.leaked,
         "warnings": cautions(case, found),
         "left_out": dict(found.left_out),
     }

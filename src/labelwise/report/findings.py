@@ -1,30 +1,30 @@
 """What a report says of one case, as numbers: every figure that applies, and in words why the others do not."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from labelwise.core import Classifier
-from labelwise.data.dataset import Split
+from labelwise.classifier import Classifier
 from labelwise.errors import DataError, UnsupportedError, UsageError
 from labelwise.evaluate.answers import uncalibrated
 from labelwise.evaluate.closed import ClosedResult, evaluate_closed
 from labelwise.evaluate.joint import find_plane
-from labelwise.evaluate.multilabel import MultilabelResult, asked_truths, evaluate_multilabel
+from labelwise.evaluate.multilabel import MultilabelResult, evaluate_multilabel
 from labelwise.evaluate.ordinal import OrdinalResult, evaluate_ordinal, find_order
 from labelwise.evaluate.outliers import OutlierResult, evaluate_outliers
 from labelwise.evaluate.retrieval import RetrievalResult, evaluate_retrieval
+from labelwise.evaluate.tested import Tested
 from labelwise.evaluate.verification import VerificationResult, evaluate_verification
 from labelwise.evaluate.zero_shot import ZeroShotResult, evaluate_zero_shot
 from labelwise.metrics import Reliability, class_accuracies, confusion_matrix, reliability
 from labelwise.ops.detection import DetCurve, det_curve
 from labelwise.ops.ranking import f1_scores
 from labelwise.report.case import Case
+from labelwise.scores import Scores
 from labelwise.tasks.calibrate import calibration_errors
-from labelwise.tasks.outliers import outlier_scores
 from labelwise.tasks.verify import scored_pairs
 
 COMPARED = 2_000  # images compared with each other, at most
@@ -122,100 +122,75 @@ def find(case: Case, seed: int) -> Findings:
             left_out[what] = str(error)
             return None
 
-    part = _drawn(case.split, seed)
-    closed = None if case.several else _closed(case)
-    several = _several(case) if case.several else None
-    right, sure, chosen = answered(case)
-    verification = attempt("Same or different", lambda: _verification(case, part, seed))
+    tested = case.tested
+    part = _drawn(tested, seed)
+    closed = None if tested.multilabel else evaluate_closed(tested)
+    several = evaluate_multilabel(tested) if tested.multilabel else None
+    right, sure, chosen = answered(tested)
+    verification = attempt("Same or different", lambda: evaluate_verification(part, most=PAIRS, seed=seed))
     return Findings(
         right=right,
         sure=sure,
         chosen=chosen,
         closed=closed,
         several=several,
-        calibration=_calibration(case),
-        confusion=None if case.several else confusion_matrix(chosen, case.targets, len(case.names)),
-        each=_each_of_several(case, several) if several else _each(case, chosen),
+        calibration=_calibration(tested),
+        confusion=None if several else confusion_matrix(chosen, tested.targets, len(case.names)),
+        each=_each_of_several(tested, several) if several else _each(tested, chosen),
         unknown=_unknown(case),
-        zero_shot=attempt("Seen and unseen labels", lambda: _zero_shot(case)),
-        ordinal=attempt("Ordered labels", lambda: _ordinal(case)),
+        zero_shot=attempt("Seen and unseen labels", lambda: _zero_shot(tested)),
+        ordinal=attempt("Ordered labels", lambda: _ordinal(tested)),
         verification=verification,
-        det=_det(case, part, verification, seed) if verification else None,
-        retrieval=attempt("Retrieval", lambda: _leak(evaluate_retrieval(case.coded, part), case)),
+        det=_det(part, verification, seed) if verification else None,
+        retrieval=attempt("Retrieval", lambda: evaluate_retrieval(part)),
         compared=len(part),
         plane=attempt("Map of labels", lambda: _plane(case.classifier)),
         left_out=left_out,
     )
 
 
-def answered(case: Case) -> tuple[Tensor, Tensor, Tensor]:
+def answered(tested: Tested) -> tuple[Tensor, Tensor, Tensor]:
     """Return of each image whether its answer is right, how probable it was said to be, and the answered label ``[n]``."""
-    chosen = case.scores.argmax(1)
-    classifier = case.coded
-    if not case.several:
-        return chosen == case.targets, classifier.probabilities(case.scores).amax(1), chosen
-    asked, truths = asked_truths(case.classifier, case.split, case.labels)
-    columns = [case.classifier.labels.index(name) for name in asked.labels.names]
-    answers = classifier.answers(case.scores)[:, columns]
-    right = ((answers >= 0.5) == truths.cpu()).all(1)
-    return right, torch.maximum(answers, 1 - answers).amin(1), chosen
+    chosen = tested.scores.best.cpu()
+    if not tested.multilabel:
+        return chosen == tested.targets, tested.scores.probabilities.amax(1).cpu(), chosen
+    scores, truths = tested.asked()
+    right = ((scores.yes >= 0.5) == truths).all(1).cpu()
+    return right, torch.maximum(scores.yes, 1 - scores.yes).amin(1).cpu(), chosen
 
 
-def _drawn(split: Split, seed: int) -> Split:
+def _drawn(tested: Tested, seed: int) -> Tested:
     """Return the images to compare with each other: all, or so many drawn at random."""
-    if len(split) <= COMPARED:
-        return split
-    rows = torch.randperm(len(split), generator=torch.Generator().manual_seed(seed))[:COMPARED]
-    return split.select(rows.sort().values)
+    if len(tested) <= COMPARED:
+        return tested
+    rows = torch.randperm(len(tested), generator=torch.Generator().manual_seed(seed))[:COMPARED]
+    return tested[rows.sort().values]
 
 
-def _leak(result: Any, case: Case) -> Any:
-    """Return a result with the share of leaked images, which codes cannot tell."""
-    return replace(result, leaked=case.leaked)
+def _calibration(tested: Tested) -> CalibrationFigures:
+    after, truth = tested.asked() if tested.multilabel else tested.labelled()
+    before = uncalibrated(after)
 
-
-def _closed(case: Case) -> ClosedResult:
-    found: ClosedResult = _leak(evaluate_closed(case.coded, case.split, case.labels), case)
-    return found
-
-
-def _several(case: Case) -> MultilabelResult:
-    found: MultilabelResult = _leak(evaluate_multilabel(case.coded, case.split, case.labels), case)
-    return found
-
-
-def _calibration(case: Case) -> CalibrationFigures:
-    before, truth = uncalibrated(case.coded), case.targets
-    asked, columns = case.coded, list(range(len(case.names)))
-    if case.several:
-        asked, truth = asked_truths(case.coded, case.split, case.labels)
-        columns = [case.classifier.labels.index(name) for name in asked.labels.names]
-        before = before.select(asked.labels.names)
-    codes = case.split.images.to(case.coded.codes.device)
-    with torch.no_grad():
-        raw = before.scores_of_codes(codes).cpu()
-    scores = case.scores[:, columns]
-    truth = truth.cpu()
-
-    def bins(classifier: Classifier, given: Tensor) -> Reliability:
-        if case.several:
-            return reliability(classifier.answers(given).flatten(), truth.flatten())
-        sure, chosen = classifier.probabilities(given).max(1)
-        return reliability(sure, chosen == truth)
+    def bins(scores: Scores) -> Reliability:
+        if tested.multilabel:
+            return reliability(scores.yes.flatten().cpu(), truth.flatten().cpu())
+        sure, chosen = scores.probabilities.max(1)
+        return reliability(sure.cpu(), (chosen == truth).cpu())
 
     return CalibrationFigures(
-        errors_before=calibration_errors(before, raw, truth),
-        errors_after=calibration_errors(asked, scores, truth),
-        before=bins(before, raw),
-        after=bins(asked, scores),
+        errors_before=calibration_errors(before, truth),
+        errors_after=calibration_errors(after, truth),
+        before=bins(before),
+        after=bins(after),
     )
 
 
-def _each(case: Case, chosen: Tensor) -> tuple[LabelFigures, ...]:
-    k = len(case.names)
-    counts = confusion_matrix(chosen, case.targets, k)
+def _each(tested: Tested, chosen: Tensor) -> tuple[LabelFigures, ...]:
+    names = tested.classifier.labels.names
+    k = len(names)
+    counts = confusion_matrix(chosen, tested.targets, k)
     images, said, hits = counts.sum(1).tolist(), counts.sum(0).tolist(), counts.diagonal().tolist()
-    shares = class_accuracies(chosen, case.targets, k).tolist()
+    shares = class_accuracies(chosen, tested.targets, k).tolist()
     wrong = counts.clone().fill_diagonal_(0)
     most, place = (piece.tolist() for piece in wrong.max(1))
     return tuple(
@@ -224,17 +199,15 @@ def _each(case: Case, chosen: Tensor) -> tuple[LabelFigures, ...]:
             images=images[i],
             accuracy=shares[i] if images[i] else None,
             precision=hits[i] / said[i] if said[i] else None,
-            mistaken=(case.names[place[i]], most[i]) if most[i] else None,
+            mistaken=(names[place[i]], most[i]) if most[i] else None,
         )
-        for i, name in enumerate(case.names)
+        for i, name in enumerate(names)
     )
 
 
-def _each_of_several(case: Case, result: MultilabelResult) -> tuple[LabelFigures, ...]:
-    asked, truths = asked_truths(case.coded, case.split, case.labels)
-    truths = truths.cpu()
-    columns = [case.classifier.labels.index(name) for name in asked.labels.names]
-    yes = asked.answers(case.scores[:, columns]) >= 0.5
+def _each_of_several(tested: Tested, result: MultilabelResult) -> tuple[LabelFigures, ...]:
+    scores, truths = tested.asked()
+    yes = scores.yes >= 0.5
     _, f1 = f1_scores(yes, truths)
     images, said, hits = truths.sum(0).tolist(), yes.sum(0).tolist(), (yes & truths).sum(0).tolist()
     return tuple(
@@ -246,54 +219,47 @@ def _each_of_several(case: Case, result: MultilabelResult) -> tuple[LabelFigures
             average_precision=result.average_precision[name],
             f1=float(f1[i]) if images[i] else None,
         )
-        for i, name in enumerate(asked.labels.names)
+        for i, name in enumerate(scores.classifier.labels.names)
     )
 
 
 def _unknown(case: Case) -> UnknownFigures:
-    device = case.coded.codes.device
-    codes = case.split.images.to(device)
-    with torch.no_grad():
-        known = outlier_scores(case.coded, codes).cpu()
-        strange = None if case.strange is None else outlier_scores(case.coded, case.strange).cpu()
-        result = None if case.strange is None else evaluate_outliers(case.coded, codes, case.strange)
-    rule = case.classifier.outlier
-    return UnknownFigures(known=known, strange=strange, limit=None if rule is None else rule.limit, result=result)
+    known, strange, rule = case.tested.scores, case.strange, case.classifier.familiarity.rule
+    return UnknownFigures(
+        known=known.strangeness.cpu(),
+        strange=None if strange is None else strange.strangeness.cpu(),
+        limit=None if rule is None else rule.limit,
+        result=None if strange is None else evaluate_outliers(known, strange),
+    )
 
 
-def _zero_shot(case: Case) -> ZeroShotResult:
-    if case.several:
+def _zero_shot(tested: Tested) -> ZeroShotResult:
+    if tested.multilabel:
         raise DataError("Several labels may be true of one image, so seen and unseen labels do not compete.")
-    if not case.classifier.described:
+    if not tested.classifier.unseen:
         raise DataError("Every label of this classifier had images; none is known from a description alone.")
-    found: ZeroShotResult = _leak(evaluate_zero_shot(case.coded, case.split, case.labels), case)
-    return found
+    return evaluate_zero_shot(tested)
 
 
-def _ordinal(case: Case) -> OrdinalResult:
-    if case.several or case.classifier.multilabel:
+def _ordinal(tested: Tested) -> OrdinalResult:
+    if tested.multilabel or tested.classifier.calibration.multilabel:
         raise DataError("Several labels may be true of one image, so there is no level to be off by.")
-    if find_order(case.classifier, case.labels) is None:
+    if find_order(tested.classifier, tested.labels) is None:
         raise DataError("The labels have no order.")
-    found: OrdinalResult = _leak(evaluate_ordinal(case.coded, case.split, case.labels), case)
-    return found
+    return evaluate_ordinal(tested)
 
 
-def _verification(case: Case, part: Split, seed: int) -> VerificationResult:
-    found: VerificationResult = _leak(evaluate_verification(case.coded, part, most=PAIRS, seed=seed), case)
-    return found
-
-
-def _det(case: Case, part: Split, found: VerificationResult, seed: int) -> DetCurve:
-    codes = part.images.to(case.coded.codes.device)
-    return det_curve(*scored_pairs(case.coded.model, codes, part.targets, found.by, (PAIRS, seed)))
+def _det(part: Tested, found: VerificationResult, seed: int) -> DetCurve:
+    part = part.own_labelled()
+    targets = part.split.targets.cpu()
+    return det_curve(*scored_pairs(part.classifier.model, part.scores.embeddings, targets, found.by, (PAIRS, seed)))
 
 
 def _plane(classifier: Classifier) -> Tensor:
-    """Return where labels lie ``[k, 2]``: the two directions in which their codes differ most."""
-    codes = classifier.codes.detach().double().cpu().flatten(1)
-    if len(codes) < 3 or codes.shape[1] < 2:
-        raise DataError(f"{len(codes)} labels with codes of {codes.shape[1]} numbers do not span a plane.")
-    if float(codes.std(0).max()) < 1e-12:
-        raise DataError("All label codes are the same.")
-    return torch.from_numpy(find_plane("pca").fit_transform(codes.numpy()))
+    """Return where labels lie ``[k, 2]``: the two directions in which their embeddings differ most."""
+    points = classifier.label_embeddings.detach().double().cpu().flatten(1)
+    if len(points) < 3 or points.shape[1] < 2:
+        raise DataError(f"{len(points)} labels with embeddings of {points.shape[1]} numbers do not span a plane.")
+    if float(points.std(0).max()) < 1e-12:
+        raise DataError("All label embeddings are the same.")
+    return torch.from_numpy(find_plane("pca").fit_transform(points.numpy()))

@@ -91,7 +91,7 @@ def pairs(case: Case, found: Findings) -> Section | None:
         parts.append(f"<h3>Retrieval</h3><p>{words}</p>{table((), rows)}")
     if not parts:
         return None
-    drawn = "" if found.compared == len(case.split) else f" {found.compared} images were drawn at random for this."
+    drawn = "" if found.compared == len(case) else f" {found.compared} images were drawn at random for this."
     words = f"Codes of pictures are compared, not labels, so this works for labels that it was never trained on, too.{drawn}"
     return Section(
         "pairs",
@@ -105,7 +105,7 @@ def labels_map(case: Case, found: Findings) -> Section | None:
     if found.plane is None:
         return None
     names, shown = case.names[:MAPPED], found.plane[:MAPPED]
-    described = case.classifier.described
+    described = case.classifier.unseen
     svg, missing = label_map(shown, names, [1 if name in described else 0 for name in names])
     words = "Each label at the two directions in which label codes differ most (PCA): near ones are alike to the model."
     words += " Orange ones are known from a description alone." if described else ""
@@ -122,8 +122,8 @@ def training(case: Case) -> Section:
             key = (int(entry.get("stage_number", 0)), str(entry.get("stage", "")))
             stages.setdefault(key, []).append(entry)
     charts = [chart for (_, name), lines in list(stages.items())[:STAGES] for chart in _stage(name, lines)]
-    about = case.classifier.summary.get("training", {})
-    method = getattr(case.classifier.method, "name", None)
+    about = case.classifier.origin.summary.get("training", {})
+    method = case.method
     facts = {
         "method": method,
         "data": about.get("data"),

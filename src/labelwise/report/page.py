@@ -11,15 +11,15 @@ import torch
 from torch import Tensor
 
 from labelwise import __version__
-from labelwise.checkpoint import write_atomically
-from labelwise.core import Classifier, Labels
+from labelwise.classifier import Classifier
 from labelwise.data.catalogue import load as load_data
 from labelwise.data.catalogue import load_unlabelled, size_for
 from labelwise.data.dataset import UNLABELLED, Dataset, Split
-from labelwise.data.pictures import as_batch
-from labelwise.distributed import choose_device
+from labelwise.data.read.pictures import as_batch
 from labelwise.errors import UsageError, listing
 from labelwise.evaluate.part import Part, choose_parts
+from labelwise.files import write_atomically
+from labelwise.labels import Labels
 from labelwise.pages import document
 from labelwise.report import more_sections, sections
 from labelwise.report.case import Case, Saved, make_case, read_log
@@ -29,6 +29,7 @@ from labelwise.report.figures import case_figures
 from labelwise.report.findings import Findings, find
 from labelwise.report.style import SCRIPT, STYLE
 from labelwise.store import LOG, load
+from labelwise.training.distribution import choose_device
 
 Model = Classifier | Saved | str | Path
 Reader = Callable[[tuple[int, ...]], Dataset]
@@ -155,7 +156,7 @@ def _models(classifier: Model, settings: ReportSettings) -> dict[str, Model]:
     first = settings.name
     if first is None and isinstance(classifier, Classifier | Saved):
         held = classifier if isinstance(classifier, Classifier) else classifier.classifier
-        first = str(getattr(held.method, "name", "classifier"))
+        first = str(getattr(held.origin.method, "name", "classifier"))
     named = {first or Path(str(classifier)).name: classifier}
     for name, model in (settings.compare or {}).items():
         if name in named:
@@ -200,7 +201,7 @@ def _body(
     kept = [part for part in parts if part is not None]
     labels = "1 label" if len(case.names) == 1 else f"{len(case.names)} labels"
     about = f"{escape(case.part.words)} {labels}"
-    made = f"method {escape(str(getattr(case.classifier.method, 'name', 'unknown')))}"
+    made = f"method {escape(str(case.method or 'unknown'))}"
     day = datetime.now(UTC).date().isoformat()
     return f"""<header><h1>{escape(title)}</h1>
 <p class="soft">{about}; {made}; {day}, labelwise {__version__}</p></header>

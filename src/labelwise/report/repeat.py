@@ -4,9 +4,9 @@ import json
 import shlex
 from collections.abc import Sequence
 
-from labelwise.core import Classifier
+from labelwise.classifier import Classifier
 from labelwise.settings import describe
-from labelwise.training import Method
+from labelwise.training.stages import Method
 
 
 def fit_command(classifier: Classifier, data: str, out: str, options: Sequence[str] = ()) -> str | None:
@@ -18,7 +18,7 @@ def fit_command(classifier: Classifier, data: str, out: str, options: Sequence[s
         out: the folder to write.
         options: more words of the command, such as where splits are.
     """
-    method = classifier.method
+    method = classifier.origin.method
     if not isinstance(method, Method):
         return None
     try:
@@ -29,7 +29,7 @@ def fit_command(classifier: Classifier, data: str, out: str, options: Sequence[s
     for key, value in describe(method):
         if usual.get(key) != value:
             words += ["--set", f"{key}={_word(value)}"]
-    shape, seed = classifier.model.spec.shape, classifier.summary.get("training", {}).get("seed", 0)
+    shape, seed = classifier.shape, classifier.origin.summary.get("training", {}).get("seed", 0)
     words += ["--size", str(shape[1])] if len(shape) == 3 else []
     return shlex.join([*words, "--seed", str(seed), *options])
 

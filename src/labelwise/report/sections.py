@@ -39,7 +39,7 @@ def plot(svg: str, caption: str) -> str:
 
 def cards(case: Case, found: Findings) -> str:
     """Return the few figures that matter most."""
-    n, speed = len(case.split), case.speed
+    n, speed = len(case), case.speed
     low, high = interval(found.accuracy, n)
     sure = f"95 % interval {100 * low:.1f} to {percent(high)}"
     shown: list[tuple[str, str, str]] = []
@@ -76,7 +76,7 @@ def examples(case: Case, found: Findings, most: int) -> Section:
     best, worst = example_rows(case, found, most)
     parts = []
     if worst:
-        title = "Most wrong" if case.several else "Wrong, and most sure of it"
+        title = "Most wrong" if case.tested.multilabel else "Wrong, and most sure of it"
         parts.append(f"<h3>{title}</h3>{example_cards(case, found, worst)}")
     if best:
         parts.append(f"<h3>Right, and most sure of it</h3>{example_cards(case, found, best)}")
@@ -120,7 +120,7 @@ def each_label(case: Case, found: Findings) -> Section:
     """Return the table of labels."""
     place = {name: i + 1 for i, name in enumerate(case.names)}
     head: tuple[str, ...]
-    if case.several:
+    if case.tested.multilabel:
         head = ("label", "images", "average precision", "F1", "found", "precision")
         rows = [
             [
@@ -137,7 +137,7 @@ def each_label(case: Case, found: Findings) -> Section:
         rows = [
             [
                 escape(one.label)
-                + (' <small class="soft">unseen</small>' if one.label in case.classifier.described else ""),
+                + (' <small class="soft">unseen</small>' if one.label in case.classifier.unseen else ""),
                 str(one.images),
                 percent(one.accuracy),
                 _meter(one.accuracy),
@@ -148,7 +148,7 @@ def each_label(case: Case, found: Findings) -> Section:
             for one in found.each
         ]
         words = "Accuracy: the share of a label's images that are named right. Precision: the share of its answers that is right."
-    kind = "sortable labels" + (" several" if case.several else "")
+    kind = "sortable labels" + (" several" if case.tested.multilabel else "")
     return Section("labels", "Label by label", f'<p class="soft">{words}</p>{table(head, rows, kind)}')
 
 
@@ -177,7 +177,7 @@ def reliability_plot(series: Sequence[Series], said: str, true: str) -> str:
 def calibration(case: Case, found: Findings) -> Section:
     """Return whether probabilities can be believed."""
     figures = found.calibration
-    kind = "answer_ece" if case.several else "ece"
+    kind = "answer_ece" if case.tested.multilabel else "ece"
     series = [
         reliability_series(bins, f"{when} calibration: ECE {percent(errors[kind])}", colour)
         for when, bins, errors, colour in (
@@ -186,7 +186,9 @@ def calibration(case: Case, found: Findings) -> Section:
         )
     ]
     said, true = (
-        ("probability of a yes", "share of yes") if case.several else ("probability of the answer", "answers right")
+        ("probability of a yes", "share of yes")
+        if case.tested.multilabel
+        else ("probability of the answer", "answers right")
     )
     rows = [
         [words, percent(figures.errors_before[key]), percent(figures.errors_after[key])]

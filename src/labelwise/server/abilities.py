@@ -5,14 +5,15 @@ from typing import Any
 
 import torch
 
-from labelwise.core import Classifier
+from labelwise.classifier import Classifier
 from labelwise.errors import LabelwiseError, UsageError
-from labelwise.server.questions import DRAFT, with_text
+from labelwise.scores import Scores
 from labelwise.server.settings import Service
 from labelwise.server.shown import Shown
-from labelwise.tasks.explain import heat_maps
+from labelwise.tasks.explain import explain
 from labelwise.tasks.teach import teach
 
+DRAFT = "\u0000 asked"  # the name of a label that lives for one question; no client can choose it
 READ_ONLY = "This service is read-only: it was started with --read-only."
 
 
@@ -29,19 +30,21 @@ def check_pictures(shape: tuple[int, ...]) -> None:
 
 def abilities(classifier: Classifier, service: Service, gallery: Shown | None) -> dict[str, str | None]:
     """Return for each question None, or why this classifier cannot answer it."""
-    blank = torch.full((2, *classifier.model.spec.shape), 128, dtype=torch.uint8)
+    blank = classifier.scores(torch.full((2, *classifier.shape), 128, dtype=torch.uint8))
     vectors = classifier.model.spec.labels.vectors
     size = 1 if vectors is None else vectors.shape[1]
     teachable = {
         "teach_examples": lambda: teach(classifier, DRAFT, examples=blank),
-        "teach_texts": lambda: with_text(classifier, "a bird"),
+        "teach_texts": lambda: with_text(blank, "a bird"),
         "teach_vector": lambda: teach(classifier, DRAFT, vector=torch.ones(size)),
     }
     tried = {name: _why_not(trial) for name, trial in teachable.items()}
     can: dict[str, str | None] = {"classify": None, "ask": None, "ask_text": tried["teach_texts"]}
-    can["explain"] = _why_not(lambda: heat_maps(classifier, blank[:1], torch.tensor([0])))
-    can["outliers"] = None if classifier.outlier else "This classifier has no rule for outliers: calibrate it first."
-    can["verify"] = None if classifier.verification else (
+    can["explain"] = _why_not(lambda: explain(blank[:1]))
+    can["outliers"] = (
+        None if classifier.familiarity.rule else "This classifier has no rule for outliers: calibrate it first."
+    )
+    can["verify"] = None if classifier.verifier else (
         "This classifier has no threshold for pairs of pictures. Fit one with: labelwise calibrate."
     )  # fmt: skip
     can["retrieve"] = None if gallery else "There is no gallery to search: start the service with --gallery FOLDER."
@@ -50,6 +53,11 @@ def abilities(classifier: Classifier, service: Service, gallery: Shown | None) -
     if service.read_only:
         can |= dict.fromkeys((*tried, "forget", "undo"), READ_ONLY)
     return can
+
+
+def with_text(scores: Scores, text: str) -> Scores:
+    """Return the scores of the same pictures and of one more label at the end: what a sentence says."""
+    return scores.of(teach(scores.classifier, DRAFT, texts=[text]))
 
 
 def _why_not(trial: Callable[[], object]) -> str | None:
@@ -62,20 +70,20 @@ def _why_not(trial: Callable[[], object]) -> str | None:
 
 def card(classifier: Classifier, service: Service, can: dict[str, str | None]) -> dict[str, Any]:
     """Return what does not change while a service runs: where the model comes from and what to expect of it."""
-    training = classifier.summary.get("training", {})
-    calibration = classifier.summary.get("calibration", {})
+    summary = classifier.origin.summary
+    training, calibration = summary.get("training", {}), summary.get("calibration", {})
     kept = ("data", "images", "seconds", "validation_images", "skipped", "seed", "torch")
     vectors = classifier.model.spec.labels.vectors
     return {
         "model": service.model.resolve().name,
-        "method": getattr(classifier.method, "name", type(classifier.model).__name__),
-        "shape": list(classifier.model.spec.shape),
+        "method": getattr(classifier.origin.method, "name", type(classifier.model).__name__),
+        "shape": list(classifier.shape),
         "trained": {name: training[name] for name in kept if name in training},
         "figures": _figures(training, calibration),
         "limits": _limits(classifier, can),
         "can": can,
         "read_only": service.read_only,
-        "multilabel": classifier.multilabel,
+        "multilabel": classifier.calibration.multilabel,
         "vector": {"size": vectors.shape[1]} if vectors is not None and can["teach_vector"] is None else None,
     }
 
@@ -89,26 +97,27 @@ def _figures(training: dict[str, Any], calibration: dict[str, Any]) -> dict[str,
 
 
 def _limits(classifier: Classifier, can: dict[str, str | None]) -> list[str]:
-    channels, height, width = classifier.model.spec.shape
+    channels, height, width = classifier.shape
+    summary, calibration = classifier.origin.summary, classifier.calibration
     colour = "colour" if channels == 3 else "grey"
     found = [f"It sees every picture as {width} x {height} pixels in {colour}: the centre, with the short side fitted."]
-    keep = classifier.summary.get("calibration", {}).get("keep")
-    if classifier.outlier is not None and isinstance(keep, float):
+    keep = summary.get("calibration", {}).get("keep")
+    if classifier.familiarity.rule is not None and isinstance(keep, float):
         found.append(
             f"{100 * (1 - keep):.0f} of 100 pictures of known labels are called unknown. Pictures of unknown but similar "
             "things often pass as known."
         )
-    if classifier.model.exclusive:
+    if calibration.exclusive:
         found.append("Its labels compete: yes or no to one label depends on which others there are.")
-    elif not classifier.multilabel:
+    elif not calibration.multilabel:
         found.append("The probability of a yes assumes that each label is asked equally often.")
     if can["teach_examples"] is None:
         found.append(
             "A label taught from five pictures is much weaker than a trained one, above all beside a close relative."
         )
-    if classifier.described:
+    if calibration.unseen.any():
         found.append("Labels known from a description alone are named with more mistakes than those with pictures.")
-    if classifier.summary.get("naming"):
+    if summary.get("naming"):
         found.append("Its clusters were named without one labelled picture; some names may be wrong.")
     found.append("Figures are of validation pictures of its own data; on other pictures they are usually worse.")
     return found

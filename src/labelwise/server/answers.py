@@ -205,10 +205,6 @@ class Top(Nothing):
     top: int = Field(5, ge=1, le=MOST_TOP, description="How many to list.")
 
 
-class TopFive(Top):
-    """How many to list, five if nothing is said."""
-
-
 class TopEight(Top):
     """How many to list, eight if nothing is said."""
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, Response
@@ -16,14 +17,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from labelwise import __version__
 from labelwise.server import answers
-from labelwise.server.answers import About, AboutLabel, MaybeAbout, Nothing, TopEight, TopFive
+from labelwise.server.answers import About, AboutLabel, MaybeAbout, Nothing, Top, TopEight
 from labelwise.server.bodies import MOST_PICTURES, TYPES
 from labelwise.server.engine import Engine
 from labelwise.server.guard import Guard
-from labelwise.server.handlers import Asking, Changes, Page, Reading
 from labelwise.server.measures import Measures
 from labelwise.server.refusals import STATUSES, Refusal
+from labelwise.server.routes import Asking, Changes, Reading
 from labelwise.server.settings import Service
+from labelwise.server.shown import Page, Pictures
 
 DESCRIPTION = "Questions to one image classifier, and labels that it is taught while it runs."
 ALWAYS = (400, 401, 403, 404, 405, 429, 500, 503)
@@ -31,7 +33,7 @@ BODY = (408, 411, 413, 415, 422)
 Handler = Callable[[Request, Any], Awaitable[Response]]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Route:
     """A route: where it is, what it takes, what it answers."""
 
@@ -46,7 +48,7 @@ class Route:
 
 
 def build(service: Service, measures: Measures | None = None) -> ASGIApp:
-    """Return the application of a service, its classifier loaded and its journal read."""
+    """Return the application of a service, its classifier loaded and its changes read."""
     measures = measures or Measures()
     engine = Engine(service, measures)
     routes = table(engine)
@@ -57,36 +59,24 @@ def build(service: Service, measures: Measures | None = None) -> ASGIApp:
 def table(engine: Engine) -> list[Route]:
     """Return the routes without a name in their path."""
     reading, asking, changes = Reading(engine), Asking(engine), Changes(engine)
-
-    def ask(
-        path: str, handler: Handler, summary: str, answer: type[BaseModel], options: type[BaseModel] = Nothing
-    ) -> Route:
-        body = _takes({"multipart/form-data": _form("a", "b")}) if path == "/verify" else PICTURE
-        return Route(path=path, handler=handler, summary=summary, method="POST", options=options, answer=answer,
-                     refusals=BODY, body=body)  # fmt: skip
-
-    def change(
-        path: str, handler: Handler, summary: str, options: type[BaseModel], body: dict[str, Any] | None
-    ) -> Route:
-        answer = answers.Undone if path == "/undo" else answers.Changed
-        return Route(path=path, handler=handler, summary=summary, method="POST", options=options, answer=answer,
-                     refusals=(*BODY, 409), body=body)  # fmt: skip
-
+    ask = partial(Route, method="POST", refusals=BODY, body=PICTURE)
+    change = partial(Route, method="POST", refusals=(*BODY, 409), answer=answers.Changed)
+    pair = _takes({"multipart/form-data": _form("a", "b")})
     return [
-        Route(path="/health", handler=reading.health, summary="Whether the service is up", answer=answers.Health),
-        Route(path="/card", handler=reading.card, summary="What the model is and can", answer=answers.Card),
-        Route(path="/labels", handler=reading.labels, summary="All labels, taught ones last", answer=answers.LabelList),
-        Route(path="/metrics", handler=reading.metrics, summary="Counts and times for Prometheus"),
-        ask("/classify", asking.classify, "What is it?", answers.Classification, TopFive),
-        ask("/ask", asking.ask, "Is it a y? A label, or what a sentence says", answers.Asked, About),
-        ask("/explain", asking.explain, "Why? A heat map of what speaks for a label", answers.Explanation, About),
-        ask("/outliers", asking.outliers, "Is it none of the labels?", answers.Outlier),
-        ask("/verify", asking.verify, "Do two pictures show the same label?", answers.Verification),
-        ask("/retrieve", asking.retrieve, "Which pictures of the gallery are most like it?", answers.Matches, TopEight),
-        change("/teach", changes.teach, "Add a label from pictures, sentences or a vector", MaybeAbout, LESSON),
-        change("/forget", changes.forget, "Remove a label", AboutLabel, None),
-        change("/undo", changes.undo, "Take back the last change", Nothing, None),
-    ]
+        Route("/health", reading.health, "Whether the service is up", answer=answers.Health),
+        Route("/card", reading.card, "What the model is and can", answer=answers.Card),
+        Route("/labels", reading.labels, "All labels, taught ones last", answer=answers.LabelList),
+        Route("/metrics", reading.metrics, "Counts and times for Prometheus"),
+        ask("/classify", asking.classify, "What is it?", answer=answers.Classification, options=Top),
+        ask("/ask", asking.ask, "Is it a y? A label, or what a sentence says", answer=answers.Asked, options=About),
+        ask("/explain", asking.explain, "Why? A heat map of what speaks for a label", answer=answers.Explanation, options=About),
+        ask("/outliers", asking.outliers, "Is it none of the labels?", answer=answers.Outlier),
+        ask("/verify", asking.verify, "Do two pictures show the same label?", answer=answers.Verification, body=pair),
+        ask("/retrieve", asking.retrieve, "Which pictures of the gallery are most like it?", answer=answers.Matches, options=TopEight),
+        change("/teach", changes.teach, "Add a label from pictures, sentences or a vector", options=MaybeAbout, body=LESSON),
+        change("/forget", changes.forget, "Remove a label", options=AboutLabel),
+        change("/undo", changes.undo, "Take back the last change", answer=answers.Undone),
+    ]  # fmt: skip
 
 
 class Direct:
@@ -140,11 +130,11 @@ def documented(engine: Engine, routes: list[Route]) -> FastAPI:
         title="labelwise", version=__version__, description=DESCRIPTION, docs_url=None, redoc_url=None, lifespan=life
     )
     _handle_errors(app)
-    page, reading = Page(), Reading(engine)
+    page, shown = Page(), Pictures(engine.gallery, engine.examples, engine.service.pixels)
     app.add_api_route("/", page.start, include_in_schema=False)
     app.add_api_route("/static/{name}", page.file, include_in_schema=False)
-    pictures = {"/gallery/{id}": (reading.gallery_picture, "A picture of the gallery, small"),
-                "/examples/{id}": (reading.example_picture, "A picture to try")}  # fmt: skip
+    pictures = {"/gallery/{id}": (shown.gallery_picture, "A picture of the gallery, small"),
+                "/examples/{id}": (shown.example_picture, "A picture to try")}  # fmt: skip
     for path, (handler, summary) in pictures.items():
         responses = {**_refused(), 200: {"content": {"image/*": {}}, "description": "The picture."}}
         app.add_api_route(path, handler, responses=responses, response_class=Response, summary=summary)
@@ -172,7 +162,7 @@ def _describe(app: FastAPI, route: Route) -> None:
         responses=responses,
         summary=route.summary,
         operation_id=route.path.strip("/"),
-        openapi_extra=None if route.body is None else route.body,
+        openapi_extra=route.body,
     )
 
 

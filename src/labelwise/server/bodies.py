@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Awaitable, Sequence
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 from python_multipart.exceptions import FormParserError
@@ -18,6 +18,7 @@ from labelwise.server.settings import Service
 TYPES = ("image/png", "image/jpeg", "image/webp", "image/bmp", "image/gif")
 MAGIC = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"RIFF", b"BM", b"GIF8")
 MOST_PICTURES = 64
+T = TypeVar("T")
 
 
 def content_type(request: Request) -> str:
@@ -46,11 +47,7 @@ async def read_raw(request: Request, service: Service) -> bytes:
 
 async def read_body(request: Request, service: Service) -> bytes:
     """Return the whole body; its length was checked before the request came here."""
-    try:
-        async with asyncio.timeout(service.timeout):
-            return await request.body()
-    except (TimeoutError, ClientDisconnect):
-        raise _late(service) from None
+    return await _arrived(request.body(), service)
 
 
 async def read_form(request: Request, service: Service, fields: dict[str, int]) -> list[bytes]:
@@ -60,11 +57,9 @@ async def read_form(request: Request, service: Service, fields: dict[str, int]) 
         raise Refusal(
             415, f'Pictures are sent in a form (multipart/form-data) with: {", ".join(fields)}; given "{given}".'
         )
+    reading = request.form(max_files=sum(fields.values()), max_fields=4, max_part_size=service.body)
     try:
-        async with asyncio.timeout(service.timeout):
-            form = await request.form(max_files=sum(fields.values()), max_fields=4, max_part_size=service.body)
-    except (TimeoutError, ClientDisconnect):
-        raise _late(service) from None
+        form = await _arrived(reading, service)
     except (MultiPartException, FormParserError) as error:
         raise Refusal(400, f"The form cannot be read: {getattr(error, 'message', error)}") from None
     try:
@@ -75,12 +70,8 @@ async def read_form(request: Request, service: Service, fields: dict[str, int]) 
         for name, most in fields.items():
             files = form.getlist(name)
             if not 1 <= len(files) <= most:
-                raise Refusal(
-                    400,
-                    f'Send 1 to {most} pictures in the field "{name}"; given {len(files)}.'
-                    if most > 1
-                    else f'Send one picture in the field "{name}"; given {len(files)}.',
-                )
+                wanted = "one picture" if most == 1 else f"1 to {most} pictures"
+                raise Refusal(400, f'Send {wanted} in the field "{name}"; given {len(files)}.')
             for file in files:
                 if not isinstance(file, UploadFile):
                     raise Refusal(400, f'The field "{name}" must hold a file; given a text.')
@@ -132,5 +123,11 @@ def _described(body: bytes) -> TeachBody:
         raise Refusal(400, f"The body is no JSON document ({error}).") from None
 
 
-def _late(service: Service) -> Refusal:
-    return Refusal(408, f"The body did not arrive within {service.timeout:g} s.", {"Connection": "close"})
+async def _arrived(reading: Awaitable[T], service: Service) -> T:
+    """Return what was read, or refuse what does not arrive in time."""
+    try:
+        async with asyncio.timeout(service.timeout):
+            return await reading
+    except (TimeoutError, ClientDisconnect):
+        text = f"The body did not arrive within {service.timeout:g} s."
+        raise Refusal(408, text, {"Connection": "close"}) from None

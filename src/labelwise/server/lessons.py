@@ -1,16 +1,17 @@
-"""What a service was taught and has forgotten, as plain values: the state, its history, and the classifier that follows."""
+"""What a service was taught and has forgotten: the rows that a label adds, the state, and the classifier that follows from it."""
 
-from base64 import b64decode, b64encode
-from collections.abc import Mapping
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import numpy as np
 import torch
+from safetensors.torch import load as tensors_of
+from safetensors.torch import save as bytes_of
 from torch import Tensor
 
-from labelwise.core import Classifier, Labels
-from labelwise.errors import StoreError
+from labelwise.classifier import Classifier
+from labelwise.labels import Labels
 
 Source = Literal["examples", "texts", "vector"]
 Action = Literal["teach", "forget"]
@@ -22,185 +23,160 @@ class Lesson:
     """A taught label: the rows that it adds to a classifier, so that nothing is computed anew when it is read back.
 
     Attributes:
+        number: the change that taught it.
         label: its name.
         source: what it was learnt from.
         examples: how many pictures.
-        code: ``[e]``.
-        scale: of its scores.
-        offset: of its scores.
-        described: whether it is known from a description alone.
-        vector: its attributes ``[a]``, if labels have them.
         texts: its sentences, if labels have them.
-        memory: unit codes of its pictures ``[m, d]``.
-        seen: their fingerprints ``[m]``.
+        rows: what is appended to tensors of the classifier: ``embedding [1, e]``, ``scale [1]``, ``offset [1]``, ``unseen [1]``,
+            and where there are such, ``vector [1, a]``, ``memory [m, d]``, ``train_hashes [m]``.
     """
 
+    number: int = 0
     label: str
     source: Source
     examples: int
-    code: Tensor
-    scale: float
-    offset: float
-    described: bool
-    vector: Tensor | None
     texts: tuple[str, ...]
-    memory: Tensor | None
-    seen: Tensor | None
+    rows: dict[str, Tensor]
 
-    def plain(self) -> dict[str, Any]:
-        """Return it as JSON values; numbers keep every bit."""
-        pieces = {name: getattr(self, name) for name in ("code", "vector", "memory", "seen")}
-        words = {name: getattr(self, name) for name in ("label", "source", "examples", "scale", "offset", "described")}
-        tensors = {name: _packed(piece) for name, piece in pieces.items() if piece is not None}
-        return {**words, "texts": list(self.texts), **tensors}
+    def packed(self) -> tuple[str, bytes]:
+        """Return its words as JSON and its rows as safetensors; numbers keep every bit."""
+        return json.dumps([self.source, self.examples, self.texts]), bytes_of(self.rows)
 
 
-def lesson_of(plain: Mapping[str, Any]) -> Lesson:
-    """Return the lesson that ``Lesson.plain`` wrote."""
-    optional = ("vector", "memory", "seen")
-    tensors: dict[str, Any] = {name: _unpacked(plain[name]) if name in plain else None for name in optional}
-    words: dict[str, Any] = {
-        name: plain[name] for name in ("label", "source", "examples", "scale", "offset", "described")
-    }
-    return Lesson(**words, **tensors, code=_unpacked(plain["code"]), texts=tuple(plain["texts"]))
-
-
-def lesson_from(before: Classifier, taught: Classifier, source: Source) -> Lesson:
-    """Return what a classifier gained by being taught its last label."""
-    old = 0 if before.memory is None else len(before.memory)
-    seen = 0 if before.seen is None else len(before.seen)
-    memory = None if taught.memory is None or len(taught.memory) == old else taught.memory[old:].cpu()
-    labels = taught.labels
+def unpacked(number: int, label: str, words: str, rows: bytes) -> Lesson:
+    """Return the lesson that ``Lesson.packed`` wrote."""
+    source, examples, texts = json.loads(words)
     return Lesson(
-        label=labels.names[-1],
-        source=source,
-        examples=0 if memory is None else len(memory),
-        code=taught.codes[-1].cpu(),
-        scale=float(taught.scale[-1]),
-        offset=float(taught.offset[-1]),
-        described=labels.names[-1] in taught.described,
-        vector=None if labels.vectors is None else labels.vectors[-1].cpu(),
-        texts=() if labels.texts is None else labels.texts[-1],
-        memory=memory,
-        seen=None if taught.seen is None or len(taught.seen) == seen else taught.seen[seen:].cpu(),
+        number=number, label=label, source=source, examples=examples, texts=tuple(texts), rows=tensors_of(rows)
     )
 
 
-@dataclass(frozen=True)
-class State:
-    """Which labels of the saved classifier are forgotten, and the taught ones in their order."""
+def lesson_of(before: Classifier, taught: Classifier, source: Source) -> Lesson:
+    """Return what a classifier gained by being taught its last label."""
+    labels, calibration = taught.labels, taught.calibration
+    memory, hashes = taught.familiarity.memory, taught.origin.train_hashes
+    gained = {
+        "embedding": taught.label_embeddings[-1:],
+        "scale": calibration.scale[-1:],
+        "offset": calibration.offset[-1:],
+        "unseen": calibration.unseen[-1:],
+        "vector": None if labels.vectors is None else labels.vectors[-1:],
+        "memory": None if memory is None else memory[_count(before.familiarity.memory) :],
+        "train_hashes": None if hashes is None else hashes[_count(before.origin.train_hashes) :],
+    }
+    rows = {name: part.to("cpu", copy=True) for name, part in gained.items() if part is not None and len(part)}
+    texts = () if labels.texts is None else labels.texts[-1]
+    return Lesson(label=labels.names[-1], source=source, examples=_count(rows.get("memory")), texts=texts, rows=rows)
 
-    forgotten: frozenset[str] = frozenset()
-    taught: tuple[Lesson, ...] = ()
+
+def _count(rows: Tensor | None) -> int:
+    return 0 if rows is None else len(rows)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Change:
-    """A change that can be undone, and the state before it."""
-
-    action: Action
-    label: str
-    before: State
-
-
-@dataclass(frozen=True)
-class Story:
-    """How it came to the present state.
+    """A label taught or forgotten.
 
     Attributes:
-        change: how many changes there were, undone ones and undoing among them.
-        state: the present one.
+        number: of the change.
+        action: what was done.
+        label: to which label.
+        lesson: what a teach adds or a forget takes away; None where a label of the saved classifier is forgotten.
+    """
+
+    number: int
+    action: Action
+    label: str
+    lesson: Lesson | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """What follows from all changes.
+
+    Attributes:
+        change: how many there were, undone ones and undoing among them.
+        forgotten: labels of the saved classifier that are forgotten.
+        taught: the taught ones, in the order of their numbers.
         undoable: the last changes, the latest at the end.
     """
 
     change: int = 0
-    state: State = State()
+    forgotten: frozenset[str] = frozenset()
+    taught: tuple[Lesson, ...] = ()
     undoable: tuple[Change, ...] = ()
 
+    def after(self, *changes: Change, settled: int = 0) -> "State":
+        """Return the state after more changes; those up to the number ``settled`` cannot be undone."""
+        taught, forgotten = {one.number: one for one in self.taught}, set(self.forgotten)
+        for change in changes:
+            if change.action == "teach" and change.lesson is not None:
+                taught[change.number] = change.lesson
+            elif change.lesson is None:
+                forgotten.add(change.label)
+            else:
+                del taught[change.lesson.number]
+        undoable = [one for one in (*self.undoable, *changes) if one.number > settled][-UNDO:]
+        number = changes[-1].number if changes else self.change
+        return State(number, frozenset(forgotten), tuple(taught.values()), tuple(undoable))
 
-def follow(story: Story, record: Mapping[str, Any]) -> Story:
-    """Return the story after one more record of the journal."""
-    state, action, change = story.state, record["action"], int(record["change"])
-    match action:
-        case "teach":
-            lesson = lesson_of(record["lesson"])
-            after, label = replace(state, taught=(*state.taught, lesson)), lesson.label
-        case "forget":
-            label = record["label"]
-            taught = tuple(one for one in state.taught if one.label != label)
-            gone = frozenset() if len(taught) < len(state.taught) else frozenset([label])
-            after = State(state.forgotten | gone, taught)
-        case "undo":
-            return Story(change, story.undoable[-1].before, story.undoable[:-1])
-        case "start":
-            lessons = tuple(lesson_of(one) for one in record["taught"])
-            return Story(change, State(frozenset(record["forgotten"]), lessons))
-        case "count":
-            return replace(story, change=change)
-        case _:
-            raise StoreError(f'The journal has a record "{action}", which this version does not know.')
-    return Story(change, after, (*story.undoable, Change(action, label, state))[-UNDO:])
+    def teaching(self, lesson: Lesson) -> Change:
+        """Return the change that a lesson would be."""
+        return Change(self.change + 1, "teach", lesson.label, replace(lesson, number=self.change + 1))
 
+    def forgetting(self, label: str) -> Change:
+        """Return the change that forgets a label, taught or not."""
+        return Change(self.change + 1, "forget", label, next((one for one in self.taught if one.label == label), None))
 
-def shortened(story: Story) -> list[dict[str, Any]]:
-    """Return the fewest records that lead to the same story."""
-    first = story.undoable[0].before if story.undoable else story.state
-    start = {"action": "start", "forgotten": sorted(first.forgotten), "taught": [one.plain() for one in first.taught]}
-    afters = [one.before for one in story.undoable[1:]] + [story.state]
-    steps = [_record(one, after) for one, after in zip(story.undoable, afters, strict=True)]
-    return [{**record, "change": story.change} for record in (start, *steps, {"action": "count"})]
-
-
-def _record(change: Change, after: State) -> dict[str, Any]:
-    if change.action == "teach":
-        return {"action": "teach", "lesson": after.taught[-1].plain()}
-    return {"action": "forget", "label": change.label}
-
-
-def classifier_after(base: Classifier, state: State) -> Classifier:
-    """Return the saved classifier without what was forgotten and with what was taught; rows are copied, never computed."""
-    if state == State():
-        return base
-    kept = [name for name in base.labels.names if name not in state.forgotten]
-    rows = torch.tensor([base.labels.index(name) for name in kept], dtype=torch.int64, device=base.codes.device)
-    taught = state.taught
-    pieces: dict[str, Any] = {
-        "codes": torch.cat([base.codes[rows], *(one.code[None].to(base.codes) for one in taught)]),
-        "scale": torch.cat([base.scale[rows], base.scale.new_tensor([one.scale for one in taught])]),
-        "offset": torch.cat([base.offset[rows], base.offset.new_tensor([one.offset for one in taught])]),
-    }
-    for name in ("memory", "seen"):
-        own, more = getattr(base, name), [getattr(one, name) for one in taught if getattr(one, name) is not None]
-        if more:
-            pieces[name] = torch.cat(
-                [*([] if own is None else [own]), *(m.to(more[0] if own is None else own) for m in more)]
-            )
-    described = (base.described & set(kept)) | {one.label for one in taught if one.described}
-    return replace(base, labels=_labels(base.labels, kept, taught), described=frozenset(described), **pieces)
-
-
-def _labels(base: Labels, kept: list[str], taught: tuple[Lesson, ...]) -> Labels:
-    labels = None
-    if kept:
-        labels = base if len(kept) == len(base) else base.select(kept)
-    for one in taught:
-        if labels is None:
-            vectors = None if one.vector is None else one.vector[None]
-            labels = Labels(names=(one.label,), vectors=vectors, texts=(one.texts,) if one.texts else None)
+    def undone(self) -> "State":
+        """Return the state after the last change was taken back, which is one more change."""
+        last = self.undoable[-1]
+        taught, forgotten = {one.number: one for one in self.taught}, self.forgotten
+        if last.action == "teach":
+            del taught[last.number]
+        elif last.lesson is None:
+            forgotten -= {last.label}
         else:
-            labels = labels.add(one.label, vector=one.vector, texts=one.texts)
-    if labels is None:
-        raise StoreError("The journal leaves no label at all; a classifier needs at least one.")
-    return labels
+            taught[last.lesson.number] = last.lesson
+        return State(self.change + 1, forgotten, tuple(taught[i] for i in sorted(taught)), self.undoable[:-1])
+
+    def follows(self, earlier: "State") -> bool:
+        """Return whether labels were only added at the end since an earlier state."""
+        same = zip(self.taught, earlier.taught, strict=False)
+        added = len(self.taught) >= len(earlier.taught) and all(one is other for one, other in same)
+        return added and self.forgotten == earlier.forgotten
 
 
-def _packed(tensor: Tensor) -> dict[str, Any]:
-    array = tensor.detach().cpu().contiguous().numpy()
-    return {"type": array.dtype.str, "shape": list(array.shape), "data": b64encode(array.tobytes()).decode()}
+def joined(classifier: Classifier, forgotten: frozenset[str], lessons: Sequence[Lesson]) -> Classifier:
+    """Return the classifier without some labels and with taught ones at the end; rows are copied, never computed."""
+    if not forgotten and not lessons:
+        return classifier
+    kept = [i for i, name in enumerate(classifier.labels.names) if name not in forgotten]
 
+    def grown(name: str, own: Tensor | None) -> Any:
+        more = [one.rows[name] for one in lessons if name in one.rows]
+        return own if not more else torch.cat(more if own is None else [own, *(part.to(own) for part in more)])
 
-def _unpacked(plain: Mapping[str, Any]) -> Tensor:
-    if plain["type"] not in ("<f4", "<f8", "<i8", "<f2"):
-        raise StoreError(f"The journal holds numbers of type {plain['type']}, which this version does not read.")
-    flat = np.frombuffer(b64decode(plain["data"]), plain["type"])
-    return torch.from_numpy(flat.reshape(plain["shape"]).copy())
+    calibration = classifier.calibration.select(kept)
+    pieces = {name: grown(name, getattr(calibration, name)) for name in ("scale", "offset", "unseen")}
+    labels, names = classifier.labels, [classifier.labels.names[i] for i in kept]
+    if not lessons:
+        labels = labels.select(names)
+    else:
+        vectors = labels.vectors if all("vector" in one.rows for one in lessons) else None
+        texts = labels.texts if all(one.texts for one in lessons) else None
+        labels = Labels(
+            names=(*names, *(one.label for one in lessons)),
+            vectors=None if vectors is None else grown("vector", vectors[kept]),
+            texts=None if texts is None else (*(texts[i] for i in kept), *(one.texts for one in lessons)),
+        )
+    familiarity, origin = classifier.familiarity, classifier.origin
+    return replace(
+        classifier,
+        labels=labels,
+        label_embeddings=grown("embedding", classifier.label_embeddings[kept]),
+        calibration=replace(calibration, **pieces),
+        familiarity=replace(familiarity, memory=grown("memory", familiarity.memory)),
+        origin=replace(origin, train_hashes=grown("train_hashes", origin.train_hashes)),
+    )

@@ -1,18 +1,24 @@
-"""Counts and times of a service, as Prometheus reads them. Each worker writes its own to a small file; one answer sums all."""
+"""Counts and times of a service for Prometheus. Each worker leaves its own in a small file; one answer sums all.
+
+prometheus_client sums over processes, too, but through files mapped into memory, and a full disk would then end a worker.
+"""
 
 import json
 import os
-import threading
-from bisect import bisect_left
-from collections import Counter
-from collections.abc import Mapping
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
-from labelwise.checkpoint import write_atomically
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from labelwise.files import write_atomically
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
-Key = tuple[str, ...]
+Key = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class Measures:
@@ -23,67 +29,73 @@ class Measures:
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        self.folder = folder
-        self._counts: Counter[Key] = Counter()
-        self._lock = threading.Lock()
+        self.folder, self.name = folder, f"{os.getpid()}.{secrets.token_hex(4)}.json"
+        self._own = own = CollectorRegistry()
+        self._requests = Counter(
+            "labelwise_requests", "Requests by route and status.", ["route", "status"], registry=own
+        )
+        what = "Seconds from the first byte of a request to its answer."
+        self._seconds = Histogram("labelwise_request_seconds", what, ["route"], registry=own, buckets=SECONDS)
+        self._sizes = Histogram(
+            "labelwise_batch_pictures", "Pictures encoded in one pass.", registry=own, buckets=SIZES
+        )
 
     def request(self, route: str, status: int, seconds: float) -> None:
         """Count a request."""
-        with self._lock:
-            self._counts["labelwise_requests_total", route, str(status)] += 1
-            self._observe("labelwise_request_seconds", route, SECONDS, seconds)
+        self._requests.labels(route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
 
     def batch(self, pictures: int) -> None:
         """Count a pass of the model."""
-        with self._lock:
-            self._observe("labelwise_batch_pictures", "", SIZES, pictures)
-
-    def _observe(self, name: str, route: str, bounds: tuple[float, ...], value: float) -> None:
-        place = bisect_left(bounds, value)
-        self._counts[f"{name}_bucket", route, "+Inf" if place == len(bounds) else f"{bounds[place]:g}"] += 1
-        self._counts[f"{name}_sum", route] += value  # type: ignore[assignment]
-        self._counts[f"{name}_count", route] += 1
+        self._sizes.observe(pictures)
 
     def leave(self) -> None:
-        """Write this worker's counts where the others find them."""
-        if self.folder is None:
-            return
-        with self._lock:
-            rows = [[*key, value] for key, value in self._counts.items()]
-        write_atomically(self.folder / f"{os.getpid()}.json", json.dumps(rows).encode())
+        """Write this worker's counts where the others find them; a full disk only makes them old."""
+        if self.folder is not None:
+            with suppress(OSError):
+                rows = [[*key, value] for metric in self._own.collect() for key, value in _samples(metric)]
+                write_atomically(self.folder / self.name, json.dumps(rows).encode())
 
-    def text(self, gauges: Mapping[str, float]) -> str:
+    def text(self, gauges: Mapping[str, float]) -> bytes:
         """Return all workers' counts and these gauges in the text format of Prometheus."""
-        with self._lock:
-            whole = self._counts.copy()
+        self.leave()  # so that what was told once stays told when this worker dies
+        whole = CollectorRegistry()
+        whole.register(_Sum(list(self._own.collect()), self._others(), gauges))
+        return generate_latest(whole)
+
+    def _others(self) -> dict[Key, float]:
+        """Return the sums over the other workers, those that died among them."""
+        sums: dict[Key, float] = {}
         for file in () if self.folder is None else sorted(self.folder.glob("*.json")):
-            if file.stem != str(os.getpid()):
-                for *key, value in json.loads(file.read_text()):
-                    whole[tuple(key)] += value
-        return "\n".join([*_requests(whole), *_histogram(whole, "labelwise_request_seconds", "route", SECONDS),
-                          *_histogram(whole, "labelwise_batch_pictures", "", SIZES), *_gauges(gauges)]) + "\n"  # fmt: skip
+            for name, labels, value in () if file.name == self.name else json.loads(file.read_text()):
+                key = (name, tuple((one, two) for one, two in labels))
+                sums[key] = sums.get(key, 0.0) + value
+        return sums
 
 
-def _requests(counts: Mapping[Key, float]) -> list[str]:
-    lines = ["# HELP labelwise_requests_total Requests by route and status.", "# TYPE labelwise_requests_total counter"]
-    for key in sorted(key for key in counts if key[0] == "labelwise_requests_total"):
-        lines.append(f'labelwise_requests_total{{route="{key[1]}",status="{key[2]}"}} {counts[key]:g}')
-    return lines
+class _Sum(Collector):
+    """Own counts, those of others, and gauges."""
+
+    def __init__(self, own: list[Metric], others: dict[Key, float], gauges: Mapping[str, float]) -> None:
+        self.own, self.others, self.gauges = own, others, gauges
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield each metric with the sums over all workers."""
+        for metric in self.own:
+            sums = dict(_samples(metric))
+            for key, value in self.others.items():
+                if key[0].startswith(metric.name):
+                    sums[key] = sums.get(key, 0.0) + value
+            family = Metric(metric.name, metric.documentation, metric.type)
+            for (name, labels), value in sums.items():
+                family.add_sample(name, dict(labels), value)
+            yield family
+        for name, value in self.gauges.items():
+            yield GaugeMetricFamily(name, "", value)
 
 
-def _histogram(counts: Mapping[Key, float], name: str, label: str, bounds: tuple[float, ...]) -> list[str]:
-    what = "Seconds from the first byte of a request to its answer." if label else "Pictures encoded in one pass."
-    lines = [f"# HELP {name} {what}", f"# TYPE {name} histogram"]
-    for route in sorted({key[1] for key in counts if key[0] == f"{name}_count"}):
-        own, total = (f'{label}="{route}",' if label else ""), 0.0
-        for bound in (*(f"{b:g}" for b in bounds), "+Inf"):
-            total += counts.get((f"{name}_bucket", route, bound), 0)
-            lines.append(f'{name}_bucket{{{own}le="{bound}"}} {total:g}')
-        ended = f"{{{own.rstrip(',')}}}" if own else ""
-        lines.append(f"{name}_sum{ended} {counts[f'{name}_sum', route]:.6g}")
-        lines.append(f"{name}_count{ended} {counts[f'{name}_count', route]:g}")
-    return lines
-
-
-def _gauges(gauges: Mapping[str, float]) -> list[str]:
-    return [line for name, value in gauges.items() for line in (f"# TYPE {name} gauge", f"{name} {value:g}")]
+def _samples(metric: Metric) -> Iterator[tuple[Key, float]]:
+    """Yield the samples of a metric but for the times when each was made."""
+    for one in metric.samples:
+        if not one.name.endswith("_created"):
+            yield (one.name, tuple(one.labels.items())), one.value

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from labelwise.errors import LabelwiseError, UnsupportedError
+from labelwise.classifier import Classifier
+from labelwise.errors import LabelwiseError, UnsupportedError, UsageError
 
 STATUSES = {
     400: "The request is wrong: a picture that cannot be read, an unknown option, a value out of range.",
@@ -33,3 +34,11 @@ class Refusal(Exception):  # noqa: N818 - a refusal is not a fault
 def refusal_of(error: LabelwiseError) -> Refusal:
     """Return the refusal that an error of the library amounts to."""
     return Refusal(422 if isinstance(error, UnsupportedError) else 400, str(error))
+
+
+def position(classifier: Classifier, label: str) -> int:
+    """Return the position of a label, or refuse with the known ones."""
+    try:
+        return classifier.labels.index(label)
+    except UsageError as error:
+        raise Refusal(404, str(error)) from None

@@ -22,11 +22,12 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from labelwise.errors import LabelwiseError, UsageError
 from labelwise.server.abilities import check_pictures
 from labelwise.server.app import build
-from labelwise.server.changing import hold, journal_folder
+from labelwise.server.database import Database
 from labelwise.server.guard import LOG
 from labelwise.server.measures import Measures
+from labelwise.server.present import folder_of, hold
 from labelwise.server.settings import Service
-from labelwise.store import shape_of
+from labelwise.store import digest_of, shape_of
 
 GRACE = 20  # seconds that requests get to end when the service stops
 LONGEST_HEAD = 2**16  # bytes of a request before its body
@@ -35,13 +36,16 @@ LONGEST_HEAD = 2**16  # bytes of a request before its body
 def serve(service: Service) -> None:
     """Serve until a signal says stop."""
     check_pictures(shape_of(service.model))
-    lock = None if service.read_only else hold(journal_folder(service.model))
+    lock = None if service.read_only else hold(folder_of(service.model))
     try:
         with listening(service) as listener:
             if service.workers == 1:
                 _serve_one(service, listener, None)
-            else:
-                _serve_many(service, listener)
+                return
+            _log(service)
+            if not service.read_only:  # made, or found damaged, once and not by each worker
+                Database(folder_of(service.model), digest_of(service.model), read_only=False).close()
+            _serve_many(service, listener)
     finally:
         if lock is not None:
             os.close(lock)
@@ -201,7 +205,6 @@ def _worker(service: Service, listener: socket.socket, folder: str) -> None:
 
 def _serve_many(service: Service, listener: socket.socket) -> None:
     """Start the workers, start those anew that die, and pass on the signal to stop."""
-    _log(service)
     stop = threading.Event()
     for one in (signal.SIGTERM, signal.SIGINT):
         signal.signal(one, lambda *_: stop.set())

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from labelwise.core import Classifier
-from labelwise.data.pictures import Pictures, as_batch
+from labelwise.scores import Scores
 
 
 @dataclass(frozen=True)
@@ -15,8 +14,7 @@ class Answer:
     probability: float
 
 
-def ask(classifier: Classifier, pictures: Pictures, label: str) -> list[Answer]:
+def ask(scores: Scores, label: str) -> list[Answer]:
     """Return one answer per picture to "is it a ``label``?"."""
-    column = classifier.labels.index(label)
-    scores = classifier.scores(as_batch(pictures, classifier.model.spec.shape))
-    return [Answer(label, p >= 0.5, p) for p in classifier.answers(scores)[:, column].tolist()]
+    column = scores.classifier.labels.index(label)
+    return [Answer(label, p >= 0.5, p) for p in scores.yes[:, column].tolist()]

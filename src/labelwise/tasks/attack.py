@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from labelwise.core import Classifier, as_float, check_shape
+from labelwise.classifier import Classifier
 from labelwise.data.batches import mix
-from labelwise.data.pictures import Pictures, as_batch
+from labelwise.data.read.pictures import Pictures, as_batch
 from labelwise.errors import UnsupportedError, UsageError
+from labelwise.model import as_float, check_shape
 from labelwise.ops.adaptive_attacks import Apgd
 from labelwise.ops.attacks import Attack, Best, Fgsm, Pgd, Problem, Scores
 from labelwise.ops.square_attack import Square
@@ -92,31 +93,38 @@ def attack(
     """
     settings = settings or AttackSettings()
     scores = scores_of(classifier)
-    clean = as_float(as_batch(pictures, classifier.model.spec.shape).to(classifier.model.device))
+    clean = as_float(as_batch(pictures, classifier.shape).to(classifier.model.device))
     right = _places(classifier, clean, targets)
     found = worst_of(scores, clean, right, settings, torch.full_like(clean[:, 0, 0, 0], settings.epsilon))
-    wrong = classifier.scores(clean, settings.batch).argmax(1) != right
+    wrong = _answers(classifier, clean, settings.batch) != right
     radii = None
     if settings.bisections:
         found, radii = _smallest(scores, clean, right, settings, found)
-    said = classifier.scores(found.images, settings.batch).argmax(1)
+    said = _answers(classifier, found.images, settings.batch)
     names = tuple(classifier.labels.names[column] for column in said.tolist())
     return Attacked(clean=clean, images=found.images, wrong=wrong, fooled=said != right, answers=names, radii=radii)
 
 
 def scores_of(classifier: Classifier) -> Scores:
     """Return the function from images in [0, 1] to the scores that decide, ``[n, k]``, through which gradients flow."""
-    if len(classifier.model.spec.shape) != 3:
+    if len(classifier.shape) != 3:
         raise UnsupportedError(
             "This model takes precomputed features, not pictures, so there are no pixels to change. Train it on pictures."
         )
-    if classifier.multilabel:
+    if classifier.calibration.multilabel:
         raise UnsupportedError(
             "Several labels may be true of one image, and an attack is on the one that is. Train with one label per image."
         )
     if len(classifier.labels) < 2:
         raise UnsupportedError("There is one label only, so no answer is wrong. An attack needs a second label.")
-    return lambda images: classifier.scores_of_codes(classifier.model.encode_images(images).float())
+    model, embeddings = classifier.model, classifier.label_embeddings
+    return lambda images: classifier.calibration.log_odds(model.score(model.encode_images(images).float(), embeddings))
+
+
+def _answers(classifier: Classifier, images: Tensor, batch: int = 256) -> Tensor:
+    """Return the position of the answered label ``[n]`` for images in [0, 1], which are taken as they are."""
+    check_shape(images, classifier.shape)
+    return classifier.scores_of(classifier.encode(images, batch)).best
 
 
 def check_radius(epsilon: float) -> None:
@@ -176,12 +184,12 @@ def _smallest(
 def _places(classifier: Classifier, images: Tensor, targets: Tensor | Sequence[str] | None) -> Tensor:
     """Return the place of each image's label among the classifier's ``[n]``."""
     if targets is None:
-        return classifier.scores(images).argmax(1)
+        return _answers(classifier, images)
     if not isinstance(targets, Tensor):
         targets = torch.tensor([classifier.labels.index(name) for name in targets])
     if targets.shape != (len(images),):
         raise UsageError(f"Give one label for each of the {len(images)} pictures; given {list(targets.shape)}.")
     if not bool(((targets >= 0) & (targets < len(classifier.labels))).all()):
         raise UsageError(f"Targets are places among the {len(classifier.labels)} labels of the classifier, from 0 on.")
-    check_shape(images, classifier.model.spec.shape)
+    check_shape(images, classifier.shape)
     return targets.to(images.device)

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from labelwise.core import NONE, UNKNOWN, Classifier
-from labelwise.data.pictures import Pictures, as_batch
-from labelwise.tasks.outliers import outlier_scores
+from labelwise.classifier import NONE, UNKNOWN
+from labelwise.scores import Scores
 
 
 @dataclass(frozen=True)
@@ -35,32 +34,20 @@ class Prediction:
         return bool(self.labels)
 
 
-def classify(classifier: Classifier, pictures: Pictures, *, top: int = 5) -> list[Prediction]:
+def classify(scores: Scores, *, top: int = 5) -> list[Prediction]:
     """Return one prediction per picture.
 
     Args:
-        classifier: any classifier.
-        pictures: paths, PIL images, arrays or tensors; one or many.
+        scores: of the pictures.
         top: how many labels to list.
     """
-    codes = classifier.encode(as_batch(pictures, classifier.model.spec.shape))
-    scores = classifier.scores_of_codes(codes)
-    strange = outlier_scores(classifier, codes)
-    said = classifier.answers(scores) if classifier.multilabel else classifier.probabilities(scores)
-    probabilities, order = said.topk(len(classifier.labels) if classifier.multilabel else _listed(classifier, top))
-    confidence = classifier.confidence(scores).tolist()
-    names = classifier.labels.names
-    found = []
-    rows = zip(confidence, strange.tolist(), probabilities.tolist(), order.tolist(), strict=True)
-    for sure, odd, row, columns in rows:
-        known = classifier.outlier is None or odd <= classifier.outlier.limit
-        best = tuple((names[column], value) for column, value in zip(columns, row, strict=True))
-        yes = tuple(name for name, value in best if value >= 0.5) if classifier.multilabel else (best[0][0],)
-        labels = yes if known else ()
-        label = labels[0] if labels else NONE if known else UNKNOWN
-        found.append(Prediction(label, labels, best[0][1], sure, odd, best[: _listed(classifier, top)]))
-    return found
-
-
-def _listed(classifier: Classifier, top: int) -> int:
-    return min(max(1, top), len(classifier.labels))
+    multilabel = scores.classifier.calibration.multilabel
+    tops = scores.top(len(scores.classifier.labels) if multilabel else top)
+    rows = zip(tops, scores.confidence.tolist(), scores.strangeness.tolist(), scores.unknown.tolist(), strict=True)
+    predictions = []
+    for best, confidence, strangeness, unknown in rows:
+        yes = tuple(name for name, value in best if value >= 0.5) if multilabel else (best[0][0],)
+        labels = () if unknown else yes
+        label = labels[0] if labels else UNKNOWN if unknown else NONE
+        predictions.append(Prediction(label, labels, best[0][1], confidence, strangeness, tuple(best[: max(1, top)])))
+    return predictions

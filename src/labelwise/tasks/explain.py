@@ -9,9 +9,10 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from labelwise.core import Classifier, as_float
-from labelwise.data.pictures import Pictures, as_batch
+from labelwise.classifier import Classifier
 from labelwise.errors import UsageError
+from labelwise.model import Locates, as_float, cannot
+from labelwise.scores import Scores
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,16 +45,15 @@ class Explanation:
         return Image.fromarray(mixed.clip(0, 255).astype(np.uint8))
 
 
-def explain(classifier: Classifier, picture: Pictures, label: str | None = None) -> Explanation:
+def explain(scores: Scores, label: str | None = None) -> Explanation:
     """Return the heat map of one picture for a label; None asks about the label that fits best."""
-    images = as_batch(picture, classifier.model.spec.shape)
-    if len(images) != 1:
-        raise UsageError(f"Explain takes one picture at a time; given {len(images)}.")
-    scores = classifier.scores(images)
-    column = int(scores.argmax(1)) if label is None else classifier.labels.index(label)
+    classifier, images = scores.classifier, scores.images
+    if len(scores) != 1 or images is None:
+        raise UsageError(f"Explain takes one picture at a time, not its embedding alone; given {len(scores)}.")
+    column = int(scores.best) if label is None else classifier.labels.index(label)
     heat = heat_maps(classifier, images, torch.tensor([column]))[0]
     shown = images[0].expand(3, -1, -1).permute(1, 2, 0)
-    name, probability = classifier.labels.names[column], float(classifier.answers(scores)[0, column])
+    name, probability = classifier.labels.names[column], float(scores.yes[0, column])
     return Explanation(name, probability, heat.cpu().numpy(), shown.contiguous().cpu().numpy())
 
 
@@ -65,11 +65,13 @@ def heat_maps(classifier: Classifier, images: Tensor, columns: Tensor) -> Tensor
     looks more like any picture with a text, so the score is taken against the mean of all labels.
     """
     model = classifier.model
+    if not isinstance(model, Locates):
+        raise cannot(model, "draw a heat map: it has no feature maps")
     pixels = as_float(images.to(model.device))
     with torch.enable_grad():
         maps = model.feature_maps(pixels).detach().requires_grad_()
-        scores = model.score(model.pool_maps(maps).float(), classifier.codes)
-        if model.balance == "scale":
+        scores = model.score(model.pool_maps(maps).float(), classifier.label_embeddings)
+        if model.penalty == "scale":
             scores = scores - scores.mean(1, keepdim=True)
         asked = scores.gather(1, columns.to(scores.device)[:, None])
         (gradient,) = torch.autograd.grad(asked.sum(), maps)

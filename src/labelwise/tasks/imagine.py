@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from labelwise.core import Classifier, as_float, check_shape
-from labelwise.data.pictures import Pictures, as_batch
+from labelwise.classifier import Classifier
+from labelwise.data.read.pictures import Pictures, as_batch
 from labelwise.errors import UsageError
+from labelwise.model import Generates, as_float, cannot, check_shape
 from labelwise.ops.retrieval import distances
 
 
@@ -68,7 +69,7 @@ def imagine(
     if not names or count < 1:
         raise UsageError(f"Give at least one label and a count of 1; given {len(names)} labels and a count of {count}.")
     made = generated(classifier, names, count, seed)
-    images = as_batch(gallery, classifier.model.spec.shape)
+    images = as_batch(gallery, classifier.shape)
     places = torch.full((len(images),), -1) if targets is None else targets.cpu()
     if len(places) != len(images):
         raise UsageError(f"There are {len(images)} images but {len(places)} targets; give one for each image.")
@@ -88,18 +89,26 @@ def imagine(
 def generated(classifier: Classifier, names: Sequence[str], count: int, seed: int) -> Tensor:
     """Return features ``[k, count, f]`` that the model makes of the descriptions of these labels."""
     labels = classifier.labels.select(names)
-    model = classifier.model.eval()
+    model = _generating(classifier)
     with torch.no_grad():
         return model.generate(labels, count, seed).float().cpu()
 
 
 def image_features(classifier: Classifier, images: Tensor, batch: int = 256) -> Tensor:
     """Return features ``[n, f]`` of real images, in the space of the generated ones."""
-    model = classifier.model.eval()
-    check_shape(images, model.spec.shape)
+    model = _generating(classifier)
+    device = classifier.model.device
+    check_shape(images, classifier.shape)
     with torch.no_grad():
-        parts = [model.features_of(as_float(x.to(model.device))).float().cpu() for x in torch.split(images, batch)]
+        parts = [model.features_of(as_float(x.to(device))).float().cpu() for x in torch.split(images, batch)]
     return torch.cat(parts)
+
+
+def _generating(classifier: Classifier) -> Generates:
+    model = classifier.model.eval()
+    if not isinstance(model, Generates):
+        raise cannot(model, "generate features of a label from its description")
+    return model
 
 
 def _typical(made: Tensor, real: Tensor) -> Tensor:

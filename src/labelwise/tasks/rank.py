@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from labelwise.core import Classifier, Labels
-from labelwise.data.pictures import Pictures, as_batch
+from labelwise.classifier import Classifier
 from labelwise.errors import UnsupportedError, UsageError, listing
-from labelwise.tasks.outliers import flag_outliers, outlier_scores
+from labelwise.labels import Labels
+from labelwise.scores import Scores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,23 +40,20 @@ class Ranked:
     known: bool
 
 
-def rank(
-    classifier: Classifier, pictures: Pictures, *, order: Sequence[str] | None = None, coverage: float = 0.8
-) -> list[Ranked]:
+def rank(scores: Scores, *, order: Sequence[str] | None = None, coverage: float = 0.8) -> list[Ranked]:
     """Return where each picture stands, sorted from the lowest rank to the highest.
 
     Args:
-        classifier: any whose labels are ordered, or become so here.
-        pictures: paths, PIL images, arrays or tensors; one or many.
+        scores: of pictures, by a classifier whose labels are ordered, or become so here.
         order: all labels from the lowest to the highest; None is the order that the labels have.
         coverage: the probability that an interval of levels must hold at least.
     """
+    classifier = scores.classifier
     columns = level_columns(classifier, order)
-    codes = classifier.encode(as_batch(pictures, classifier.model.spec.shape))
-    levels = level_probabilities(classifier, classifier.scores_of_codes(codes.float()), columns)
+    levels = level_probabilities(scores, columns)
     first, last = (ends.tolist() for ends in covering_levels(levels, coverage))
     medians, best = median_levels(levels).tolist(), levels.argmax(1).tolist()
-    strange = flag_outliers(classifier, outlier_scores(classifier, codes)).tolist()
+    unknown = scores.unknown.tolist()
     names = [classifier.labels.names[column] for column in columns]
     ranks = expected_ranks(levels)
     return [
@@ -67,7 +64,7 @@ def rank(
             best=names[best[i]],
             interval=(names[first[i]], names[last[i]]),
             probabilities=dict(zip(names, levels[i].tolist(), strict=True)),
-            known=not strange[i],
+            known=not unknown[i],
         )
         for i in ranks.argsort(stable=True).tolist()
     ]
@@ -81,7 +78,7 @@ def level_columns(classifier: Classifier, order: Sequence[str] | None = None) ->
         order: all labels from the lowest to the highest; None is the order that the labels have.
     """
     labels = classifier.labels
-    if classifier.multilabel:
+    if classifier.calibration.multilabel:
         raise UnsupportedError(
             "Several labels may be true of one picture here, so they are no levels of one order. Ask about each label."
         )
@@ -97,9 +94,9 @@ def level_columns(classifier: Classifier, order: Sequence[str] | None = None) ->
     return sorted(range(len(labels)), key=lambda column: ranks[column])
 
 
-def level_probabilities(classifier: Classifier, scores: Tensor, columns: Sequence[int]) -> Tensor:
-    """Return the probability of each level ``[n, k]`` from calibrated scores ``[n, k]``, in double precision on the CPU."""
-    return classifier.probabilities(scores.double()).cpu()[:, torch.tensor(columns)]
+def level_probabilities(scores: Scores, columns: Sequence[int]) -> Tensor:
+    """Return the probability of each level ``[n, k]``, in double precision on the CPU."""
+    return scores.classifier.calibration.choice(scores.log_odds.double()).cpu()[:, torch.tensor(columns)]
 
 
 def expected_ranks(levels: Tensor) -> Tensor:

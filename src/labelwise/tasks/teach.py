@@ -1,4 +1,4 @@
-"""Teach: add a label from example pictures or from a description, without training; forget: remove one."""
+"""Teach: add a label from example pictures or from a description, without training."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,12 +7,14 @@ from typing import Literal, cast
 import torch
 from torch import Tensor
 
-from labelwise.core import UNKNOWN, Classifier, LabelModel, Labels, as_float, unfit_name
-from labelwise.data.fingerprints import with_seen
-from labelwise.data.pictures import Array, Pictures, as_batch
+from labelwise.classifier import UNKNOWN, Classifier
+from labelwise.data.read.pictures import Array
 from labelwise.errors import LabelwiseError, UnsupportedError, UsageError
-from labelwise.tasks.outliers import remember
-from labelwise.training import Method
+from labelwise.familiarity import memorable
+from labelwise.labels import Labels, unfit_name
+from labelwise.model import LabelModel, LearnsFromExamples, cannot
+from labelwise.scores import Scores
+from labelwise.training.stages import Method
 
 Texts = str | Sequence[str]
 Vector = Tensor | Array | Sequence[float]
@@ -22,7 +24,7 @@ def teach(
     classifier: Classifier,
     name: str,
     *,
-    examples: Pictures | None = None,
+    examples: Scores | None = None,
     texts: Texts | None = None,
     vector: Vector | None = None,
 ) -> Classifier:
@@ -34,11 +36,11 @@ def teach(
     Args:
         classifier: any classifier.
         name: the new label.
-        examples: pictures of it; five are enough to be useful, more are better.
+        examples: scores of pictures of it, made by this classifier; five are enough to be useful, more are better.
         texts: a sentence that describes it, or several.
         vector: its attributes ``[a]``.
     """
-    check_name(name)
+    check_new(classifier, name)
     given = [word for word, it in (("examples", examples), ("texts", texts), ("vector", vector)) if it is not None]
     if len(given) != 1:
         raise UsageError(
@@ -47,12 +49,22 @@ def teach(
         )
     if examples is None:
         return _from_description(classifier, name, texts, vector)
-    labels = classifier.labels.add(name)
-    images = as_batch(examples, classifier.model.spec.shape).to(classifier.model.device)
-    groups = torch.zeros(len(images), dtype=torch.int64, device=images.device)
+    model = classifier.model
+    if not isinstance(model, LearnsFromExamples):
+        raise cannot(model, "learn a label from example images")
+    labels, embeddings = classifier.labels.add(name), examples.embeddings
     with torch.no_grad():
-        codes = classifier.model.encode_examples(as_float(images), groups)
-    return with_seen(remember(classifier.add(labels, codes[0]), images), images)
+        (label,) = model.labels_from_examples(
+            embeddings, torch.zeros(len(embeddings), dtype=torch.int64, device=embeddings.device)
+        )
+    taught = replace(classifier.add(labels, label), familiarity=classifier.familiarity.remember(memorable(embeddings)))
+    return taught if examples.images is None else replace(taught, origin=taught.origin.with_images(examples.images))
+
+
+def check_new(classifier: Classifier, name: str) -> None:
+    """Raise an error for what cannot be the name of one more label."""
+    check_name(name)
+    classifier.labels.add(name)
 
 
 def check_name(name: str) -> None:
@@ -63,14 +75,9 @@ def check_name(name: str) -> None:
         raise UsageError(f"This cannot be a label: {unfit}. Give a name in one line of UTF-8.")
 
 
-def forget(classifier: Classifier, name: str) -> Classifier:
-    """Return the classifier without one label."""
-    return classifier.remove(name)
-
-
 def _from_description(classifier: Classifier, name: str, texts: Texts | None, vector: Vector | None) -> Classifier:
     """Return the classifier with one more label, known from its texts or its vector."""
-    method, model = classifier.method, classifier.model.eval()
+    method, model = classifier.origin.method, classifier.model.eval()
     if not isinstance(method, Method) or not method.zero_shot:
         who = method.name if isinstance(method, Method) else type(model).__name__
         raise UnsupportedError(
@@ -87,7 +94,7 @@ def _from_description(classifier: Classifier, name: str, texts: Texts | None, ve
         code = model.encode_labels(new)[0].float()
     made = None if new.vectors is None else new.vectors[0]
     labels = classifier.labels.add(name, vector=made, texts=new.texts[0] if new.texts else ())
-    return classifier.add(labels, code, described=True)
+    return classifier.add(labels, code, unseen=True)
 
 
 def _check_form(model: LabelModel, form: Literal["texts", "vectors"]) -> None:

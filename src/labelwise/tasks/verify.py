@@ -6,16 +6,15 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from labelwise.core import Classifier, LabelModel, VerificationRule
-from labelwise.data.dataset import Split
-from labelwise.data.fingerprints import with_seen
-from labelwise.data.pictures import Pictures, as_batch
+from labelwise.classifier import Classifier, Verifier
 from labelwise.errors import DataError, UsageError
 from labelwise.metrics import equal_error_rate
+from labelwise.model import LabelModel
 from labelwise.ops.calibration import fit_platt
 from labelwise.ops.detection import det_curve, threshold_at
 from labelwise.ops.pairs import draw_pairs
-from labelwise.tasks.likeness import By, all_alike, compared, row_alike
+from labelwise.scores import Scores
+from labelwise.tasks.similarity import By, all_alike, compared, row_alike
 
 Rule = Literal["eer"] | float
 PAIRS = 50_000  # of each kind that a rule is fitted on, at most
@@ -38,16 +37,30 @@ class Verification:
     probability: float
 
 
-def verify(classifier: Classifier, first: Pictures, second: Pictures, *, by: By | None = None) -> list[Verification]:
+def verify(first: Scores, second: Scores, *, by: By | None = None) -> list[Verification]:
     """Return for each pair whether both pictures show the same label, the order of the two being of no account.
 
     Args:
-        classifier: one with a verification rule, see ``fit_verification``.
-        first: one picture, or n.
-        second: one picture, or n; one picture is compared with each of the others.
-        by: the score; None is the one that the rule was fitted for, and no other will do.
+        first: of one picture, or n, by a classifier with a verifier, see ``fit_verifier``.
+        second: of one picture, or n; one picture is compared with each of the others.
+        by: the score; None is the one that the verifier was fitted for, and no other will do.
     """
-    rule = classifier.verification
+    rule = check_verifier(first.classifier, by)
+    counts = [len(first), len(second)]
+    if counts[0] != counts[1] and 1 not in counts:
+        raise UsageError(f"Pairs need as many first pictures as second ones, or one of either; given {counts}.")
+    one, other = (part.embeddings.expand(max(counts), -1) for part in (first, second))
+    scores = pair_scores(first.classifier.model, one, other, rule.by).double().cpu()
+    chances = (scores * rule.scale + rule.offset).sigmoid()
+    return [
+        Verification(score=score, same=score >= rule.threshold, probability=chance)
+        for score, chance in zip(scores.tolist(), chances.tolist(), strict=True)
+    ]
+
+
+def check_verifier(classifier: Classifier, by: By | None) -> Verifier:
+    """Return the classifier's verifier, or raise an error where there is none, or none for this score."""
+    rule = classifier.verifier
     if rule is None:
         raise UsageError(
             "This classifier has no threshold for pairs of pictures yet. Fit one on held-out labelled pictures: "
@@ -58,45 +71,36 @@ def verify(classifier: Classifier, first: Pictures, second: Pictures, *, by: By 
             f'The threshold for pairs of pictures was fitted for the score "{rule.by}"; given by="{by}". '
             f'Fit another: fit_verification(classifier, data.split("val"), by="{by}").'
         )
-    shape = classifier.model.spec.shape
-    codes = [classifier.encode(as_batch(pictures, shape)) for pictures in (first, second)]
-    counts = [len(part) for part in codes]
-    if counts[0] != counts[1] and 1 not in counts:
-        raise UsageError(f"Pairs need as many first pictures as second ones, or one of either; given {counts}.")
-    one, other = (part.expand(max(counts), -1) for part in codes)
-    scores = pair_scores(classifier.model, one, other, rule.by).double().cpu()
-    chances = (scores * rule.scale + rule.offset).sigmoid()
-    return [
-        Verification(score=score, same=score >= rule.threshold, probability=chance)
-        for score, chance in zip(scores.tolist(), chances.tolist(), strict=True)
-    ]
+    return rule
 
 
-def fit_verification(
-    classifier: Classifier, split: Split, rule: Rule = "eer", *, by: By = "similarity", seed: int = 0
+def fit_verifier(
+    scores: Scores, targets: Tensor, rule: Rule = "eer", *, by: By = "similarity", seed: int = 0
 ) -> Classifier:
     """Return the classifier with a threshold for pairs of pictures, fitted on held-out labelled images.
 
     Args:
-        classifier: any.
-        split: images that training never saw; their labels may be ones that the classifier does not know.
+        scores: of images that training never saw; their labels may be ones that the classifier does not know.
+        targets: their labels ``[n]``, -1 where there is none.
         rule: ``eer``, where both kinds of error are equally frequent, or the share of different pairs to accept at most.
-        by: the score: the model's ``similarity``, the ``cosine`` of codes, their ``sum``, or the cosine of ``whitened`` codes.
+        by: the score: the model's ``similarity``, the ``cosine`` of embeddings, their ``sum``, or the cosine of ``whitened`` ones.
         seed: of the pairs that are drawn where there are many.
     """
-    if split.truths is not None:
+    if targets.ndim == 2:
         raise DataError(
             "Several labels may be true of these images, so two of them are neither the same nor different."
         )
-    codes = classifier.encode(as_batch(split.images, classifier.model.spec.shape))
-    found = verification_rule(classifier.model, codes, split.targets, rule, by=by, seed=seed)
-    return with_seen(replace(classifier, verification=found), split.images)
+    classifier, origin = scores.classifier, scores.classifier.origin
+    verifier = make_verifier(classifier.model, scores.embeddings, targets, rule, by=by, seed=seed)
+    return replace(
+        classifier, verifier=verifier, origin=origin if scores.images is None else origin.with_images(scores.images)
+    )
 
 
-def verification_rule(
+def make_verifier(
     model: LabelModel, codes: Tensor, targets: Tensor, rule: Rule = "eer", *, by: By = "similarity", seed: int = 0
-) -> VerificationRule:
-    """Return the rule that ``fit_verification`` puts into a classifier, from codes ``[n, d]`` and targets ``[n]``."""
+) -> Verifier:
+    """Return the rule that ``fit_verifier`` puts into a classifier, from codes ``[n, d]`` and targets ``[n]``."""
     same, different = scored_pairs(model, codes, targets, by, (PAIRS, seed))
     eer = equal_error_rate(same, different)
     if rule == "eer":
@@ -107,7 +111,7 @@ def verification_rule(
     truth = torch.cat([torch.ones(len(same)), torch.zeros(len(different))]).bool()
     scale, offset = fit_platt(torch.cat([same, different])[:, None], truth[:, None])
     offset -= float(torch.tensor(len(same) / len(different)).log())  # as if both kinds were equally frequent
-    return VerificationRule(by=by, threshold=threshold, rule=rule, eer=eer.rate, scale=scale, offset=offset)
+    return Verifier(by=by, threshold=threshold, rule=rule, eer=eer.rate, scale=scale, offset=offset)
 
 
 def can_verify(targets: Tensor) -> bool:

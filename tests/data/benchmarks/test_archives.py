@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from labelwise.data.benchmarks.archives import check_room, unpack
 from labelwise.errors import DataError
+from labelwise_papers.benchmarks.archives import check_room, unpack
 
 
 def tar(file: Path, *members: tuple[str, bytes | None, bytes]) -> Path:

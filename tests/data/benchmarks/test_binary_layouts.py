@@ -4,10 +4,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labelwise.data.benchmarks import load_benchmark
-from labelwise.data.benchmarks.binary_layouts import read_idx
 from labelwise.data.dataset import Dataset
 from labelwise.errors import DataError
+from labelwise_papers.benchmarks import load_benchmark
+from labelwise_papers.benchmarks.binary_layouts import read_idx
 from tests.data.benchmarks.made import cifar_rows, pairs, python2, text
 
 

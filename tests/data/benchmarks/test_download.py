@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from labelwise.data.benchmarks import ENTRIES, Entry, Remote
-from labelwise.data.benchmarks import download as fetch
 from labelwise.errors import DataError
+from labelwise_papers.benchmarks import ENTRIES, Entry, Remote
+from labelwise_papers.benchmarks import download as fetch
 from tests.data.benchmarks.made import cub
 
 CONTENT = bytes(i * i % 251 for i in range(50_000))

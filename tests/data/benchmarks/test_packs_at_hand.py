@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from labelwise.data.benchmarks import ENTRIES, load_benchmark
 from labelwise.errors import DataError
+from labelwise_papers.benchmarks import ENTRIES, load_benchmark
 from tests.data.benchmarks.made import pairs, png
 
 ROOT = Path(os.environ.get("LABELWISE_DATA", "none"))

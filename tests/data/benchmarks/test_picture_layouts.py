@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from labelwise.data.benchmarks import load_benchmark
-from labelwise.data.benchmarks.listed_layouts import FLOWER_NAMES
 from labelwise.errors import DataError
+from labelwise_papers.benchmarks import load_benchmark
+from labelwise_papers.benchmarks.listed_layouts import FLOWER_NAMES
 from tests.data.benchmarks import made
 from tests.data.benchmarks.made import pairs, put, text, values
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from scipy.io import savemat
 
-from labelwise.data.audio import decode_mulaw
-from labelwise.data.benchmarks import list_benchmarks, load_benchmark
+from labelwise.data.read.audio import decode_mulaw
+from labelwise_papers.benchmarks import list_benchmarks, load_benchmark
 
 
 def xlsa17(home: Path, names: tuple[str, ...], size: int = 3) -> None:

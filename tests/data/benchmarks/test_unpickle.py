@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labelwise.data.benchmarks.unpickle import read_arrays
 from labelwise.errors import DataError
+from labelwise_papers.benchmarks.unpickle import read_arrays
 from tests.data.benchmarks.made import python2
 
 

@@ -1,0 +1,105 @@
+"""The tasks as a person calls them: a classifier and pictures in, answers out. Each encodes a picture once."""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from labelwise.classifier import Classifier
+from labelwise.data.dataset import Split
+from labelwise.data.read.pictures import Pictures
+from labelwise.tasks import ask as ask_task
+from labelwise.tasks import calibrate as calibrate_task
+from labelwise.tasks import classify as classify_task
+from labelwise.tasks import explain as explain_task
+from labelwise.tasks import outliers as outliers_task
+from labelwise.tasks import rank as rank_task
+from labelwise.tasks import retrieve as retrieve_task
+from labelwise.tasks import teach as teach_task
+from labelwise.tasks import verify as verify_task
+from labelwise.tasks.gallery import Gallery
+from labelwise.tasks.similarity import By
+
+
+def classify(classifier: Classifier, pictures: Pictures, *, top: int = 5) -> list[classify_task.Prediction]:
+    """Return what each picture is: its label or "unknown", with probabilities of the ``top`` labels."""
+    return classify_task.classify(classifier.scores(pictures), top=top)
+
+
+def ask(classifier: Classifier, pictures: Pictures, label: str) -> list[ask_task.Answer]:
+    """Return one answer per picture to "is it a ``label``?"."""
+    classifier.labels.index(label)
+    return ask_task.ask(classifier.scores(pictures), label)
+
+
+def outliers(classifier: Classifier, pictures: Pictures) -> list[outliers_task.Outlier]:
+    """Return how little each picture fits any label."""
+    return outliers_task.outliers(classifier.scores(pictures))
+
+
+def explain(classifier: Classifier, picture: Pictures, label: str | None = None) -> explain_task.Explanation:
+    """Return the heat map of one picture for a label; None asks about the label that fits best."""
+    return explain_task.explain(classifier.scores(picture), label)
+
+
+def rank(
+    classifier: Classifier, pictures: Pictures, *, order: Sequence[str] | None = None, coverage: float = 0.8
+) -> list[rank_task.Ranked]:
+    """Return where each picture stands among ordered labels, from the lowest to the highest; see ``tasks.rank``."""
+    rank_task.level_columns(classifier, order)
+    return rank_task.rank(classifier.scores(pictures), order=order, coverage=coverage)
+
+
+def verify(
+    classifier: Classifier, first: Pictures, second: Pictures, *, by: By | None = None
+) -> list[verify_task.Verification]:
+    """Return for each pair whether both pictures show the same label, known or not; see ``tasks.verify``."""
+    verify_task.check_verifier(classifier, by)
+    return verify_task.verify(classifier.scores(first), classifier.scores(second), by=by)
+
+
+def fit_verification(
+    classifier: Classifier, split: Split, rule: verify_task.Rule = "eer", *, by: By = "similarity", seed: int = 0
+) -> Classifier:
+    """Return the classifier with a threshold for pairs, fitted on held-out labelled images; see ``tasks.verify``."""
+    targets = split.targets if split.truths is None else split.truths
+    return verify_task.fit_verifier(classifier.scores(split.images), targets, rule, by=by, seed=seed)
+
+
+def retrieve(  # noqa: PLR0913 - each may be chosen
+    classifier: Classifier,
+    query: Pictures,
+    gallery: Gallery,
+    k: int = 5,
+    *,
+    by: By = "similarity",
+    candidates: int | None = retrieve_task.CANDIDATES,
+    approximate: bool = False,
+) -> list[list[retrieve_task.Match]]:
+    """Return for each query the k pictures of a gallery that are most like it, best first; see ``tasks.retrieve``."""
+    return retrieve_task.retrieve(
+        classifier.scores(query), gallery, k, by=by, candidates=candidates, approximate=approximate
+    )
+
+
+def teach(
+    classifier: Classifier,
+    name: str,
+    *,
+    examples: Pictures | None = None,
+    texts: teach_task.Texts | None = None,
+    vector: teach_task.Vector | None = None,
+) -> Classifier:
+    """Return the classifier with one more label, from pictures, sentences or attributes; see ``tasks.teach``."""
+    teach_task.check_new(classifier, name)
+    scores = None if examples is None else classifier.scores(examples)
+    return teach_task.teach(classifier, name, examples=scores, texts=texts, vector=vector)
+
+
+def forget(classifier: Classifier, name: str) -> Classifier:
+    """Return the classifier without one label."""
+    return classifier.remove(name)
+
+
+def calibrate(classifier: Classifier, pictures: Pictures, targets: Tensor, *, keep: float = 0.95) -> Classifier:
+    """Return the classifier with probabilities and the outlier rule fitted on held-out pictures; see ``tasks.calibrate``."""
+    return calibrate_task.calibrate(classifier.scores(pictures), targets, keep=keep)

@@ -1,0 +1,117 @@
+"""Calibration: how raw scores become log-odds and probabilities, label by label; adding a label adds a row."""
+
+from dataclasses import dataclass, replace
+from typing import Literal, Self
+
+import torch
+from torch import Tensor
+
+Penalty = Literal["offset", "scale"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Calibration:
+    """What makes raw scores ``[n, k]`` mean something. Never changes.
+
+    ``log_odds = raw * scale + offset`` per label, so that ``sigmoid(log_odds)`` is the probability of a yes, and
+    ``softmax(log_odds / temperature)`` that of each label, given that one of them is right.
+
+    >>> two = Calibration(scale=torch.tensor([1.0, 2.0]), offset=torch.zeros(2), unseen=torch.tensor([False, False]))
+    >>> two.log_odds(torch.tensor([[1.0, 1.0]]))
+    tensor([[1., 2.]])
+
+    Attributes:
+        scale: ``[k]``.
+        offset: ``[k]``.
+        unseen: which labels are known from a description alone ``[k]`` (bool); there were images of the others.
+        seen_penalty: how far seen labels are held back against unseen ones (calibrated stacking); part of scale and offset.
+        penalty: how: taken from raw scores, or, for scores below zero, a multiple of 1 + it.
+        temperature: divides log-odds when labels are compared with each other.
+        exclusive: whether raw scores of one image compete (softmax), so that only their differences carry meaning.
+        multilabel: whether several labels may be true of one image, or none; each is then answered on its own.
+    """
+
+    scale: Tensor
+    offset: Tensor
+    unseen: Tensor
+    seen_penalty: float = 0.0
+    penalty: Penalty = "offset"
+    temperature: float = 1.0
+    exclusive: bool = False
+    multilabel: bool = False
+
+    @classmethod
+    def none(cls, count: int, *, exclusive: bool, penalty: Penalty, device: torch.device) -> Self:
+        """Return the calibration of so many seen labels that leaves raw scores as they are."""
+        one, no = torch.ones(count, device=device), torch.zeros(count, dtype=torch.bool)
+        return cls(scale=one, offset=one * 0, unseen=no, exclusive=exclusive, penalty=penalty)
+
+    def log_odds(self, raw: Tensor) -> Tensor:
+        """Return log-odds ``[n, k]`` of raw scores ``[n, k]``."""
+        return raw * self.scale + self.offset
+
+    def choice(self, log_odds: Tensor) -> Tensor:
+        """Return ``[n, k]``: how probable each label is, given that exactly one of them is right."""
+        return (log_odds / self.temperature).softmax(-1)
+
+    def yes(self, log_odds: Tensor) -> Tensor:
+        """Return ``[n, k]``: how probable a yes to "is it this label?" is, each label on its own."""
+        return self.choice(log_odds) if self.exclusive else log_odds.sigmoid()
+
+    def stated(self, log_odds: Tensor) -> Tensor:
+        """Return what is told of each label ``[n, k]``: its probability among the labels, or of a yes where several may be true."""
+        return self.yes(log_odds) if self.multilabel else self.choice(log_odds)
+
+    def confidence(self, log_odds: Tensor) -> Tensor:
+        """Return ``[n]`` the largest probability of a yes, in double precision; low where no label fits."""
+        return self.yes(log_odds.double()).amax(-1)
+
+    def select(self, rows: list[int]) -> Self:
+        """Return the calibration of these labels only, in this order."""
+        return replace(self, scale=self.scale[rows], offset=self.offset[rows], unseen=self.unseen[rows])
+
+    def add(self, *, unseen: bool) -> Self:
+        """Return it with one more label, calibrated as the others are on average, apart from what holds seen ones back."""
+        scale, offset = self.neutral()
+        more = replace(self, unseen=torch.cat([self.unseen, torch.tensor([unseen])]))
+        factor, shift = more.penalties()
+        return replace(
+            more,
+            scale=torch.cat([self.scale, (factor[-1] * scale)[None]]),
+            offset=torch.cat([self.offset, (shift[-1] * scale + offset)[None]]),
+        )
+
+    def penalties(self) -> tuple[Tensor, Tensor]:
+        """Return the scale and offset ``[k]`` by which holding back seen labels alone changes raw scores."""
+        held = self.seen_penalty * (~self.unseen).to(self.scale)
+        return (1 + held, held * 0) if self.penalty == "scale" else (held * 0 + 1, -held)
+
+    def neutral(self) -> tuple[Tensor, Tensor]:
+        """Return the scale and offset of a label that is not held back: the mean over the labels."""
+        scale, offset = self._freed()
+        return scale.mean(), offset.mean()
+
+    def bare(self) -> Self:
+        """Return it without what was fitted: raw scores, though seen labels stay held back."""
+        factor, shift = self.penalties()
+        return replace(self, scale=factor, offset=shift, temperature=1.0)
+
+    def fitted(self, scale: float | Tensor, offset: float | Tensor, temperature: float) -> Self:
+        """Return it with another map of scores, which follows what holds seen labels back."""
+        factor, shift = self.penalties()
+        return replace(self, scale=factor * scale, offset=shift * scale + offset, temperature=temperature)
+
+    def with_penalty(self, seen_penalty: float) -> Self:
+        """Return it with seen labels held back by another amount; the rest stays."""
+        scale, offset = self._freed()
+        factor, shift = replace(self, seen_penalty=seen_penalty).penalties()
+        return replace(self, seen_penalty=seen_penalty, scale=scale * factor, offset=offset + shift * scale)
+
+    def to(self, device: str | torch.device) -> Self:
+        """Return it on another device."""
+        return replace(self, scale=self.scale.to(device), offset=self.offset.to(device))
+
+    def _freed(self) -> tuple[Tensor, Tensor]:
+        factor, shift = self.penalties()
+        scale = self.scale / factor
+        return scale, self.offset - shift * scale

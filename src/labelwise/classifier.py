@@ -1,0 +1,200 @@
+"""A classifier: a model, its labels, and what makes its scores mean something. It never changes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, Self
+from warnings import warn
+
+import torch
+from torch import Tensor
+
+from labelwise.calibration import Calibration
+from labelwise.data.read.pictures import Pictures, as_batch
+from labelwise.data.split.fingerprints import fingerprints
+from labelwise.errors import UnsupportedError, UsageError
+from labelwise.familiarity import Familiarity
+from labelwise.labels import Labels
+from labelwise.model import LabelModel, as_float, check_shape
+from labelwise.scores import Scores
+
+UNKNOWN, NONE = "unknown", "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verifier:
+    """When two images are of the same label, fitted on pairs of held-out images. See ``tasks.verify``.
+
+    Attributes:
+        by: which score of a pair.
+        threshold: a score at least as large means "same".
+        rule: how it was chosen: where both kinds of error are equally frequent, or the share of different pairs accepted.
+        eer: the equal error rate on those pairs.
+        scale: with ``offset``: ``sigmoid(score * scale + offset)`` is the probability of "same".
+        offset: for same and different pairs that are equally frequent.
+    """
+
+    by: Literal["similarity", "cosine", "sum", "whitened"]
+    threshold: float
+    rule: Literal["eer"] | float
+    eer: float
+    scale: float
+    offset: float
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Origin:
+    """Where a classifier came from.
+
+    Attributes:
+        method: the settings whose ``build(model.spec)`` makes its model anew, so that it can be saved.
+        summary: how it came about (training, calibration figures), plain JSON values.
+        train_hashes: of the images it was trained and calibrated on, so that evaluation can tell a leak.
+    """
+
+    method: object | None = None
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    train_hashes: Tensor | None = None
+
+    def with_images(self, images: Tensor) -> Self:
+        """Return it with these images among those that the classifier was made from."""
+        known = [] if self.train_hashes is None else [self.train_hashes.cpu()]
+        return replace(self, train_hashes=torch.cat([*known, fingerprints(images)]))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Classifier:
+    """A model bound to labels. Ask it for the scores of pictures; every task is a question about them.
+
+    Attributes:
+        model: scores (image, label) pairs.
+        labels: their names and what is known of them.
+        label_embeddings: ``[k, e]``; adding a label is adding a row.
+        calibration: how raw scores become probabilities.
+        familiarity: when an image is none of the labels.
+        verifier: when two images are of the same label; None is not chosen yet.
+        origin: where it came from.
+    """
+
+    model: LabelModel
+    labels: Labels
+    label_embeddings: Tensor
+    calibration: Calibration
+    familiarity: Familiarity = field(default_factory=Familiarity)
+    verifier: Verifier | None = None
+    origin: Origin = field(default_factory=Origin)
+
+    @property
+    def unseen(self) -> frozenset[str]:
+        """The labels known from a description alone."""
+        return frozenset(
+            n for n, unseen in zip(self.labels.names, self.calibration.unseen.tolist(), strict=True) if unseen
+        )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of an image as the model takes it."""
+        return self.model.spec.shape
+
+    def encode(self, images: Tensor, batch: int = 256) -> Tensor:
+        """Return image embeddings ``[n, d]`` as floats, computed a batch at a time without gradients."""
+        with torch.no_grad():
+            parts = [self.model.encode_images(as_float(x.to(self.model.device))) for x in torch.split(images, batch)]
+        return torch.cat(parts).float() if parts else torch.empty(0, 0, device=self.model.device)
+
+    def scores(self, pictures: Pictures) -> Scores:
+        """Return the scores of pictures: paths, PIL images, arrays or tensors; one or many. Each is encoded once."""
+        images = as_batch(pictures, self.shape)
+        check_shape(images, self.shape)
+        return Scores(self, self.encode(images), images)
+
+    def scores_of(self, embeddings: Tensor) -> Scores:
+        """Return the scores of images that were encoded before, from their embeddings ``[n, d]``."""
+        return Scores(self, embeddings.to(self.label_embeddings.device).float())
+
+    def select(self, names: Sequence[str]) -> Self:
+        """Return the classifier of these labels only, in this order; their scores stay the same."""
+        rows = [self.labels.index(name) for name in names]
+        calibration = self.calibration.select(rows)
+        return replace(
+            self,
+            labels=self.labels.select(names),
+            label_embeddings=self.label_embeddings[rows],
+            calibration=calibration,
+        )
+
+    def remove(self, name: str) -> Self:
+        """Return the classifier without one label; the other scores stay the same."""
+        self.labels.index(name)
+        if len(self.labels) == 1:
+            raise UsageError(f'"{name}" is the only label; a classifier needs at least one.')
+        return self.select([other for other in self.labels.names if other != name])
+
+    def add(self, labels: Labels, embedding: Tensor, *, unseen: bool = False) -> Self:
+        """Return the classifier with one more label.
+
+        Args:
+            labels: the present labels and the new one at the end, as ``Labels.add`` returns them.
+            embedding: ``[e]``.
+            unseen: whether it comes from a description alone.
+        """
+        if self.model.fitted_together and not self.model.added_apart:
+            raise UnsupportedError(
+                f"{type(self.model).__name__} is fitted to all labels together; train it again to add one."
+            )
+        if labels.names[:-1] != self.labels.names:
+            raise UsageError("A label is added at the end; the other labels must stay as they are.")
+        rows = torch.cat([self.label_embeddings, embedding[None].to(self.label_embeddings)])
+        return replace(self, labels=labels, label_embeddings=rows, calibration=self.calibration.add(unseen=unseen))
+
+    def to(self, device: str | torch.device) -> Self:
+        """Return the classifier on another device (the model itself is moved)."""
+        return replace(
+            self,
+            model=self.model.to(device),
+            label_embeddings=self.label_embeddings.to(device),
+            calibration=self.calibration.to(device),
+            familiarity=self.familiarity.to(device),
+        )
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Return what a name of the first version now is, with a warning; the next version no longer knows it."""
+            if name not in _FORMER:
+                raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+            warn(f"Classifier.{name} is now Classifier.{_FORMER[name]}", DeprecationWarning, stacklevel=2)
+            value: Any = self
+            for part in _FORMER[name].split("."):
+                value = getattr(value, part)
+            return value
+
+
+_FORMER = {
+    "codes": "label_embeddings",
+    "scale": "calibration.scale",
+    "offset": "calibration.offset",
+    "temperature": "calibration.temperature",
+    "multilabel": "calibration.multilabel",
+    "gap": "calibration.seen_penalty",
+    "described": "unseen",
+    "memory": "familiarity.memory",
+    "outlier": "familiarity.rule",
+    "verification": "verifier",
+    "seen": "origin.train_hashes",
+    "method": "origin.method",
+    "summary": "origin.summary",
+}
+
+
+def bind(model: LabelModel, labels: Labels) -> Classifier:
+    """Return the classifier of these labels, not yet calibrated."""
+    for piece in model.reads:
+        if getattr(labels, piece) is None:
+            raise UsageError(f'{type(model).__name__} reads the "{piece}" of labels, and these labels have none.')
+    model.eval()
+    with torch.no_grad():
+        embeddings = model.encode_labels(labels).float()
+    calibration = Calibration.none(
+        len(labels), exclusive=model.exclusive, penalty=model.penalty, device=embeddings.device
+    )
+    return Classifier(model=model, labels=labels, label_embeddings=embeddings, calibration=calibration)

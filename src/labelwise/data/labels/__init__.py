@@ -1,0 +1,1 @@
+"""What is known about labels beside their names."""

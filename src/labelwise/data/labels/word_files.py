@@ -1,0 +1,118 @@
+"""Files of word vectors: text and word2vec binary, read a word at a time, and arrays of numpy."""
+
+import gzip
+import io
+import re
+from array import array
+from collections.abc import Iterator, Sequence
+from itertools import chain, count
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from labelwise.data.read.pictures import Array
+from labelwise.errors import DataError
+
+_LONGEST_LINE = 1 << 20
+_Entry = tuple[str, bytes, Sequence[bytes] | Array]
+_HEADER = re.compile(rb"(\d+)[ \t]+([1-9]\d*)\s*")
+
+
+def stream_vectors(file: Path, binary: bool, wanted: frozenset[str] | None) -> tuple[dict[str, int], Array]:
+    """Return the row of each wanted word and the vectors ``[w, a]`` of a text or binary file, read a word at a time."""
+    words, values = dict[str, int](), array("f")
+    with gzip.open(file) if file.suffix.lower() == ".gz" else file.open("rb") as raw:
+        stream = io.BufferedReader(raw)
+        first = stream.readline(_LONGEST_LINE)
+        header = _HEADER.fullmatch(first)
+        size = int(header[2]) if header else len(first.split()) - 1
+        if size < 1 or (binary and not header):
+            raise _damaged(file, "Line 1", f"not a {'header' if binary else 'word and its numbers'}: {first[:40]!r}")
+        entries = _binary_entries(stream, size) if binary else _text_entries(stream, size, b"" if header else first)
+        read = 0
+        for where, spelling, numbers in entries:
+            read += 1
+            if len(numbers) != size:
+                raise _damaged(file, where, f"a word and {size} numbers expected, found {len(numbers)} numbers")
+            word = spelling.decode("utf-8", "replace")
+            if word in words or (wanted is not None and word not in wanted):
+                continue
+            try:
+                values.extend(map(float, numbers))
+            except ValueError as error:
+                raise _damaged(file, where, str(error)) from None
+            if not np.isfinite(values[-size:]).all():
+                raise _damaged(file, where, f'the vector of "{word}" holds a value that is not a finite number')
+            words[word] = len(words)
+    if header and read != int(header[1]):
+        raise _damaged(file, "The header", f"it promises {int(header[1])} words, and {read} follow")
+    return words, np.frombuffer(values, np.float32).reshape(len(words), size)
+
+
+def _text_entries(stream: BinaryIO, size: int, first: bytes) -> Iterator[_Entry]:
+    """Yield where a word stands, the word and its numbers, from text; a word may hold spaces."""
+    lines = chain([first], iter(lambda: stream.readline(_LONGEST_LINE), b""))
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            word, *numbers = line.strip().rsplit(None, size)
+            yield f"Line {number}", word, numbers
+
+
+def _binary_entries(stream: BinaryIO, size: int) -> Iterator[_Entry]:
+    """Yield where a word stands, the word and its numbers, from word2vec binary."""
+    for number in count(1):
+        held = bytearray()
+        while (byte := stream.read(1)) not in (b" ", b"") and len(held) < _LONGEST_LINE:
+            held += byte
+        word = bytes(held).lstrip(b"\r\n")
+        if byte == b"" and not word:
+            return
+        numbers = stream.read(4 * size)
+        yield f"Word {number}", word, np.frombuffer(numbers[: len(numbers) // 4 * 4], "<f4")
+
+
+def _damaged(file: Path, where: str, wrong: str) -> DataError:
+    return DataError(f'{where} of "{file}": {wrong}. The file is damaged or of another kind; get it again.')
+
+
+def read_word_npz(file: Path) -> tuple[list[str], Array]:
+    """Return the words and the vectors of an ``.npz`` file."""
+    with file.open("rb") as stream, np.load(stream, allow_pickle=False) as held:
+        lacking = [key for key in ("words", "vectors") if key not in held]
+        if lacking:
+            raise DataError(f'"{file}" has no array "{lacking[0]}". It must hold "words" and "vectors".')
+        words, vectors = held["words"], held["vectors"]
+    if words.dtype.kind not in "US":
+        raise DataError(f'The "words" of "{file}" must be text; given {words.dtype}.')
+    names = [word.decode("utf-8", "replace") if isinstance(word, bytes) else str(word) for word in words.tolist()]
+    return names, vectors
+
+
+def read_word_npy(file: Path) -> tuple[list[str], Array]:
+    """Return the vectors of a ``.npy`` file, and the words in the text file beside it."""
+    beside = file.with_suffix(".txt")
+    if not beside.exists():
+        raise DataError(f'"{file}" needs its words in "{beside}", one a line. Write that file beside it.')
+    vectors: Array = np.load(file, mmap_mode="r", allow_pickle=False)
+    return beside.read_text("utf-8-sig").splitlines(), vectors
+
+
+def choose_vectors(
+    words: list[str], matrix: Array, wanted: frozenset[str] | None, where: str
+) -> tuple[dict[str, int], Array]:
+    """Return the row of each wanted word and the vectors ``[w, a]``; of a word given twice, the first."""
+    if matrix.ndim != 2 or matrix.dtype.kind not in "fiu" or len(words) != len(matrix):
+        raise DataError(
+            f'"{where}" must hold one vector for each word; it has {len(words)} words and vectors '
+            f"{matrix.dtype} {list(matrix.shape)}."
+        )
+    rows: dict[str, int] = {}
+    for row, word in enumerate(words):
+        if wanted is None or word in wanted:
+            rows.setdefault(word, row)
+    kept = np.asarray(matrix[list(rows.values())], np.float32)
+    if not np.isfinite(kept).all():
+        bad = list(rows)[int(np.flatnonzero(~np.isfinite(kept).all(1))[0])]
+        raise DataError(f'"{where}": the vector of "{bad}" holds a value that is not a finite number. Get it again.')
+    return dict(zip(rows, range(len(rows)), strict=True)), kept

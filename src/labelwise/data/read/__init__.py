@@ -1,0 +1,1 @@
+"""Every source of data, read into columns."""

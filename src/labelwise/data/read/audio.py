@@ -1,0 +1,203 @@
+"""Sound: WAV files as waveforms, and folders of them as a data set of waveforms ``[n, samples]``.
+
+A method sees waveforms as features; ``nn.spectrogram.Spectrogram`` makes pictures of them on the device.
+"""
+
+import os
+import struct
+from collections.abc import Sequence
+from math import gcd
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from labelwise.data.dataset import Dataset, Skipped
+from labelwise.data.labels.knowledge import with_files_beside
+from labelwise.data.read.pictures import is_hidden
+from labelwise.data.read.sources import Rows, as_dataset, class_folders, split_folders
+from labelwise.errors import DataError, UsageError, listing
+
+Floats = npt.NDArray[np.float32]
+
+_PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
+_RATES = (100, 1_000_000)
+_CODECS = {2: "ADPCM", 6: "A-law", 7: "mu-law", 17: "IMA ADPCM", 80: "MPEG", 85: "MP3"}
+
+
+def read_wav(path: str | Path) -> tuple[Tensor, int]:
+    """Return the sound of a WAV file ``[channels, t]`` in [-1, 1] (float32) and its samples per second.
+
+    Whole numbers of 8, 16, 24 and 32 bits and floats of 32 and 64 bits are read; full scale is 1.
+    """
+    file = Path(path)
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise DataError(f'Cannot read "{file}": {error.strerror}. Check the path and its rights.') from None
+    try:
+        return _parse(content)
+    except UsageError as fault:
+        raise DataError(f'Cannot read "{file}": {fault}') from None
+
+
+def resample(waveforms: Tensor, rate: int, wanted: int) -> Tensor:
+    """Return waveforms ``[..., t]`` at another number of samples per second, filtered so that nothing is folded."""
+    for each in (rate, wanted):
+        if not _RATES[0] <= each <= _RATES[1]:
+            raise UsageError(f"The rate must lie in {_RATES[0]} to {_RATES[1]} samples per second; given {each}.")
+    if rate == wanted:
+        return waveforms
+    from scipy.signal import resample_poly
+
+    common = gcd(rate, wanted)
+    values = resample_poly(waveforms.double().numpy(), wanted // common, rate // common, axis=-1)
+    return torch.from_numpy(values).to(waveforms.dtype)
+
+
+def fit_length(waveforms: Tensor, samples: int) -> Tensor:
+    """Return waveforms ``[..., samples]``: the middle of longer ones; silence on both sides of shorter ones."""
+    if samples < 1:
+        raise UsageError(f"A waveform needs at least one sample; given {samples}.")
+    spare = waveforms.shape[-1] - samples
+    if spare >= 0:
+        return waveforms[..., spare // 2 : spare // 2 + samples]
+    before = -spare // 2
+    return torch.nn.functional.pad(waveforms, (before, -spare - before))
+
+
+def decode_mulaw(data: Tensor | npt.NDArray[np.uint8], gain: float | Tensor = 1.0) -> Tensor:
+    """Return the waveform (float32) of mu-law bytes: 0 is -1, 255 is 1, and mu is 255.
+
+    Args:
+        data: bytes ``[..., t]``.
+        gain: what the waveform was multiplied by before it was coded; the result is divided by it.
+    """
+    held = data if isinstance(data, Tensor) else torch.from_numpy(np.asarray(data))
+    if held.dtype != torch.uint8:
+        raise UsageError(f"Mu-law data are bytes (uint8); given {held.dtype}.")
+    level = torch.arange(256, dtype=torch.float64) / 255 * 2 - 1
+    decoded = level.sign() * (256 ** level.abs() - 1) / 255
+    return decoded.float().to(held.device)[held.long()] / gain
+
+
+def audio_folder(
+    path: str | Path, *, rate: int = 16_000, seconds: float = 1.0, seed: int = 0, strict: bool = False
+) -> Dataset:
+    """Return the WAV files of a folder that has one sub-folder for each label, such as a speaker: ``voices/anna/1.wav``.
+
+    The sub-folders may also lie in ``train``, ``val`` and ``test``. Each sound becomes mono (the mean of its channels),
+    is resampled, and cut or filled with silence to one length: ``[n, rate * seconds]``, float32 in [-1, 1].
+
+    Args:
+        path: the folder.
+        rate: samples per second.
+        seconds: the length of each sound.
+        seed: of the division into splits.
+        strict: raise an error where a file cannot be read; else it is left out and listed in ``skipped``.
+    """
+    root, samples = Path(path), round(rate * seconds)
+    if samples < 1:
+        raise UsageError(f"Sounds need a length above 0; given {seconds} seconds at {rate} samples per second.")
+    found = [
+        (split, label, file)
+        for split, place in (split_folders(root) or {"": root}).items()
+        for label, home in class_folders(place).items()
+        for file in _list_wavs(home)
+    ]
+    sounds, kept, skipped = read_sounds([file for _, _, file in found], rate, samples)
+    if not kept or (strict and skipped):
+        faults = " ".join(each.reason for each in skipped[:3])
+        raise DataError(f'{len(skipped)} of {len(found)} sounds of "{root}" cannot be read. {faults}'.strip())
+    names = tuple(sorted({found[i][1] for i in kept}))
+    rows = Rows(
+        images=sounds,
+        targets=torch.tensor([names.index(found[i][1]) for i in kept]),
+        names=names,
+        splits=[found[i][0] for i in kept] if found[0][0] else (),
+        files=tuple(str(found[i][2]) for i in kept),
+        skipped=skipped,
+        owned=True,
+    )
+    return with_files_beside(as_dataset(root.resolve().name, rows, seed), root)
+
+
+def read_sounds(files: Sequence[Path], rate: int, samples: int) -> tuple[Tensor, list[int], tuple[Skipped, ...]]:
+    """Return mono sounds ``[n, samples]``, which of the files they are, and those that could not be read."""
+    sounds = torch.empty(len(files), samples)
+    kept: list[int] = []
+    skipped: list[Skipped] = []
+    for i, file in enumerate(files):
+        try:
+            sound, own = read_wav(file)
+        except DataError as fault:
+            skipped.append(Skipped(file=str(file), reason=str(fault)))
+            continue
+        sounds[len(kept)] = fit_length(resample(sound.mean(0), own, rate), samples)
+        kept.append(i)
+    return sounds[: len(kept)], kept, tuple(skipped)
+
+
+def _list_wavs(folder: Path) -> list[Path]:
+    """Return the WAV files in a folder and the folders below it, sorted; hidden ones are left out."""
+    return sorted(
+        Path(here, name)
+        for here, _, files in os.walk(folder)
+        for name in files
+        if name.lower().endswith((".wav", ".wave")) and not is_hidden(name)
+    )
+
+
+def _parse(content: bytes) -> tuple[Tensor, int]:
+    """Return the sound and the rate of the content of a WAV file."""
+    if content[:4] != b"RIFF" or content[8:12] != b"WAVE":
+        raise UsageError(f"{'it is not a WAV file' if content else 'it is empty'}. Convert it to WAV (PCM).")
+    kind, channels, rate, bits, data = 0, 0, 0, 0, None
+    place = 12
+    while place + 8 <= len(content) and data is None:
+        name, size = content[place : place + 4], struct.unpack_from("<I", content, place + 4)[0]
+        body = content[place + 8 : place + 8 + size]
+        if name == b"fmt " and len(body) >= 16:
+            kind, channels, rate, _, _, bits = struct.unpack_from("<HHIIHH", body)
+            if kind == _EXTENSIBLE and len(body) >= 26:
+                kind = struct.unpack_from("<H", body, 24)[0]
+        elif name == b"data":
+            data = body
+        place += 8 + size + size % 2
+    if not kind or data is None:
+        raise UsageError(f"it has no {'sound' if kind else 'format'} chunk; it may be cut off. Write it again.")
+    if not channels or not _RATES[0] <= rate <= _RATES[1]:
+        raise UsageError(f"it has {channels} channels and {rate} samples per second, which cannot be right.")
+    values = _values(data, kind, bits)
+    values = values[: len(values) // channels * channels].reshape(-1, channels)
+    if not len(values):
+        raise UsageError("it has no samples. Remove it.")
+    if not np.isfinite(values).all():
+        raise UsageError("it holds a sample that is not a finite number (NaN or infinity). Write it again.")
+    return torch.from_numpy(np.ascontiguousarray(values.T)), rate
+
+
+def _values(data: bytes, kind: int, bits: int) -> Floats:
+    """Return samples in [-1, 1] from the bytes of a WAV file; a cut-off last sample is left out."""
+    data = data[: len(data) // (max(bits, 8) // 8) * (max(bits, 8) // 8)]
+    match kind, bits:
+        case (1, 8):
+            return np.frombuffer(data, np.uint8).astype(np.float32) / np.float32(128) - np.float32(1)
+        case (1, 16):
+            return np.frombuffer(data, "<i2").astype(np.float32) / np.float32(2**15)
+        case (1, 24):
+            wide = np.zeros((len(data) // 3, 4), np.uint8)
+            wide[:, 1:] = np.frombuffer(data, np.uint8).reshape(-1, 3)
+            return (wide.view("<i4")[:, 0] / 2**31).astype(np.float32)
+        case (1, 32):
+            return (np.frombuffer(data, "<i4") / 2**31).astype(np.float32)
+        case (3, 32):
+            return np.frombuffer(data, "<f4").astype(np.float32)
+        case (3, 64):
+            with np.errstate(over="ignore"):
+                return np.frombuffer(data, "<f8").astype(np.float32)
+    coded = {_PCM: "whole numbers", _FLOAT: "floats"}.get(kind) or _CODECS.get(kind, f"format {kind}")
+    known = listing(("8, 16, 24 or 32 bit whole numbers", "32 or 64 bit floats"))
+    raise UsageError(f"its samples are {coded} of {bits} bits; read are {known}. Convert it to 16 bit PCM.")

@@ -1,0 +1,130 @@
+"""CSV files read row by row: names stay text, features go straight into one array."""
+
+import csv
+import os
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+
+from labelwise.data.read.columns import Columns, Floats, Header, read_header
+from labelwise.errors import DataError
+
+_SEPARATORS = ",;\t"
+
+
+def read_csv(file: Path, *, beside: bool = False) -> Columns:
+    """Return the rows of a CSV file: UTF-8, fields separated by commas, semicolons or tabs, the first row names them.
+
+    Args:
+        file: where it is.
+        beside: it goes with an array of features; see ``columns.read_header``.
+    """
+    with closing(records(file)) as rows:
+        _, first = next(rows, (0, None))
+        if first is None:
+            raise DataError(f'The table "{file}" is empty. Its first row must name the columns: path, label.')
+        header = read_header(first, str(file), beside=beside)
+        features = _room(file, len(header.features))
+        numbers: list[int] = []
+        cells: dict[str, list[str]] = {name: [] for name in header.cells}
+        for number, fields in rows:
+            where = f'Row {number} of "{file}"'
+            if any(field.strip() for field in fields[len(header.names) :]):
+                raise DataError(
+                    f"{where} has {len(fields)} fields, the header {len(header.names)}. Put fields that hold a separator "
+                    "into quotes."
+                )
+            for name, place in header.cells.items():
+                cells[name].append(fields[place].strip() if place < len(fields) else "")
+            if header.features:
+                _fill(features[len(numbers)], fields, header, where)
+            numbers.append(number)
+    kept = features[: len(numbers)] if header.features else None
+    return Columns(file=str(file), numbers=numbers, cells=cells, features=kept)
+
+
+def records(file: Path, *, what: str = "table", errors: str = "strict") -> Generator[tuple[int, list[str]]]:
+    """Yield the fields of each row that has any content, with its number; the header is row 1.
+
+    Args:
+        file: where it is.
+        what: how errors call the file.
+        errors: how bytes that are not UTF-8 are taken, as ``open`` understands it.
+    """
+    try:
+        with file.open(encoding="utf-8-sig", errors=errors, newline="") as stream:
+            separator = max(_SEPARATORS, key=stream.readline(1 << 20).count)
+            stream.seek(0)
+            reader = csv.reader(_lines(stream, file, what), delimiter=separator, strict=True)
+            for number, fields in enumerate(reader, 1):
+                if any(field.strip() for field in fields):
+                    yield number, fields
+    except OSError as error:
+        raise DataError(f'Cannot read the {what} "{file}": {error.strerror}. Check the path and its rights.') from None
+    except UnicodeDecodeError:
+        raise DataError(
+            f'The {what} "{file}" is not UTF-8 text (line {_first_wrong_line(file)}). Save it as "CSV UTF-8".'
+        ) from None
+    except csv.Error as error:
+        raise DataError(f'The {what} "{file}" is not well-formed: line {reader.line_num}: {error}.') from None
+
+
+def _lines(stream: TextIO, file: Path, what: str) -> Iterator[str]:
+    """Yield the lines of a file; none may hold a NUL character."""
+    for number, line in enumerate(stream, 1):
+        if "\0" in line:
+            raise DataError(f'The {what} "{file}" holds a NUL character (line {number}). Save it as "CSV UTF-8" again.')
+        yield line
+
+
+def _first_wrong_line(file: Path) -> int:
+    """Return the number of the first line that is not UTF-8."""
+    number = 0
+    with file.open("rb") as stream:
+        for number, line in enumerate(stream, 1):  # noqa: B007 - the number is what is asked for
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError:
+                break
+    return number
+
+
+def _room(file: Path, size: int) -> Floats:
+    """Return an array for at least as many rows of ``size`` features as a file can hold; what is not used costs nothing."""
+    if not size:
+        return np.empty((0, 0), np.float32)
+    lines = 2
+    with file.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            lines += block.count(b"\n") + block.count(b"\r")
+    return np.empty((min(lines, os.path.getsize(file) // (2 * size) + 2), size), np.float32)
+
+
+def _fill(target: Floats, fields: Sequence[str], header: Header, where: str) -> None:
+    """Write the features of one row into ``target [a]``."""
+    try:
+        picked = [fields[place] for place in header.features]
+        if "_" not in "".join(picked):  # Python reads 1_0 as ten
+            with np.errstate(over="ignore"):
+                target[:] = [float(field) for field in picked]
+            if np.isfinite(target).all():
+                return
+    except (ValueError, IndexError):
+        pass
+    for place in header.features:
+        field = fields[place].strip() if place < len(fields) else ""
+        if not field:
+            raise DataError(f'{where}, column "{header.names[place]}": it is empty. Fill it or remove the row.')
+        if not _is_finite(field):
+            raise DataError(f'{where}, column "{header.names[place]}": "{field:.40}" is not a finite number.')
+
+
+def _is_finite(field: str) -> bool:
+    try:
+        with np.errstate(over="ignore"):
+            return "_" not in field and bool(np.isfinite(np.float32(float(field))))
+    except ValueError:
+        return False

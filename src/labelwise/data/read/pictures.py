@@ -1,0 +1,253 @@
+"""Pictures as bytes ``[n, c, h, w]``: files listed and read, and what a user holds turned into a batch."""
+
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from PIL import Image
+from rich.console import Console
+from rich.progress import track
+from torch import Tensor
+
+from labelwise.data.dataset import Skipped
+from labelwise.data.read.decoding import MAX_PIXELS, QUIET, Frame, UnreadableError, decode, fitted, reason
+from labelwise.data.read.decoding import File as File
+from labelwise.errors import DataError, UsageError
+from labelwise.interruption import stoppable
+
+Array = npt.NDArray[np.generic]
+Picture = File | Image.Image | Array | Tensor
+Pictures = Picture | Iterable[Picture]
+
+_SUFFIXES = ".jpg", ".jpeg", ".jfif", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff"
+IMAGE_SUFFIXES = frozenset((*_SUFFIXES, ".ppm", ".pgm", ".pbm", ".pnm", ".avif", ".jp2", ".ico"))
+
+
+def read_picture(path: File, size: int, *, channels: int = 3, max_pixels: int = MAX_PIXELS) -> Tensor:
+    """Return one picture as bytes ``[c, size, size]``: the short side resized to ``size``, then the centre.
+
+    It is turned as its EXIF data say; transparent parts are white; of an animation the first frame is taken; 16-bit
+    grey is scaled to bytes, and so are 32-bit values, by their range, where they do not lie in 0..255 (or, for
+    floats, where they lie in [0, 1]).
+
+    Args:
+        path: where it is, or the content of the file itself.
+        size: the side of the square that comes back.
+        channels: 3 for colour, 1 for grey.
+        max_pixels: larger pictures are refused before they are decoded.
+    """
+    frame = Frame(size, size, channels, max_pixels)
+    try:
+        with QUIET:
+            return torch.from_numpy(decode(path, frame))
+    except UnreadableError as fault:
+        raise DataError(f"Cannot read {_name(path)}: {fault}") from None
+
+
+def read_pictures(
+    paths: Sequence[File], size: int, *, channels: int = 3, strict: bool = False, progress: bool = True
+) -> tuple[Tensor, list[int], tuple[Skipped, ...]]:
+    """Return the pictures ``[n, c, size, size]``, which of the paths they are, and those that could not be read.
+
+    Args:
+        paths: where the pictures are, or the contents of the files.
+        size: the side of the squares that come back; see ``read_picture``.
+        channels: 3 for colour, 1 for grey.
+        strict: raise an error unless all can be read.
+        progress: show a bar on a terminal when there are many.
+    """
+    return read_files(paths, (channels, size, size), strict=strict, progress=progress)
+
+
+def read_files(
+    paths: Sequence[File], shape: tuple[int, ...], *, strict: bool = False, progress: bool = True
+) -> tuple[Tensor, list[int], tuple[Skipped, ...]]:
+    """Return the same as ``read_pictures``, for any image shape ``(c, h, w)``: pictures cover it, their centre is kept."""
+    frame = Frame(shape[1], shape[2], shape[0])
+    images = torch.empty((len(paths), frame.channels, frame.height, frame.width), dtype=torch.uint8)
+    pixels = images.numpy()
+
+    def read(i: int) -> str | None:
+        try:
+            pixels[i] = decode(paths[i], frame)
+        except UnreadableError as fault:
+            return str(fault)
+        return None
+
+    console = Console(stderr=True)
+    hide = not progress or not console.is_terminal or len(paths) < 500
+    with QUIET, stoppable(ThreadPoolExecutor(min(8, os.cpu_count() or 1))) as pool:
+        found = pool.map(read, range(len(paths)))
+        shown = track(found, "Reading pictures", len(paths), console=console, transient=True, disable=hide)
+        faults = list(shown)
+    skipped = tuple(
+        Skipped(file=f"picture {i}" if isinstance(path, bytes) else str(path), reason=fault)
+        for i, (path, fault) in enumerate(zip(paths, faults, strict=True))
+        if fault is not None
+    )
+    if skipped and (strict or len(skipped) == len(paths)):
+        some = " ".join(f"{each.file}: {each.reason}" for each in skipped[:3])
+        more = f" And {len(skipped) - 3} more." if len(skipped) > 3 else ""
+        raise DataError(f"{len(skipped)} of {len(paths)} pictures cannot be read. {some}{more}")
+    kept = [i for i, fault in enumerate(faults) if fault is None]
+    return (images[kept] if skipped else images), kept, skipped
+
+
+def list_pictures(folder: str | Path) -> list[Path]:
+    """Return the picture files in a folder and the folders below it, sorted; hidden files and folders are left out."""
+    found: list[Path] = []
+    seen: set[tuple[int, int]] = set()
+
+    def refuse(error: OSError) -> None:
+        raise DataError(f'Cannot list the folder "{error.filename}": {error.strerror}. Check the path and its rights.')
+
+    for here, folders, files in os.walk(folder, onerror=refuse, followlinks=True):
+        at = os.stat(here)
+        if (at.st_dev, at.st_ino) in seen:  # a link back to where we have been
+            folders.clear()
+            continue
+        seen.add((at.st_dev, at.st_ino))
+        folders[:] = sorted(name for name in folders if not is_hidden(name))
+        found += [Path(here, name) for name in files if not is_hidden(name) and is_picture(name)]
+    return sorted(found)
+
+
+def is_hidden(name: str) -> bool:
+    """Return whether a file or folder is one that people do not see, such as ``.DS_Store`` and ``__MACOSX``."""
+    return name.startswith(".") or name == "__MACOSX"
+
+
+def is_picture(name: str) -> bool:
+    """Return whether a file is a picture, by its name."""
+    return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
+
+
+def as_batch(pictures: Pictures, shape: tuple[int, ...]) -> Tensor:
+    """Return pictures as a model takes them: bytes ``[n, c, h, w]``, or features ``[n, a]`` (float32).
+
+    What has another size is resized and cut as files are (``read_picture``); grey becomes colour and colour grey.
+
+    Args:
+        pictures: a path, the content of a file, a PIL image, an array or tensor (bytes, or floats in [0, 1]; height,
+            width, channels or channels, height, width; with or without a first axis for many), or several of these.
+        shape: the model's image shape ``(c, h, w)``, or ``(a,)``.
+    """
+    if len(shape) == 1:
+        return _features(pictures, shape[0])
+    if isinstance(pictures, np.ndarray | Tensor):
+        return _fit_arrays(channels_first(pictures, shape), shape)
+    frame = Frame(shape[1], shape[2], shape[0])
+    if isinstance(pictures, Image.Image):
+        try:
+            with QUIET:
+                return torch.from_numpy(fitted(pictures, frame))[None]
+        except Exception as error:
+            raise DataError(f"Cannot use this picture (mode {pictures.mode}): {reason(error, frame)}") from None
+    if isinstance(pictures, str | Path | bytes):
+        pictures = [pictures]
+    elif not isinstance(pictures, Iterable):
+        raise UsageError(
+            f"A picture is a path, a PIL image, an array or a tensor; given {type(pictures).__name__}: {pictures!r:.80}."
+        )
+    items = list(pictures)
+    if not items:
+        raise UsageError("No picture was given; give at least one.")
+    if all(isinstance(item, str | Path | bytes) for item in items):
+        return read_files(items, shape, strict=True, progress=False)[0]
+    return torch.cat([_item(i, item, shape) for i, item in enumerate(items)])
+
+
+def as_bytes(array: Array | Tensor) -> Tensor:
+    """Return an array of pixels as a tensor of bytes: floats must lie in [0, 1], whole numbers in 0..255."""
+    if isinstance(array, np.ndarray):
+        if array.dtype.kind not in "buif":
+            raise UsageError(f"Pixels must be numbers; given an array of {array.dtype}.")
+        kept = (
+            array.dtype if array.dtype in (np.uint8, np.bool_) else np.float32 if array.dtype.kind == "f" else np.int64
+        )
+        array = torch.from_numpy(np.require(array, kept, ["C", "W"]))
+    if not array.numel():
+        raise UsageError(f"No picture was given: the array is empty, {list(array.shape)}.")
+    if array.dtype == torch.uint8:
+        return array
+    if array.dtype == torch.bool:
+        return array.to(torch.uint8) * 255
+    low, high = float(array.min()), float(array.max())
+    if array.is_floating_point():
+        if not torch.isfinite(array).all():
+            raise UsageError("The pictures hold a value that is not a finite number (NaN or infinity).")
+        if low < 0 or high > 1:
+            hint = "divide by 255?" if low >= 0 and high <= 255 else "give them as they were before normalisation."
+            raise UsageError(f"Pictures of floats must lie in [0, 1]; given {low:.4g} to {high:.4g}: {hint}")
+        return (array.float() * 255).round().to(torch.uint8)
+    if low < 0 or high > 255:
+        raise UsageError(f"Pixels must lie in 0..255; given {low:.0f} to {high:.0f}. Scale them to bytes first.")
+    return array.to(torch.uint8)
+
+
+def channels_first(array: Array | Tensor, shape: tuple[int, ...] = ()) -> Tensor:
+    """Return one picture or many as bytes ``[n, c, h, w]``, whichever axis the channels are on.
+
+    Where it could be read in two ways, as ``shape`` if it can; else numpy has channels last, torch first.
+    """
+    x = as_bytes(array)
+    if x.ndim == 2:
+        return x[None, None]
+    if x.ndim == 3 and tuple(x.shape) != shape:
+        grey = shape[:1] == (1,) and tuple(x.shape[1:]) == shape[1:]
+        if grey or not {x.shape[0], x.shape[2]} & {1, 3, 4}:
+            return x[:, None]
+    many = x[None] if x.ndim == 3 else x
+    if many.ndim == 4:
+        axes = (3, 1) if isinstance(array, np.ndarray) else (1, 3)
+        found = [1] if tuple(many.shape[1:]) == shape else [axis for axis in axes if many.shape[axis] in (1, 3, 4)]
+        if found:
+            return many.movedim(found[0], 1)
+    raise UsageError(
+        "Pictures must be [n, height, width, channels] or [n, channels, height, width] with 1, 3 or 4 channels, "
+        f"or [n, height, width]; given {list(x.shape)}."
+    )
+
+
+def _fit_arrays(images: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return bytes ``[n, *shape]`` from bytes ``[n, c, h, w]``."""
+    if tuple(images.shape[1:]) == shape:
+        return images
+    if shape[0] not in (1, 3) or images.shape[1] not in (1, 3, 4):
+        raise UsageError(f"This model takes images of shape {list(shape)}; given {list(images.shape[1:])}.")
+    frame = Frame(shape[1], shape[2], shape[0])
+    rows = images.movedim(1, 3).cpu().numpy()
+    pictures = (Image.fromarray(row[:, :, 0] if row.shape[2] == 1 else row) for row in rows)
+    return torch.from_numpy(np.stack([fitted(picture, frame) for picture in pictures]))
+
+
+def _item(i: int, picture: Picture, shape: tuple[int, ...]) -> Tensor:
+    try:
+        return as_batch(picture, shape)
+    except (UsageError, DataError) as error:
+        raise type(error)(f"Picture {i}: {error}") from None
+
+
+def _features(given: object, size: int) -> Tensor:
+    """Return features ``[n, size]`` (float32) from numbers ``[n, size]`` or ``[size]``."""
+    try:
+        if isinstance(given, Image.Image):
+            raise TypeError("a picture has no features of its own")
+        rows = given if isinstance(given, Tensor) else torch.from_numpy(np.array(given, dtype=np.float32))
+    except (ValueError, TypeError, RuntimeError):
+        raise UsageError(f"This model takes features, numbers [n, {size}]; given {type(given).__name__}.") from None
+    rows = (rows[None] if rows.ndim == 1 else rows).float()
+    if rows.ndim != 2 or rows.shape[1] != size or not len(rows):
+        raise UsageError(f"This model takes features, numbers [n, {size}]; given {list(rows.shape)}.")
+    if not torch.isfinite(rows).all():
+        bad = int((~torch.isfinite(rows)).any(1).nonzero()[0])
+        raise UsageError(f"Row {bad} of the features holds a value that is not a finite number (NaN or infinity).")
+    return rows
+
+
+def _name(path: File) -> str:
+    return "the picture given as bytes" if isinstance(path, bytes) else f'"{path}"'

@@ -1,0 +1,256 @@
+"""Zero-shot data in the layout of the "proposed splits": features and splits as two ``.mat`` files in a folder.
+
+``res101.mat`` holds ``features [d, n]``, ``labels [n, 1]`` and perhaps ``image_files``; ``att_splits.mat`` holds the vectors
+of the classes ``att [a, k]``, ``allclasses_names``, and which images belong to ``trainval_loc``, ``test_seen_loc`` and
+``test_unseen_loc`` (and perhaps ``train_loc`` and ``val_loc``). All numbering there starts at 1, here at 0.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from labelwise.data.dataset import Dataset, Split
+from labelwise.data.read.mat_files import cells, column, indices, matrix, read_mat, strings
+from labelwise.errors import DataError, UsageError, listing
+from labelwise.labels import Labels
+
+PARTS = ("trainval", "test_seen", "test_unseen")
+SHIPPED = ("train", "val")
+_ATTRIBUTES = "attributes_names.txt"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ZeroShotData:
+    """Features of images of seen and unseen classes, and a vector for each class.
+
+    Attributes:
+        name: of the data.
+        features: ``[n, d]`` (float32).
+        targets: positions in the labels ``[n]``.
+        labels: the k classes, seen and unseen, with their ``vectors [k, a]``.
+        rows: which images belong to ``trainval``, ``test_seen`` and ``test_unseen``, and to the ``train`` and ``val`` that
+            the file has, if any. The latter are never used: in several files they hold test images.
+        original_vectors: the vectors before they were scaled ``[k, a]``, where the file has them.
+        attribute_names: a names, or empty.
+        files: n names of images, or empty.
+    """
+
+    name: str
+    features: Tensor
+    targets: Tensor
+    labels: Labels
+    rows: Mapping[str, Tensor]
+    original_vectors: Tensor | None = None
+    attribute_names: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check that the pieces belong together and that no test image or class is in training."""
+        n, vectors = len(self.features), self.labels.vectors
+        if vectors is None:
+            raise DataError(f'"{self.name}" has no vectors of its classes; zero-shot data need them.')
+        if len(self.targets) != n or (self.files and len(self.files) != n):
+            raise DataError(f'"{self.name}" has {n} features, {len(self.targets)} labels and {len(self.files)} files.')
+        if not n or not 0 <= int(self.targets.min()) <= int(self.targets.max()) < len(self.labels):
+            raise DataError(
+                f'"{self.name}": "labels" must number the {len(self.labels)} classes, for one image or more.'
+            )
+        if self.attribute_names and len(self.attribute_names) != vectors.shape[1]:
+            raise DataError(
+                f'"{self.name}" has {len(self.attribute_names)} attribute names for {vectors.shape[1]} numbers.'
+            )
+        if not torch.isfinite(self.features).all():
+            raise DataError(f'"{self.name}": "features" hold a value that is not a finite number (NaN or infinity).')
+        _check_rows(self)
+
+    @property
+    def seen(self) -> tuple[str, ...]:
+        """The classes that have training images."""
+        return self._names("trainval")
+
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """The classes that have test images only."""
+        return self._names("test_unseen")
+
+    @property
+    def leaks(self) -> dict[str, int]:
+        """How many test images the file's own ``train`` and ``val`` hold, for each where there are any."""
+        tests = torch.cat([self.rows["test_seen"], self.rows["test_unseen"]])
+        counts = {part: int(torch.isin(self.rows[part], tests).sum()) for part in SHIPPED if part in self.rows}
+        return {part: count for part, count in counts.items() if count}
+
+    def dataset(self, validation_classes: int | None = None, seed: int = 0) -> Dataset:
+        """Return the data set: train and val are divided by class, test holds seen and unseen classes.
+
+        Val holds all training images of some seen classes, drawn at random, and train those of the others; what the file
+        calls ``train_loc`` and ``val_loc`` is not used; ``leaks`` says whether these hold test images.
+
+        Args:
+            validation_classes: how many seen classes val gets; None is a third of them, 0 leaves val out.
+            seed: of the draw.
+        """
+        known = [self.labels.index(name) for name in self.seen]
+        count = len(known) // 3 if validation_classes is None else validation_classes
+        if not 0 <= count <= len(known) - 2:
+            raise UsageError(
+                f"There are {len(known)} seen classes; at least two must stay in train, so val can have 0 to "
+                f"{len(known) - 2} of them. Given {count}."
+            )
+        drawn = torch.randperm(len(known), generator=torch.Generator().manual_seed(seed))[:count]
+        trainval = self.rows["trainval"].sort().values
+        held = torch.isin(self.targets[trainval], torch.tensor(known)[drawn])
+        tests = torch.cat([self.rows["test_seen"], self.rows["test_unseen"]]).sort().values
+        parts = {"train": trainval[~held], "val": trainval[held], "test": tests}
+        whole = Split(images=self.features, targets=self.targets, files=self.files)
+        splits = {split: whole.select(rows) for split, rows in parts.items() if len(rows)}
+        return Dataset(name=self.name, labels=self.labels, splits=splits)
+
+    def _names(self, part: str) -> tuple[str, ...]:
+        return tuple(self.labels.names[i] for i in torch.unique(self.targets[self.rows[part]]).tolist())
+
+
+def read_xlsa17(
+    folder: str | Path, *, vectors: str = "att", features: str = "res101.mat", splits: str = "att_splits.mat"
+) -> ZeroShotData:
+    """Return the zero-shot data of a folder; see the top of this file.
+
+    Args:
+        folder: where the two files are.
+        vectors: which field holds the vectors of the classes: ``att``, ``original_att``, or another.
+        features: the file of features.
+        splits: the file of splits; ``sent_splits.mat`` holds sentence vectors as ``att``.
+    """
+    root = Path(folder)
+    file = root / features
+    held = read_mat(file)
+    images = matrix(held, "features", file).T
+    return ZeroShotData(
+        name=root.resolve().name,
+        features=torch.from_numpy(np.ascontiguousarray(images, np.float32)),
+        targets=indices(held, "labels", file),
+        files=strings(held, "image_files", file) if "image_files" in held else (),
+        **vars(_read_classes(root / splits, vectors, len(images))),
+    )
+
+
+def read_gzsl_pack(
+    root: str | Path, name: str, *, vectors: str = "att", splits: str = "att_splits.mat"
+) -> ZeroShotData:
+    """Return zero-shot data whose features are packed as bytes: ``cub_res50.npz`` beside ``gzsl_splits/CUB``.
+
+    The pack holds ``q [n, d]`` (bytes) and ``scale [d]``, whose product are the features; ``labels [n]`` from 0; and
+    ``att_col [k]``, which column of the splits' vectors and names belongs to each label.
+
+    Args:
+        root: the folder of both.
+        name: the folder in ``gzsl_splits``, such as ``CUB`` or ``FLO``.
+        vectors: which field holds the vectors of the classes.
+        splits: the file of splits; CUB also has ``sent_splits.mat``.
+    """
+    place, pack = Path(root) / "gzsl_splits" / name, Path(root) / f"{name.lower()}_res50.npz"
+    try:
+        with np.load(pack, allow_pickle=False) as held:
+            q, scale, labels, order = (held[key] for key in ("q", "scale", "labels", "att_col"))
+    except (OSError, ValueError, KeyError) as error:
+        raise DataError(f'Cannot read the features "{pack}": {error}. Check the folder and the name.') from None
+    return ZeroShotData(
+        name=name,
+        features=torch.from_numpy(q).float() * torch.from_numpy(scale),
+        targets=torch.from_numpy(labels.astype(np.int64)),
+        **vars(_read_classes(place / splits, vectors, len(q), order.astype(np.int64))),
+    )
+
+
+def write_xlsa17(folder: str | Path, data: ZeroShotData) -> None:
+    """Write ``res101.mat`` and ``att_splits.mat`` (and the names of attributes), as other codes read them.
+
+    Matrices have one column for each image or class, indices are doubles ``[n, 1]`` that start at 1, names are cell
+    arrays. ``original_att`` repeats ``att`` where the data have no other.
+    """
+    from scipy.io import savemat
+
+    root = Path(folder)
+    root.mkdir(parents=True, exist_ok=True)
+    images: dict[str, Any] = {"features": data.features.T.double().numpy(), "labels": column(data.targets)}
+    if data.files:
+        images["image_files"] = cells(data.files)
+    vectors = data.labels.vectors
+    original = vectors if data.original_vectors is None else data.original_vectors
+    assert vectors is not None  # the data check that
+    assert original is not None
+    about = {
+        "att": vectors.T.double().numpy(),
+        "original_att": original.T.double().numpy(),
+        "allclasses_names": cells(data.labels.names),
+    }
+    savemat(root / "res101.mat", images, do_compression=True)
+    savemat(
+        root / "att_splits.mat",
+        about | {f"{part}_loc": column(rows) for part, rows in data.rows.items()},
+        do_compression=True,
+    )
+    if data.attribute_names:
+        lines = [f"{i} {name}\n" for i, name in enumerate(data.attribute_names, 1)]
+        (root / _ATTRIBUTES).write_text("".join(lines), encoding="utf-8")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Classes:
+    """What a file of splits says, under the names of ``ZeroShotData``."""
+
+    labels: Labels
+    rows: Mapping[str, Tensor]
+    original_vectors: Tensor | None
+    attribute_names: tuple[str, ...]
+
+
+def _read_classes(file: Path, field: str, n: int, order: npt.NDArray[np.int64] | None = None) -> _Classes:
+    """Return the classes and the rows of n images; ``order [k]`` says which column belongs to each label."""
+    held = read_mat(file)
+    vectors = matrix(held, field, file).T
+    k = len(vectors)
+    names = strings(held, "allclasses_names", file) if "allclasses_names" in held else None
+    names = tuple(f"class {i}" for i in range(1, k + 1)) if names is None else tuple(name.strip() for name in names)
+    if len(names) != k or (order is not None and sorted(order.tolist()) != list(range(k))):
+        raise DataError(f'"{file}" has {k} columns of "{field}" but {len(names)} names, or the labels are of others.')
+    order = np.arange(k) if order is None else order
+    original = matrix(held, "original_att", file).T if "original_att" in held else vectors
+    parts = [*PARTS, *(part for part in SHIPPED if f"{part}_loc" in held)]
+    listed = file.parent / _ATTRIBUTES
+    lines = listed.read_text(encoding="utf-8").splitlines() if listed.exists() else []
+    attributes = tuple(line.partition(" ")[2] for line in lines)
+    return _Classes(
+        labels=Labels(names=tuple(names[i] for i in order), vectors=torch.from_numpy(vectors[order]).float()),
+        rows={part: indices(held, f"{part}_loc", file, most=n) for part in parts},
+        original_vectors=None if np.array_equal(original, vectors) else torch.from_numpy(original[order]).float(),
+        attribute_names=attributes if len(attributes) == vectors.shape[1] else (),
+    )
+
+
+def _check_rows(data: ZeroShotData) -> None:
+    """Raise an error where test images or unseen classes are in training."""
+    missing = [part for part in PARTS if part not in data.rows]
+    if missing:
+        raise DataError(f'"{data.name}" lacks the rows of {listing(missing)}; it needs {listing(PARTS)}.')
+    for part, rows in data.rows.items():
+        if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < len(data.features):
+            raise DataError(f'"{data.name}": "{part}_loc" must number the {len(data.features)} images.')
+        if len(torch.unique(rows)) < len(rows):
+            raise DataError(f'"{data.name}": "{part}_loc" names an image twice. Keep one.')
+    for one, other in (("trainval", "test_seen"), ("trainval", "test_unseen"), ("test_seen", "test_unseen")):
+        shared = int(torch.isin(data.rows[one], data.rows[other]).sum())
+        if shared:
+            raise DataError(f'"{data.name}": "{one}_loc" and "{other}_loc" share {shared} images. They must not.')
+    both = sorted(set(data.seen) & set(data.unseen))
+    if both:
+        raise DataError(f'"{data.name}": classes of test_unseen_loc have training images: {listing(both)}.')
+    strange = sorted(set(data._names("test_seen")) - set(data.seen))
+    if strange:
+        raise DataError(f'"{data.name}": classes of test_seen_loc have no training image: {listing(strange)}.')

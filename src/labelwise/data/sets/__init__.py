@@ -1,0 +1,1 @@
+"""Embedded data sets, and sets made of others."""

@@ -1,0 +1,33 @@
+"""Labels turned by quarter circles: each turn of a label's pictures is a label of its own, as is usual with Omniglot."""
+
+from dataclasses import replace
+
+import torch
+
+from labelwise.data.dataset import Dataset, Split
+from labelwise.errors import DataError
+from labelwise.labels import Labels
+
+
+def rotated(data: Dataset) -> Dataset:
+    """Return four times as many labels and images: those given, and each turned by 90, 180 and 270 degrees.
+
+    What is known about labels beyond their names is left out, since it need not hold for a turned one.
+    """
+    if len(data.shape) != 3 or data.shape[1] != data.shape[2]:
+        raise DataError(
+            f'Only square pictures can be turned; those of "{data.name}" have the shape {list(data.shape)}.'
+        )
+    if data.multilabel:
+        raise DataError("Several labels may be true of these images; a turned label needs one label for each image.")
+    k = len(data.labels)
+    names = tuple(f"{name}, {90 * turn} degrees" if turn else name for turn in range(4) for name in data.labels.names)
+    splits = {name: _turned(split, k) for name, split in data.splits.items()}
+    return replace(data, labels=Labels(names=names), splits=splits, side_open=False)
+
+
+def _turned(split: Split, k: int) -> Split:
+    images = torch.cat([torch.rot90(split.images, turn, (2, 3)) for turn in range(4)])
+    targets = torch.cat([torch.where(split.targets < 0, -1, split.targets + turn * k) for turn in range(4)])
+    files = tuple(f"{file}, {90 * turn} degrees" if turn else file for turn in range(4) for file in split.files)
+    return Split(images=images, targets=targets, files=files, domains=split.domains * 4, groups=split.groups * 4)

@@ -1,0 +1,1 @@
+"""Splits: made, kept in files, checked for leaks."""

@@ -1,0 +1,200 @@
+"""Leaks: the same file, image or group in two splits; images that look alike; equal images with different labels."""
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from labelwise.data.dataset import SPLITS, Dataset
+from labelwise.data.split.fingerprints import fingerprints
+from labelwise.errors import DataError, UsageError
+
+_CHUNK = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where an image is: its split, its row there, its file (or, as in ``pool``, "image 3"), its label or blank."""
+
+    split: str
+    row: int
+    file: str
+    label: str
+
+    def __str__(self) -> str:
+        return f"{self.file} ({self.split})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeakReport:
+    """What is the same where it should differ. Every entry lists the places of one thing.
+
+    Attributes:
+        files: each file that is in more than one split.
+        images: each image whose bytes are in more than one split, under different names.
+        groups: each group that is in more than one split, with its first image in each.
+        duplicates: how many images have the same bytes as an earlier one of their split.
+        conflicts: each image whose bytes occur with different labels, in one split or in several.
+    """
+
+    files: tuple[tuple[Place, ...], ...]
+    images: tuple[tuple[Place, ...], ...]
+    groups: tuple[tuple[str, tuple[Place, ...]], ...]
+    duplicates: int
+    conflicts: tuple[tuple[Place, ...], ...]
+
+    @property
+    def count(self) -> int:
+        """How many files, images and groups are in more than one split."""
+        return len(self.files) + len(self.images) + len(self.groups)
+
+    def offenders(self) -> list[str]:
+        """Return one line for each file, image and group that is in more than one split."""
+        files = [f"file {places[0].file} ({_splits(places)})" for places in self.files]
+        images = [f"equal images {' = '.join(map(str, places))}" for places in self.images]
+        return files + images + [f'group "{name}" ({_splits(places)})' for name, places in self.groups]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lookalike:
+    """An image and the one of an earlier split that looks most like it.
+
+    Attributes:
+        image: the image, of val or test.
+        twin: the image of an earlier split.
+        bits: in how many of 64 bits their difference hashes differ.
+        likeness: the correlation of their thumbnails, at most 1.
+    """
+
+    image: Place
+    twin: Place
+    bits: int
+    likeness: float
+
+
+def check_leaks(dataset: Dataset) -> LeakReport:
+    """Return what two splits share (files, images byte for byte, groups), and equal images with different labels."""
+    places = _places(dataset)
+    parts = [dataset.splits[name] for name in SPLITS if name in dataset.splits]
+    files = [file or None for part in parts for file in part.files or [""] * len(part)]
+    groups = [group or None for part in parts for group in part.groups or [""] * len(part)]
+    prints = [each for part in parts for each in fingerprints(part.images).tolist()]
+    same_file = [found for _, found in _shared(files, places) if len(_splits_of(found)) > 1]
+    same_bytes = [found for _, found in _shared(prints, places)]
+    return LeakReport(
+        files=tuple(same_file),
+        images=tuple(
+            found for found in same_bytes if len(_splits_of(found)) > 1 and len({place.file for place in found}) > 1
+        ),
+        groups=tuple(
+            (str(name), _first_of_each_split(found))
+            for name, found in _shared(groups, places)
+            if len(_splits_of(found)) > 1
+        ),
+        duplicates=sum(len(found) - len(_splits_of(found)) for found in same_bytes),
+        conflicts=tuple(found for found in same_bytes if len({place.label for place in found if place.label}) > 1),
+    )
+
+
+def refuse_leaks(dataset: Dataset) -> None:
+    """Raise an error that lists what is in more than one split, if anything is."""
+    report = check_leaks(dataset)
+    if report.count:
+        shown = report.offenders()[:10]
+        more = f"; and {report.count - len(shown)} more" if report.count > len(shown) else ""
+        raise DataError(
+            f'"{dataset.name}" has {report.count} files, images or groups in more than one split, so a test would flatter: '
+            f"{'; '.join(shown)}{more}. Keep each in one split, or divide the data by groups."
+        )
+
+
+def near_duplicates(dataset: Dataset, *, bits: int = 8, likeness: float = 0.98) -> tuple[Lookalike, ...]:
+    """Return the images that look like one of an earlier split (train, then val), the most alike first.
+
+    Two images look alike where their difference hashes (which of two neighbours is brighter, on a grey thumbnail of 8 by
+    9 pixels) differ in few bits and the thumbnails correlate: a copy that was resized, brightened, compressed again or
+    cut by a pixel. It is a hint for a person, not a proof: two drawings of the figure 1 look alike as well. Features
+    have no looks, and images of a single grey have none to compare; neither is ever returned.
+
+    Args:
+        dataset: labels and splits.
+        bits: how many of the 64 bits may differ.
+        likeness: the least correlation of the thumbnails.
+    """
+    if not 0 <= bits <= 64 or not 0 < likeness <= 1:
+        raise UsageError(f"Bits must lie in 0..64 and likeness in (0, 1]; given {bits} and {likeness}.")
+    if len(dataset.shape) == 1:
+        return ()
+    places = _places(dataset)
+    present = [name for name in SPLITS if name in dataset.splits]
+    looks = {name: _looks(dataset.splits[name].images) for name in present}
+    rows = {name: [place for place in places if place.split == name] for name in present}
+    best: dict[Place, Lookalike] = {}
+    for earlier, later in combinations(present, 2):
+        for row, twin, differ, alike in _nearest(looks[later], looks[earlier], bits, likeness):
+            found = Lookalike(image=rows[later][row], twin=rows[earlier][twin], bits=differ, likeness=alike)
+            if found.image not in best or alike > best[found.image].likeness:
+                best[found.image] = found
+    return tuple(sorted(best.values(), key=lambda each: -each.likeness))
+
+
+def _looks(images: Tensor) -> tuple[Tensor, Tensor]:
+    """Return hashes of -1 and 1 ``[n, 64]`` and thumbnails of zero mean and unit length ``[n, 72]``."""
+    hashes, thumbnails = [torch.empty(0, 64)], [torch.empty(0, 72)]
+    for part in torch.split(images.cpu(), _CHUNK):
+        small = F.interpolate(part.float().mean(1, keepdim=True), size=(8, 9), mode="area")[:, 0]
+        hashes.append((small[:, :, 1:] > small[:, :, :-1]).flatten(1).float() * 2 - 1)
+        flat = small.flatten(1)
+        thumbnails.append(F.normalize(flat - flat.mean(1, keepdim=True), eps=1e-3))
+    return torch.cat(hashes), torch.cat(thumbnails)
+
+
+def _nearest(
+    ours: tuple[Tensor, Tensor], others: tuple[Tensor, Tensor], bits: int, likeness: float
+) -> Iterable[tuple[int, int, int, float]]:
+    """Yield row, the row most like it among others, differing bits and likeness, where they look alike."""
+    if not len(others[0]):
+        return
+    for start in range(0, len(ours[0]), _CHUNK):
+        hashes, thumbnails = (each[start : start + _CHUNK] for each in ours)
+        differ = (64 - hashes @ others[0].T) / 2  # the dot product of signs counts equal bits less differing ones
+        alike, twins = (thumbnails @ others[1].T).masked_fill_(differ > bits, -1).max(1)
+        for row in (alike >= likeness - 1e-5).nonzero()[:, 0].tolist():
+            twin = int(twins[row])
+            yield start + row, twin, int(differ[row, twin]), min(1.0, float(alike[row]))
+
+
+def _places(dataset: Dataset) -> list[Place]:
+    """Return the place of each image, in the order of train, val and test."""
+    found: list[Place] = []
+    for split in (name for name in SPLITS if name in dataset.splits):
+        part = dataset.splits[split]
+        files = part.files or [""] * len(part)
+        for row, (file, label) in enumerate(zip(files, part.words(dataset.labels.names), strict=True)):
+            found.append(Place(split=split, row=row, file=file or f"image {len(found)}", label=label))
+    return found
+
+
+def _shared(keys: Sequence[Hashable], places: Sequence[Place]) -> list[tuple[Hashable, tuple[Place, ...]]]:
+    """Return each key that more than one image has, with their places; None is no key."""
+    found: dict[Hashable, list[Place]] = {}
+    for key, place in zip(keys, places, strict=True):
+        if key is not None:
+            found.setdefault(key, []).append(place)
+    return [(key, tuple(every)) for key, every in found.items() if len(every) > 1]
+
+
+def _splits_of(places: Sequence[Place]) -> tuple[str, ...]:
+    """Return the splits these places are in, each once."""
+    return tuple(dict.fromkeys(place.split for place in places))
+
+
+def _splits(places: Sequence[Place]) -> str:
+    return ", ".join(_splits_of(places))
+
+
+def _first_of_each_split(places: Sequence[Place]) -> tuple[Place, ...]:
+    return tuple({place.split: place for place in reversed(places)}[split] for split in _splits_of(places))

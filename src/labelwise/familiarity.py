@@ -1,0 +1,104 @@
+"""Familiarity: when a picture is none of the labels.
+
+Two signs count. A picture may get little confidence: no label's yes is probable. Or it may be unfamiliar: its embedding
+points away from those of all training pictures, as with a drawing shown to a model of photographs, where confidence
+says nothing. Each sign is measured in standard deviations of known pictures, and the stronger one is the strangeness.
+"""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, Self
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from labelwise.model import SensesFamiliarity
+
+if TYPE_CHECKING:
+    from labelwise.scores import Scores
+
+MEMORY = 5_000  # training embeddings kept
+NEAREST = 3  # which of the nearest of them counts
+Sign = Literal["both", "confidence", "familiarity"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutlierRule:
+    """When an image is none of the labels, fitted on held-out images of known labels.
+
+    Attributes:
+        centre: the mean of both signs over known images.
+        spread: their standard deviation.
+        limit: a strangeness above this means "unknown".
+    """
+
+    centre: tuple[float, float]
+    spread: tuple[float, float]
+    limit: float
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Familiarity:
+    """What is known of familiar pictures. Never changes.
+
+    Attributes:
+        memory: embeddings of training images, of unit length ``[m, d]``; what is far from all of them is unfamiliar.
+        rule: when an image is none of the labels; None is not chosen yet.
+    """
+
+    memory: Tensor | None = None
+    rule: OutlierRule | None = None
+
+    @property
+    def limit(self) -> float:
+        """The strangeness above which a picture is unknown; infinite where none is chosen yet."""
+        return float("inf") if self.rule is None else self.rule.limit
+
+    def strangeness(self, scores: "Scores", sign: Sign = "both") -> Tensor:
+        """Return how little each image fits ``[n]``, larger is stranger, from both signs or from one of them alone."""
+        signs = self._signs(scores)
+        rule = self.rule or OutlierRule(centre=(0.0, 0.0), spread=(1.0, 1.0), limit=float("inf"))
+        scaled = (signs - signs.new_tensor(rule.centre)) / signs.new_tensor(rule.spread)
+        if sign == "both" and self.memory is not None:
+            return scaled.amax(1)
+        return scaled[:, 1 if sign == "familiarity" else 0]
+
+    def fit(self, scores: "Scores", keep: float) -> Self:
+        """Return it with the rule under which the share ``keep`` of these held-out known images counts as known."""
+        signs = self._signs(scores)
+        centre, spread = signs.mean(0).tolist(), signs.std(0, correction=0).clamp_min(1e-6).tolist()
+        rule = OutlierRule(centre=(centre[0], centre[1]), spread=(spread[0], spread[1]), limit=0.0)
+        strangeness = replace(self, rule=rule).strangeness(scores)
+        return replace(self, rule=replace(rule, limit=float(torch.quantile(strangeness, keep))))
+
+    def remember(self, embeddings: Tensor) -> Self:
+        """Return it with these embeddings ``[n, d]`` among the familiar ones."""
+        known = [] if self.memory is None else [self.memory]
+        return replace(self, memory=torch.cat([*known, normalize(embeddings.float(), dim=1)]))
+
+    def to(self, device: str | torch.device) -> Self:
+        """Return it on another device."""
+        return self if self.memory is None else replace(self, memory=self.memory.to(device))
+
+    def _signs(self, scores: "Scores") -> Tensor:
+        """Return lack of confidence, as log-odds, and unfamiliarity, as the model tells it or a cosine distance: ``[n, 2]``."""
+        doubt = -torch.logit(scores.confidence, eps=1e-12)
+        model, embeddings = scores.classifier.model, scores.embeddings
+        if isinstance(model, SensesFamiliarity):
+            told = model.unfamiliarity(embeddings, scores.classifier.label_embeddings).double()
+        elif self.memory is None:
+            told = torch.zeros_like(doubt)
+        else:
+            most = min(NEAREST, len(self.memory))
+            unit = torch.split(normalize(embeddings, dim=1), 1024)
+            parts = [(part @ self.memory.T).topk(most).values[:, -1] for part in unit]
+            told = 1 - torch.cat(parts).double() if parts else torch.zeros_like(doubt)
+        return torch.stack([doubt, told], 1)
+
+
+def memorable(images: Tensor) -> Tensor:
+    """Return the images to remember ``[m, ...]``: all, or of many a draw."""
+    if len(images) <= MEMORY:
+        return images
+    rows = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))[:MEMORY]
+    return images[rows.to(images.device)]

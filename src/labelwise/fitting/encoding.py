@@ -1,0 +1,91 @@
+"""Encode a data set once: features that many experiments can train on, without the encoder."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from labelwise.classifier import Classifier
+from labelwise.data.dataset import Dataset, Split
+from labelwise.data.read.pictures import Array, as_batch
+from labelwise.errors import DataError, UsageError
+from labelwise.nn.encoder import Encoder
+from labelwise.training.distribution import choose_device
+from labelwise.writable import check_writable
+
+
+def encode_dataset(dataset: Dataset, encoder: Encoder, device: str = "auto") -> Dataset:
+    """Return the same data with the features ``[n, d]`` of each image in place of its pixels, float32 on the CPU.
+
+    Args:
+        dataset: pictures.
+        encoder: a backbone with weights; it is not trained. "auto" is "efficientnet_lite0".
+        device: auto, cpu or cuda.
+    """
+    if len(dataset.shape) == 1:
+        raise DataError(f'"{dataset.name}" holds features already ({dataset.shape[0]} of each image). Give pictures.')
+    if encoder.code_size is not None:
+        raise UsageError(f"Features have the size that the backbone gives; leave out code_size {encoder.code_size}.")
+    made = replace(encoder, frozen=True).build(dataset.shape).to(choose_device(device))
+    made.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    splits = {name: replace(split, images=made.features(split.images).cpu()) for name, split in dataset.splits.items()}
+    return replace(dataset, splits=splits, side_open=False)
+
+
+def encode_with(dataset: Dataset, classifier: Classifier) -> Dataset:
+    """Return the same data with the image codes ``[n, d]`` of a trained classifier in place of the pixels."""
+    splits = {
+        name: replace(split, images=classifier.encode(as_batch(split.images, classifier.shape)).cpu())
+        for name, split in dataset.splits.items()
+    }
+    return replace(dataset, splits=splits)
+
+
+def write_features(dataset: Dataset, path: str | Path) -> None:
+    """Write features and their labels as one ``.npz`` pack, whole or not at all; ``data.pack`` reads it.
+
+    It holds ``features [n, a]``, ``labels [n]`` (positions in ``classes``; or yes and no to each of them ``[n, k]``, where
+    several may be true), ``classes [k]``, ``split [n]`` and, where they are known, ``files [n]``.
+    """
+    file = Path(path)
+    if len(dataset.shape) != 1:
+        raise DataError(f'"{dataset.name}" holds pictures of shape {dataset.shape}, not features. Encode it first.')
+    without = sum(int((split.targets < 0).sum()) for split in dataset.splits.values() if split.truths is None)
+    if without:
+        raise DataError(f'{without} pictures of "{dataset.name}" have no label. Leave them out.')
+    check_features_file(file)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    part = file.with_name(f".{file.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as stream:
+            np.savez(stream, allow_pickle=False, **_columns(dataset.labels.names, dataset.splits))
+        os.replace(part, file)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def check_features_file(file: Path) -> None:
+    """Raise an error where features cannot be written to a file: before they are made."""
+    if file.suffix.lower() != ".npz":
+        raise UsageError(f'Features are written as an .npz file; given "{file}".')
+    check_writable(file)
+    if file.is_dir():
+        raise UsageError(f'"{file}" is a folder; choose another name.')
+
+
+def _columns(names: tuple[str, ...], splits: Mapping[str, Split]) -> dict[str, Array]:
+    """Return what the file holds, all splits one after another."""
+    parts = [split for split in splits.values() if len(split)]
+    labels = [split.targets if split.truths is None else split.truths for split in parts]
+    columns: dict[str, Array] = {
+        "features": torch.cat([split.images for split in parts]).cpu().numpy(),
+        "labels": torch.cat(labels).cpu().numpy(),
+        "classes": np.array(names),
+        "split": np.array([name for name, split in splits.items() for _ in range(len(split))]),
+    }
+    if all(split.files for split in parts):
+        columns["files"] = np.array([file for split in parts for file in split.files])
+    return columns

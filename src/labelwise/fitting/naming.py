@@ -1,0 +1,97 @@
+"""Names for clusters: which are uncertain, images of each to show to a person, and the answers taken in."""
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from labelwise.classifier import Classifier, bind
+from labelwise.errors import UnsupportedError, UsageError
+from labelwise.methods.shared.naming import choose_names, name_each, vote
+from labelwise.methods.shared.naming_report import renamed_report
+from labelwise.methods.zero_label import NamedModel
+from labelwise.ops.assignment import best_matching
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doubt:
+    """A cluster, what it is called, how probable that is, and the other labels it may be, the most probable first."""
+
+    cluster: int
+    label: str
+    probability: float
+    others: tuple[tuple[str, float], ...]
+
+
+def uncertain_clusters(classifier: Classifier) -> list[Doubt]:
+    """Return the clusters of a ``zero_label`` classifier, the one whose name is least certain first.
+
+    Show a person some images of it (``cluster_examples``), and hand the answers to ``name_clusters``.
+    """
+    model = named_model(classifier)
+    names = model.spec.labels.names
+    found = []
+    for cluster, (label, votes) in enumerate(zip(model.names.tolist(), model.votes.tolist(), strict=True)):
+        others = sorted(((names[i], vote) for i, vote in enumerate(votes) if i != label), key=lambda pair: -pair[1])
+        kept = tuple((name, round(vote, 4)) for name, vote in others[:3] if vote > 0)
+        found.append(Doubt(cluster=cluster, label=names[label], probability=votes[label], others=kept))
+    return sorted(found, key=lambda doubt: doubt.probability)
+
+
+def cluster_examples(classifier: Classifier, images: Tensor, count: int = 9) -> Tensor:
+    """Return the rows of the images nearest to the centre of each cluster ``[k, count]``, to show to a person."""
+    model = named_model(classifier)
+    embeddings = classifier.encode(model.prepare(images))
+    far = torch.cdist(embeddings, model.centres)
+    return far.topk(min(count, len(embeddings)), dim=0, largest=False).indices.T
+
+
+def name_clusters(classifier: Classifier, answers: Mapping[int, str]) -> Classifier:
+    """Return the classifier with clusters named as a person says, and the others named again in the light of it.
+
+    Args:
+        classifier: one that ``zero_label`` made. What ``teach`` added to it is lost.
+        answers: the label of each cluster that was named, by the number that ``uncertain_clusters`` gives.
+    """
+    model = named_model(classifier)
+    labels = model.spec.labels
+    wrong = [cluster for cluster in answers if not 0 <= cluster < len(labels)]
+    if wrong:
+        raise UsageError(f"Clusters are numbered 0 to {len(labels) - 1}; given {wrong[0]}.")
+    known = {cluster: labels.index(name) for cluster, name in answers.items()}
+    for label in known.values():
+        same = [cluster for cluster in known if known[cluster] == label]
+        if len(same) > 1:
+            raise UsageError(
+                f"Two clusters cannot have one label: each label is the name of one cluster. Given "
+                f'"{labels.names[label]}" for clusters {same[0]} and {same[1]}.'
+            )
+    evidence = model.evidence()
+    tables = name_each(evidence, model.naming, known)
+    votes = vote(evidence, tables, known)
+    renamed = deepcopy(model)
+    renamed.rename(votes, choose_names(votes, known))
+    bound = bind(renamed, labels)
+    summary = {**classifier.origin.summary, "answers": {str(cluster): name for cluster, name in answers.items()}}
+    if "naming" in summary:
+        names = torch.stack([renamed.names.cpu(), *(best_matching(table) for table in tables[1:])])
+        summary["naming"] = renamed_report(summary["naming"], model, renamed, names)
+    return replace(
+        classifier,
+        model=renamed,
+        labels=labels,
+        label_embeddings=bound.label_embeddings,
+        calibration=replace(bound.calibration, temperature=classifier.calibration.temperature),
+        origin=replace(classifier.origin, summary=summary),
+    )
+
+
+def named_model(classifier: Classifier) -> NamedModel:
+    """Return the model of a classifier that ``zero_label`` made, or raise an error for any other."""
+    if not isinstance(classifier.model, NamedModel):
+        raise UnsupportedError(
+            f"{type(classifier.model).__name__} names no clusters; only method zero_label does. Fit with that method."
+        )
+    return classifier.model

@@ -1,0 +1,110 @@
+"""An image encoder in seconds, without labels or gradients: a dictionary of patches, and what changes of a picture leave alone."""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from labelwise.data.augment import Augment
+from labelwise.data.draws import Draws
+from labelwise.errors import DataError, UsageError
+from labelwise.model import as_float
+from labelwise.nn.encoder import ImageEncoder
+from labelwise.nn.patches import CODE, PatchNet
+from labelwise.ops.clusters import kmeans
+
+IMAGES, PATCHES, STEPS = 300, 12_000, 12  # that the dictionary is made of, and how long it is looked for
+PRINCIPAL = 200  # directions of pooled activations that are kept
+FLOOR, RIDGE = 0.01, 0.05  # shares of the largest variance and of the mean variance that are added
+PIECE = 64
+
+
+def mild_changes() -> Augment:
+    """Return changes that leave colours what they are: a crop, a mirror image, light."""
+    return Augment(scale=(0.6, 1.0), flip=True, brightness=0.3, contrast=0.1, saturation=0.1, hue=0.02)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patches:
+    """How to find an encoder of patches.
+
+    Attributes:
+        width: how many patches the dictionary has.
+        augment: what should not change a code much.
+    """
+
+    width: int = 200
+    augment: Augment = field(default_factory=mild_changes)
+
+    def __post_init__(self) -> None:
+        """Check the width."""
+        if self.width < CODE:
+            raise UsageError(f"The dictionary needs at least {CODE} patches; given {self.width}.")
+
+
+@torch.no_grad()
+def find_patches(images: Tensor, settings: Patches | None = None, *, seed: int = 0) -> ImageEncoder:
+    """Return an encoder found for these pictures; its codes are uncorrelated and have a variance of 1 over them.
+
+    Args:
+        images: bytes ``[n, c, h, w]``.
+        settings: None is the usual ones.
+        seed: of the dictionary and of the changes.
+    """
+    how = settings or Patches()
+    if len(images) <= CODE:
+        raise DataError(f"Patches are found on more than {CODE} pictures; given {len(images)}. Add pictures.")
+    shape = tuple(images.shape[1:])
+    network = PatchNet(shape, how.width).requires_grad_(False)
+    encoder = ImageEncoder(network, shape)
+    encoder.fit_normalisation(images)
+    generator = torch.Generator().manual_seed(seed)
+    _fit_dictionary(encoder, network, images[torch.randperm(len(images), generator=generator)[:IMAGES]], generator)
+    draws = [Draws.seeded(seed + 1 + view, len(images)) for view in range(2)]
+    changed = [_pooled(encoder, network, how.augment(images, draw)) for draw in draws]
+    _fit_directions(network, _pooled(encoder, network, images), changed)
+    return encoder.eval().requires_grad_(True)
+
+
+def _fit_dictionary(encoder: ImageEncoder, network: PatchNet, images: Tensor, generator: torch.Generator) -> None:
+    """Set the filters to the principal directions of patches, each of variance 1, and the dictionary to their clusters."""
+    side = network.filters.shape[-1]
+    ready = encoder.prepare(as_float(images))
+    every = torch.nn.functional.unfold(ready, side, stride=side // 2).mT.flatten(0, 1)
+    some = every[torch.randperm(len(every), generator=generator)[:PATCHES]]
+    mean = some.mean(0)
+    values, vectors = torch.linalg.eigh((some - mean).T @ (some - mean) / len(some))
+    size = len(network.filters)
+    rows = (vectors[:, -size:] / (values[-size:] + FLOOR * values[-1]).clamp_min(1e-12).sqrt()).T
+    network.filters.copy_(rows.view_as(network.filters))
+    network.shift.copy_(-rows @ mean)
+    found = kmeans((some - mean) @ rows.T, len(network.dictionary), generator, starts=1, steps=STEPS)
+    network.dictionary.copy_(found.centres)
+
+
+def _pooled(encoder: ImageEncoder, network: PatchNet, images: Tensor) -> Tensor:
+    """Return pooled activations ``[n, q]``."""
+    parts = torch.split(images, PIECE)
+    return torch.cat([network.pooled(network.maps(encoder.prepare(as_float(part)))) for part in parts])
+
+
+def _fit_directions(network: PatchNet, pooled: Tensor, changed: list[Tensor]) -> None:
+    """Set the directions to those that vary most over pictures, against what two changed copies of a picture differ by.
+
+    Args:
+        network: whose directions.
+        pooled: activations of pictures ``[n, q]``.
+        changed: those of two changed copies of each.
+    """
+    x = pooled.double()
+    mean = x.mean(0)
+    first = torch.linalg.svd(x - mean, full_matrices=False).Vh[:PRINCIPAL].T
+    apart = (changed[0] - changed[1]).double() @ first / 2**0.5
+    noise = apart.T @ apart / len(x)
+    noise += RIDGE * noise.trace() / len(noise) * torch.eye(len(noise), dtype=torch.float64)
+    values, vectors = torch.linalg.eigh(noise)
+    equal = first @ (vectors / values.clamp_min(1e-12).sqrt())  # copies of a picture differ by 1 in every direction
+    codes = (x - mean) @ equal
+    values, vectors = torch.linalg.eigh(codes.T @ codes / len(x))
+    network.around.copy_(mean)
+    network.directions.copy_(equal @ (vectors[:, -CODE:] / values[-CODE:].clamp_min(1e-12).sqrt()))

@@ -1,0 +1,260 @@
+"""Fit a method that reads descriptions: a trial on held-out labels settles every choice, then the final run.
+
+Labels with images are seen; labels with a description alone are unseen. How a model treats unseen labels can only be
+measured on labels whose images were held out. So a third of the seen labels plays the unseen ones in a trial run: it
+settles settings left open, the gap between seen and unseen labels, probabilities and the outlier rule. The final run
+trains on the images of all seen labels, and takes these over.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from labelwise.classifier import Classifier, Origin, bind
+from labelwise.data.dataset import Dataset, Split, TrainData
+from labelwise.data.labels.described import describe_labels
+from labelwise.data.split.splits import split_off
+from labelwise.errors import DataError
+from labelwise.familiarity import Familiarity
+from labelwise.fitting.memory import remembering
+from labelwise.labels import Labels
+from labelwise.model import LabelModel, prepared
+from labelwise.ops.balance import BalanceCurve, balance_curve
+from labelwise.tasks.calibrate import calibrate
+from labelwise.training.distribution import choose_device, process_group
+from labelwise.training.loop import train
+from labelwise.training.stages import Method, Run
+
+HELD_SHARE = 1 / 3  # of the seen labels, held out in the trial
+VALIDATION_SHARE = 0.2  # of the images of the others
+FEWEST_LABELS = 4  # seen labels that a trial needs
+LEVEL_IMAGES = 2_000  # training images by which the scores of two runs are compared
+MOST_PAIRS = 500  # held-out images that find their own text
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Plan:
+    """What the two runs train on; ``trial`` is None where there are too few labels to hold some out."""
+
+    trial: TrainData | None
+    final: TrainData
+    skipped: int
+
+
+def fit_zero_shot(data: Dataset, method: Method, run: Run) -> Classifier:
+    """Return a classifier of all described labels, those with images and those without.
+
+    Args:
+        data: labels with descriptions, and images of some of them. Labels that only ``val`` has images of are held out in
+            the trial; without any, a third of the labels is drawn. The test split is never read.
+        method: one whose ``zero_shot`` is True.
+        run: seed, device, folder; the trial keeps its files in a folder ``trial`` inside.
+    """
+    if not method.uses_targets and not bool((data.split("train").targets >= 0).any()):
+        return fit_pairs(data, method, run)
+    with process_group(choose_device(run.device)):  # one for both runs
+        return _fit_twice(data, method, run)
+
+
+def _fit_twice(data: Dataset, method: Method, run: Run) -> Classifier:
+    """Return the classifier of the trial and the final run."""
+    plan = plan_runs(data, method, run.seed)
+    figures: dict[str, Any] = {}
+    tried: Classifier | None = None
+    level: ScoreLevel | None = None
+    if plan.trial is not None:
+        folder = run.folder / "trial" if run.folder else None
+        model, _ = train(method, plan.trial, replace(run, folder=folder))
+        tried = _calibrated(model, plan.trial)
+        level = ScoreLevel.of(tried, plan.trial)
+        figures = dict(tried.origin.summary)
+        method = method.settle(model)
+    notes = tuple({"skipped": one.file, "reason": one.reason} for one in data.skipped)
+    model, summary = train(method, plan.final, replace(run, notes=notes))
+    about = {"data": data.name, "images": len(plan.final.train), "skipped": plan.skipped, **summary}
+    return _bound(model, method, plan.final, tried, {"training": about, **figures}, level)
+
+
+def fit_pairs(data: Dataset, method: Method, run: Run) -> Classifier:
+    """Return a classifier of described labels from images that have sentences of their own and no label.
+
+    Probabilities are fitted to finding the right text for held-out images among their own texts.
+    """
+    labels = method.describe(describe_labels(data).labels)
+    whole = data.split("train")
+    whole = whole.select([i for i, texts in enumerate(whole.texts) if texts]) if whole.texts else whole
+    if not whole.texts or labels.texts is None:
+        raise DataError(
+            f'The images of "{data.name}" have no label. Without labels, every training image needs sentences (a column '
+            '"text" in the table of images), and so does every label that is to be asked about (labels.csv).'
+        )
+    kept, rows = split_off(torch.zeros(len(whole), dtype=torch.int64), VALIDATION_SHARE / 2, run.seed)
+    held = whole.select(rows[:MOST_PAIRS])
+    pairs = TrainData(train=whole.select(kept), val=held, labels=labels)
+    model, summary = train(method, pairs, run)
+    own = method.describe(Labels(names=tuple(f"text {i}" for i in range(len(held))), texts=held.texts))
+    matched = remembering(_bind(model, own, own), pairs.train.images)
+    done = calibrate(matched.scores_of(matched.encode(prepared(model, held.images))), torch.arange(len(held)))
+    about = {"data": data.name, "images": len(pairs.train), "skipped": len(data.skipped), **summary}
+    return _bound(model, method, replace(pairs, unseen=labels), done, {"training": about, **done.origin.summary})
+
+
+def plan_runs(data: Dataset, method: Method, seed: int) -> Plan:
+    """Return what the trial and the final run train on."""
+    data = describe_labels(data)
+    labels = method.describe(data.labels)
+    parts = [_labelled(data, name) for name in ("train", "val")]
+    train_part, val = (_described(part, labels) for part in parts) if any(part.texts for part in parts) else parts
+    whole = train_part.join(val) if len(val) else train_part
+    seen = sorted(set(whole.targets.tolist()))
+    if len(seen) < 2:
+        raise DataError(
+            f'Training needs images of at least two labels; "{data.name}" has {len(seen)}. Add images of others.'
+        )
+    final = _part(labels, seen, [i for i in range(len(labels)) if i not in seen], (whole, whole.select([])))
+    trial = _trial(labels, seen, (train_part, val, whole), seed) if len(seen) >= FEWEST_LABELS else None
+    if trial is None:
+        kept, rows = split_off(whole.targets, VALIDATION_SHARE, seed)
+        few = _part(labels, seen, [], (whole.select(kept), whole.select(rows)))
+        final = replace(final, train=few.train, val=few.val)
+    return Plan(trial=trial, final=final, skipped=len(data.skipped))
+
+
+def _trial(labels: Labels, seen: list[int], splits: tuple[Split, Split, Split], seed: int) -> TrainData | None:
+    """Return what the trial trains on and chooses by; None where images are too few for it."""
+    train_part, val, whole = splits
+    held = sorted(set(val.targets.tolist()) - set(train_part.targets.tolist()))
+    if not held:
+        held = _draw(seen, seed)
+    elif len(seen) - len(held) < 2:
+        held, train_part, val = _draw(seen, seed), whole, whole.select([])
+    inside = _rows(whole, torch.isin(whole.targets, torch.tensor(held)))
+    own = _rows(val, ~torch.isin(val.targets, torch.tensor(held)))
+    rest = _rows(train_part, ~torch.isin(train_part.targets, torch.tensor(held)))
+    if not len(own):
+        kept, rows = split_off(rest.targets, VALIDATION_SHARE, seed)
+        rest, own = rest.select(kept), rest.select(rows)
+    if not len(own):
+        return None
+    return _part(labels, [i for i in seen if i not in held], held, (rest, own.join(inside)))
+
+
+def _labelled(data: Dataset, name: str) -> Split:
+    """Return the labelled images of a split; none where there is no such split."""
+    if name not in data.splits and name != "train":
+        return data.split("train").select([])
+    split = data.split(name)
+    return _rows(split, split.targets >= 0)
+
+
+def _described(split: Split, labels: Labels) -> Split:
+    """Return the images with a sentence each: one without gets those of its label; none where labels have none."""
+    if labels.texts is None:
+        return split if split.texts and all(split.texts) else replace(split, texts=())
+    known, given = labels.texts, split.texts or ((),) * len(split)
+    texts = tuple(own or known[i] for own, i in zip(given, split.targets.tolist(), strict=True))
+    return replace(split, texts=texts)
+
+
+def _draw(seen: list[int], seed: int) -> list[int]:
+    """Return the labels held out where the data says none."""
+    order = torch.randperm(len(seen), generator=torch.Generator().manual_seed(seed)).tolist()
+    return sorted(seen[i] for i in order[: max(1, round(HELD_SHARE * len(seen)))])
+
+
+def _rows(split: Split, mask: Tensor) -> Split:
+    return split.select(mask.nonzero()[:, 0])
+
+
+def _part(labels: Labels, seen: list[int], unseen: list[int], splits: tuple[Split, Split]) -> TrainData:
+    """Return training data of these labels, targets counted among the seen and then the unseen ones."""
+    places = torch.full((len(labels),), -1)
+    places[torch.tensor(seen + unseen)] = torch.arange(len(seen) + len(unseen))
+    train_part, val = (replace(split, targets=places[split.targets]) for split in splits)
+    named = [labels.select([labels.names[i] for i in rows]) if rows else None for rows in (seen, unseen)]
+    assert named[0] is not None
+    return TrainData(train=train_part, val=val, labels=named[0], unseen=named[1])
+
+
+def _calibrated(model: LabelModel, data: TrainData) -> Classifier:
+    """Return the trial's classifier of seen and held-out labels, with gap, probabilities and outlier rule."""
+    bound = remembering(_bind(model, data.known, data.unseen), data.train.images)
+    held = bound.scores_of(bound.encode(prepared(model, data.val.images)))
+    figures: dict[str, Any] = {}
+    if data.unseen is not None:
+        curve = balance_curve(held.raw, data.val.targets, ~bound.calibration.unseen, model.penalty)
+        gap = curve.best()
+        figures = {"gap": gap, **_accuracies(curve, gap), "without_gap": _accuracies(curve, 0.0), "area": curve.area}
+        figures |= {"held_labels": len(data.unseen), "images": len(data.val)}
+        bound = replace(bound, calibration=replace(bound.calibration, seen_penalty=gap))
+    done = calibrate(held.of(bound), data.val.targets)
+    summary = {**done.origin.summary, **({"balance": figures} if figures else {})}
+    return replace(done, origin=replace(done.origin, summary=summary))
+
+
+def _bind(model: LabelModel, labels: Labels, unseen: Labels | None) -> Classifier:
+    """Return the classifier of labels, some of which are known from a description alone; not yet calibrated."""
+    names = set() if unseen is None else set(unseen.names)
+    bound = bind(model, labels)
+    mask = torch.tensor([name in names for name in labels.names])
+    return replace(bound, calibration=replace(bound.calibration, unseen=mask))
+
+
+def _accuracies(curve: BalanceCurve, gap: float) -> dict[str, float]:
+    unseen, seen = curve.at(gap)
+    return {"unseen": unseen, "seen": seen, "harmonic": 2 * unseen * seen / max(unseen + seen, 1e-12)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreLevel:
+    """Where the raw scores of a run lie on its own training images, by which the scores of two runs are compared.
+
+    Attributes:
+        right: the mean score of the true label.
+        spread: the standard deviation of an image's scores of the seen labels, the mean over images.
+    """
+
+    right: float
+    spread: float
+
+    @classmethod
+    def of(cls, classifier: Classifier, data: TrainData) -> "ScoreLevel":
+        """Return the level of a classifier whose model was trained on this data."""
+        every = max(1, len(data.train) // LEVEL_IMAGES)
+        images, targets = prepared(classifier.model, data.train.images)[::every], data.train.targets[::every]
+        scores = classifier.scores_of(classifier.encode(images)).raw[:, : len(data.labels)]
+        right = scores.gather(1, targets.to(scores.device)[:, None])
+        return cls(right=float(right.mean()), spread=max(float(scores.std(1, correction=0).mean()), 1e-12))
+
+
+def _bound(
+    model: LabelModel,
+    method: Method,
+    data: TrainData,
+    tried: Classifier | None,
+    summary: dict[str, Any],
+    level: ScoreLevel | None = None,
+) -> Classifier:
+    """Return the final classifier, calibrated as the trial was, or on its own validation images without a trial."""
+    if tried is None:
+        done = _calibrated(model, replace(data, unseen=None))
+        tried, summary = done, {**summary, **done.origin.summary}
+    bound = _bind(model, data.known, data.unseen)
+    own = ScoreLevel.of(bound, data) if level else ScoreLevel(right=0.0, spread=1.0)
+    before = level or own
+    wider = own.spread / before.spread
+    penalty = tried.calibration.seen_penalty * (wider if model.penalty == "offset" else 1)
+    scale, offset = tried.calibration.neutral()
+    offset = offset + scale * (before.right - own.right / wider)
+    held_back = replace(bound.calibration, seen_penalty=penalty)
+    return remembering(
+        replace(
+            bound,
+            calibration=held_back.fitted(scale / wider, offset, tried.calibration.temperature),
+            familiarity=Familiarity(rule=tried.familiarity.rule),
+            origin=Origin(method=method, summary=summary).with_images(data.train.images).with_images(data.val.images),
+        ),
+        data.train.images,
+    )

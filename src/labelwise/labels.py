@@ -1,0 +1,128 @@
+"""Labels: unique names and what is known about each."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from labelwise.errors import UsageError, listing, suggest
+
+
+def unfit_name(name: str) -> str | None:
+    """Return in words why a label cannot have this name, or None: saved names are UTF-8 text, and tables show them in a line."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return f"the name {name!a} is not valid UTF-8"
+    return f"the name {name!a} has a line break" if name.splitlines() != [name] else None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Labels:
+    """Unique label names and what is known about each; every piece but the names is optional.
+
+    Attributes:
+        names: k unique, non-empty names.
+        vectors: attributes or word vectors ``[k, a]``.
+        texts: sentences that describe each label, k tuples.
+        order: the rank of each label where labels are ordered (ordinal), k distinct integers.
+        shares: how frequent each label is, ``[k]``, summing to one.
+        similarity: how alike two labels are, ``[k, k]``, larger is more alike.
+    """
+
+    names: tuple[str, ...]
+    vectors: Tensor | None = None
+    texts: tuple[tuple[str, ...], ...] | None = None
+    order: tuple[int, ...] | None = None
+    shares: Tensor | None = None
+    similarity: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        """Check that every piece belongs to the same k labels."""
+        names = self.names
+        if not names:
+            raise UsageError("No label was given; at least one name is needed.")
+        blank = [i for i, name in enumerate(names) if not isinstance(name, str) or not name.strip()]
+        if blank:
+            raise UsageError(f"Label {blank[0]} has no name (given: {names[blank[0]]!r}). Every label needs one.")
+        twice = [name for name, count in Counter(names).items() if count > 1]
+        if twice:
+            raise UsageError(f"Label names must be unique; given more than once: {listing(twice)}.")
+        for what, piece in (
+            ("vectors", self.vectors),
+            ("texts", self.texts),
+            ("order", self.order),
+            ("shares", self.shares),
+            ("similarity", self.similarity),
+        ):
+            if piece is not None and len(piece) != len(names):
+                raise UsageError(f"There are {len(names)} labels but {len(piece)} {what}; give one for each label.")
+        if self.vectors is not None and (self.vectors.ndim != 2 or not torch.isfinite(self.vectors).all()):
+            raise UsageError(
+                f"Label vectors must be finite numbers of shape [labels, size]; given {list(self.vectors.shape)}."
+            )
+        square = (len(names), len(names))
+        if self.similarity is not None and (
+            self.similarity.shape != square or not torch.isfinite(self.similarity).all()
+        ):
+            raise UsageError(
+                f"Label similarity must be finite numbers {list(square)}; given {list(self.similarity.shape)}."
+            )
+        if self.order is not None and len(set(self.order)) != len(names):
+            raise UsageError(f"The order of labels must give each a different rank; given {self.order}.")
+        if self.shares is not None and (bool((self.shares < 0).any()) or abs(float(self.shares.sum()) - 1) > 1e-4):
+            raise UsageError(
+                f"Class shares must not be negative and must sum to 1; they sum to {float(self.shares.sum()):.4f}."
+            )
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def index(self, name: str) -> int:
+        """Return the position of a label, or raise an error that lists the known ones."""
+        if name not in self._positions:
+            raise UsageError(
+                f'No label "{name}".{suggest(name, self.names)} Known labels: {listing(self.names)}. Add it with "teach".'
+            )
+        return self._positions[name]
+
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        return {name: position for position, name in enumerate(self.names)}
+
+    def select(self, names: Sequence[str]) -> "Labels":
+        """Return these labels only, in the order given, with all that is known about them."""
+        rows = [self.index(name) for name in names]
+        return Labels(
+            names=tuple(names),
+            vectors=None if self.vectors is None else self.vectors[rows],
+            texts=None if self.texts is None else tuple(self.texts[i] for i in rows),
+            order=None if self.order is None else tuple(self.order[i] for i in rows),
+            shares=None if self.shares is None else self.shares[rows] / self.shares[rows].sum(),
+            similarity=None if self.similarity is None else self.similarity[rows][:, rows],
+        )
+
+    def join(self, other: "Labels") -> "Labels":
+        """Return these labels and then the others; pieces that both have are kept, except order, shares, similarity."""
+        both = self.vectors is not None and other.vectors is not None
+        texts = None if self.texts is None or other.texts is None else self.texts + other.texts
+        vectors = torch.cat([self.vectors, other.vectors]) if both else None  # type: ignore[list-item]
+        return Labels(names=self.names + other.names, vectors=vectors, texts=texts)
+
+    def add(self, name: str, vector: Tensor | None = None, texts: Sequence[str] = ()) -> "Labels":
+        """Return the labels with one more at the end.
+
+        What stays known for every label is kept: a piece that the new label lacks is dropped, and an order or
+        shares are dropped because a new label has no place in them.
+        """
+        if name in self.names:
+            raise UsageError(f'There is already a label "{name}". Remove it first, or choose another name.')
+        keep_vectors = self.vectors is not None and vector is not None
+        return Labels(
+            names=(*self.names, name),
+            vectors=torch.cat([self.vectors, vector[None]]) if keep_vectors else None,  # type: ignore[list-item, index]
+            texts=(*self.texts, tuple(texts)) if self.texts is not None and texts else None,
+        )

@@ -1,0 +1,231 @@
+"""What methods share that read a vector of each label: where vectors come from, and codes that can be compared."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, normalize
+
+from labelwise.data.batches import Batch
+from labelwise.data.dataset import TrainData
+from labelwise.data.labels.sentences import encode_sentences
+from labelwise.errors import DataError, UsageError
+from labelwise.labels import Labels
+from labelwise.methods.shared.linear import Encoder, ImageMethod, LinearModel
+from labelwise.model import LabelModel, Spec, as_float
+from labelwise.ops.balance import balance_curve
+from labelwise.ops.segments import segment_mean
+from labelwise.training.stages import Stage
+
+Source = Literal["auto", "vectors", "texts"]
+
+
+class Centring(nn.Module):
+    """Rows of unit length around the mean of the rows it was fitted to; ``power`` below 1 evens out large entries."""
+
+    mean: Tensor
+
+    def __init__(self, size: int, power: float = 1.0) -> None:
+        super().__init__()
+        self.power = power
+        self.register_buffer("mean", torch.zeros(size))
+
+    @torch.no_grad()
+    def fit(self, rows: Tensor) -> None:
+        """Take the mean of these rows ``[n, size]``."""
+        self.mean.copy_(self._evened(rows.double()).mean(0))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Return centred rows of unit length ``[n, size]``."""
+        return normalize(self._evened(rows) - self.mean.to(rows.dtype), dim=1)
+
+    def _evened(self, rows: Tensor) -> Tensor:
+        if self.power == 1.0:
+            return rows
+        # The root has no slope at zero, where rectified features often are.
+        return normalize(rows.sign() * ((rows.abs() + 1e-6) ** self.power - 1e-6**self.power), dim=1)
+
+
+class DescribedModel(LinearModel):
+    """A model with a linear score whose labels are vectors, or the mean vectors of their sentences.
+
+    ``head`` only serves to train the image encoder, where there is one to train.
+    """
+
+    def __init__(self, spec: Spec, encoder: Encoder, source: "LabelSource", power: float) -> None:
+        super().__init__(spec, encoder)
+        self.source = source
+        d = self.encoder.code_size
+        self.vector_size = source.of(spec.labels).shape[1]
+        self.head = nn.Linear(d, len(spec.labels)) if not self.encoder.untrained else None
+        self.centre_codes = Centring(d, power)
+        self.centre_vectors = Centring(self.vector_size)
+
+    def encode_images(self, images: Tensor) -> Tensor:
+        """Return image codes ``[n, d]``, centred and of unit length."""
+        return self.centre_codes(self.encoder(images))  # type: ignore[no-any-return]
+
+    def pool_maps(self, maps: Tensor) -> Tensor:
+        """Return image codes ``[n, d]`` from feature maps."""
+        return self.centre_codes(self.encoder.pool(maps))  # type: ignore[no-any-return]
+
+    def vectors(self, labels: Labels) -> Tensor:
+        """Return what describes these labels ``[k, a]``, centred and of unit length."""
+        found = self.source.of(labels)
+        if found.shape[1] != self.vector_size:
+            raise UsageError(
+                f"Labels of this model are described by vectors of {self.vector_size} numbers; given {found.shape[1]}."
+            )
+        return self.centre_vectors(found.to(self.device))  # type: ignore[no-any-return]
+
+
+class BilinearModel(DescribedModel):
+    """A score z.V.s of an image code z and a label vector s; the code of a label is what its vector asks of image codes.
+
+    Attributes:
+        weights: V ``[d, a]``.
+        penalties: those that V was solved with, where it was solved and not trained.
+    """
+
+    penalties: Tensor
+
+    def __init__(self, spec: Spec, encoder: Encoder, source: "LabelSource", power: float) -> None:
+        super().__init__(spec, encoder, source, power)
+        self.weights = nn.Parameter(torch.zeros(self.encoder.code_size, self.vector_size))
+        self.register_buffer("penalties", torch.zeros(2))
+
+    def encode_labels(self, labels: Labels) -> Tensor:
+        """Return label codes ``[k, d + 1]``."""
+        codes = self.vectors(labels) @ self.weights.T
+        return torch.cat([codes, codes.new_zeros(len(codes), 1)], 1)
+
+    @torch.no_grad()
+    def solve(self, weights: Tensor, penalties: tuple[float, ...]) -> None:
+        """Take over a closed-form solution V ``[d, a]`` and the penalties it was made with."""
+        self.weights.copy_(weights)
+        self.penalties[: len(penalties)] = torch.tensor(penalties)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelSource:
+    """Where the vectors of labels come from.
+
+    Attributes:
+        source: ``vectors``, ``texts``, or ``auto``: vectors where labels have them, else texts.
+        sentences: what makes a vector of a sentence, see ``encode_sentences``; a label's is the mean of its sentences.
+    """
+
+    source: Source = "auto"
+    sentences: str = "words"
+
+    def of(self, labels: Labels) -> Tensor:
+        """Return one vector for each label ``[k, a]``."""
+        if labels.vectors is not None and self.source != "texts":
+            return labels.vectors.float()
+        if labels.texts is None or self.source == "vectors":
+            add = "" if self.source == "vectors" else ' or a column "text"'
+            raise DataError(
+                "Nothing describes these labels. Put a file labels.csv beside the data, with a row for each label, and "
+                f"attribute columns (numbers){add}."
+            )
+        with torch.device("cpu"):  # also while a model is built without memory
+            counts = torch.tensor([len(texts) for texts in labels.texts])
+            flat = [text for texts in labels.texts for text in texts]
+            groups = torch.repeat_interleave(torch.arange(len(labels)), counts)
+            return segment_mean(encode_sentences(flat, self.sentences), groups, len(labels))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescribedMethod(ImageMethod):
+    """Settings of methods that read a vector of each label, and then answer for labels without images.
+
+    Pictures are first encoded by a network: a frozen one, or one trained on the seen labels with these settings.
+
+    Attributes:
+        source: whether to read the vectors of labels or their texts; auto takes vectors where there are any.
+        sentences: what makes a vector of a sentence: words, glove or minilm.
+        power: image codes are raised to it, with their sign, before they are brought to unit length.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("targets", "descriptions")
+    zero_shot: ClassVar[bool] = True
+
+    source: Source = "auto"
+    sentences: str = "words"
+    power: float = 0.5
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        super().__post_init__()
+        if not 0 < self.power <= 1:
+            raise UsageError(f"The power lies above 0 and at most at 1; given {self.power}.")
+
+    def build(self, spec: Spec) -> BilinearModel:
+        """Return the untrained model."""
+        return BilinearModel(spec, self.encoder, self.label_source, self.power)
+
+    @property
+    def label_source(self) -> LabelSource:
+        """Where the vectors of labels come from."""
+        return LabelSource(source=self.source, sentences=self.sentences)
+
+    def describe(self, labels: Labels) -> Labels:
+        """Return the labels with the vectors that models read, so that sentences are encoded once."""
+        return replace(labels, vectors=self.label_source.of(labels))
+
+    def train_encoder(self, model: DescribedModel, data: TrainData) -> Iterator[Stage]:
+        """Yield the stage that trains the image encoder on the seen labels, if there is one; then fit the centring."""
+        if model.head is not None:
+            model.encoder.fit_normalisation(data.train.images)
+            yield encoder_stage(self, model.encoder, model.head, data)
+        model.eval()
+        model.centre_codes.fit(encoded(model.encoder, model.prepare(data.train.images)))
+        model.centre_vectors.fit(model.source.of(data.labels).to(model.device))
+
+
+def encoder_stage(method: ImageMethod, encoder: nn.Module, head: nn.Linear, data: TrainData) -> Stage:
+    """Return the stage that trains an image encoder on the seen labels, through a head that serves this alone."""
+
+    def loss(batch: Batch) -> dict[str, Tensor]:
+        return {"choice": cross_entropy(head(encoder(batch.images)).float(), batch.targets)}
+
+    return method.stage(f"{method.name} encoder", nn.ModuleList([encoder, head]), data, loss)
+
+
+@torch.no_grad()
+def encoded_images(model: DescribedModel, images: Tensor) -> Tensor:
+    """Return the image codes ``[n, d]`` of a model, a batch at a time."""
+    return model.centre_codes(encoded(model.encoder, model.prepare(images)))  # type: ignore[no-any-return]
+
+
+@torch.no_grad()
+def encoded(encoder: nn.Module, images: Tensor) -> Tensor:
+    """Return what an encoder, or a model's ``encode_images``, makes of images ``[n, d]``, a batch at a time."""
+    device = next((t.device for t in (*encoder.parameters(), *encoder.buffers())), images.device)
+    encode = encoder.encode_images if isinstance(encoder, LabelModel) else encoder
+    parts = [encode(as_float(x.to(device))) for x in torch.split(images, 1024)]
+    return torch.cat(parts).float()
+
+
+def best_on_validation(
+    candidates: Iterable[tuple[tuple[float, ...], Tensor]], data: TrainData
+) -> tuple[float, ...] | None:
+    """Return the settings whose validation scores ``[n, k]`` have the best harmonic mean at their best gap.
+
+    None where validation images are not of seen and held-out labels, so that there is nothing to choose by.
+
+    Args:
+        candidates: settings and their scores of the validation images against ``data.known``.
+        data: its ``val`` has images of both kinds in a trial run.
+    """
+    seen = torch.arange(len(data.known)) < len(data.labels)
+    of_seen = seen[data.val.targets.cpu()]
+    if not (bool(of_seen.any()) and bool((~of_seen).any())):
+        return None
+    merits = [
+        (float(balance_curve(scores, data.val.targets, seen).harmonic.max()), settings)
+        for settings, scores in candidates
+    ]
+    return max(merits)[1]

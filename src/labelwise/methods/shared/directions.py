@@ -1,0 +1,50 @@
+"""Codes in the directions in which they vary most."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from labelwise.methods.shared.described import Centring
+
+
+class MainDirections(Centring):
+    """Rows of unit length around their mean, less all that lies in other directions than those in which they vary most.
+
+    Rows get unit length first, too. Until it is fitted to rows of more numbers than directions it is a ``Centring``.
+
+    Attributes:
+        directions: orthonormal columns ``[size, most]``; zeros where there are none to choose.
+    """
+
+    directions: Tensor
+
+    def __init__(self, size: int, most: int) -> None:
+        super().__init__(size)
+        self.most, self.chosen = most, False
+        self.register_buffer("directions", torch.zeros(size, most if most < size else 0))
+
+    @torch.no_grad()
+    def fit(self, rows: Tensor) -> None:
+        """Take the mean and the main directions of these rows ``[n, size]``."""
+        self.chosen = self.directions.numel() > 0
+        unit = normalize(rows.double(), dim=1)
+        super().fit(unit if self.chosen else rows)
+        if not self.chosen:
+            return
+        centred = unit - unit.mean(0)
+        self.directions.copy_(torch.linalg.eigh(centred.T @ centred).eigenvectors[:, -self.most :])
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Return centred rows of unit length ``[n, size]``."""
+        if not self.chosen:
+            return super().forward(rows)
+        main = self.directions.to(rows.dtype)
+        return normalize((normalize(rows, dim=1) - self.mean.to(rows.dtype)) @ main @ main.T, dim=1)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *more: Any) -> None:
+        """Take a state that was saved before directions were chosen, too: none are, then."""
+        state_dict.setdefault(f"{prefix}directions", torch.zeros(self.directions.shape))
+        super()._load_from_state_dict(state_dict, prefix, *more)
+        self.chosen = not self.directions.is_meta and bool(self.directions.any())

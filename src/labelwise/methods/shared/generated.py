@@ -1,0 +1,224 @@
+"""Models that make features of labels they have no image of, and a softmax layer trained on these features."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from labelwise.data.batches import Batch, mix
+from labelwise.data.dataset import TrainData
+from labelwise.errors import UsageError
+from labelwise.labels import Labels
+from labelwise.methods.shared.described import DescribedMethod, DescribedModel, best_on_validation, encoded_images
+from labelwise.model import Spec
+from labelwise.ops.balance import balance_curve
+from labelwise.training.optimizers import Optimizer, Schedule
+from labelwise.training.stages import Stage
+
+REAL = 50  # features of images kept for each trained label
+HEAD_PENALTIES = (1e-3, 3e-4, 1e-4, 3e-5, 1e-5)  # falling: each fit starts from the one before
+PLAIN_PENALTY = 1e-4
+HEAD_STEPS = 40
+
+
+class GeneratingModel(DescribedModel):
+    """A model that makes features of a label from its description.
+
+    Features are what the encoder makes of images, centred and of unit length. Made ones lie in the same space, and their
+    length is left as it comes. A subclass defines ``generate``; what it makes of a label depends on the name of the label,
+    its description and the seed, and not on the other labels.
+    """
+
+    @abstractmethod
+    def generate(self, labels: Labels, count: int, seed: int) -> Tensor:
+        """Return features ``[k, count, d]`` of images that do not exist, made from the labels' descriptions."""
+
+    def features_of(self, images: Tensor) -> Tensor:
+        """Return the features ``[n, d]`` of images."""
+        return self.centre_codes(self.encoder(images))  # type: ignore[no-any-return]
+
+    def encode_images(self, images: Tensor) -> Tensor:
+        """Return image codes ``[n, e]``."""
+        return self.finish(self.features_of(images))
+
+    def pool_maps(self, maps: Tensor) -> Tensor:
+        """Return image codes ``[n, e]`` from feature maps."""
+        return self.finish(super().pool_maps(maps))
+
+    def finish(self, features: Tensor) -> Tensor:
+        """Return image codes ``[n, e]`` from features ``[n, d]``."""
+        return features
+
+
+class GeneratedSoftmax(GeneratingModel):
+    """A linear softmax over labels, trained on real features of the trained ones and on made features of all others.
+
+    It is fitted to the labels asked about and the trained ones together, each label weighing the same, when they are
+    encoded. A label that is added later is fitted against the trained ones, and the others stay as they are.
+
+    Attributes:
+        real: some features of the images of each trained label ``[k * REAL, d]``.
+        real_targets: their labels ``[k * REAL]``; -1 where a label has fewer.
+        head_penalty: on the squared weights, in units of the mean squared length of codes.
+    """
+
+    exclusive = True
+    fitted_together = True
+    added_apart = True
+    real: Tensor
+    real_targets: Tensor
+    head_penalty: Tensor
+
+    def keep_for_head(self, spec: Spec, generated: int) -> None:
+        """Make room for what the softmax layer is trained on: real features, and ``generated`` ones of a label."""
+        k, d = len(spec.labels), self.encoder.code_size
+        self.generated = generated
+        self.register_buffer("real", torch.zeros(k * REAL, d, dtype=torch.float16))
+        self.register_buffer("real_targets", torch.full((k * REAL,), -1))
+        self.register_buffer("head_penalty", torch.tensor(PLAIN_PENALTY))
+
+    @torch.no_grad()
+    def fit_head(self, features: Tensor, targets: Tensor) -> None:
+        """Keep some of these features ``[n, d]`` with labels ``[n]``, the same number of each label where there are."""
+        order = torch.randperm(len(targets), generator=torch.Generator().manual_seed(0)).to(targets.device)
+        for label in range(len(self.spec.labels)):
+            rows = order[targets[order] == label][:REAL]
+            place = slice(label * REAL, label * REAL + len(rows))
+            self.real[place] = features[rows].half()
+            self.real_targets[place] = label
+
+    def encode_labels(self, labels: Labels) -> Tensor:
+        """Return the weights and biases ``[k, d + 1]`` of the softmax layer."""
+        *_, (_, codes) = self.heads(labels, (float(self.head_penalty),))
+        return codes
+
+    def heads(self, labels: Labels, penalties: tuple[float, ...]) -> Iterator[tuple[float, Tensor]]:
+        """Yield each penalty and the codes of labels ``[k, d + 1]`` under it."""
+        trained = {name: row for row, name in enumerate(self.spec.labels.names)}
+        others = sorted(name for name in labels.names if name not in trained)
+        places = trained | {name: len(trained) + row for row, name in enumerate(others)}
+        here = self.real_targets >= 0
+        features, targets = self.real[here].float(), self.real_targets[here]
+        if others:
+            with torch.no_grad():
+                made = self.generate(labels.select(others), self.generated, 0).flatten(0, 1)
+            rows = torch.arange(len(others), device=targets.device) + len(trained)
+            features = torch.cat([features, made])
+            targets = torch.cat([targets, rows.repeat_interleave(self.generated)])
+        asked = torch.tensor([places[name] for name in labels.names], device=features.device)
+        with torch.no_grad():
+            codes = self.finish(features)
+        unit = float(codes.square().sum(1).mean()) if len(codes) else 1.0
+        found = codes.new_zeros(len(places), codes.shape[1] + 1)
+        for penalty in penalties:
+            found = fit_softmax(codes, targets, found, penalty * unit)
+            yield penalty, found[asked]
+
+
+def fit_softmax(features: Tensor, targets: Tensor, start: Tensor, penalty: float, steps: int = HEAD_STEPS) -> Tensor:
+    """Return weights and biases ``[k, d + 1]`` of a softmax over labels, each weighing the same, by L-BFGS.
+
+    Args:
+        features: ``[n, d]``.
+        targets: ``[n]``.
+        start: where to begin ``[k, d + 1]``.
+        penalty: times half the squared weights is added to the mean loss.
+        steps: at most so many.
+    """
+    counts = torch.bincount(targets, minlength=len(start)).to(features)
+    weight = 1 / (counts[targets] * (counts > 0).sum())
+    weights, bias = start[:, :-1].clone().requires_grad_(), start[:, -1].clone().requires_grad_()
+    optimizer = torch.optim.LBFGS([weights, bias], max_iter=steps, history_size=10, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        optimizer.zero_grad()
+        wrong = cross_entropy(torch.addmm(bias, features, weights.T), targets, reduction="none")
+        value = (weight * wrong).sum() + penalty / 2 * weights.square().sum()
+        value.backward()  # type: ignore[no-untyped-call]
+        return value
+
+    with torch.enable_grad():
+        optimizer.step(loss)  # type: ignore[no-untyped-call]
+    return torch.cat([weights, bias[:, None]], 1).detach()
+
+
+def noise(labels: Labels, shape: tuple[int, ...], seed: int) -> Tensor:
+    """Return standard normal numbers ``[k, *shape]`` that depend on the name of each label and the seed alone."""
+    made = [torch.Generator().manual_seed(mix(seed, *name.encode())) for name in labels.names]
+    return torch.stack([torch.randn(shape, generator=one) for one in made])
+
+
+def harmonic_on_validation(scores: Tensor, data: TrainData) -> float | None:
+    """Return the best harmonic mean of any gap from validation scores ``[n, k]``; None without images of both kinds."""
+    seen = torch.arange(len(data.known)) < len(data.labels)
+    of_seen = seen[data.val.targets.cpu()]
+    if not (bool(of_seen.any()) and bool((~of_seen).any())):
+        return None
+    return float(balance_curve(scores, data.val.targets, seen).harmonic.max())
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneratingMethod(DescribedMethod):
+    """Settings of methods that make features of labels from descriptions.
+
+    ``epochs``, ``batch``, ``optimizer``, ``schedule`` and ``clip`` are those of what makes features.
+
+    Attributes:
+        encoder_epochs: of the image encoder, where there is one to train.
+        encoder_optimizer: likewise.
+        patience: the trial stops after so many epochs without a better figure on held-out labels; None never does.
+        generated: features made of each label without images, to train a softmax layer.
+        head_penalty: on the weights of that layer; None is chosen on labels held out of training.
+    """
+
+    optimizer: Optimizer = field(default_factory=lambda: Optimizer(name="adam", lr=1e-4, weight_decay=1e-5))
+    schedule: Schedule = field(default_factory=lambda: Schedule(name="constant"))
+    batch: int = 256
+    encoder_epochs: int = 20
+    encoder_optimizer: Optimizer = field(default_factory=Optimizer)
+    patience: int | None = 10
+    generated: int = 100
+    head_penalty: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        super().__post_init__()
+        for name in ("encoder_epochs", "generated"):
+            if getattr(self, name) < 1:
+                raise UsageError(f'Setting "{name}" must be at least 1; given {getattr(self, name)}.')
+        if self.head_penalty is not None and self.head_penalty <= 0:
+            raise UsageError(f"The penalty of the softmax layer lies above 0; given {self.head_penalty}.")
+
+    def train_encoder(self, model: DescribedModel, data: TrainData) -> Iterator[Stage]:
+        """Yield the stage of the image encoder with its own settings, if there is one; then fit the centring."""
+        own = {"epochs": self.encoder_epochs, "optimizer": self.encoder_optimizer, "schedule": Schedule(), "clip": 5.0}
+        yield from DescribedMethod.train_encoder(replace(self, **own), model, data)  # type: ignore[arg-type]
+
+    def feature_stage(
+        self,
+        module: nn.Module,
+        data: TrainData,
+        features: Tensor,
+        loss: Callable[[Batch], Mapping[str, Tensor]],
+        validate: Callable[[], float] | None,
+    ) -> Stage:
+        """Return the stage that trains a module on the features ``[n, d]`` of the training images."""
+        data = replace(data, train=replace(data.train, images=features))
+        stage = self.stage(self.name, module, data, loss)
+        batches = replace(self, augment=None).batches(data)
+        return replace(stage, batches=batches, validate=validate, patience=self.patience if validate else None)
+
+    def choose_head(self, model: GeneratedSoftmax, data: TrainData, features: Tensor) -> None:
+        """Fit what the softmax layer of a model is trained on; its penalty is the one set, or the best on held-out labels."""
+        model.fit_head(features, data.train.targets)
+        penalty = self.head_penalty
+        if penalty is None and len(data.val):
+            with torch.no_grad():
+                codes = model.finish(encoded_images(model, data.val.images))
+            scored = (((one,), model.score(codes, head)) for one, head in model.heads(data.known, HEAD_PENALTIES))
+            best = best_on_validation(scored, data)
+            penalty = best[0] if best else None
+        model.head_penalty.fill_(PLAIN_PENALTY if penalty is None else penalty)

@@ -1,0 +1,233 @@
+"""The models of izf: a linear map and a flow between features and latents, with labels by density or by a softmax."""
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from labelwise.errors import UsageError
+from labelwise.labels import Labels
+from labelwise.methods.shared.gaussian import Choice, Solution, kernel
+from labelwise.methods.shared.generated import GeneratedSoftmax, GeneratingModel, noise
+from labelwise.model import Spec
+from labelwise.nn.flow import Flow
+from labelwise.ops.segments import segment_mean
+
+if TYPE_CHECKING:
+    from labelwise.methods.izf import Izf
+
+
+class Front(nn.Module):
+    """A fixed invertible linear map; it computes in single precision, also where autocast is on."""
+
+    weight: Tensor
+    inverse_weight: Tensor
+    mean: Tensor
+    log_det: Tensor
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.register_buffer("weight", torch.eye(size))
+        self.register_buffer("inverse_weight", torch.eye(size))
+        self.register_buffer("mean", torch.zeros(size))
+        self.register_buffer("log_det", torch.zeros(()))
+
+    def forward(self, v: Tensor) -> Tensor:
+        """Return where vectors ``[n, size]`` go."""
+        with torch.autocast(v.device.type, enabled=False):
+            return (v.float() - self.mean) @ self.weight
+
+    def inverse(self, z: Tensor) -> Tensor:
+        """Return the vectors that ``forward`` takes to these."""
+        with torch.autocast(z.device.type, enabled=False):
+            return torch.addmm(self.mean, z.float(), self.inverse_weight)
+
+
+class FlowModel(GeneratingModel):
+    """A fixed linear map, then a flow where one is trained: features ``[n, d]`` to latents ``[n, d]`` and back.
+
+    Attributes:
+        semantic: how many latents, the first ones, are the semantic part.
+        anchors: vectors of the trained labels, to which others are compared.
+        label_map: the likeness to them times this is the semantic part of a label.
+        spread: the standard deviation of each latent inside a label, with which features are generated: shrinkage of the
+            covariance leaves the latents of real features less than the unit variance that the density gives them.
+        chosen: shrink, width and penalty of the closed form.
+        trained_epochs: how many epochs were trained.
+    """
+
+    anchors: Tensor
+    label_map: Tensor
+    spread: Tensor
+    chosen: Tensor
+    trained_epochs: Tensor
+
+    def __init__(self, spec: Spec, settings: "Izf") -> None:
+        super().__init__(spec, settings.encoder, settings.label_source, settings.power)
+        d, k = self.encoder.code_size, len(spec.labels)
+        closed = settings.start == "closed"
+        self.label_length = None if closed else settings.label_length
+        self.semantic = min(k, d) if closed else self.vector_size
+        if self.semantic > d:
+            raise UsageError(
+                f'With start="random" a label vector is a part of the latents: it has at most as many numbers as a feature '
+                f"({d}); given {self.semantic}."
+            )
+        self.front = Front(d)
+        self.flow = Flow(d, settings.flow_settings) if settings.epochs else None
+        self.register_buffer("anchors", torch.zeros(k, self.vector_size))
+        self.register_buffer("label_map", torch.zeros(k, min(k, d)))
+        self.register_buffer("spread", torch.ones(d))
+        self.register_buffer("chosen", torch.zeros(3, dtype=torch.float64))
+        self.register_buffer("trained_epochs", torch.zeros((), dtype=torch.int64))
+
+    def latents(self, features: Tensor, jitter: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
+        """Return latents ``[n, d]`` and log|det| ``[n]``; ``jitter`` is added between the linear map and the flow."""
+        z = self.front(features) + jitter
+        log_det = self.front.log_det.expand(z.shape[0])
+        if self.flow is None:
+            return z, log_det
+        z, more = self.flow(z)
+        return z, log_det + more
+
+    def features_from(self, latents: Tensor) -> Tensor:
+        """Return the features ``[n, d]`` that have these latents."""
+        return self.front.inverse(latents if self.flow is None else self.flow.inverse(latents))
+
+    def semantic_part(self, labels: Labels) -> Tensor:
+        """Return c(y) ``[k, semantic]`` of labels."""
+        vectors = self.vectors(labels)
+        if self.label_length is not None:
+            return vectors * self.label_length
+        return kernel(vectors, self.anchors, self.chosen[1]) @ self.label_map
+
+    def padded(self, semantic: Tensor) -> Tensor:
+        """Return latents ``[n, d]`` with this semantic part and a free part of zeros."""
+        return nn.functional.pad(semantic, (0, self.encoder.code_size - self.semantic))
+
+    @torch.no_grad()
+    def generate(self, labels: Labels, count: int, seed: int) -> Tensor:
+        """Return features ``[k, count, d]`` of each label, made from its description."""
+        self.eval()
+        centres = self.padded(self.semantic_part(labels))
+        drawn = (noise(labels.select([name]), (count, len(self.spread)), seed)[0] for name in labels.names)
+        return torch.stack([self.features_from(c + self.spread * z.to(c)) for c, z in zip(centres, drawn, strict=True)])
+
+    @torch.no_grad()
+    def solve(self, found: Solution, choice: Choice, vectors: Tensor) -> None:
+        """Take over a closed-form solution, the choice it was made with and the vectors of the trained labels."""
+        self.front.weight.copy_(found.forward)
+        self.front.inverse_weight.copy_(found.inverse)
+        self.front.mean.copy_(found.mean)
+        self.front.log_det.copy_(found.log_det)
+        self.label_map.copy_(found.labels)
+        self.anchors.copy_(vectors)
+        self.chosen.copy_(torch.tensor([choice.shrink, choice.width, choice.penalty], dtype=torch.float64))
+
+    @torch.no_grad()
+    def scale_features(self, features: Tensor) -> None:
+        """Take over the map of each coordinate of these features ``[n, d]`` to [0, 1]."""
+        low, high = features.amin(0), features.amax(0)
+        reach = torch.where(high > low, high - low, 1)
+        self.front.weight.copy_(reach.reciprocal().diag())
+        self.front.inverse_weight.copy_(reach.diag())
+        self.front.mean.copy_(low)
+        self.front.log_det.copy_(-reach.log().sum())
+
+    @torch.no_grad()
+    def fit_spread(self, features: Tensor, targets: Tensor) -> None:
+        """Measure how far latents of features ``[n, d]`` lie from the mean of their label ``[n]``."""
+        self.eval()
+        z = torch.cat([self.latents(part)[0] for part in torch.split(features, 1024)])
+        inside = z - segment_mean(z, targets, len(self.spec.labels))[targets]
+        self.spread.copy_(inside.square().mean(0).sqrt())
+
+
+class IzfModel(FlowModel):
+    """Labels by density: the score is log p(v | y) up to a number that no label changes, linear in the image code.
+
+    An image code is the semantic part and then the log-density of the free part, the determinant included, on the scale of
+    the training images. The latter has no weight in scores; it tells how familiar an image is.
+
+    Attributes:
+        density: mean and standard deviation of that log-density over training images.
+    """
+
+    density: Tensor
+
+    def __init__(self, spec: Spec, settings: "Izf") -> None:
+        super().__init__(spec, settings)
+        k, e = len(spec.labels), self.semantic + 1
+        self.register_buffer("density", torch.tensor([0.0, 1.0]))
+        self.register_buffer("means", torch.zeros(k, e))
+        self.register_buffer("within", torch.zeros(e, e))
+        self.register_buffer("unit_mean", torch.zeros(e))
+        self.register_buffer("unit_within", torch.zeros(e, e))
+
+    def finish(self, features: Tensor) -> Tensor:
+        """Return image codes ``[n, semantic + 1]`` from features ``[n, d]``."""
+        z, log_det = self.latents(features)
+        own, free = z[:, : self.semantic], z[:, self.semantic :]
+        rest = log_det - 0.5 * (free.square().sum(1) + free.shape[1] * math.log(2 * math.pi))
+        return torch.cat([own, ((rest - self.density[0]) / self.density[1])[:, None]], 1)
+
+    def encode_labels(self, labels: Labels) -> Tensor:
+        """Return label codes ``[k, semantic + 2]``: c(y), no weight of the rest, and minus half its squared length."""
+        return self._as_codes(self.semantic_part(labels))
+
+    def log_densities(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
+        """Return log p(v | y) of every pair ``[n, k]``."""
+        own, rest = image_embeddings[:, :-1], image_embeddings[:, -1] * self.density[1] + self.density[0]
+        common = rest - 0.5 * (own.square().sum(1) + self.semantic * math.log(2 * math.pi))
+        return self.score(image_embeddings, label_embeddings) + common[:, None]
+
+    def unfamiliarity(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
+        """Return minus the log-density under the best label ``[n]``."""
+        return -self.log_densities(image_embeddings, label_embeddings).amax(1)
+
+    @torch.no_grad()
+    def fit_density(self, features: Tensor) -> None:
+        """Bring the log-densities of the free part of these features ``[n, d]`` to mean 0 and deviation 1."""
+        self.density.copy_(torch.tensor([0.0, 1.0]))
+        rest = torch.cat([self.finish(part)[:, -1] for part in torch.split(features, 1024)]).double()
+        self.density.copy_(torch.stack([rest.mean(), rest.std(correction=0).clamp_min(1e-6)]))
+
+    def labels_from_examples(self, embeddings: Tensor, groups: Tensor) -> Tensor:
+        """Return label codes ``[g, semantic + 2]``: the mean semantic part of the examples, drawn in as far as few say little.
+
+        Means of trained labels have a covariance B. With a variance w inside a label, the best guess of the mean from m
+        examples is B (B + w I / m)^-1 times their mean, and it is off by some variance. What trained labels' codes, made from
+        descriptions, are off their means by is another; scores are levelled by half the difference.
+        """
+        if not self.counts.any():
+            raise UsageError("This model was not trained yet, so it cannot learn a label from examples.")
+        means = segment_mean(embeddings[:, :-1].double(), groups, int(groups.max()) + 1)
+        here = self.counts > 0
+        known = self.means[here, :-1].double()
+        centre = known.mean(0)
+        values, axes = torch.linalg.eigh((known - centre).T @ (known - centre) / len(known))
+        values, inside = values.clamp_min(0), self.within.diagonal()[:-1].double().mean().clamp_min(1e-12)
+        trained = self.semantic_part(self.spec.labels)[here].double()
+        apart = (known - trained).square().sum(1).mean()
+        spread = inside / torch.bincount(groups)[:, None]
+        share = values / (values + spread)
+        made = self._as_codes((centre + ((means - centre) @ axes * share) @ axes.T).float())
+        made[:, -1] += 0.5 * (spread[:, 0] * share.sum(1) - apart).float()
+        return made
+
+    def _as_codes(self, semantic: Tensor) -> Tensor:
+        bias = -0.5 * semantic.square().sum(1, keepdim=True)
+        return torch.cat([semantic, torch.zeros_like(bias), bias], 1)
+
+
+class IzfSoftmaxModel(GeneratedSoftmax, FlowModel):
+    """Labels by a softmax layer on real and generated features, as latents: there no direction is steeper than another."""
+
+    def __init__(self, spec: Spec, settings: "Izf") -> None:
+        super().__init__(spec, settings)
+        self.keep_for_head(spec, settings.generated)
+
+    def finish(self, features: Tensor) -> Tensor:
+        """Return image codes ``[n, d]``, the latents of features ``[n, d]``."""
+        return self.latents(features)[0]

@@ -1,0 +1,229 @@
+"""What methods with a linear score share: the model's image side, learning from examples, training settings."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from labelwise.data.augment import Augment
+from labelwise.data.batches import Batch, ShuffledBatches
+from labelwise.data.dataset import Split, TrainData
+from labelwise.errors import UsageError
+from labelwise.labels import Labels
+from labelwise.model import LabelModel, Spec, as_float
+from labelwise.nn.encoder import Encoder, ImageEncoder
+from labelwise.ops.linear import CodeStatistics, code_statistics, linear_scores, solve_label_codes
+from labelwise.ops.whitening import unit_statistics, whiten
+from labelwise.training.adversarial import Adversarial
+from labelwise.training.optimizers import Optimizer, Schedule
+from labelwise.training.stages import Method, Stage
+
+__all__ = ["Encoder", "HeadModel", "ImageMethod", "LinearModel", "SoftmaxModel", "automatic_augment"]
+
+FEWEST_STEPS, SMALLEST_BATCH = 10, 8  # steps of an epoch over features, as far as batches of this size allow
+
+
+class LinearModel(LabelModel):
+    """A model whose score is linear in the image code: label codes are ``[k, d + 1]``, weights and then a bias.
+
+    Attributes:
+        means: mean training code of each label, see ``ops.linear.CodeStatistics``.
+        counts: training images of each label.
+        within: covariance of training codes inside a label.
+        background: mean training code where several labels may be true of an image; else infinite.
+        unit_mean: mean training code at unit length.
+        unit_within: covariance of training codes at unit length inside a label; zeros where several may be true of an image.
+    """
+
+    infinite: ClassVar[tuple[str, ...]] = ("background",)
+    means: Tensor
+    counts: Tensor
+    within: Tensor
+    background: Tensor
+    unit_mean: Tensor
+    unit_within: Tensor
+
+    def __init__(self, spec: Spec, encoder: Encoder) -> None:
+        super().__init__(spec)
+        self.encoder = encoder.build(spec.shape)
+        k, d = len(spec.labels), self.encoder.code_size
+        self.register_buffer("means", torch.zeros(k, d))
+        self.register_buffer("counts", torch.zeros(k))
+        self.register_buffer("within", torch.zeros(d, d))
+        self.register_buffer("background", torch.full((d,), torch.inf))
+        self.register_buffer("unit_mean", torch.zeros(d))
+        self.register_buffer("unit_within", torch.zeros(d, d))
+
+    def encode_images(self, images: Tensor) -> Tensor:
+        """Return image codes ``[n, d]`` of images, or of the features that the encoder's trunk made of images."""
+        return self.encoder(images)  # type: ignore[no-any-return]
+
+    def prepare(self, images: Tensor) -> Tensor:
+        """Return the features of a frozen trunk, computed once while the images live, else the images."""
+        return self.encoder.features(images) if self.encoder.frozen else images
+
+    def score(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
+        """Return the score of every pair ``[n, k]``: one matrix product."""
+        return linear_scores(image_embeddings, label_embeddings)
+
+    def feature_maps(self, images: Tensor) -> Tensor:
+        """Return the last feature maps ``[n, c, h, w]``."""
+        return self.encoder.maps(images)
+
+    def pool_maps(self, maps: Tensor) -> Tensor:
+        """Return image codes ``[n, d]`` from feature maps."""
+        return self.encoder.pool(maps)
+
+    def trained_rows(self, labels: Labels) -> Tensor | slice:
+        """Return where these labels stand among those the model was trained on."""
+        if labels is self.spec.labels:
+            return slice(None)
+        return torch.tensor([self.spec.labels.index(name) for name in labels.names], device=self.device)
+
+    @torch.no_grad()
+    def fit_statistics(self, split: Split) -> None:
+        """Keep what ``labels_from_examples`` needs of the training images."""
+        self.eval()
+        images = self.prepare(split.images)
+        parts = [self.encode_images(as_float(x.to(self.device))) for x in torch.split(images, 256)]
+        codes = torch.cat(parts).float()
+        targets = split.targets if split.truths is None else split.truths
+        found = code_statistics(codes, targets, len(self.spec.labels))
+        self.means.copy_(found.means)
+        self.counts.copy_(found.counts)
+        self.within.copy_(found.within)
+        if found.background is not None:
+            self.background.copy_(found.background)
+        else:
+            mean, within = unit_statistics(codes, targets.to(codes.device), len(self.spec.labels))
+            self.unit_mean.copy_(mean)
+            self.unit_within.copy_(within)
+
+    @property
+    def whitens(self) -> bool:
+        """Whether training images of one label had different codes, as they all have but in the smallest data."""
+        return bool(self.unit_within.any())
+
+    def whitened(self, codes: Tensor) -> Tensor:
+        """Return codes ``[n, d]`` in which training images of one label differ about alike in every direction."""
+        return whiten(codes, self.unit_mean, self.unit_within)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *more: Any) -> None:
+        """Take a state that was saved before there was a background or codes were whitened, too."""
+        for name, value in (("background", torch.inf), ("unit_mean", 0.0), ("unit_within", 0.0)):
+            state_dict.setdefault(prefix + name, torch.full(getattr(self, name).shape, value))
+        super()._load_from_state_dict(state_dict, prefix, *more)
+
+    def labels_from_examples(self, embeddings: Tensor, groups: Tensor) -> Tensor:
+        """Return label codes ``[g, d + 1]`` solved in closed form from codes of examples and training statistics."""
+        if not self.counts.any():
+            raise UsageError("This model was not trained yet, so it cannot learn a label from examples.")
+        background = self.background if bool(self.background.isfinite().all()) else None
+        known = CodeStatistics(self.means, self.counts, self.within, background)
+        trained = self.encode_labels(self.spec.labels)
+        return solve_label_codes(embeddings.float(), groups, known, trained)
+
+
+class HeadModel(LinearModel):
+    """An ordinary classifier seen label by label: the code of a label is its row of the last layer."""
+
+    def __init__(self, spec: Spec, encoder: Encoder) -> None:
+        super().__init__(spec, encoder)
+        self.head = nn.Linear(self.encoder.code_size, len(spec.labels))
+
+    def encode_labels(self, labels: Labels) -> Tensor:
+        """Return the rows of the last layer that belong to these labels ``[k, d + 1]``."""
+        rows = self.trained_rows(labels)
+        return torch.cat([self.head.weight[rows], self.head.bias[rows, None]], 1)
+
+
+class SoftmaxModel(HeadModel):
+    """A head whose scores compete with each other."""
+
+    exclusive = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageMethod(Method):
+    """Settings shared by the methods that train an image encoder with labelled images.
+
+    Attributes:
+        epochs: of each stage.
+        batch: images of a step, over all processes; of features (precomputed, or of a frozen encoder) at most a tenth
+            of them, and at least eight, so that few images still make enough steps.
+        augment: None chooses by the images: a crop with padding of an eighth of the side, and for colour
+            pictures a mirror image half of the time. A frozen encoder sees the images as they are.
+        clip: the largest gradient norm; it guards against the rare step that would undo training. None is no limit.
+        average: the share that stays of a moving average of the weights, which takes their place in the end; None: no average.
+        adversarial: attack the pictures of each batch before its loss is computed; None does not.
+    """
+
+    encoder: Encoder = field(default_factory=Encoder)
+    epochs: int = 30
+    batch: int = 64
+    optimizer: Optimizer = field(default_factory=Optimizer)
+    schedule: Schedule = field(default_factory=Schedule)
+    augment: Augment | None = None
+    clip: float | None = 5.0
+    average: float | None = None
+    adversarial: Adversarial | None = None
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        for name in ("epochs", "batch"):
+            if getattr(self, name) < 1:
+                raise UsageError(f'Setting "{name}" must be at least 1; given {getattr(self, name)}.')
+
+    def batches(self, data: TrainData) -> ShuffledBatches:
+        """Return the training images in batches, augmented."""
+        augment = self.augment or automatic_augment(data.train.shape)
+        few = max(SMALLEST_BATCH, len(data.train) // FEWEST_STEPS)
+        size = min(self.batch, few) if len(data.train.shape) == 1 else self.batch
+        return ShuffledBatches(split=data.train, size=size, augment=augment)
+
+    def encoded(self, encoder: ImageEncoder, data: TrainData) -> TrainData:
+        """Return the data with the features of a frozen trunk in place of training images, and fit what follows to them."""
+        if self.augment not in (None, Augment()):
+            raise UsageError(
+                "A frozen encoder sees each image once, as it is, so there is nothing to augment; leave augment out."
+            )
+        features = encoder.features(data.train.images)
+        encoder.fit_features(features)
+        return replace(data, train=replace(data.train, images=features))
+
+    def train_whole(
+        self, model: LinearModel, data: TrainData, loss: Callable[[Batch], Mapping[str, Tensor]]
+    ) -> Iterator[Stage]:
+        """Yield the one stage of an ordinary run, then keep the statistics that adding a label needs."""
+        model.encoder.fit_normalisation(data.train.images)
+        yield self.stage(self.name, model, data, loss)
+        model.fit_statistics(data.train)
+
+    def stage(
+        self, name: str, model: nn.Module, data: TrainData, loss: Callable[[Batch], Mapping[str, Tensor]]
+    ) -> Stage:
+        """Return a stage that trains the whole model, or what follows a frozen trunk, with these settings."""
+        if isinstance(model, LinearModel) and model.encoder.frozen:
+            data = self.encoded(model.encoder, data)
+        if self.adversarial is not None:
+            loss = self.adversarial.around(loss, model, data)
+        return Stage(
+            name=name,
+            loss=loss,
+            parameters=tuple(p for p in model.parameters() if p.requires_grad),
+            batches=self.batches(data),
+            epochs=self.epochs,
+            optimizer=self.optimizer,
+            schedule=self.schedule,
+            clip=self.clip,
+            average=self.average,
+        )
+
+
+def automatic_augment(shape: tuple[int, ...]) -> Augment:
+    """Return a mild augmentation for images of this shape."""
+    if len(shape) == 1:
+        return Augment()
+    return Augment(padding=min(shape[1:]) // 8, flip=shape[0] == 3)

@@ -1,0 +1,205 @@
+"""Naming clusters without a labelled image: the clusters' likeness to each other is matched to that of the labels.
+
+Several clusterings of the same images are named, each by itself: many matchings are improved, and the best of them are
+averaged (``ops.assignment``). Each clustering then votes on what the images of the chosen clusters are called.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize, one_hot
+
+from labelwise.labels import Labels
+from labelwise.ops.assignment import Structure, best_matching, gibbs_average, improve, matching_scores, random_matchings
+from labelwise.ops.clusters import Clusters, kmeans, nearest_centres
+from labelwise.ops.segments import segment_mean
+from labelwise.ops.sinkhorn import SinkhornSettings, sinkhorn
+
+BALANCING_STEPS = 30
+CERTAIN = 1e3  # more than any vote
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamingSettings:
+    """How clusters are named.
+
+    Attributes:
+        matchings: random matchings that are improved, for each clustering.
+        temperature: a matching of k clusters weighs exp(score * k / temperature) in the average of matchings.
+        size_weight: how much it counts that a cluster is as large as the label's share says; only where shares are known.
+        seed: of the random matchings.
+    """
+
+    matchings: int = 500
+    temperature: float = 0.2
+    size_weight: float = 0.1
+    seed: int = 0
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Evidence:
+    """What naming goes by: r clusterings of the same images, of which the first is the one to name.
+
+    Attributes:
+        clusters: how alike the clusters of each are ``[r, k, k]``.
+        overlaps: which share of a cluster of the first lies in each cluster of the others ``[r, k, k]``.
+        sizes: the share of images in each cluster ``[r, k]``.
+        labels: how alike labels are, in one or several views ``[s, k, k]``.
+        shares: how frequent each label is ``[k]``, or None.
+        turned: the label as far from the other end ``[k]`` where labels have an order that is the same from either end.
+    """
+
+    clusters: Tensor
+    overlaps: Tensor
+    sizes: Tensor
+    labels: Tensor
+    shares: Tensor | None = None
+    turned: Tensor | None = None
+
+    @classmethod
+    def of(cls, codes: Tensor, members: Tensor, labels: Tensor, shares: Tensor | None = None) -> "Evidence":
+        """Return the evidence of clusterings ``[r, n]`` of codes ``[n, d]``, and label similarities ``[s, k, k]``."""
+        k = labels.shape[-1]
+        inside = one_hot(members, k).double()
+        counts = inside.sum(1)
+        overlaps = inside[0].T @ inside / counts[0].clamp_min(1)[:, None]
+        alike = torch.stack([cluster_similarity(codes, own, k) for own in members])
+        return cls(clusters=alike, overlaps=overlaps, sizes=counts / members.shape[1], labels=labels, shares=shares)
+
+
+def cluster_similarity(codes: Tensor, members: Tensor, k: int) -> Tensor:
+    """Return how alike clusters are ``[k, k]``: the cosine of their mean codes around the mean of these."""
+    means = segment_mean(codes.double(), members, k)
+    unit = normalize(means - means.mean(0), dim=1)
+    return unit @ unit.T
+
+
+def name_each(evidence: Evidence, settings: NamingSettings, answers: Mapping[int, int] | None = None) -> Tensor:
+    """Return how probable each label is for each cluster of every clustering, each named by itself ``[r, k, k]``.
+
+    Args:
+        evidence: what naming goes by.
+        settings: how.
+        answers: the label of each cluster of the first clustering that a person named; the others take it over for the
+            cluster that overlaps most.
+    """
+    k = evidence.labels.shape[-1]
+    tables: list[Tensor] = []
+    for alike, overlap, sizes in zip(evidence.clusters, evidence.overlaps, evidence.sizes, strict=True):
+        same, fixed = best_matching(overlap), torch.full((k,), -1)
+        for cluster, label in (answers or {}).items():
+            fixed[same[cluster]] = label
+        fits = _fits(evidence, sizes, settings)
+        found, scores = _matchings(Structure.of(alike, evidence.labels, fits), fixed, settings)
+        if evidence.turned is not None and fits is None and not answers:
+            model = found[scores.argmax()].clone()
+            if tables:
+                model[same] = best_matching(tables[0])
+            found = _one_way_round(found, evidence.turned, model)
+        tables.append(gibbs_average(found, scores, settings.temperature / k))
+    return torch.stack(tables)
+
+
+def turned_round(labels: Labels, alike: Tensor) -> Tensor | None:
+    """Return for each label the one as far from the other end of their order ``[k]``; None where the ends differ, or none are known.
+
+    Args:
+        labels: which may have an order.
+        alike: how alike they are ``[s, k, k]``.
+    """
+    if labels.order is None:
+        return None
+    order = torch.tensor(labels.order).argsort()
+    turned = torch.empty_like(order)
+    turned[order] = order.flip(0)
+    return turned if torch.allclose(alike[:, turned][:, :, turned], alike) else None
+
+
+def _one_way_round(matchings: Tensor, turned: Tensor, model: Tensor) -> Tensor:
+    """Return the matchings ``[m, k]``, those turned round that then agree with a model ``[k]`` on more clusters.
+
+    An order fits as well from either end. Averaged, the two would say that every cluster is in the middle.
+    """
+    other = turned[matchings]
+    away = ((other == model).sum(1) > (matchings == model).sum(1))[:, None]
+    return torch.where(away, other, matchings)
+
+
+def vote(evidence: Evidence, tables: Tensor, answers: Mapping[int, int] | None = None) -> Tensor:
+    """Return how probable each label is for each cluster of the first clustering ``[k, k]``, all clusterings voting.
+
+    Args:
+        evidence: how clusterings overlap.
+        tables: what ``name_each`` returned ``[r, k, k]``.
+        answers: what a person said, which nothing can outvote.
+    """
+    votes = (evidence.overlaps @ tables).mean(0)
+    for cluster, label in (answers or {}).items():
+        votes[cluster], votes[:, label] = 0.0, 0.0
+        votes[cluster, label] = 1.0
+    return votes / votes.sum(1, keepdim=True).clamp_min(1e-12)
+
+
+def _matchings(structure: Structure, fixed: Tensor, settings: NamingSettings) -> tuple[Tensor, Tensor]:
+    """Return improved matchings ``[m, k]`` and their scores, where the label of some clusters is fixed ``[k]`` (or -1)."""
+    generator = torch.Generator().manual_seed(settings.seed)
+    starts = random_matchings(settings.matchings, len(fixed), generator, fixed)
+    found = improve(structure, starts, fixed >= 0)
+    return found, matching_scores(structure, found)
+
+
+def _fits(evidence: Evidence, sizes: Tensor, settings: NamingSettings) -> Tensor | None:
+    """Return how well the size of each cluster fits the share of each label ``[k, k]``; None where shares say nothing."""
+    if evidence.shares is None or float(evidence.shares.max() - evidence.shares.min()) < 1e-6:
+        return None
+    apart = (sizes.clamp_min(1e-4).log()[:, None] - evidence.shares.double().clamp_min(1e-4).log()).abs()
+    return -settings.size_weight * apart / len(sizes)
+
+
+def cluster_starts(codes: Tensor, k: int, starts: int, seed: int, sizes: Tensor | None) -> list[Clusters]:
+    """Return clusterings of codes ``[n, d]`` from several starts, the one of least inertia first.
+
+    Args:
+        codes: of unit length.
+        k: how many clusters.
+        starts: how many clusterings.
+        seed: of the starts.
+        sizes: shares of images that clusters should have, in any order ``[k]``; None leaves them free.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    found = sorted((kmeans(codes, k, generator, starts=1) for _ in range(starts)), key=lambda one: one.inertia)
+    if sizes is None:
+        return found
+    return sorted((balanced(codes, one, sizes) for one in found), key=lambda one: one.inertia)
+
+
+def balanced(codes: Tensor, start: Clusters, sizes: Tensor) -> Clusters:
+    """Return clusters of these sizes (shares ``[k]``, the largest for the largest cluster), from those of a start.
+
+    Codes are shared out by entropic transport, and centres moved to the mean of what they receive, in turns.
+    """
+    k, centres = len(sizes), start.centres
+    order = torch.bincount(start.members, minlength=k).argsort(descending=True)
+    wanted = torch.empty_like(sizes)
+    wanted[order.cpu()] = sizes.sort(descending=True).values
+    settings = SinkhornSettings(epsilon=0.01, iterations=100, tolerance=1e-5, gradient="detached")
+    for _ in range(BALANCING_STEPS):
+        plan = sinkhorn(torch.cdist(codes, centres).square(), columns=wanted.to(codes), settings=settings).plan
+        moved = plan.T @ codes / plan.sum(0)[:, None].clamp_min(1e-12)
+        done = float((moved - centres).abs().max()) < 1e-4
+        centres = moved
+        if done:
+            break
+    members, _ = nearest_centres(codes, centres)
+    spent = (plan * torch.cdist(codes, centres).square()).sum() / plan.sum()
+    return Clusters(centres, members, float(spent))
+
+
+def choose_names(votes: Tensor, known: Mapping[int, int] | None = None) -> Tensor:
+    """Return the label of each cluster ``[k]`` with the most votes in all, answers kept."""
+    sure = votes.clone()
+    for cluster, label in (known or {}).items():
+        sure[cluster, label] += CERTAIN
+    return best_matching(sure)

@@ -1,0 +1,206 @@
+"""Naming by transport, stages II and III of zero_label (Babu Sam et al., 2022), all restarts trained together.
+
+Stage II brings k centres to the image codes by entropic transport. Stage III trains a linear layer so that its scores follow a
+prior over labels, which is transport again; images of one cluster move as one.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import one_hot
+
+from labelwise.data.batches import Batch, ShuffledBatches
+from labelwise.data.dataset import Split
+from labelwise.methods.shared.label_prior import LabelPrior
+from labelwise.ops.clusters import nearest_centres
+from labelwise.ops.sinkhorn import Gradient, SinkhornSettings, sinkhorn
+from labelwise.training.distribution import whole_batch
+from labelwise.training.optimizers import Optimizer, Schedule
+from labelwise.training.stages import Stage
+
+HEAD_SCALE = 10.0  # the linear layer starts at the centres divided by it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clustering:
+    """Stage II of transport naming: centres that entropic transport brings to the codes.
+
+    Attributes:
+        steps: of gradient descent.
+        batch: images of a step.
+        lr: of Adam; 0.1 in the paper, 0.01 in the authors' code.
+        epsilon: of the transport.
+        iterations: of Sinkhorn's algorithm at most.
+        tolerance: how far marginals of the plan may be from where they should be.
+        gradient: how the plan is differentiated; ``unrolled`` is through the iterations, as in the paper.
+    """
+
+    steps: int = 5000
+    batch: int = 1000
+    lr: float = 0.01
+    epsilon: float = 0.01
+    iterations: int = 1000
+    tolerance: float = 1e-4
+    gradient: Gradient = "implicit"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matching:
+    """Stage III of transport naming: a linear layer whose scores follow the prior.
+
+    Attributes:
+        steps: of gradient descent.
+        batch: images of a step, and samples of the prior.
+        lr: of SGD with momentum 0.9 and weight decay 5e-4.
+        clip: the largest gradient norm of a restart.
+        epsilon: of the transport (the paper's beta).
+        iterations: of Sinkhorn's algorithm at most.
+        tolerance: how far marginals of the plan may be from where they should be.
+        gradient: as in ``Clustering``; ``envelope`` is not for a guided loss, as that is no objective of a transport.
+        guided: images of a cluster move as one (ablations B and C: False).
+        initial: the layer starts at the centres, or at random (ablations C and D).
+    """
+
+    steps: int = 10_000
+    batch: int = 500
+    lr: float = 1e-5
+    clip: float = 100.0
+    epsilon: float = 0.01
+    iterations: int = 700
+    tolerance: float = 1e-5
+    gradient: Gradient = "implicit"
+    guided: bool = True
+    initial: Literal["clusters", "random"] = "clusters"
+
+
+class Restarts(nn.Module):
+    """All restarts of transport naming: what is trained ``[r, k, d]``, and each restart's best of it so far."""
+
+    best_centres: Tensor
+    best_heads: Tensor
+    centre_losses: Tensor
+    head_losses: Tensor
+
+    def __init__(self, r: int, k: int, d: int) -> None:
+        super().__init__()
+        self.centres = nn.Parameter(torch.randn(r, k, d))
+        self.heads = nn.Parameter(torch.rand(r, k, d).mul_(2).sub_(1).div_(d**0.5))
+        for name, shape in (("best_centres", (r, k, d)), ("best_heads", (r, k, d))):
+            self.register_buffer(name, torch.zeros(shape))
+        for name in ("centre_losses", "head_losses"):
+            self.register_buffer(name, torch.full((r,), torch.inf))
+
+    @torch.no_grad()
+    def keep(self, what: Literal["centre", "head"], losses: Tensor) -> None:
+        """Keep what has the lowest loss so far, each restart for itself, given the losses ``[r]`` of what is there now."""
+        now, best = (self.centres, self.best_centres) if what == "centre" else (self.heads, self.best_heads)
+        lowest = self.centre_losses if what == "centre" else self.head_losses
+        better = losses < lowest
+        best.copy_(torch.where(better[:, None, None], now, best))
+        lowest.copy_(torch.where(better, losses, lowest))
+
+
+def transport_stages(
+    restarts: Restarts, prior: LabelPrior, split: Split, clustering: Clustering, matching: Matching
+) -> Iterator[Stage]:
+    """Yield stages II and III.
+
+    Args:
+        restarts: what is trained.
+        prior: what scores are to follow.
+        split: its images are codes of unit length ``[n, d]``; its targets are not read.
+        clustering: settings of stage II.
+        matching: settings of stage III.
+    """
+    yield _stage(
+        "zero_label clusters",
+        lambda batch: {"transport": clustering_losses(restarts, whole_batch(batch.images, batch)[0], clustering).sum()},
+        restarts.centres,
+        ShuffledBatches(split=split, size=min(clustering.batch, len(split))),
+        (clustering.steps, Optimizer(name="adam", lr=clustering.lr, weight_decay=0.0)),
+    )
+    if matching.initial == "clusters":
+        with torch.no_grad():
+            restarts.heads.copy_(restarts.best_centres / HEAD_SCALE)
+    names = _stage(
+        "zero_label names",
+        lambda batch: {"transport": matching_losses(restarts, batch, prior, matching).sum()},
+        restarts.heads,
+        ShuffledBatches(split=split, size=min(matching.batch, len(split))),
+        (matching.steps, Optimizer(name="sgd", lr=matching.lr, momentum=0.9, nesterov=False, weight_decay=5e-4)),
+    )
+    yield replace(names, clip=lambda heads: clip_each(heads, matching.clip))
+
+
+def clustering_losses(restarts: Restarts, codes: Tensor, settings: Clustering) -> Tensor:
+    """Return the loss of stage II of each restart ``[r]`` on a batch of codes ``[n, d]``, and keep centres that are the best."""
+    with torch.autocast(codes.device.type, enabled=False):
+        centres = restarts.centres
+        near = 2 * centres @ codes.T
+        cost = (centres.square().sum(-1)[..., None] + codes.square().sum(-1) - near).clamp_min(0)
+        found = sinkhorn(cost, settings=_solver(settings))
+        losses = found.objective if settings.gradient == "envelope" else found.cost
+    restarts.keep("centre", losses.detach())
+    return losses
+
+
+def matching_losses(restarts: Restarts, batch: Batch, prior: LabelPrior, settings: Matching) -> Tensor:
+    """Return the loss of stage III of each restart ``[r]``, and keep heads that are the best (eq. 5, or 4 where not guided)."""
+    codes, _ = whole_batch(batch.images, batch)
+    with torch.autocast(codes.device.type, enabled=False):
+        heads = restarts.heads
+        costs = prior.costs(codes @ heads.mT)
+        drawn = prior.draw(batch.draws.total, len(heads), batch.draws.generator).to(costs)
+        found = sinkhorn(costs, columns=drawn, settings=_solver(settings))
+        if not settings.guided:
+            losses = found.objective if settings.gradient == "envelope" else found.cost
+        else:
+            members, _ = nearest_centres(codes, restarts.best_centres)
+            losses = guided_cost(found.plan, costs, one_hot(members, heads.shape[1]).to(costs))
+    restarts.keep("head", losses.detach())
+    return losses
+
+
+def guided_cost(plan: Tensor, costs: Tensor, inside: Tensor) -> Tensor:
+    """Return <A A' R, M> of each restart ``[...]`` from R, M ``[..., n, a]`` and A ``[..., n, k]``, which is <A'R, A'M>."""
+    return ((inside.mT @ plan) * (inside.mT @ costs)).sum((-2, -1))
+
+
+@torch.no_grad()
+def clip_each(parameters: Sequence[nn.Parameter], most: float) -> None:
+    """Make the gradient ``[r, k, d]`` of each restart no longer than ``most``."""
+    for gradient in (parameter.grad for parameter in parameters if parameter.grad is not None):
+        length = gradient.flatten(1).square().sum(1).sqrt()
+        gradient.mul_((most / (length + 1e-6)).clamp_max(1)[:, None, None])
+
+
+def _solver(settings: Clustering | Matching) -> SinkhornSettings:
+    return SinkhornSettings(
+        epsilon=settings.epsilon,
+        iterations=settings.iterations,
+        tolerance=settings.tolerance,
+        gradient=settings.gradient,
+    )
+
+
+def _stage(
+    name: str,
+    loss: Callable[[Batch], Mapping[str, Tensor]],
+    trained: nn.Parameter,
+    batches: ShuffledBatches,
+    how: tuple[int, Optimizer],
+) -> Stage:
+    """Return a stage of so many steps, rounded up to whole epochs, at a constant rate."""
+    steps, optimizer = how
+    return Stage(
+        name=name,
+        loss=loss,
+        parameters=(trained,),
+        batches=batches,
+        epochs=-(-steps // len(batches)),
+        optimizer=optimizer,
+        schedule=Schedule(name="constant"),
+    )

@@ -1,0 +1,46 @@
+"""What another package adds to this one: data sets by name, and verbs of the shell. Nothing here knows what it adds.
+
+A plug-in is a module with the members of ``Plugin``. It must be quick to import: ``labelwise --help`` reads its verbs.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+PLUGINS = ("labelwise_papers.plugin",)
+
+
+class Plugin(Protocol):
+    """What a plug-in offers.
+
+    Attributes:
+        VERBS: functions that become commands of ``labelwise``.
+        DATA_VERBS: functions that become commands of ``labelwise data``.
+    """
+
+    VERBS: Sequence[Callable[..., None]]
+    DATA_VERBS: Sequence[Callable[..., None]]
+
+    def names(self) -> Iterable[str]:
+        """Return the names of the data sets that ``load`` knows."""
+
+    def load(self, name: str, *, root: str | Path | None, size: int | None, protocol: str | None, seed: int) -> Any:
+        """Return a ``Dataset`` by its name and the way it is divided or labelled."""
+
+    def rows(self, root: str | Path | None) -> list[Mapping[str, Any]]:
+        """Return a row for each data set: name, what, classes, train, test, and where it was found."""
+
+
+@cache
+def plugins() -> tuple[Plugin, ...]:
+    """Return the plug-ins that are installed."""
+    there = (name for name in PLUGINS if find_spec(name.partition(".")[0]) is not None)
+    return tuple(cast(Plugin, import_module(name)) for name in there)
+
+
+def plugin_with(name: str) -> Plugin | None:
+    """Return the plug-in that has a data set of this name, if any."""
+    return next((plugin for plugin in plugins() if name in plugin.names()), None)

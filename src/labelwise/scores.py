@@ -1,0 +1,110 @@
+"""Scores: the matrix of scores of pictures and labels. Every task is a question about it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from labelwise.classifier import Classifier
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """The scores of n pictures and k labels, and what follows from them; each thing is computed once, when asked.
+
+    >>> import labelwise as lw
+    >>> scores = lw.load(path).scores(pictures)  # doctest: +SKIP
+    >>> scores.top(2)[0]  # doctest: +SKIP
+    [('barn owl', 0.93), ('tawny owl', 0.05)]
+
+    Attributes:
+        classifier: whose labels.
+        embeddings: of the pictures ``[n, d]``, floats.
+        images: the pictures as the model takes them ``[n, ...]``, where they are at hand: a heat map needs them.
+    """
+
+    classifier: "Classifier"
+    embeddings: Tensor
+    images: Tensor | None = None
+
+    @cached_property
+    def raw(self) -> Tensor:
+        """What the model says of each pair ``[n, k]``; larger is better."""
+        with torch.no_grad():
+            return self.classifier.model.score(self.embeddings, self.classifier.label_embeddings)
+
+    @cached_property
+    def log_odds(self) -> Tensor:
+        """Calibrated scores ``[n, k]``; the largest decides."""
+        return self.classifier.calibration.log_odds(self.raw)
+
+    @cached_property
+    def best(self) -> Tensor:
+        """The position of the label that fits best ``[n]``."""
+        return self.log_odds.argmax(1)
+
+    @cached_property
+    def probabilities(self) -> Tensor:
+        """How probable each label is, given that exactly one of them is right ``[n, k]``."""
+        return self.classifier.calibration.choice(self.log_odds)
+
+    @cached_property
+    def yes(self) -> Tensor:
+        """How probable a yes to each label on its own is ``[n, k]``."""
+        return self.classifier.calibration.yes(self.log_odds)
+
+    @cached_property
+    def stated(self) -> Tensor:
+        """What is told of each label ``[n, k]``: its probability, or that of a yes where several may be true."""
+        return self.yes if self.classifier.calibration.multilabel else self.probabilities
+
+    @cached_property
+    def confidence(self) -> Tensor:
+        """The largest probability of a yes ``[n]``; low where no label fits."""
+        return self.classifier.calibration.confidence(self.log_odds)
+
+    @cached_property
+    def strangeness(self) -> Tensor:
+        """How little each picture fits ``[n]``; larger is stranger."""
+        return self.classifier.familiarity.strangeness(self)
+
+    @cached_property
+    def unknown(self) -> Tensor:
+        """Whether each picture is none of the labels ``[n]``."""
+        return self.strangeness > self.classifier.familiarity.limit
+
+    def __len__(self) -> int:
+        return len(self.embeddings)
+
+    def __getitem__(self, rows: Tensor | Sequence[int] | slice) -> Self:
+        """Return the same of some pictures; what was computed is kept."""
+        part = type(self)(
+            self.classifier, _rows(self.embeddings, rows), None if self.images is None else _rows(self.images, rows)
+        )
+        computed = {
+            name: value for name, value in vars(self).items() if name not in ("classifier", "embeddings", "images")
+        }
+        vars(part).update({name: _rows(value, rows) for name, value in computed.items()})
+        return part
+
+    def top(self, count: int) -> list[list[tuple[str, float]]]:
+        """Return the best labels of each picture and what is told of them, best first."""
+        values, columns = self.stated.topk(min(max(1, count), self.stated.shape[1]))
+        names = self.classifier.labels.names
+        return [
+            [(names[column], value) for column, value in zip(row, told, strict=True)]
+            for row, told in zip(columns.tolist(), values.tolist(), strict=True)
+        ]
+
+    def of(self, classifier: "Classifier") -> Self:
+        """Return what another classifier with the same model says of the same pictures; nothing is encoded again."""
+        return type(self)(classifier, self.embeddings, self.images)
+
+
+def _rows(tensor: Tensor, rows: Tensor | Sequence[int] | slice) -> Tensor:
+    """Return some rows of a tensor, wherever it lies."""
+    return tensor[rows.to(tensor.device) if isinstance(rows, Tensor) else rows]

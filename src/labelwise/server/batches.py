@@ -1,0 +1,176 @@
+"""Micro-batching: pictures of several requests are decoded side by side and encoded together.
+
+Decoders take requests as they come. One thread owns the model: it takes whatever is decoded, up to a limit, and encodes each
+picture once; while it works, the next batch gathers. It waits for more only while pictures are being decoded, and never longer
+than the bound. So a lone request is answered at once, and many requests share the cost of a pass. What is asked of the pictures
+is no matter here: a request gets the scores of its own.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+
+import torch
+from torch import Tensor
+
+from labelwise.classifier import Classifier
+from labelwise.data.read.decoding import Frame, UnreadableError, decode
+from labelwise.scores import Scores
+from labelwise.server.present import Served
+from labelwise.server.refusals import Refusal
+
+Answer = tuple[Scores, int]
+SHARED = ("best", "stated", "yes", "confidence", "strangeness", "unknown")  # computed for a whole batch at once
+
+
+@dataclass(eq=False)
+class Job:
+    """A request on its way through: contents of picture files, and what they were decoded to ``[m, c, h, w]``."""
+
+    pictures: Sequence[bytes]
+    future: "asyncio.Future[Answer]"
+    images: Tensor | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How batches are made.
+
+    Attributes:
+        most: pictures of a batch.
+        wait: seconds that a decoded picture waits at most for others.
+        decoders: threads that decode.
+        threads: of one pass of the model.
+    """
+
+    most: int
+    wait: float
+    decoders: int
+    threads: int
+
+
+class Batches:
+    """Threads that decode, and one that owns the model; a queue before each."""
+
+    def __init__(
+        self, frame: Frame, present: Callable[[], Served], limits: Limits, observe: Callable[[int], None]
+    ) -> None:
+        self.frame, self.present, self.limits, self.observe = frame, present, limits, observe
+        self._arrived: SimpleQueue[Job | None] = SimpleQueue()  # None is the end
+        self._ready: SimpleQueue[Job | None] = SimpleQueue()
+        self._waiting: set[Job] = set()  # accepted, not decoded yet
+        self._next: Job | None = None  # did not fit into the last batch
+        self._stopping = False
+        self._decoders = [threading.Thread(target=self._decode_all, daemon=True) for _ in range(limits.decoders)]
+        self._model = threading.Thread(target=self._score_all, daemon=True)
+
+    def start(self) -> None:
+        """Start the threads."""
+        for thread in (*self._decoders, self._model):
+            thread.start()
+
+    def stop(self) -> None:
+        """Let the threads finish what was accepted, and end them."""
+        self._stopping = True
+        self._arrived.put(None)
+        for thread in self._decoders:
+            thread.join()
+        self._ready.put(None)
+        self._model.join()
+
+    @property
+    def length(self) -> int:
+        """Jobs that wait or are being decoded."""
+        return len(self._waiting) + self._ready.qsize()
+
+    async def scores(self, pictures: Sequence[bytes]) -> Answer:
+        """Return the scores of pictures and the change that they belong to, or raise why there are none."""
+        if self._stopping:
+            raise Refusal(503, "The service is about to stop. Ask again in a moment.", {"Retry-After": "1"})
+        job = Job(pictures, asyncio.get_running_loop().create_future())
+        self._waiting.add(job)
+        self._arrived.put(job)
+        return await job.future
+
+    def _decode_all(self) -> None:
+        while (job := self._arrived.get()) is not None:
+            try:
+                job.images = torch.stack([torch.from_numpy(decode(one, self.frame)) for one in job.pictures])
+                self._ready.put(job)
+            except UnreadableError as error:
+                status = 413 if "too many pixels" in str(error) else 400
+                _deliver([job], [Refusal(status, f"Cannot read the picture: {error}")])
+            except Exception as error:
+                _deliver([job], [error])
+            self._waiting.discard(job)
+        self._arrived.put(None)  # the end stays the end
+
+    def _score_all(self) -> None:
+        torch.set_num_threads(self.limits.threads)  # counts for the thread that calls it
+        while jobs := self._gather():
+            answers: list[Answer | Exception] = []
+            try:
+                parts = [job.images for job in jobs if job.images is not None]
+                self.observe(sum(map(len, parts)))
+                served = self.present()
+                answers += [(scores, served.change) for scores in scored(served.classifier, parts)]
+            except Exception as error:
+                answers = [error] * len(jobs)
+            _deliver(jobs, answers)
+
+    def _gather(self) -> list[Job]:
+        """Return the next jobs to encode together; none where all is done and the service stops."""
+        jobs, pictures = list[Job](), 0
+        job, self._next = self._next or self._take(None), None
+        end = time.perf_counter() + self.limits.wait
+        while job is not None:
+            if jobs and pictures + len(job.pictures) > self.limits.most:
+                self._next = job
+                break
+            jobs.append(job)
+            pictures += len(job.pictures)
+            if pictures >= self.limits.most:
+                break
+            job = self._take(max(0.0, end - time.perf_counter()) if self._waiting else 0.0)
+        return jobs
+
+    def _take(self, seconds: float | None) -> Job | None:
+        """Return the next decoded job; None where none comes in time, or where all is done."""
+        try:
+            job = self._ready.get(timeout=seconds)
+        except Empty:
+            return None
+        if job is None:
+            self._ready.put(None)  # the end stays the end
+        return job
+
+
+def scored(classifier: Classifier, parts: Sequence[Tensor]) -> list[Scores]:
+    """Return the scores of several lots of images, encoded together; what is asked most often is computed and on the CPU."""
+    whole, counts = Scores(classifier, classifier.encode(torch.cat(list(parts)))), [len(part) for part in parts]
+    columns = [torch.split(getattr(whole, name).cpu(), counts) for name in SHARED]
+    found = [Scores(classifier, *one) for one in zip(torch.split(whole.embeddings, counts), parts, strict=True)]
+    for scores, *values in zip(found, *columns, strict=True):
+        vars(scores).update(zip(SHARED, values, strict=True))
+    return found
+
+
+def _deliver(jobs: Sequence[Job], answers: Sequence[Answer | Exception]) -> None:
+    """Hand over answers in the loop that asked, all at once."""
+
+    def hand_over() -> None:
+        for job, answer in zip(jobs, answers, strict=True):
+            if job.future.done():
+                continue
+            if isinstance(answer, Exception):
+                job.future.set_exception(answer)
+            else:
+                job.future.set_result(answer)
+
+    try:
+        jobs[0].future.get_loop().call_soon_threadsafe(hand_over)
+    except RuntimeError:  # the loop is gone, and with it who asked
+        return

@@ -1,0 +1,188 @@
+"""A gallery: embeddings of pictures to search in, made once and kept in one file."""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from labelwise.classifier import Classifier
+from labelwise.data.dataset import Skipped
+from labelwise.data.read.pictures import Pictures, as_batch, read_files
+from labelwise.errors import DataError, StoreError, UsageError, listing
+from labelwise.files import read_tensors, write_tensors
+from labelwise.tasks.gallery_index import Index, Lists, make_index
+
+FORMAT = "labelwise gallery 1"
+READ = 1_024  # files read at a time
+# A gallery of another model is told by the embeddings of a few pictures of noise: how many, and how far they may be off.
+PROBES, DRIFT = 4, 0.02
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Gallery:
+    """Embeddings of pictures to search in. Never changes: ``join`` and ``remove`` return new ones.
+
+    Attributes:
+        embeddings: ``[m, d]``, float32 on the CPU.
+        files: m unique names.
+        labels: what is known of each picture, m names, or empty.
+        probe: embeddings of fixed pictures of noise ``[p, d]``, which tell whether another model made a gallery.
+        index: what an approximate search goes by, see ``with_index``; None is none.
+    """
+
+    embeddings: Tensor
+    files: tuple[str, ...]
+    labels: tuple[str, ...] = ()
+    probe: Tensor
+    index: Index | None = None
+
+    def __post_init__(self) -> None:
+        """Check that there is one name, and one label or none, for each embedding."""
+        if len(self.files) != len(self.embeddings) or (self.labels and len(self.labels) != len(self.embeddings)):
+            raise UsageError(
+                f"A gallery needs a name for each embedding, and a label for each or none; given {len(self.embeddings)} embeddings, "
+                f"{len(self.files)} names and {len(self.labels)} labels."
+            )
+        if len(set(self.files)) < len(self.files):
+            twice = [name for name, count in Counter(self.files).items() if count > 1]
+            raise UsageError(f"Names in a gallery must be unique; given more than once: {listing(twice)}.")
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def join(self, other: "Gallery") -> "Gallery":
+        """Return the pictures of both; labels are kept if both have them, and an index of this one takes in the others."""
+        check_probe(self.probe, other.probe)
+        embeddings = torch.cat([self.embeddings, other.embeddings])
+        both = bool(self.labels) and bool(other.labels)
+        return Gallery(
+            embeddings=embeddings,
+            files=self.files + other.files,
+            labels=self.labels + other.labels if both else (),
+            probe=self.probe,
+            index=None if self.index is None else self.index.extended(embeddings),
+        )
+
+    def remove(self, files: Collection[str]) -> "Gallery":
+        """Return the gallery without these pictures."""
+        gone = set(files)
+        missing = sorted(gone - set(self.files))
+        if missing:
+            raise UsageError(f"Not in this gallery of {len(self)} pictures: {listing(missing)}.")
+        rows = [i for i, name in enumerate(self.files) if name not in gone]
+        labels = tuple(self.labels[i] for i in rows) if self.labels else ()
+        index = None if self.index is None else self.index.selected(self.embeddings, rows)
+        files = tuple(self.files[i] for i in rows)
+        return replace(self, embeddings=self.embeddings[rows], files=files, labels=labels, index=index)
+
+    def with_index(self) -> "Gallery":
+        """Return the gallery with an index for approximate search: its own, or a new one where that is missing or outgrown."""
+        if self.index is not None and not self.index.outgrown:
+            return self
+        return replace(self, index=make_index(self.embeddings))
+
+    @cached_property
+    def lists(self) -> Lists:
+        """What an approximate search looks through, made from the index when first asked for."""
+        if self.index is None:
+            raise UsageError("This gallery has no index to search by. Make one first: gallery.with_index().")
+        return Lists(self.index, self.embeddings)
+
+    def save(self, path: str | Path) -> None:
+        """Write the gallery as one safetensors file with JSON in its header, whole or not at all."""
+        about = {"format": FORMAT, "files": self.files, "labels": self.labels}
+        tensors = {"codes": self.embeddings, "probe": self.probe}
+        if self.index is not None:
+            about["index"] = self.index.digest
+            tensors |= {"centres": self.index.centres, "regions": self.index.regions}
+        write_tensors(Path(path), tensors, about)
+
+
+def load_gallery(path: str | Path) -> Gallery:
+    """Return the gallery that ``Gallery.save`` wrote."""
+    tensors, about = read_tensors(Path(path))
+    if about.get("format") != FORMAT:
+        raise StoreError(f"{path} is no saved gallery (or one of another version). Build it again.")
+    return Gallery(
+        embeddings=tensors["codes"],
+        files=tuple(about["files"]),
+        labels=tuple(about["labels"]),
+        probe=tensors["probe"],
+        index=_read_index(path, tensors, about),
+    )
+
+
+def _read_index(path: str | Path, tensors: dict[str, Tensor], about: dict[str, Any]) -> Index | None:
+    """Return the index of a gallery that was read; None where it was saved without."""
+    if "index" not in about:
+        return None
+    try:
+        return Index(centres=tensors["centres"], regions=tensors["regions"], digest=about["index"])
+    except (KeyError, UsageError) as error:
+        raise StoreError(f"The index in {path} is damaged ({error}). Build the gallery again.") from None
+
+
+def make_gallery(
+    classifier: Classifier, pictures: Pictures, files: Sequence[str], labels: Sequence[str] = ()
+) -> Gallery:
+    """Return a gallery of pictures under these names.
+
+    Args:
+        classifier: any; the gallery can be searched with it, and with those that ``teach`` or ``calibrate`` make of it.
+        pictures: m of them.
+        files: m unique names.
+        labels: m names, or none.
+    """
+    images = as_batch(pictures, classifier.shape)
+    return Gallery(
+        embeddings=classifier.encode(images).cpu(),
+        files=tuple(files),
+        labels=tuple(labels),
+        probe=probe_embeddings(classifier),
+    )
+
+
+def gallery_of_files(
+    classifier: Classifier, files: Sequence[str | Path], *, strict: bool = False
+) -> tuple[Gallery, tuple[Skipped, ...]]:
+    """Return a gallery of picture files under their own names, and the files that cannot be read.
+
+    Args:
+        classifier: any that takes pictures.
+        files: paths; some are read at a time, so that pictures need not fit in memory together.
+        strict: make a file that cannot be read an error.
+    """
+    probe, skipped, names = probe_embeddings(classifier), list[Skipped](), list[str]()
+    parts = [probe[:0]]
+    for start in range(0, len(files), READ):
+        some = files[start : start + READ]
+        try:
+            images, kept, bad = read_files(some, classifier.shape, strict=strict)
+        except DataError:  # none of them can be read
+            if strict:
+                raise
+            skipped += [Skipped(file=str(file), reason="not a picture that can be read") for file in some]
+            continue
+        parts.append(classifier.encode(images).cpu())
+        names += [str(some[i]) for i in kept]
+        skipped += bad
+    return Gallery(embeddings=torch.cat(parts), files=tuple(names), probe=probe), tuple(skipped)
+
+
+def probe_embeddings(classifier: Classifier) -> Tensor:
+    """Return the embeddings of fixed pictures of noise ``[p, d]``, float32 on the CPU."""
+    noise = torch.rand(PROBES, *classifier.shape, generator=torch.Generator().manual_seed(0))
+    return classifier.encode(noise).cpu()
+
+
+def check_probe(kept: Tensor, here: Tensor) -> None:
+    """Raise an error where embeddings of the same pictures ``[p, d]`` differ: another model made them."""
+    if kept.shape != here.shape or float((kept - here).norm()) > DRIFT * float(kept.norm()):
+        raise UsageError(
+            "This gallery was made by another model, so its embeddings mean something else. Build it again with this one."
+        )

@@ -1,0 +1,151 @@
+"""Adversarial training for any method: each batch is attacked before its loss is computed.
+
+The pictures of a batch are replaced by those that projected gradient ascent finds on the stage's own loss, within a ball around them.
+Meanwhile the model is in eval mode and its parameters take no gradient. Eval mode, because the attack goes through the model many
+times a step: batch norm must not count these passes, dropout would add noise to the gradient, and nothing else that a loss
+keeps up to date in training may move. It also attacks what users will hold: a model in eval mode.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from labelwise.data.batches import Batch, mix
+from labelwise.data.dataset import TrainData
+from labelwise.data.draws import Draws
+from labelwise.errors import UsageError
+from labelwise.model import LabelModel
+from labelwise.nn.encoder import ImageEncoder
+
+BatchLoss = Callable[[Batch], Mapping[str, Tensor]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adversarial:
+    """How batches are attacked in training.
+
+    Attributes:
+        epsilon: how far a pixel may move, where pixels lie in [0, 1]; before any normalisation.
+        steps: of gradient ascent; a step of training costs about this many more.
+        step_size: as a share of epsilon; None is 2.5 / steps.
+        share: how many pictures of a batch are attacked, drawn anew each time. A smaller one saves no time.
+        loss: what the attack raises: the ``stage``'s own loss, or the cross-entropy of the model's ``scores``.
+        warmup: the share of the steps over which epsilon grows from 0. Where epsilon is large a model may otherwise never begin to
+            learn: it gives every picture the same scores, which no attack can worsen.
+    """
+
+    epsilon: float = 8 / 255
+    steps: int = 10
+    step_size: float | None = None
+    share: float = 1.0
+    loss: Literal["stage", "scores"] = "stage"
+    warmup: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        if not 0 < self.epsilon <= 1:
+            raise UsageError(f"epsilon lies above 0 and at most at 1, as pixels lie in [0, 1]; given {self.epsilon:g}.")
+        if self.steps < 1 or (self.step_size is not None and self.step_size <= 0):
+            raise UsageError(
+                f"An attack needs at least one step, of a size above 0; given {self.steps} and {self.step_size}."
+            )
+        if not 0 < self.share <= 1:
+            raise UsageError(f"The share of attacked pictures lies above 0 and at most at 1; given {self.share}.")
+        if not 0 <= self.warmup <= 1:
+            raise UsageError(f"The warm-up is a share of the steps from 0 to 1; given {self.warmup}.")
+        if self.loss not in ("stage", "scores"):
+            raise UsageError(f'The attack raises the loss of the "stage" or of "scores"; given "{self.loss}".')
+
+    def around(self, loss: BatchLoss, model: nn.Module, data: TrainData) -> BatchLoss:
+        """Return the loss of attacked batches; a stage on what an encoder made of pictures is left as it is.
+
+        Args:
+            loss: of the stage.
+            model: all that the loss passes images through; put into eval mode during the attack.
+            data: what the stage trains on.
+        """
+        if len(data.train.shape) == 1:
+            if any(isinstance(module, ImageEncoder) for module in model.modules()):
+                raise UsageError(
+                    "Adversarial training changes pixels, and these are features, computed before. Train on pictures, with an "
+                    "encoder that is not frozen, or leave adversarial out."
+                )
+            return loss
+        raised = loss if self.loss == "stage" else scores_loss(model, data)
+
+        def of_batch(batch: Batch) -> Mapping[str, Tensor]:
+            with resting(model):
+                images = self.attacked(raised, batch)
+            return loss(replace(batch, images=images))
+
+        return of_batch
+
+    def attacked(self, loss: BatchLoss, batch: Batch) -> Tensor:
+        """Return the perturbed images of a batch, of the same shape; nothing waits for the device.
+
+        Random numbers come from the seed of the batch's own, which stay as they are; each step draws the same ones.
+        """
+        images, seed = batch.images, batch.draws.generator.initial_seed()
+        epsilon = self.epsilon * (min(1.0, batch.done / self.warmup) if self.warmup else 1.0)
+        step = epsilon * (self.step_size or 2.5 / self.steps)
+        low, high = (images - epsilon).clamp_min(0), (images + epsilon).clamp_max(1)
+        start = _draws(batch, seed, 1)
+        x = (images + start.between(-epsilon, epsilon, *images.shape[1:])).clamp(low, high)
+        with torch.enable_grad():
+            for _ in range(self.steps):
+                x = x.detach().requires_grad_()
+                terms = loss(replace(batch, images=x, draws=_draws(batch, seed, 2)))
+                total = torch.stack([term.float() for term in terms.values()]).sum()
+                total = total * (len(x) / batch.draws.total)  # of a mean over the whole batch, as training weighs it
+                (gradient,) = torch.autograd.grad(total, x)
+                x = (x.detach() + step * gradient.sign()).clamp(low, high)
+        if self.share == 1:
+            return x.detach()
+        chosen = start.uniform() < self.share
+        return torch.where(chosen.view(-1, *[1] * (images.ndim - 1)), x.detach(), images)
+
+
+def scores_loss(model: nn.Module, data: TrainData) -> BatchLoss:
+    """Return the cross-entropy of a model's scores of all labels."""
+    if not isinstance(model, LabelModel) or data.train.truths is not None:
+        why = "trains a part of the model, without scores" if data.train.truths is None else "has several true labels"
+        raise UsageError(f'This stage {why}, so no cross-entropy can be raised. Set adversarial.loss to "stage".')
+    labels = data.labels
+
+    def of_batch(batch: Batch) -> dict[str, Tensor]:
+        scores = model.score(model.encode_images(batch.images), model.encode_labels(labels))
+        return {"choice": cross_entropy(scores.float(), batch.targets)}
+
+    return of_batch
+
+
+@contextmanager
+def resting(model: nn.Module) -> Iterator[None]:
+    """Keep a model in eval mode and its parameters without gradients; afterwards all is as it was, buffers included."""
+    modes = [(module, module.training) for module in model.modules()]
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    kept = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    try:
+        model.eval()
+        for parameter in trained:
+            parameter.requires_grad_(False)
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+        for parameter in trained:
+            parameter.requires_grad_(True)
+        with torch.no_grad():
+            for buffer, before in kept:
+                buffer.copy_(before)
+
+
+def _draws(batch: Batch, seed: int, purpose: int) -> Draws:
+    """Return random numbers for the rows of a batch, the same for the same purpose."""
+    generator = torch.Generator(batch.draws.device).manual_seed(mix(seed, purpose))
+    return Draws(generator, batch.draws.rows, batch.draws.total)

@@ -1,0 +1,115 @@
+"""What a method is: settings, a model, and the stages that train it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from torch import Tensor, nn
+
+from labelwise.data.batches import Batch, Batches
+from labelwise.data.dataset import TrainData
+from labelwise.labels import Labels
+from labelwise.model import LabelModel, Spec
+from labelwise.training.optimizers import Optimizer, Schedule
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Stage:
+    """One stretch of gradient descent.
+
+    Attributes:
+        name: what the progress bar and the log call it.
+        loss: returns the terms of the loss of a batch, each the mean over its rows; their sum is minimised.
+        parameters: what is trained.
+        batches: what it is trained on.
+        epochs: how often to go through the batches.
+        clip: the largest gradient norm, or what limits the gradients of these parameters itself; None is no limit.
+        validate: a figure of merit on validation data, larger is better; the best epoch's weights are kept.
+        patience: stop after this many epochs without a better figure.
+        average: the share that stays of a moving average of the weights at each step; where the stage ends, the average takes
+            their place, and it is what is validated and kept in snapshots. None does not average.
+        measured: names of entries that ``loss`` returns for the log alone, without a gradient; they are not minimised.
+    """
+
+    name: str
+    loss: Callable[[Batch], Mapping[str, Tensor]]
+    parameters: Sequence[nn.Parameter]
+    batches: Batches
+    epochs: int
+    optimizer: Optimizer = field(default_factory=Optimizer)
+    schedule: Schedule = field(default_factory=Schedule)
+    clip: float | Callable[[Sequence[nn.Parameter]], None] | None = None
+    validate: Callable[[], float] | None = None
+    patience: int | None = None
+    average: float | None = None
+    measured: tuple[str, ...] = ()
+
+    def minimised(self, terms: Mapping[str, T]) -> dict[str, T]:
+        """Return the terms that make up the loss."""
+        return {name: term for name, term in terms.items() if name not in self.measured}
+
+
+class Method(ABC):
+    """Hyper-parameters of one way to train; subclasses are frozen keyword-only dataclasses.
+
+    Attributes:
+        name: what users call it.
+        needs: the pieces of data it trains on, as ``data.inspect`` names them: ``targets``, ``vectors``, ``texts`` ...
+        zero_shot: whether its models score labels that have a description and no image; see ``zero_shot``.
+        multilabel: whether it trains on images of which several labels may be true, or none; see ``Split.truths``.
+    """
+
+    name: ClassVar[str]
+    needs: ClassVar[tuple[str, ...]] = ("targets",)
+    zero_shot: ClassVar[bool] = False
+    multilabel: ClassVar[bool] = False
+
+    @property
+    def uses_targets(self) -> bool:
+        """Whether it needs labelled images."""
+        return "targets" in self.needs
+
+    def describe(self, labels: Labels) -> Labels:
+        """Return the labels with what the models of this method read of them computed once, such as sentence vectors."""
+        return labels
+
+    def settle(self, model: LabelModel) -> "Method":  # noqa: ARG002
+        """Return the settings with those left open filled in, as a trial run on held-out labels chose them."""
+        return self
+
+    @abstractmethod
+    def build(self, spec: Spec) -> LabelModel:
+        """Return the untrained model for images of this shape and these labels."""
+
+    @abstractmethod
+    def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
+        """Yield what to train, one stage after another; work between two yields is plain code."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """Where and how to train; nothing here changes what is learnt, except the seed.
+
+    Attributes:
+        seed: of weights, order, augmentation and sampling.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        folder: where ``log.jsonl`` and checkpoints go; None keeps nothing and cannot be resumed.
+        resume: continue the run in ``folder``.
+        checkpoint_seconds: how often a checkpoint is written.
+        snapshots: keep the weights after every so many epochs in ``folder``, see ``RunFolder.snapshots``; 0 keeps none.
+        progress: show a progress bar on standard error.
+        notes: entries for the head of the log.
+    """
+
+    seed: int = 0
+    device: str = "auto"
+    folder: Path | None = None
+    resume: bool = False
+    checkpoint_seconds: float = 60.0
+    snapshots: int = 0
+    progress: bool = False
+    notes: tuple[Mapping[str, Any], ...] = ()

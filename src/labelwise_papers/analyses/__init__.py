@@ -1,0 +1,1 @@
+"""Analyses that only a table of a paper needs."""

@@ -1,0 +1,228 @@
+"""Leave one domain out: train on all domains but one (a camera, a style), test on that one, for each in turn.
+
+Which epoch and which settings are reported is chosen by two rules. ``strict``: by validation images of the training domains, so the
+held-out domain stays unseen. ``oracle``: by the held-out domain itself, as papers on PACS often do; it flatters, and is there to be
+compared with their figures.
+"""
+
+import json
+import tempfile
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import torch
+
+from labelwise.classifier import bind
+from labelwise.data.dataset import Dataset, Split
+from labelwise.data.read.sides import at_side
+from labelwise.data.split.split_files import pool, resplit
+from labelwise.data.split.splits import leave_one_domain_out, split_off
+from labelwise.errors import DataError, UnsupportedError, UsageError
+from labelwise.evaluate.tested import align_targets
+from labelwise.files import read_tensors, under, write_atomically
+from labelwise.fitting.choice import encoder_of
+from labelwise.fitting.fit import VALIDATION_SHARE, training_data
+from labelwise.labels import Labels
+from labelwise.model import LabelModel, prepared
+from labelwise.nn.encoder import side_for
+from labelwise.settings import to_plain
+from labelwise.training.checkpoint import RunFolder
+from labelwise.training.loop import train
+from labelwise.training.stages import Method, Run
+
+RESULT = "result.json"
+Views = Mapping[str, Callable[[LabelModel], LabelModel]]  # of a trained model, by name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A model that may be chosen.
+
+    Attributes:
+        method: which of the methods, from 0.
+        epochs: how many it was trained for; of the last stage, where there are several. 0 is a whole run.
+        validation: accuracy on validation images of the training domains.
+        test: accuracy on the held-out domain.
+    """
+
+    method: int
+    epochs: int
+    validation: float
+    test: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOut:
+    """What was found with one domain held out."""
+
+    domain: str
+    candidates: tuple[Candidate, ...]
+
+    @property
+    def strict(self) -> Candidate:
+        """The best on validation images; of equal ones the last."""
+        return max(reversed(self.candidates), key=lambda each: each.validation)
+
+    @property
+    def oracle(self) -> Candidate:
+        """The best on the held-out domain itself."""
+        return max(reversed(self.candidates), key=lambda each: each.test)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DomainsResult:
+    """Accuracy on each domain by models that were trained on the others."""
+
+    domains: tuple[HeldOut, ...]
+
+    @property
+    def strict(self) -> float:
+        """The mean accuracy over domains, every choice made on validation images of training domains."""
+        return sum(each.strict.test for each in self.domains) / len(self.domains)
+
+    @property
+    def oracle(self) -> float:
+        """The mean accuracy over domains, every choice made on the held-out domain: the papers' protocol."""
+        return sum(each.oracle.test for each in self.domains) / len(self.domains)
+
+
+def evaluate_domains(
+    data: Dataset,
+    methods: Method | Sequence[Method],
+    run: Run | None = None,
+    *,
+    every: int = 0,
+    domains: Sequence[str] = (),
+) -> DomainsResult:
+    """Return the accuracy on each domain by models trained on the others.
+
+    Each label and domain gives a tenth of its images to validation. With a folder in ``run`` all that is finished is kept there,
+    and the same call continues where it stopped.
+
+    Args:
+        data: with domains; its own splits are forgotten.
+        methods: settings to choose among, or one.
+        run: seed, device, folder.
+        every: after how many epochs a model is a candidate, beside that at the end; 0: that at the end alone.
+        domains: those to hold out; none are all.
+    """
+    return evaluate_domain_views(data, methods, run, every=every, domains=domains, views={"": lambda model: model})[""]
+
+
+def evaluate_domain_views(
+    data: Dataset,
+    methods: Method | Sequence[Method],
+    run: Run | None = None,
+    *,
+    views: Views,
+    every: int = 0,
+    domains: Sequence[str] = (),
+) -> dict[str, DomainsResult]:
+    """Return the same for several ways in which one trained model names labels, each chosen for itself.
+
+    Args:
+        data: see ``evaluate_domains``, as for what is not named here.
+        methods: settings to choose among, or one.
+        run: seed, device, folder.
+        views: what each makes of a trained model, by name.
+        every: after how many epochs a model is a candidate.
+        domains: those to hold out.
+    """
+    run, whole = run or Run(), pool(data)
+    chosen = (methods,) if isinstance(methods, Method) else tuple(methods)
+    _check(whole, chosen, every, data.name)
+    data = _as_read_for(data, chosen[0])
+    whole = pool(data)
+    content = zlib.crc32(whole.images.numpy().tobytes(), zlib.crc32(whole.targets.numpy().tobytes()))
+    found: dict[str, list[HeldOut]] = {}
+    with tempfile.TemporaryDirectory() as place:
+        for domain in domains or sorted({*whole.domains} - {""}):
+            divided = hold_out(data, domain, run.seed)
+            candidates: dict[str, list[Candidate]] = {}
+            for number, method in enumerate(chosen):
+                folder = Path(run.folder or place) / quote(domain, safe=" ") / str(number)
+                own = replace(run, folder=folder, resume=True, snapshots=every)
+                read = _as_read_for(divided, method)
+                for view, more in _candidates(read, method, own, views, content).items():
+                    candidates.setdefault(view, []).extend(replace(each, method=number) for each in more)
+            for view, each in candidates.items():
+                found.setdefault(view, []).append(HeldOut(domain=domain, candidates=tuple(each)))
+    return {view: DomainsResult(domains=tuple(each)) for view, each in found.items()}
+
+
+def _as_read_for(data: Dataset, method: Method) -> Dataset:
+    """Return the data with pictures as the encoder of a method takes them, as ``fit`` reads them."""
+    return at_side(data, side_for(encoder_of(method)))
+
+
+def hold_out(data: Dataset, domain: str, seed: int) -> Dataset:
+    """Return the data with one domain as test; a tenth of each label and domain of the others is val, the rest train."""
+    whole = pool(data)
+    rows = leave_one_domain_out(whole.domains, domain)
+    known = {name: i for i, name in enumerate(sorted(set(whole.domains)))}
+    places = torch.tensor([known[name] for name in whole.domains])
+    strata = (whole.targets * len(known) + places)[rows["train"]]
+    kept, held = split_off(strata, VALIDATION_SHARE, seed)
+    return resplit(data, {"train": rows["train"][kept], "val": rows["train"][held], "test": rows["test"]})
+
+
+def _check(whole: Split, methods: tuple[Method, ...], every: int, name: str) -> None:
+    if not whole.domains:
+        raise DataError(f'"{name}" has no domains. Add a column "domain" to its table.')
+    if whole.truths is not None:
+        raise UnsupportedError("Several labels may be true of these images; domains are compared by accuracy on one.")
+    if not methods or every < 0:
+        raise UsageError(f"Give at least one method, and epochs of 0 or more; given {len(methods)} and {every}.")
+    for method in methods:
+        if method.zero_shot or not method.uses_targets:
+            raise UnsupportedError(
+                f"Method {method.name} chooses its settings on labels held out, not on domains. Use one that learns from "
+                "labelled images alone, such as softmax or prototype."
+            )
+
+
+def _candidates(data: Dataset, method: Method, run: Run, views: Views, content: int) -> dict[str, list[Candidate]]:
+    """Return what one run offers in every view, from its folder where it is finished."""
+    assert run.folder is not None
+    about: dict[str, Any] = {"method": method.name, "settings": to_plain(method), "seed": run.seed, "data": content}
+    about = json.loads(json.dumps({**about, "every": run.snapshots, "views": list(views)}))
+    done = run.folder / RESULT
+    if done.exists():
+        kept = json.loads(done.read_text())
+        if kept["about"] != about:
+            raise UsageError(
+                f"The result in {run.folder} is of other settings or data. Give another folder, or delete that one."
+            )
+        return {view: [Candidate(**each) for each in one] for view, one in kept["candidates"].items()}
+    seen = training_data(replace(data, splits={name: data.splits[name] for name in ("train", "val")}), run.seed)
+    model, _ = train(method, seen, run)
+    last = {view: _measure(of(model), seen.labels, data, 0) for view, of in views.items()}
+    found: dict[str, list[Candidate]] = {view: [] for view in views}
+    for epochs, file in sorted(RunFolder(run.folder, {}).snapshots().items()):
+        model.load_state_dict(under("model", read_tensors(file)[0]))
+        for view, of in views.items():
+            found[view].append(_measure(of(model), seen.labels, data, epochs))
+    for view, candidate in last.items():
+        found[view].append(candidate)
+    kept = {"about": about, "candidates": {view: [asdict(each) for each in one] for view, one in found.items()}}
+    write_atomically(done, (json.dumps(kept, indent=1) + "\n").encode())
+    for file in run.folder.glob("*.safetensors"):
+        file.unlink()
+    return found
+
+
+def _measure(model: LabelModel, labels: Labels, data: Dataset, epochs: int) -> Candidate:
+    """Return the accuracies of a model."""
+    classifier = bind(model, labels)
+    right = {}
+    for name in ("val", "test"):
+        split = data.split(name)
+        targets = align_targets(classifier, split, data.labels)
+        images = prepared(model, split.images)[targets >= 0]
+        answers = classifier.scores_of(classifier.encode(images)).best.cpu()
+        right[name] = float((answers == targets[targets >= 0]).double().mean())
+    return Candidate(method=0, epochs=epochs, validation=right["val"], test=right["test"])

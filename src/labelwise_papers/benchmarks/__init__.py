@@ -1,0 +1,140 @@
+"""Every benchmark of the papers by name: what it is, where it is found, and how it is read."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from labelwise.data.dataset import Dataset
+from labelwise.errors import DataError, UsageError, listing, suggest
+from labelwise_papers.benchmarks.download import download
+from labelwise_papers.benchmarks.entries import ENTRIES, find_entry
+from labelwise_papers.benchmarks.entry import Entry, Remote
+from labelwise_papers.benchmarks.packs_at_hand import PACKS
+from labelwise_papers.benchmarks.protocols import standard
+from labelwise_papers.benchmarks.registry import PROTOCOLS, data_root, find_layout, find_official, find_packs
+from labelwise_papers.benchmarks.special import load_audio, load_features
+
+__all__ = [
+    "ENTRIES",
+    "Entry",
+    "Remote",
+    "Row",
+    "data_root",
+    "download",
+    "find_entry",
+    "list_benchmarks",
+    "load_benchmark",
+    "where",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One line of the list of benchmarks; ``found`` is empty where it is missing."""
+
+    name: str
+    title: str
+    what: str
+    classes: int
+    train: int | None
+    test: int | None
+    licence: str
+    found: str
+
+
+def load_benchmark(
+    name: str, *, root: str | Path | None = None, size: int | None = None, protocol: str | None = None, seed: int = 0
+) -> Dataset:
+    """Return a benchmark with its official splits; where there are none it is divided 70/10/20.
+
+    The official layout is looked for in the folder of the benchmark, then a packed file in the root itself.
+
+    Args:
+        name: one of ``ENTRIES``.
+        root: the folder of all benchmarks; see ``data_root``.
+        size: the side in pixels that pictures are brought to, or samples per second of sound; None is the ``side`` of
+            the entry.
+        protocol: one of the ``protocols`` of the entry; None is the first.
+        seed: of the division into splits, where the data have none or a protocol makes them.
+    """
+    entry, home = find_entry(name), data_root(root)
+    chosen = protocol or entry.protocols[0]
+    if chosen not in entry.protocols:
+        raise UsageError(
+            f'"{name}" has no protocol "{chosen}".{suggest(chosen, entry.protocols)} It has: {listing(entry.protocols)}.'
+        )
+    if entry.what == "images":
+        data = _load_pictures(entry, home, chosen, size or entry.side, seed)
+    elif entry.what == "features":
+        data = load_features(entry, home, chosen, seed)
+    else:
+        data = load_audio(entry, home, chosen, size or entry.side)
+    if data is None:
+        raise DataError(where(name, root))
+    return data
+
+
+def _load_pictures(entry: Entry, home: Path, protocol: str, size: int, seed: int) -> Dataset | None:
+    """Return a benchmark of pictures; None where it is not in the root."""
+    layout, packed = find_layout(entry, home), find_packs(entry, home)
+    if layout is not None:
+        records = layout[0].read(layout[1])
+    elif packed is not None:
+        records = PACKS[entry.packs[0]](packed)
+    else:
+        return None
+    divide = PROTOCOLS.get(entry.name, {"standard": standard})[protocol]
+    return divide(records, seed).dataset(entry.name, size)
+
+
+def where(name: str, root: str | Path | None = None) -> str:
+    """Return what to download for a benchmark, from where, and where to put it."""
+    entry, home = find_entry(name), data_root(root)
+    folder = home / entry.folder
+    found = find_official(entry, home) or find_packs(entry, home)
+    place = f'was found: "{found}"' if found else f'is not in "{home}"'
+    lines = [f'"{name}" ({entry.title}) {place}. Licence: {entry.licence}.']
+    if entry.remotes:
+        lines.append(f"Download from {entry.homepage}:")
+        lines += [f"  {remote.url}{_about(remote)}" for remote in entry.remotes]
+        unpack = " and unpack it there" if any(remote.unpack for remote in entry.remotes) else ""
+        lines.append(f'Put it into "{folder}"{unpack}, so that there are: {", ".join(entry.files)}.')
+        lines.append(f"Or let it be done: labelwise data get {name}")
+    else:
+        lines.append(f"Official page: {entry.homepage}. {entry.get}")
+        lines.append(f'Put it into "{folder}", so that there are: {", ".join(entry.files)}.')
+    if entry.packs:
+        lines.append(f'Or put the packed form into "{home}": {", ".join(entry.packs)}.')
+    arrived = [remote.file for remote in entry.remotes if remote.unpack and (folder / remote.file).exists()]
+    if arrived:
+        lines.append(f"There already, but not unpacked: {', '.join(arrived)}.")
+    return "\n".join(lines)
+
+
+def list_benchmarks(root: str | Path | None = None) -> list[Row]:
+    """Return one row for each benchmark, with where its files were found in the root."""
+    home = data_root(root)
+    return [_row(entry, home) for entry in ENTRIES.values()]
+
+
+def _row(entry: Entry, home: Path) -> Row:
+    return Row(
+        name=entry.name,
+        title=entry.title,
+        what=entry.what,
+        classes=entry.classes,
+        train=entry.train,
+        test=entry.test,
+        licence=entry.licence,
+        found=str(find_official(entry, home) or find_packs(entry, home) or ""),
+    )
+
+
+def _about(remote: Remote) -> str:
+    """Return size and checksum in brackets, where they are known."""
+    parts: Iterable[str] = (
+        f"{remote.megabytes:,.4g} MB" if remote.megabytes else "",
+        f"md5 {remote.md5}" if remote.md5 else "",
+    )
+    known = ", ".join(part for part in parts if part)
+    return f" ({known})" if known else ""

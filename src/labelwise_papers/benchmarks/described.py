@@ -1,0 +1,209 @@
+"""Zero-shot features whose labels are known by sentences alone: captions of images, or sentences about classes.
+
+Captions lie in one file of JSON, from the image (``class folder/file name``) to its sentences; sentences about classes in
+another, from the class to its sentences. Vectors of the labels are left out, so that a method reads the sentences.
+"""
+
+import gzip
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from types import MappingProxyType
+
+import torch
+from torch import Tensor
+
+from labelwise.data.dataset import Dataset, Split
+from labelwise.data.labels.words import find_words, packaged_vectors
+from labelwise.data.read.npz_files import read_npz
+from labelwise.data.read.xlsa17 import PARTS, ZeroShotData
+from labelwise.errors import DataError, UsageError, listing
+from labelwise.labels import Labels
+from labelwise_papers.benchmarks.records import text_lines, tidy
+from labelwise_papers.benchmarks.registry import find_marker
+
+CAPTIONS_FILE = "cub_captions_reed_55classes.json.gz"
+CONCEPT_FILES = MappingProxyType({"cub": "labo_gpt3_concepts_CUB.json.gz", "flo": "labo_gpt3_concepts_flower.json.gz"})
+MOST_IMAGES = 100  # whose captions describe one label
+Sentences = Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Captions:
+    """A protocol: whose captions describe a label, and which images of unseen labels are tested.
+
+    Attributes:
+        of_tested: captions of test images describe labels too; otherwise those of training images describe a seen label,
+            and those of images set aside, a fixed half, an unseen one.
+        test_set_aside: the images set aside are tested like the others.
+    """
+
+    of_tested: bool
+    test_set_aside: bool
+
+    def __post_init__(self) -> None:
+        """Refuse the one combination that would test what describes while it promises not to."""
+        if self.test_set_aside and not self.of_tested:
+            raise UsageError("Images set aside describe a label; test them only with of_tested=True, which says so.")
+
+
+CAPTIONS = MappingProxyType(
+    {
+        "captions": Captions(of_tested=False, test_set_aside=False),
+        "captions_paper": Captions(of_tested=True, test_set_aside=True),
+        "captions_control": Captions(of_tested=True, test_set_aside=False),
+    }
+)
+
+
+def load_described(held: ZeroShotData, root: Path, protocol: str, seed: int) -> Dataset:
+    """Return the data set of a protocol of sentences, ``labo`` or one of ``CAPTIONS``.
+
+    Args:
+        held: the features, under the name of the benchmark and with tidy label names.
+        root: the folder of all benchmarks.
+        protocol: which.
+        seed: of the draw of val.
+    """
+    if protocol == "labo":
+        return with_concepts(held.dataset(seed=seed), read_sentences(root / CONCEPT_FILES[held.name]))
+    captions = read_sentences(root / CAPTIONS_FILE)
+    return captioned(with_cub_files(held, root), captions, CAPTIONS[protocol], seed)
+
+
+def read_sentences(file: Path) -> Sentences:
+    """Return the sentences of each image or class from gzipped JSON; blank ones are dropped."""
+    if not file.is_file():
+        raise DataError(
+            f'"{file}" is missing. It is gzipped JSON that gives each image (class folder/file name), or each class, a '
+            "list of sentences."
+        )
+    try:
+        held = json.loads(gzip.decompress(file.read_bytes()))
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise DataError(f'"{file}" is not gzipped JSON, or it is damaged ({error}). Copy it again.') from None
+    if not isinstance(held, dict) or not all(
+        isinstance(texts, list) and all(isinstance(text, str) for text in texts) for texts in held.values()
+    ):
+        raise DataError(f'"{file}" must give each image or class a list of sentences. Write it again.')
+    return {key: tuple(text.strip() for text in texts if text.strip()) for key, texts in held.items()}
+
+
+def with_concepts(data: Dataset, sentences: Sentences) -> Dataset:
+    """Return the data with the sentences about its classes in place of vectors; splits stay as they are.
+
+    Names are compared by letters and digits alone, in lower case. Sentences without any word that the packaged word
+    vectors know, such as a misspelt name alone, are left out.
+    """
+    vectors = packaged_vectors()
+    known = {
+        _plain(name): tuple(text for text in texts if find_words(text, vectors.__contains__, phrase=False)[0])
+        for name, texts in sentences.items()
+    }
+    names = data.labels.names
+    silent = [name for name in names if not known.get(_plain(name))]
+    if silent:
+        raise DataError(f'No sentence is about these labels of "{data.name}": {listing(silent)}. Add them to the file.')
+    return replace(data, labels=Labels(names=names, texts=tuple(known[_plain(name)] for name in names)))
+
+
+def with_cub_files(held: ZeroShotData, root: Path) -> ZeroShotData:
+    """Return the features with ``class folder/file name`` of each image.
+
+    Features without names are in the order of CUB's ``images.txt``, which the pack of 64x64 pictures keeps as well.
+    """
+    files = held.files or _cub_files(root)
+    short = tuple("/".join(file.replace("\\", "/").split("/")[-2:]) for file in files)
+    labels = [held.labels.names[i] for i in held.targets.tolist()]
+    if [tidy(file.partition("/")[0]) for file in short] != labels:
+        raise DataError(
+            f'The {len(short)} file names of "{held.name}" do not belong to its {len(labels)} features: their folders '
+            "are not the labels. Take the features and images.txt of CUB-200-2011."
+        )
+    return replace(held, files=short)
+
+
+def captioned(held: ZeroShotData, captions: Sentences, rule: Captions, seed: int) -> Dataset:
+    """Return the images that have captions, with labels described by captions as the rule says.
+
+    Train and val keep the captions of their images, test has none. The images set aside do not depend on the seed.
+
+    Args:
+        held: features with ``files``.
+        captions: the sentences of each image, by its file.
+        rule: the protocol.
+        seed: of the draw of val.
+    """
+    kept = _select(held, [row for row, file in enumerate(held.files) if captions.get(file)])
+    aside = _set_aside(kept)
+    every = torch.arange(len(kept.targets))
+    described = every if rule.of_tested else torch.cat([kept.rows["trainval"], aside]).sort().values
+    texts = _texts_of_labels(kept, described.tolist(), captions)
+    if not rule.test_set_aside:
+        unseen = kept.rows["test_unseen"]
+        kept = replace(kept, rows={**kept.rows, "test_unseen": unseen[~torch.isin(unseen, aside)]})
+    data = kept.dataset(seed=seed)
+    splits = {name: part if name == "test" else _with_texts(part, captions) for name, part in data.splits.items()}
+    return replace(data, labels=Labels(names=kept.labels.names, texts=texts), splits=splits)
+
+
+def _cub_files(root: Path) -> Sequence[str]:
+    """Return the image files of CUB in the order of ``images.txt``."""
+    home, pack = find_marker(root / "cub200", "images.txt"), root / "cub200_64.npz"
+    if home is not None:
+        return [line.split(maxsplit=1)[-1].strip() for line in text_lines(home / "images.txt")]
+    if pack.is_file():
+        return [str(file) for file in read_npz(pack, "files", only=("files",))["files"]]
+    raise DataError(
+        f'Captions are found by the file of an image, and these features have no file names. Put "images.txt" of '
+        f'CUB-200-2011 into "{root / "cub200"}", or the pack "{pack.name}" into "{root}".'
+    )
+
+
+def _select(held: ZeroShotData, rows: Sequence[int]) -> ZeroShotData:
+    """Return these images and their labels only, both counted anew."""
+    if not rows:
+        raise DataError(f'No image of "{held.name}" has a caption. Look whether the captions are of other images.')
+    at = torch.tensor(rows)
+    classes, targets = torch.unique(held.targets[at], return_inverse=True)
+    place = torch.full((len(held.targets),), -1)
+    place[at] = torch.arange(len(rows))
+    moved = {part: place[held.rows[part]] for part in PARTS}
+    return ZeroShotData(
+        name=held.name,
+        features=held.features[at],
+        targets=targets,
+        labels=held.labels.select([held.labels.names[i] for i in classes.tolist()]),
+        rows={part: found[found >= 0] for part, found in moved.items()},
+        files=tuple(held.files[row] for row in rows),
+    )
+
+
+def _set_aside(held: ZeroShotData) -> Tensor:
+    """Return half of the images of each unseen label: those whose file names have the smallest hashes."""
+    unseen = held.rows["test_unseen"]
+    found: list[int] = []
+    for target in torch.unique(held.targets[unseen]).tolist():
+        rows = unseen[held.targets[unseen] == target].tolist()
+        found += sorted(rows, key=lambda row: sha256(held.files[row].encode()).digest())[: (len(rows) + 1) // 2]
+    return torch.tensor(sorted(found), dtype=torch.int64)
+
+
+def _texts_of_labels(held: ZeroShotData, rows: Sequence[int], captions: Sentences) -> tuple[tuple[str, ...], ...]:
+    """Return the captions of the first images of each label among these rows."""
+    images: list[list[int]] = [[] for _ in held.labels.names]
+    for row in rows:
+        images[int(held.targets[row])].append(row)
+    chosen = [each[:MOST_IMAGES] for each in images]
+    return tuple(tuple(text for row in each for text in captions[held.files[row]]) for each in chosen)
+
+
+def _with_texts(split: Split, captions: Sentences) -> Split:
+    return replace(split, texts=tuple(captions[file] for file in split.files))
+
+
+def _plain(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())

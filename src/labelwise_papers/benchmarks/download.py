@@ -1,0 +1,151 @@
+"""Benchmarks fetched from their official addresses: resumed where a transfer broke, checked, then unpacked."""
+
+import hashlib
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from http.client import HTTPException, HTTPMessage
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+from labelwise.errors import DataError
+from labelwise_papers.benchmarks.archives import check_room, unpack
+from labelwise_papers.benchmarks.entry import Entry, Remote
+from labelwise_papers.benchmarks.registry import find_official
+
+CHUNK = 1 << 18
+ATTEMPTS = 4
+TIMEOUT = 30.0
+_UNPACKED = 2.2  # room for an archive and what it holds, as a multiple of the archive
+
+Advance = Callable[[int, int | None], None]
+
+
+def download(entry: Entry, root: Path, progress: bool = True) -> Path:
+    """Return the folder of a benchmark after its files were fetched into it, checked and unpacked.
+
+    Nothing is fetched where the official layout is there already, nor a file that is there with the right checksum.
+    Archives are removed once all of them are unpacked.
+
+    Args:
+        entry: the benchmark.
+        root: the folder of all benchmarks.
+        progress: show a bar on the terminal.
+    """
+    if not entry.remotes:
+        raise DataError(f'"{entry.name}" cannot be downloaded from here. {entry.get} Official page: {entry.homepage}')
+    folder = root / entry.folder
+    if find_official(entry, root) is not None:
+        return folder
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f'Cannot make the folder "{folder}": {error.strerror}. Choose another root.') from None
+    size = sum((remote.megabytes or 0) * (_UNPACKED if remote.unpack else 1) for remote in entry.remotes)
+    check_room(folder, int(size * 1e6))
+    for remote in entry.remotes:
+        file = folder / remote.file
+        if not (file.exists() and (remote.md5 is None or _md5(file) == remote.md5)):
+            _fetch(remote, file, progress)
+    archives = [folder / remote.file for remote in entry.remotes if remote.unpack]
+    for archive in archives:
+        unpack(archive, folder)
+    for archive in archives:
+        archive.unlink()
+    return folder
+
+
+def _fetch(remote: Remote, file: Path, progress: bool) -> None:
+    """Fetch one file: into ``.part`` first, then checked, then under its own name."""
+    part = file.with_name(file.name + ".part")
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not (progress and console.is_terminal)) as bar:
+        task = bar.add_task(remote.file, total=None)
+        _transfer(remote.url, part, lambda done, total: bar.update(task, completed=done, total=total))
+    found = _md5(part)
+    if remote.md5 is not None and found != remote.md5:
+        aside = file.with_name(file.name + ".wrong")
+        os.replace(part, aside)
+        raise DataError(
+            f'"{remote.url}" arrived with the checksum {found}, not {remote.md5}. It was put aside as "{aside}". Download '
+            "again; if it stays so, the file at the address has changed."
+        )
+    os.replace(part, file)
+
+
+def _transfer(url: str, part: Path, advance: Advance) -> None:
+    """Append to ``part`` until the whole file is there; a broken transfer is taken up where it stopped."""
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise DataError(f'"{url}" is no address of the web. Give one with http or https.')
+    broken = ""
+    for _ in range(ATTEMPTS):
+        try:
+            if _append(url, part, advance):
+                return
+            broken = "the connection closed before the end"
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code == 416 and part.exists():  # nothing is left to fetch, or what is there belongs elsewhere
+                if error.headers.get("Content-Range", "").endswith(f"/{part.stat().st_size}"):
+                    return
+                part.unlink()
+                continue
+            if error.code < 500:
+                raise DataError(
+                    f'"{url}" answers {error.code} {error.reason}: the file is no longer there, or not for everyone.'
+                ) from None
+            broken = f"the server answers {error.code} {error.reason}"
+        except urllib.error.URLError as error:
+            raise DataError(
+                f'Cannot reach "{urlsplit(url).netloc}" ({error.reason}). Are you offline? What arrived so far is kept.'
+            ) from None
+        except (HTTPException, TimeoutError, ConnectionError) as error:
+            broken = str(error) or type(error).__name__
+        except OSError as error:
+            raise DataError(f'Cannot write "{part}": {error.strerror or error}.') from None
+    raise DataError(f'"{url}" broke off {ATTEMPTS} times ({broken}). What arrived is kept; download again to go on.')
+
+
+def _append(url: str, part: Path, advance: Advance) -> bool:
+    """Fetch what ``part`` lacks and return whether it is whole now."""
+    have = part.stat().st_size if part.exists() else 0
+    request = urllib.request.Request(url, headers={"User-Agent": "labelwise", "Accept-Encoding": "identity"})
+    if have:
+        request.add_header("Range", f"bytes={have}-")
+    with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+        have, total = _place(answer, have)
+        if total is not None:
+            check_room(part.parent, total - have)
+        with part.open("r+b" if have else "wb") as stream:
+            stream.seek(have)
+            while chunk := answer.read(CHUNK):
+                stream.write(chunk)
+                have += len(chunk)
+                advance(have, total)
+            stream.truncate()
+            stream.flush()
+            os.fsync(stream.fileno())
+    return total is None or have >= total
+
+
+def _place(answer: Any, have: int) -> tuple[int, int | None]:
+    """Return at which byte the answer begins and how long the whole file is, where the server says so."""
+    headers: HTTPMessage = answer.headers
+    span, _, whole = headers.get("Content-Range", "").removeprefix("bytes ").partition("/")
+    if answer.status == 206:
+        if span.partition("-")[0] != str(have):
+            raise HTTPException(f"asked for bytes from {have} on, given {span or 'others'}")
+        return have, int(whole) if whole.isdigit() else None
+    length = headers.get("Content-Length", "")
+    return 0, int(length) if length.isdigit() else None
+
+
+def _md5(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()

@@ -1,0 +1,94 @@
+"""Ways to divide or label a benchmark, as functions of its records; each is cheap, since nothing is decoded yet."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from labelwise.data.split.splits import Shares, split_off, stratified
+from labelwise.errors import DataError, listing
+from labelwise_papers.benchmarks.records import Records
+
+Protocol = Callable[[Records, int], Records]
+VALIDATION_SHARE = 0.1
+
+
+def standard(records: Records, seed: int) -> Records:
+    """Return the records with their official split, or divided 70/10/20 within each label and domain."""
+    if len(records.splits):
+        return records
+    parts = stratified(_strata(records), Shares(), seed)
+    splits = np.empty(len(records), dtype="U5")
+    for name, rows in parts.items():
+        splits[rows.numpy()] = name
+    return replace(records, splits=splits.tolist())
+
+
+def labelled(records: Records, seed: int) -> Records:
+    """Return the pictures that have a label."""
+    return standard(records.select([i for i, target in enumerate(records.targets) if target >= 0]), seed)
+
+
+def second_labels(records: Records, seed: int) -> Records:
+    """Return the records with their second labelling: superclasses, species, years."""
+    return standard(replace(records, names=records.other_names, targets=records.other_targets), seed)
+
+
+def first_labels(count: int) -> Protocol:
+    """Return the protocol that keeps the first ``count`` labels."""
+    return lambda records, seed: standard(records.keep(range(min(count, len(records.names)))), seed)
+
+
+def labels_starting_with(word: str) -> Protocol:
+    """Return the protocol that keeps the labels whose name begins with a word."""
+
+    def protocol(records: Records, seed: int) -> Records:
+        return standard(records.keep([i for i, name in enumerate(records.names) if name.startswith(word)]), seed)
+
+    return protocol
+
+
+def retrieval(records: Records, seed: int) -> Records:  # noqa: ARG001
+    """Return the records with the first half of the labels as train and the other half as test."""
+    half = len(records.names) // 2
+    return replace(records, splits=["train" if target < half else "test" for target in records.targets])
+
+
+def leave_out(domain: str) -> Protocol:
+    """Return the protocol that tests on one domain; a tenth of each label of the others is val, the rest train."""
+
+    def protocol(records: Records, seed: int) -> Records:
+        domains = np.asarray(records.domains)
+        if domain not in domains:
+            raise DataError(
+                f'There is no picture of the domain "{domain}". There are: {listing(sorted(set(domains)))}.'
+            )
+        others = np.flatnonzero(domains != domain)
+        _, held = split_off(_strata(records.select(others.tolist())), VALIDATION_SHARE, seed)
+        splits = np.where(domains == domain, "test", "train")
+        splits[others[held.numpy()]] = "val"
+        return replace(records, splits=splits.tolist())
+
+    return protocol
+
+
+def hold_out_fold(group: str) -> Protocol:
+    """Return the protocol that tests on one official fold and trains on the others; folds are given as domains."""
+
+    def protocol(records: Records, seed: int) -> Records:  # noqa: ARG001
+        splits = ["test" if fold == group else "train" for fold in records.domains]
+        if "test" not in splits:
+            raise DataError(f'There is no picture of "{group}". There are: {listing(sorted(set(records.domains)))}.')
+        return replace(records, splits=splits, domains=())
+
+    return protocol
+
+
+def _strata(records: Records) -> torch.Tensor:
+    """Return one number for each label, or each pair of label and domain ``[n]``."""
+    targets = torch.as_tensor(np.asarray(records.targets, dtype=np.int64))
+    if not len(records.domains):
+        return targets
+    known = {name: i for i, name in enumerate(sorted(set(records.domains)))}
+    return targets * len(known) + torch.tensor([known[name] for name in records.domains])

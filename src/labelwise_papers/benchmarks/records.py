@@ -1,0 +1,116 @@
+"""What a layout says about its pictures before any is decoded: labels, splits, domains; so choosing some is cheap."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from labelwise.data.dataset import SPLITS, Dataset, Skipped, Split
+from labelwise.data.read.pictures import as_batch, read_pictures
+from labelwise.errors import DataError
+from labelwise.labels import Labels
+
+Ints = npt.NDArray[np.int64]
+Encoded = list[Path] | list[bytes]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Records:
+    """n pictures and what is known of each; row i of every piece belongs to the same picture.
+
+    Attributes:
+        names: the labels.
+        pictures: paths, contents of picture files, or pixels as bytes ``[n, c, h, w]``.
+        targets: positions in ``names`` ``[n]``; -1 where there is no label.
+        splits: train, val or test for each; empty where there is no official split.
+        files: a name for each picture, or empty.
+        domains: or empty.
+        groups: or empty.
+        other_names: the labels of a second labelling (superclasses, species), or empty.
+        other_targets: positions in ``other_names``, or empty.
+        ordered: True where the labels are in rank order.
+        grey: True where pictures have one channel.
+        skipped: what the layout lists but cannot be used.
+    """
+
+    names: tuple[str, ...]
+    pictures: Encoded | Tensor
+    targets: Sequence[int] | Ints
+    splits: Sequence[str] = ()
+    files: Sequence[str] = ()
+    domains: Sequence[str] = ()
+    groups: Sequence[str] = ()
+    other_names: tuple[str, ...] = ()
+    other_targets: Sequence[int] | Ints = ()
+    ordered: bool = False
+    grey: bool = False
+    skipped: tuple[Skipped, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def select(self, rows: Sequence[int]) -> "Records":
+        """Return these pictures only, in this order; the labels stay."""
+        parts: dict[str, Any] = {}
+        for field in fields(self):
+            piece = getattr(self, field.name)
+            if field.name in _PER_PICTURE and len(piece):
+                whole = isinstance(piece, Tensor | np.ndarray)
+                parts[field.name] = piece[list(rows)] if whole else [piece[i] for i in rows]
+        return replace(self, **parts)
+
+    def keep(self, labels: Sequence[int]) -> "Records":
+        """Return the pictures of these labels only; the labels are counted anew."""
+        position = {label: i for i, label in enumerate(labels)}
+        chosen = self.select([row for row, target in enumerate(self.targets) if int(target) in position])
+        targets = [position[int(target)] for target in chosen.targets]
+        return replace(chosen, names=tuple(self.names[i] for i in labels), targets=targets)
+
+    def dataset(self, name: str, size: int) -> Dataset:
+        """Return the data set: pictures decoded to ``[n, c, size, size]``, divided into its splits."""
+        if not len(self):
+            raise DataError(f'"{name}" has no picture. Look whether its files arrived whole.')
+        if isinstance(self.pictures, Tensor):
+            images, kept = self.pictures, list(range(len(self)))
+            skipped: tuple[Skipped, ...] = ()
+            if images.ndim == 4 and images.shape[2:] != (size, size):
+                images = as_batch(images, (images.shape[1], size, size))
+        else:
+            images, kept, skipped = read_pictures(self.pictures, size, channels=1 if self.grey else 3)
+        rows = self.select(kept) if len(kept) < len(self) else self
+        whole = Split(
+            images=images,
+            targets=torch.as_tensor(np.asarray(rows.targets, dtype=np.int64)),
+            files=tuple(rows.files),
+            domains=tuple(rows.domains),
+            groups=tuple(rows.groups),
+        )
+        labels = Labels(names=self.names, order=tuple(range(len(self.names))) if self.ordered else None)
+        given = np.asarray(rows.splits)
+        parts = {split: np.flatnonzero(given == split) for split in SPLITS}
+        splits = {split: whole.select(torch.from_numpy(at)) for split, at in parts.items() if len(at)}
+        return Dataset(name=name, labels=labels, splits=splits, skipped=(*self.skipped, *skipped))
+
+
+_PER_PICTURE = frozenset(("pictures", "targets", "splits", "files", "domains", "groups", "other_targets"))
+
+
+def tidy(name: str) -> str:
+    """Return the name of a class as people write it: without a number in front, with spaces for underscores."""
+    number, dot, rest = name.partition(".")
+    return (rest if dot and number.isdigit() else name).replace("_", " ").strip()
+
+
+def text_lines(file: Path) -> list[str]:
+    """Return the lines of a text file that are not empty."""
+    try:
+        return [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except OSError as error:
+        raise DataError(f'Cannot read "{file}": {error.strerror}. Look whether it arrived whole.') from None
+    except UnicodeDecodeError:
+        raise DataError(f'"{file}" is not text in UTF-8. Look whether it arrived whole.') from None

@@ -1,0 +1,132 @@
+"""Which reader and which protocols belong to which benchmark, and where in a root its files are."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from labelwise.data.read.pictures import is_hidden, is_picture
+from labelwise_papers.benchmarks import binary_layouts as binary
+from labelwise_papers.benchmarks import folder_layouts as folders
+from labelwise_papers.benchmarks import listed_layouts as listed
+from labelwise_papers.benchmarks import protocols
+from labelwise_papers.benchmarks.entry import Entry
+from labelwise_papers.benchmarks.protocols import Protocol
+from labelwise_papers.benchmarks.records import Records
+
+_DEPTH = 3  # archives put their files into a folder of their own, or two
+
+
+@dataclass(frozen=True)
+class Layout:
+    """An official layout: a file or folder that shows that it is there, and its reader."""
+
+    marker: str
+    read: Callable[[Path], Records]
+
+
+LAYOUTS: dict[str, tuple[Layout, ...]] = {
+    "cifar10": (
+        Layout("data_batch_1.bin", binary.read_cifar10_binary),
+        Layout("data_batch_1", binary.read_cifar10_python),
+    ),
+    "cifar100": (Layout("train.bin", binary.read_cifar100_binary), Layout("meta", binary.read_cifar100_python)),
+    "stl10": (Layout("train_X.bin", binary.read_stl10),),
+    "pets": (Layout("annotations/trainval.txt", listed.read_pets),),
+    "cub200": (Layout("train_test_split.txt", listed.read_cub200),),
+    "cars196": (
+        Layout("cars_annos.mat", listed.read_cars),
+        Layout("devkit/cars_train_annos.mat", listed.read_cars_devkit),
+    ),
+    "bmw10": (Layout("bmw10_annos.mat", listed.read_bmw10),),
+    "flowers102": (Layout("setid.mat", listed.read_flowers102),),
+    "pacs": (Layout("art_painting", folders.read_pacs),),
+    "mnist": (
+        Layout("train-images-idx3-ubyte", binary.read_mnist),
+        Layout("train-images-idx3-ubyte.gz", binary.read_mnist),
+    ),
+    "fashion-mnist": (
+        Layout("train-images-idx3-ubyte", binary.read_fashion_mnist),
+        Layout("train-images-idx3-ubyte.gz", binary.read_fashion_mnist),
+    ),
+    "tinyimagenet": (Layout("wnids.txt", folders.read_tinyimagenet),),
+    "lsun": (Layout("*", folders.read_lsun),),
+    "omniglot": (
+        Layout("images_background", folders.read_omniglot),
+        Layout("images_background.zip", folders.read_omniglot),
+    ),
+    "miniimagenet": (Layout("train.csv", listed.read_miniimagenet),),
+    "utkface": (Layout("*", folders.read_utkface),),
+    "adience": (Layout("fold_0_data.txt", folders.read_adience),),
+}
+
+AUDIO_MARKERS = {"voxceleb1": "wav", "audiomnist": "data/01"}
+
+# Where a benchmark is not here, its only protocol is ``standard``.
+PROTOCOLS: dict[str, dict[str, Protocol]] = {
+    "cifar100-20": {"standard": protocols.second_labels},
+    "stl10": {"standard": protocols.labelled, "unlabelled": protocols.standard},
+    "pets": {"standard": protocols.standard, "species": protocols.second_labels},
+    "cub200": {"standard": protocols.standard, "retrieval": protocols.retrieval},
+    "cub20": {"standard": protocols.first_labels(20)},
+    "cars196": {"standard": protocols.standard, "retrieval": protocols.retrieval},
+    "cars-bmw": {"standard": protocols.labels_starting_with("BMW ")},
+    "pacs": {"standard": protocols.standard} | {name: protocols.leave_out(name) for name in folders.PACS_DOMAINS},
+    "utkface": {"standard": protocols.standard, "years": protocols.second_labels},
+    "adience": {f"fold{i}": protocols.hold_out_fold(f"fold{i}") for i in range(5)},
+}
+
+
+def data_root(root: str | Path | None = None) -> Path:
+    """Return the folder of all benchmarks: as given, else ``LABELWISE_DATA``, else in the user's cache."""
+    given = root or os.environ.get("LABELWISE_DATA")
+    return Path(given).expanduser() if given else Path.home() / ".cache" / "labelwise" / "data"
+
+
+def find_marker(folder: Path, marker: str) -> Path | None:
+    """Return the folder that holds a marker: this one or one below it; ``*`` is any picture."""
+    level = [folder] if folder.is_dir() else []
+    for _ in range(_DEPTH):
+        for place in level:
+            if (marker == "*" and _has_picture(place)) or (marker != "*" and (place / marker).exists()):
+                return folder if marker == "*" else place
+        level = [each for place in level for each in _listed(place) if each.is_dir()]
+    return None
+
+
+def find_layout(entry: Entry, root: Path) -> tuple[Layout, Path] | None:
+    """Return the official layout of a benchmark of pictures that lies in the root, and its folder."""
+    for layout in LAYOUTS.get(entry.folder, ()):
+        home = find_marker(root / entry.folder, layout.marker)
+        if home is not None:
+            return layout, home
+    return None
+
+
+def find_official(entry: Entry, root: Path) -> Path | None:
+    """Return the folder of the official layout of any benchmark, where it lies in the root."""
+    if entry.what == "features":
+        home = find_marker(root / entry.folder, f"{entry.name.upper()}/res101.mat")
+        return None if home is None else home / entry.name.upper()
+    if entry.what == "audio":
+        return find_marker(root / entry.folder, AUDIO_MARKERS[entry.name])
+    found = find_layout(entry, root)
+    return None if found is None else found[1]
+
+
+def find_packs(entry: Entry, root: Path) -> Path | None:
+    """Return the first packed file of a benchmark where all that it needs are in the root."""
+    files = [root / name for name in entry.packs]
+    return files[0] if files and all(file.exists() for file in files) else None
+
+
+def _has_picture(place: Path) -> bool:
+    return any(is_picture(each.name) for each in _listed(place))
+
+
+def _listed(place: Path) -> list[Path]:
+    """Return what people see in a folder, sorted; nothing where it cannot be listed."""
+    try:
+        return sorted(each for each in place.iterdir() if not is_hidden(each.name))
+    except OSError:
+        return []

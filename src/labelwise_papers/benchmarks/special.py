@@ -1,0 +1,113 @@
+"""Benchmarks that are no pictures: features with label vectors (xlsa17), and sound as waveforms ``[n, samples]``."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from labelwise.data.dataset import Dataset
+from labelwise.data.read.audio import decode_mulaw, fit_length, read_sounds, resample
+from labelwise.data.read.npz_files import read_npz
+from labelwise.data.read.xlsa17 import read_gzsl_pack, read_xlsa17
+from labelwise_papers.benchmarks.binary_layouts import DIGITS
+from labelwise_papers.benchmarks.described import load_described
+from labelwise_papers.benchmarks.entry import Entry
+from labelwise_papers.benchmarks.listed_layouts import FLOWER_NAMES
+from labelwise_papers.benchmarks.protocols import second_labels
+from labelwise_papers.benchmarks.records import Records, tidy
+from labelwise_papers.benchmarks.registry import find_official, find_packs
+
+SECONDS = {"voxceleb1": 2.0, "audiomnist": 1.0}
+_TEST_SPEAKERS = range(10270, 10310)  # of VoxCeleb1
+_TRAIN_SPEAKERS = 40  # of AudioMNIST
+_VECTORS = ("standard", "sentences")  # the protocols of features whose labels have vectors
+
+
+def load_features(entry: Entry, root: Path, protocol: str, seed: int) -> Dataset | None:
+    """Return features with vectors or sentences of the labels, a third of the seen ones in val; None where not there."""
+    splits = "sent_splits.mat" if protocol == "sentences" else "att_splits.mat"
+    official = find_official(entry, root)
+    if official is not None:
+        held = read_xlsa17(official, splits=splits)
+    elif find_packs(entry, root) is not None:
+        held = read_gzsl_pack(root, entry.name.upper(), splits=splits)
+    else:
+        return None
+    names = tuple(tidy(name).replace("+", " ") for name in held.labels.names)
+    if entry.name == "flo" and len(names) == len(FLOWER_NAMES):
+        names = FLOWER_NAMES  # the file has no names; its columns are in this order
+    named = replace(held, name=entry.name, labels=replace(held.labels, names=names))
+    return named.dataset(seed=seed) if protocol in _VECTORS else load_described(named, root, protocol, seed)
+
+
+def load_audio(entry: Entry, root: Path, protocol: str, rate: int) -> Dataset | None:
+    """Return waveforms ``[n, samples]`` of speakers; None where they are not in the root."""
+    samples = round(rate * SECONDS[entry.name])
+    official, packed = find_official(entry, root), find_packs(entry, root)
+    if official is not None:
+        records = _OFFICIAL[entry.name](official, rate, samples)
+    elif packed is not None:
+        records = _packed_audiomnist(packed, rate, samples)
+    else:
+        return None
+    return (second_labels(records, 0) if protocol == "digits" else records).dataset(entry.name, 0)
+
+
+def _voxceleb1(home: Path, rate: int, samples: int) -> Records:
+    """Return VoxCeleb1 from ``wav/<speaker>/<video>/<clip>.wav``."""
+    files = sorted((home / "wav").glob("id*/*/*.wav"))
+    sounds, readable, skipped = read_sounds(files, rate, samples)
+    kept = [files[i] for i in readable]
+    speakers = [path.parent.parent.name for path in kept]
+    tested = {f"id{number}" for number in _TEST_SPEAKERS}
+    names = sorted(set(speakers))
+    position = {name: i for i, name in enumerate(names)}
+    return Records(
+        names=tuple(names),
+        pictures=sounds,
+        targets=[position[speaker] for speaker in speakers],
+        splits=["test" if speaker in tested else "train" for speaker in speakers],
+        files=[path.relative_to(home / "wav").as_posix() for path in kept],
+        groups=[f"{path.parent.parent.name}/{path.parent.name}" for path in kept],
+        skipped=skipped,
+    )
+
+
+def _audiomnist(home: Path, rate: int, samples: int) -> Records:
+    """Return AudioMNIST from ``data/<speaker>/<digit>_<speaker>_<repetition>.wav``."""
+    files = sorted((home / "data").glob("[0-9][0-9]/[0-9]_*_*.wav"))
+    sounds, readable, skipped = read_sounds(files, rate, samples)
+    kept = [files[i] for i in readable]
+    speakers, digits = [int(path.parent.name) for path in kept], [int(path.name[0]) for path in kept]
+    named = [path.relative_to(home / "data").as_posix() for path in kept]
+    return replace(_spoken(sounds, speakers, digits), files=named, skipped=skipped)
+
+
+def _packed_audiomnist(file: Path, rate: int, samples: int) -> Records:
+    """Return AudioMNIST from mu-law bytes, one clip after another."""
+    held = read_npz(file, "data", "offsets", "speaker", "digit", "gain", "rate")
+    data, gains, own = torch.from_numpy(held["data"]), held["gain"].tolist(), int(held["rate"].item())
+    sounds = torch.empty(len(gains), samples)
+    for i, ((start, end), gain) in enumerate(zip(pairwise(held["offsets"].tolist()), gains, strict=True)):
+        sounds[i] = fit_length(resample(decode_mulaw(data[start:end], gain), own, rate), samples)
+    return _spoken(sounds, held["speaker"].tolist(), held["digit"].tolist())
+
+
+def _spoken(sounds: Tensor, speakers: Sequence[int], digits: Sequence[int]) -> Records:
+    """Return the records of spoken digits: labels are the speakers, second labels the digits."""
+    known = sorted(set(speakers))
+    return Records(
+        names=tuple(f"speaker {number:02d}" for number in known),
+        pictures=sounds,
+        targets=[known.index(number) for number in speakers],
+        splits=["train" if number <= _TRAIN_SPEAKERS else "test" for number in speakers],
+        groups=[f"speaker {number:02d}" for number in speakers],
+        other_names=DIGITS,
+        other_targets=digits,
+    )
+
+
+_OFFICIAL: dict[str, Callable[[Path, int, int], Records]] = {"voxceleb1": _voxceleb1, "audiomnist": _audiomnist}

@@ -1,0 +1,36 @@
+"""What this package adds to ``labelwise``: benchmarks by name, and the verbs reproduce, data where and data get."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from labelwise_papers.data_verbs import get, where
+from labelwise_papers.verb import reproduce
+
+if TYPE_CHECKING:
+    from labelwise.data.dataset import Dataset
+
+VERBS = (reproduce,)
+DATA_VERBS = (where, get)
+
+
+def names() -> Iterable[str]:
+    """Return the names of the benchmarks."""
+    from labelwise_papers.benchmarks import ENTRIES
+
+    return ENTRIES
+
+
+def load(name: str, *, root: str | Path | None, size: int | None, protocol: str | None, seed: int) -> "Dataset":
+    """Return a benchmark, see ``load_benchmark``."""
+    from labelwise_papers.benchmarks import load_benchmark
+
+    return load_benchmark(name, root=root, size=size, protocol=protocol, seed=seed)
+
+
+def rows(root: str | Path | None) -> list[Mapping[str, Any]]:
+    """Return a row for each benchmark, with where it was found."""
+    from labelwise_papers.benchmarks import list_benchmarks
+
+    return [asdict(row) for row in list_benchmarks(root)]

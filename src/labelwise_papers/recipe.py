@@ -1,0 +1,237 @@
+"""Recipes: what a table or figure of a paper is made of, as strict TOML. A recipe holds no code.
+
+A recipe names data sets, rows (a method with settings), what is measured of each, and the paper's figures. A cell is one row on
+one data set with one seed. An unknown key, row, figure or setting is an error that names the nearest valid one.
+"""
+
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+from labelwise.errors import LabelwiseError, UsageError, listing, suggest
+from labelwise.methods import method_class
+from labelwise.settings import from_plain, merged
+from labelwise.training.stages import Method
+
+Protocol = Literal["same", "paper", "strict"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """One data set of a recipe.
+
+    Attributes:
+        source: what ``data.load`` takes; blank where a measure makes its own data.
+        title: what the paper calls it.
+        size: side in pixels that pictures are brought to; None is that of the source.
+        held: training images set aside to calibrate and validate; None keeps the splits of the source.
+        images: training images at most; None is all.
+        official: only the official files will do, since a packed form has smaller pictures.
+        features: a file of features in the root, in the order of the source's images, that takes the place of pictures.
+        protocol: ``strict`` where nothing that is tested can reach a choice, ``paper`` where the paper's own protocol lets it;
+            ``same`` where the two do not differ.
+        stands_for: the data set of this recipe that it replaces where that is missing; its figures are not comparable.
+        note: how it differs from the paper's data, and how to get what is missing.
+        settings: of the method, on this data set.
+    """
+
+    source: str
+    title: str
+    size: int | None = None
+    held: int | None = None
+    images: int | None = None
+    official: bool = False
+    features: str = ""
+    protocol: Protocol = "same"
+    stands_for: str = ""
+    note: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A figure of the table.
+
+    Attributes:
+        title: the head of its column; blank is its name.
+        better: whether a larger one is better.
+        digits: after the point.
+        protocol: whose rules it follows; None is as the data set says.
+    """
+
+    title: str = ""
+    better: Literal["higher", "lower", "neither"] = "higher"
+    digits: int = 2
+    protocol: Protocol | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One row: a method with its settings.
+
+    Attributes:
+        name: as the paper calls it.
+        method: a name of ``METHODS``; blank where a measure trains something else.
+        settings: on every data set, over those of the recipe and the data set.
+        adjust: further settings by data set.
+        measures: beside those of the recipe.
+        options: of measures, over those of the recipe.
+        data: only these data sets; empty is all.
+        expect: the paper's figures by data set.
+        x: where the row stands on the axis of a picture.
+    """
+
+    name: str
+    method: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+    adjust: dict[str, dict[str, Any]] = field(default_factory=dict)
+    measures: tuple[str, ...] = ()
+    options: dict[str, dict[str, Any]] = field(default_factory=dict)
+    data: tuple[str, ...] = ()
+    expect: dict[str, dict[str, float | str]] = field(default_factory=dict)
+    x: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What to expect of one cell on a machine; ``measured`` says whether it was, or is an estimate."""
+
+    minutes: float
+    memory_mib: int
+    machine: str
+    measured: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """What to draw: a figure of each row over its x, or a list of figures (``over``) of each cell over another."""
+
+    figure: str
+    label: str
+    over: str = ""
+    axis: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """A table or figure of a paper.
+
+    Attributes:
+        paper: the folder of its recipes.
+        table: its name, ``table2`` or ``figure7``.
+        title: what it shows.
+        seeds: how many repeats of each row.
+        data: by name.
+        rows: in the order of the table.
+        measures: what is measured of every row, see ``reproduce.measures``.
+        figures: those of the table by name, in its order.
+        cost: of one cell.
+        settings: of every method.
+        options: of measures.
+        note: how it differs from the paper.
+        picture: what to draw; None is nothing.
+    """
+
+    paper: str
+    table: str
+    title: str
+    seeds: int
+    data: dict[str, Source]
+    rows: tuple[Row, ...]
+    measures: tuple[str, ...]
+    figures: dict[str, Figure]
+    cost: Cost
+    settings: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, dict[str, Any]] = field(default_factory=dict)
+    note: str = ""
+    picture: Picture | None = None
+
+    def __post_init__(self) -> None:
+        """Check that parts fit each other, and that every method takes its settings."""
+        if not self.rows or not self.data or self.seeds < 1:
+            raise UsageError("A recipe needs at least one row, one data set and one seed.")
+        names = [row.name for row in self.rows]
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise UsageError(f'Two rows are called "{twice[0]}"; give each a name of its own.')
+        for row in self.rows:
+            _known(f'row "{row.name}"', "data set", [*row.data, *row.adjust, *row.expect], self.data)
+            for name in self.sets(row):
+                self.method(row, name)
+            for expected in row.expect.values():
+                _known(f'row "{row.name}"', "figure", expected, self.figures)
+        for name, source in self.data.items():
+            _known(f'data set "{name}"', "data set", [source.stands_for] if source.stands_for else [], self.data)
+
+    @property
+    def name(self) -> str:
+        """Paper and table in one word."""
+        return f"{self.paper}/{self.table}"
+
+    def sets(self, row: Row) -> list[str]:
+        """Return the data sets that a row is run on."""
+        return [name for name in self.data if not row.data or name in row.data]
+
+    def settings_of(self, row: Row, data: str) -> dict[str, Any]:
+        """Return what the recipe says about the settings of a row on a data set; the rest are the method's defaults."""
+        values = merged(self.settings, self.data[data].settings)
+        return merged(merged(values, row.settings), row.adjust.get(data, {}))
+
+    def method(self, row: Row, data: str) -> Method | None:
+        """Return the method of a row on a data set; None where a measure trains something else."""
+        if not row.method:
+            return None
+        try:
+            return from_plain(method_class(row.method), self.settings_of(row, data))
+        except LabelwiseError as error:
+            raise UsageError(f'Row "{row.name}" on "{data}": {error}') from None
+
+    def expected(self, row: Row, data: str, figure: str) -> float | str | None:
+        """Return the paper's figure; a data set that stands for another has that one's."""
+        own = row.expect.get(data) or row.expect.get(self.data[data].stands_for, {})
+        return own.get(figure)
+
+
+def _known(where: str, what: str, given: Iterable[str], known: Iterable[str]) -> None:
+    for name in given:
+        if name not in known:
+            raise UsageError(f'The {where} names no {what} of the recipe: "{name}".{suggest(name, known)}')
+
+
+def read_recipe(path: Path) -> Recipe:
+    """Return the recipe in a file, or raise an error that says what is wrong where."""
+    try:
+        return from_plain(Recipe, tomllib.loads(path.read_text("utf-8")))
+    except OSError as error:
+        raise UsageError(f'Cannot read the recipe "{path}": {error.strerror}.') from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f'"{path}" is no TOML: {error}.') from None
+    except UsageError as error:
+        raise UsageError(f'Recipe "{path}": {error}') from None
+
+
+@cache
+def recipe_files() -> dict[str, Path]:
+    """Return the files of the recipes that come with the package, by name."""
+    root = Path(str(files("labelwise_papers"))) / "recipes"
+    return {f"{path.parent.name}/{path.stem}": path for path in sorted(root.glob("*/*.toml"))}
+
+
+def find_recipes(name: str) -> list[Recipe]:
+    """Return the recipes that a word names: ``paper/table``, all of a paper, or the path of a TOML file."""
+    known = recipe_files()
+    papers = sorted({each.partition("/")[0] for each in known})
+    if name in known:
+        return [read_recipe(known[name])]
+    if name in papers:
+        return [read_recipe(path) for each, path in known.items() if each.startswith(f"{name}/")]
+    if name.endswith(".toml"):
+        return [read_recipe(Path(name))]
+    near = suggest(name, [*known, *papers])
+    raise UsageError(
+        f'No recipe "{name}".{near} Papers: {listing(papers)}; labelwise reproduce --list shows all recipes.'
+    )

@@ -1,0 +1,135 @@
+"""The data of recipes: whether it is at hand, what to do where it is not, and how it is divided."""
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from labelwise.data import EMBEDDED, load
+from labelwise.data.catalogue import QUALITY, side_to_read
+from labelwise.data.dataset import Dataset
+from labelwise.data.read.npz_files import read_npz
+from labelwise.data.split.splits import split_off
+from labelwise.errors import DataError
+from labelwise.nn.encoder import Encoder
+from labelwise_papers.benchmarks import ENTRIES, data_root, where
+from labelwise_papers.benchmarks.described import CAPTIONS, CAPTIONS_FILE, CONCEPT_FILES
+from labelwise_papers.benchmarks.registry import find_official, find_packs
+from labelwise_papers.recipe import Recipe, Source
+from labelwise_papers.reproduce.tiny import tiny
+
+FEATURE_KEYS = ("f", "ft")
+
+
+def missing(source: Source, root: Path | None) -> str:
+    """Return what is missing of a data set and how to get it; blank where all is at hand."""
+    if not source.source or source.source.startswith("tiny/"):
+        return ""
+    if not is_at_hand(source.source, root, official=source.official):
+        name = source.source.partition("/")[0]
+        told = where(name, root) if name in ENTRIES else f'No data at "{source.source}".'
+        wanted = (
+            " The packed form will not do here: its pictures are smaller than the paper's." if source.official else ""
+        )
+        return f"{told}{wanted}" + (f"\n{source.note}" if source.note else "")
+    if source.features and not (data_root(root) / source.features).is_file():
+        return f'"{data_root(root) / source.features}" is missing. {source.note}'.strip()
+    return ""
+
+
+def is_at_hand(word: str, root: Path | None, *, official: bool = False) -> bool:
+    """Return whether what ``data.load`` takes is there; ``official`` asks for the official files, not a packed form."""
+    if word in EMBEDDED or Path(word).exists():
+        return True
+    name, _, protocol = word.removesuffix(QUALITY).partition("/")
+    if name not in ENTRIES:
+        return False
+    home, entry = data_root(root), ENTRIES[name]
+    files = {**dict.fromkeys(CAPTIONS, CAPTIONS_FILE), "labo": CONCEPT_FILES.get(name, "")}
+    if protocol in files and not (home / files[protocol]).is_file():
+        return False
+    return find_official(entry, home) is not None or (not official and find_packs(entry, home) is not None)
+
+
+def sets_at_hand(recipe: Recipe, asked: tuple[str, ...], root: Path | None) -> tuple[list[str], dict[str, str]]:
+    """Return the data sets to run, and what is missing of the others.
+
+    A set that stands for another is left out where that one is at hand, unless it is asked for by name.
+    """
+    gone = {name: words for name, source in recipe.data.items() if (words := missing(source, root))}
+    wanted = [name for name in recipe.data if not asked or name in asked]
+    here = [
+        name for name in wanted if name not in gone and (name in asked or recipe.data[name].stands_for in ("", *gone))
+    ]
+    return here, {name: gone[name] for name in wanted if name in gone}
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What makes two data sets the same."""
+
+    source: str
+    size: int | None
+    held: int | None
+    images: int | None
+    features: str
+    root: Path | None
+    seed: int
+
+
+def read_source(source: Source, root: Path | None, seed: int) -> Dataset | None:
+    """Return the data set of a recipe, divided as it says; None where a measure makes its own."""
+    if not source.source:
+        return None
+    return _read(_Wanted(source.source, source.size, source.held, source.images, source.features, root, seed))
+
+
+@lru_cache(maxsize=1)
+def _read(wanted: _Wanted) -> Dataset:
+    if wanted.source.startswith("tiny/"):
+        return tiny(wanted.source)
+    side = wanted.size or side_to_read(wanted.source, Encoder())
+    data = load(wanted.source, size=side, seed=wanted.seed, root=wanted.root)
+    if wanted.features:
+        data = _with_features(data, data_root(wanted.root) / wanted.features)
+    if wanted.held is None and wanted.images is None:
+        return data
+    whole = data.split("train").join(data.splits["val"]) if "val" in data.splits else data.split("train")
+    splits = {"train": whole, "test": data.split("test")}
+    if wanted.held is not None:
+        kept, held = split_off(whole.targets, wanted.held / len(whole), 0)
+        splits |= {"train": whole.select(kept), "val": whole.select(held)}
+    if wanted.images is not None and wanted.images < len(splits["train"]):
+        few = split_off(splits["train"].targets, wanted.images / len(splits["train"]), 1)[1]
+        splits["train"] = splits["train"].select(few)
+    return replace(data, splits=splits)
+
+
+def _with_features(data: Dataset, file: Path) -> Dataset:
+    """Return the data with the features of a file in place of pictures, in the same order.
+
+    The file is a pack that ``write_features`` made of the same data, or holds ``f`` for train and ``ft`` for test.
+    """
+    held = read_npz(file)
+    if "features" in held:
+        rows = held["features"]
+        if "labels" in held and held["labels"].tolist() != [
+            t for part in data.splits.values() for t in part.targets.tolist()
+        ]:
+            raise DataError(
+                f'The labels in "{file}" are not those of "{data.name}" in its order. Encode that data again.'
+            )
+    elif set(FEATURE_KEYS) <= set(held) and list(data.splits) == ["train", "test"]:
+        rows = np.concatenate([held[key] for key in FEATURE_KEYS])
+    else:
+        raise DataError(
+            f'"{file}" holds neither "features" nor "f" and "ft". Write it with labelwise.encoding.write_features.'
+        )
+    sizes = [len(split) for split in data.splits.values()]
+    if len(rows) != sum(sizes):
+        raise DataError(f'"{file}" has {len(rows)} rows of features, but "{data.name}" has {sum(sizes)} images.')
+    parts = torch.split(torch.from_numpy(rows.astype(np.float32)), sizes)
+    splits = {name: replace(data.splits[name], images=part) for name, part in zip(data.splits, parts, strict=True)}
+    return replace(data, splits=splits)

@@ -1,0 +1,195 @@
+"""Ours beside the paper's: one line for each figure of each row, with a verdict in words."""
+
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from labelwise_papers.recipe import Figure, Recipe, Row
+from labelwise_papers.reproduce.cells import Cell, Choice, cells_of, chosen_rows
+from labelwise_papers.reproduce.results import Entry
+
+Value = float | str
+MISSING = "missing data"
+HEAD = ("data", "row", "figure", "paper", "ours", "difference", "protocol", "seeds", "verdict")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One figure of one row.
+
+    Attributes:
+        data: the data set.
+        row: the row.
+        figure: what is measured.
+        paper: the paper's value; None where it gives none.
+        ours: one value for each seed.
+        protocol: whose rules it follows.
+        seeds: how many there are to be.
+        verdict: how ours compares, in words.
+        comparable: whether a difference means anything: not on other data, nor of a quick run.
+        digits: after the point.
+    """
+
+    data: str
+    row: str
+    figure: str
+    paper: Value | None
+    ours: tuple[Value, ...]
+    protocol: str
+    seeds: int
+    verdict: str
+    comparable: bool
+    digits: int
+
+    def words(self) -> tuple[str, ...]:
+        """Return the line as the cells of a table."""
+        paper = "" if self.paper is None else _text(self.paper, self.digits)
+        run = f"{len(self.ours)} of {self.seeds}" if self.ours else ""
+        mean = _mean(self.ours) if self.comparable else None
+        apart = (
+            f"{mean - self.paper:+.{self.digits}f}" if mean is not None and isinstance(self.paper, int | float) else ""
+        )
+        ours = spread(self.ours, self.digits)
+        return (self.data, self.row, self.figure, paper, ours, apart, self.protocol, run, self.verdict)
+
+
+def lines_of(recipe: Recipe, results: Iterable[Entry], choice: Choice, gone: Iterable[str] = ()) -> list[Line]:
+    """Return the lines of a recipe's table.
+
+    Args:
+        recipe: whose rows and figures.
+        results: all results there are; those of other settings do not count.
+        choice: which rows and how many seeds.
+        gone: data sets that are not at hand.
+    """
+    by_key = {entry["key"]: entry for entry in results}
+    lost = set(gone)
+    found = []
+    for name in (name for name in recipe.data if not choice.data or name in choice.data):
+        replaced = recipe.data[name].stands_for
+        for row in (row for row in chosen_rows(recipe, choice) if name in recipe.sets(row)):
+            own = [cell for cell in cells_of(recipe, choice, [name]) if cell.row is row]
+            measured = [by_key[cell.key] for cell in own if cell.key in by_key]
+            if replaced and replaced not in lost and not measured and name not in choice.data:
+                continue
+            found += _row_lines(recipe, row, own, measured, missing=name in lost)
+    return found
+
+
+def _row_lines(
+    recipe: Recipe, row: Row, cells: Sequence[Cell], measured: Sequence[Entry], *, missing: bool
+) -> list[Line]:
+    cell = cells[0]
+    found = []
+    for name, figure in recipe.figures.items():
+        ours = tuple(value for entry in measured if (value := entry["figures"].get(name)) is not None)
+        paper = recipe.expected(row, cell.data, name)
+        if paper is None and not ours and (measured or row.expect):
+            continue  # neither the paper nor the row's measures have it
+        state = _state(cell, measured, ours, missing=missing)
+        found.append(
+            Line(
+                data=cell.source.title,
+                row=row.name,
+                figure=figure.title or name,
+                paper=paper,
+                ours=ours,
+                protocol=figure.protocol or cell.source.protocol,
+                seeds=len(cells),
+                comparable=not state,
+                verdict=state or verdict(paper, ours, figure),
+                digits=figure.digits,
+            )
+        )
+    return found
+
+
+def _state(cell: Cell, measured: Sequence[Entry], ours: Sequence[Value], *, missing: bool) -> str:
+    """Return why a figure cannot be compared; blank where it can."""
+    if not measured:
+        return MISSING if missing else "not run"
+    if cell.quick:
+        return "quick run, no result"
+    if not ours:
+        return "not measured: missing data, or no number"
+    return "not comparable: stand-in data" if cell.source.stands_for else ""
+
+
+def verdict(paper: Value | None, ours: Sequence[Value], figure: Figure) -> str:
+    """Return in words how our mean compares with the paper's figure."""
+    if paper is None:
+        return "the paper gives no figure"
+    mean = _mean(ours)
+    if mean is None or isinstance(paper, str):
+        return "as in the paper" if str(paper) == _common(ours)[0] else "differs"
+    apart = round(mean - paper, figure.digits)
+    within = ", within the spread of our seeds" if _within(paper, ours) else ""
+    size = f"{abs(apart):.{figure.digits}f}"
+    if figure.better == "neither":
+        return "equal" if not apart else f"{'above' if apart > 0 else 'below'} by {size}{within}"
+    if figure.better == "higher":
+        return "at or above" if apart >= 0 else f"below by {size}{within}"
+    return "at or below" if apart <= 0 else f"above by {size}{within}"
+
+
+def _within(paper: float, ours: Sequence[Value]) -> bool:
+    values = [float(value) for value in ours]
+    return len(values) > 1 and min(values) <= paper <= max(values)
+
+
+def _mean(ours: Sequence[Value]) -> float | None:
+    numbers = [value for value in ours if isinstance(value, int | float)]
+    return statistics.fmean(numbers) if numbers and len(numbers) == len(ours) else None
+
+
+def _common(ours: Sequence[Value]) -> tuple[str, int]:
+    return Counter(map(str, ours)).most_common(1)[0]
+
+
+def spread(ours: Sequence[Value], digits: int) -> str:
+    """Return mean and standard deviation over seeds; of words the most common, and how often."""
+    if not ours:
+        return ""
+    mean = _mean(ours)
+    if mean is None:
+        word, count = _common(ours)
+        return f"{word} ({count} of {len(ours)})"
+    apart = f" +- {statistics.stdev(map(float, ours)):.{digits}f}" if len(ours) > 1 else ""
+    return f"{mean:.{digits}f}{apart}"
+
+
+def _text(value: Value, digits: int) -> str:
+    return value if isinstance(value, str) else f"{value:.{digits}f}"
+
+
+def markdown(recipe: Recipe, lines: Sequence[Line], results: Iterable[Entry]) -> str:
+    """Return a recipe's table as Markdown: every figure that was measured, then in a sentence what was not."""
+    text = ["## " + f"{recipe.name}: {recipe.title}", ""]
+    if recipe.note:
+        text += [recipe.note, ""]
+    measured = [line for line in lines if line.ours]
+    if measured:
+        text += [f"| {' | '.join(HEAD)} |", "|" + "---|" * len(HEAD)]
+        text += [*(f"| {' | '.join(line.words())} |" for line in measured), ""]
+    text += [f"`labelwise reproduce {recipe.name}`. {measured_on(recipe, results)}".rstrip()]
+    run = {(line.data, line.row) for line in measured}
+    rest = [line for line in lines if (line.data, line.row) not in run]
+    gone = list(dict.fromkeys(line.data for line in rest if line.verdict == MISSING))
+    left = list(dict.fromkeys(f"{line.row} on {line.data}" for line in rest if line.verdict != MISSING))
+    if gone:
+        text.append(f"Missing data: {', '.join(gone)}.")
+    if left:
+        text.append(f"Not run: {'; '.join(left)}.")
+    return "\n".join(text)
+
+
+def measured_on(recipe: Recipe, results: Iterable[Entry]) -> str:
+    """Return on what the results of a recipe were measured, in words; blank where there are none."""
+    own = [entry for entry in results if entry["recipe"] == recipe.name and not entry["quick"]]
+    if not own:
+        return ""
+    devices = sorted({f"{entry['device']}, torch {entry['versions']['torch']}" for entry in own})
+    seconds = statistics.fmean(entry["seconds"] for entry in own)
+    commits = sorted({entry["commit"] or "unknown" for entry in own})
+    return f"Measured on {'; '.join(devices)}; {seconds:.0f} s a cell; commit {', '.join(commits)}."

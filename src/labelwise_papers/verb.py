@@ -1,0 +1,190 @@
+"""The verb that runs the papers' tables and figures: reproduce."""
+
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from labelwise.cli.output import note, out, plain_table
+from labelwise.cli.picture_verbs import Device
+from labelwise.errors import DataError, LabelwiseError, UsageError, listing
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from labelwise_papers.recipe import Recipe
+    from labelwise_papers.reproduce.cells import Choice
+    from labelwise_papers.reproduce.running import Place
+    from labelwise_papers.reproduce.table import Line
+
+NAME_HELP = "paper/table such as indicator/table2, a paper (all of it), or a .toml file."
+
+
+def reproduce(  # noqa: PLR0913 - the options of the verb
+    name: Annotated[str | None, typer.Argument(help=NAME_HELP, show_default=False)] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Only this data set; repeat it for more.")] = None,
+    method: Annotated[
+        list[str] | None, typer.Option(help="Only rows of this method or name; repeat it for more.")
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Another number of seeds than the recipe's.")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Tiny data and networks: shows in seconds that it works.")
+    ] = False,
+    root: Annotated[Path | None, typer.Option("--data-root", help="The folder of all benchmarks.")] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", help='Results, checkpoints and pictures; left out, "results", and nothing is kept of --quick.'
+        ),
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Cells run at a time.")] = 1,
+    device: Device = "auto",
+    list_: Annotated[bool, typer.Option("--list", help="Every recipe, its data, and what has been run.")] = False,
+    table: Annotated[bool, typer.Option("--table", help="Print what has been run; run nothing.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="The same as Markdown, for a page.")] = False,
+) -> None:
+    """Run a table or figure of a paper, and set it beside the paper's; run it again, and it goes on where it was stopped."""
+    from labelwise_papers.reproduce.cells import Choice, check_choice
+    from labelwise_papers.reproduce.running import Place
+
+    choice = Choice(data=tuple(only or ()), methods=tuple(method or ()), seeds=seeds, quick=quick)
+    place = Place(out=folder or Path("results"), root=root, device=device)
+    if list_:
+        _list(name, place, choice)
+        return
+    recipes = _recipes(name, place, every=table or markdown)
+    if quick:
+        from labelwise_papers.reproduce.quick import quick as small
+
+        recipes = [small(recipe) for recipe in recipes]
+    check_choice(recipes, choice)
+    with nullcontext(place) if folder or not quick else _passing(place) as where:
+        failures = [] if table or markdown else _run(recipes, where, choice, workers)
+        _print(recipes, where, choice, markdown)
+    if failures:
+        raise LabelwiseError(f"{len(failures)} not done:\n" + "\n".join(failures))
+
+
+@contextmanager
+def _passing(place: "Place") -> Iterator["Place"]:
+    """Yield the place with a folder that is removed afterwards."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield replace(place, out=Path(folder))
+
+
+def _recipes(name: str | None, place: "Place", *, every: bool) -> "list[Recipe]":
+    """Return the recipes of a name; without one, where results are only shown, all that have some."""
+    from labelwise_papers.recipe import find_recipes, recipe_files
+    from labelwise_papers.reproduce.results import read_results
+
+    if name is not None:
+        return find_recipes(name)
+    if not every:
+        raise UsageError(f"Which recipe? Give {NAME_HELP} labelwise reproduce --list shows all.")
+    measured = {entry["recipe"] for entry in read_results(place.out)}
+    return [recipe for each in recipe_files() if each in measured for recipe in find_recipes(each)]
+
+
+def _run(recipes: "list[Recipe]", place: "Place", choice: "Choice", workers: int) -> list[str]:
+    """Run what is not done yet; return what failed or is missing. Data that is missing does not stop other tables."""
+    from labelwise_papers.reproduce.cells import cells_of
+    from labelwise_papers.reproduce.running import run_cells, run_in_workers
+    from labelwise_papers.reproduce.sources import sets_at_hand
+
+    cells, without = [], []
+    for recipe in recipes:
+        here, gone = sets_at_hand(recipe, choice.data, place.root)
+        cells += list(cells_of(recipe, choice, here))
+        for name, words in gone.items():
+            stands = [each for each in here if recipe.data[each].stands_for == name]
+            note(f"{recipe.name}, {name}: missing data.{f' {listing(stands)} stands in for it.' if stands else ''}")
+            without += [] if here else [words]
+    if not cells and without:
+        raise DataError("No data of this recipe is at hand.\n" + "\n".join(dict.fromkeys(without)))
+    if not cells:
+        raise UsageError("No row of the recipe is both of this method and on this data set.")
+    return run_cells(cells, place, note) if workers == 1 else run_in_workers(cells, place, workers)
+
+
+def _print(recipes: "list[Recipe]", place: "Place", choice: "Choice", as_markdown: bool) -> None:
+    """Print the table of each recipe, and draw its picture."""
+    from labelwise_papers.reproduce.pictures import draw_recipe
+    from labelwise_papers.reproduce.results import read_results
+    from labelwise_papers.reproduce.sources import sets_at_hand
+    from labelwise_papers.reproduce.table import lines_of, markdown, measured_on
+
+    results = read_results(place.out)
+    for recipe in recipes:
+        _, gone = sets_at_hand(recipe, choice.data, place.root)
+        lines = lines_of(recipe, results, choice, gone)
+        if as_markdown:
+            print(markdown(recipe, lines, results) + "\n")
+            continue
+        out().print(f"[bold]{recipe.name}[/]: {recipe.title}", highlight=False)
+        for data, own in groupby(lines, lambda line: line.data):
+            out().print(_shown(data, own))
+        for words in (
+            recipe.note,
+            measured_on(recipe, results),
+            _drawn(draw_recipe(recipe, results, choice, place.out / "pictures")),
+        ):
+            if words:
+                note(words)
+
+
+def _shown(data: str, lines: Iterable["Line"]) -> "Table":
+    """Return the table of one data set, each row's name once."""
+    from labelwise_papers.reproduce.table import HEAD
+
+    shown = plain_table(*HEAD[1:3], *(f">{head}" for head in HEAD[3:6]), *HEAD[6:], title=data)
+    before = ""
+    for line in lines:
+        _, row, *rest = line.words()
+        shown.add_row("" if row == before else row, *rest)
+        before = row
+    return shown
+
+
+def _drawn(file: Path | None) -> str:
+    return "" if file is None else f"Picture: {file}"
+
+
+def _list(name: str | None, place: "Place", choice: "Choice") -> None:
+    """Print every recipe: what data it takes, whether that is at hand, how much of it was run."""
+    from labelwise_papers.recipe import find_recipes, recipe_files
+    from labelwise_papers.reproduce.results import read_results
+
+    done = {entry["key"] for entry in read_results(place.out)}
+    for recipe in find_recipes(name) if name else [found for each in recipe_files() for found in find_recipes(each)]:
+        for line in _listed(recipe, place, choice, done):
+            out().print(line, highlight=False)
+    note(
+        "labelwise reproduce NAME runs one or all of a paper; minutes with ~ are estimates. A stand-in replaces data that is "
+        "missing; labelwise data where NAME says how to get that."
+    )
+
+
+def _listed(recipe: "Recipe", place: "Place", choice: "Choice", done: set[str]) -> list[str]:
+    """Return the lines of one recipe."""
+    from labelwise_papers.reproduce.cells import cells_of
+    from labelwise_papers.reproduce.sources import sets_at_hand
+
+    _, gone = sets_at_hand(recipe, tuple(recipe.data), place.root)
+    lines = [f"[bold]{recipe.name}[/]  {recipe.title}"]
+    for name in recipe.data:
+        every = list(cells_of(recipe, replace(choice, data=()), [name]))
+        run = sum(cell.key in done for cell in every)
+        stands = recipe.data[name].stands_for
+        words = "[red]missing[/]" if name in gone else f"stands in for {stands}" if stands else "[green]at hand[/]"
+        lines.append(f"    {name}: {words}, {run} of {len(every)} cells run")
+    cost = recipe.cost
+    about = "" if cost.measured else "~"
+    lines.append(
+        f"    [dim]{about}{cost.minutes:g} minutes and {about}{cost.memory_mib} MiB a cell on {cost.machine}[/]"
+    )
+    return lines

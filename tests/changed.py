@@ -1,0 +1,43 @@
+"""A classifier with some of its pieces changed, by their names, for tests."""
+
+from dataclasses import fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from labelwise.calibration import Calibration
+from labelwise.classifier import Classifier, Origin
+from labelwise.familiarity import Familiarity
+from labelwise.scores import Scores
+
+PARTS = {"calibration": Calibration, "familiarity": Familiarity, "origin": Origin}
+
+
+def changed(classifier: Classifier, **pieces: Any) -> Classifier:
+    """Return the classifier with these pieces, be they its own or of its calibration, familiarity or origin."""
+    for name, kind in PARTS.items():
+        own = {field.name: pieces.pop(field.name) for field in fields(kind) if field.name in pieces}
+        if own:
+            classifier = replace(classifier, **{name: replace(getattr(classifier, name), **own)})
+    return replace(classifier, **pieces)
+
+
+def made_from(classifier: Classifier, images: Tensor) -> Classifier:
+    """Return the classifier with these images among those it was made from."""
+    return replace(classifier, origin=classifier.origin.with_images(images))
+
+
+def exact(classifier: Classifier, images: Tensor) -> Scores:
+    """Return the scores of images as they are: ``classifier.scores`` rounds floats to bytes."""
+    return classifier.scores_of(classifier.encode(images))
+
+
+def known_by_description(classifier: Classifier, *names: str) -> Classifier:
+    """Return the classifier with these labels, and no others, known from a description alone."""
+    return changed(classifier, unseen=torch.tensor([name in names for name in classifier.labels.names]))
+
+
+def with_penalty(classifier: Classifier, seen_penalty: float) -> Classifier:
+    """Return the classifier with seen labels held back by another amount."""
+    return replace(classifier, calibration=classifier.calibration.with_penalty(seen_penalty))

@@ -1,0 +1,114 @@
+import pytest
+import torch
+from torch.nn.functional import normalize
+
+from labelwise.api import fit_verification, verify
+from labelwise.classifier import Classifier
+from labelwise.errors import UnsupportedError, UsageError
+from labelwise.model import LabelModel, Whitens
+from labelwise.tasks.retrieve import search
+from labelwise.tasks.similarity import By, all_alike, compared, cosines, known_scores, row_alike
+from labelwise.tasks.verify import pair_scores, scored_pairs
+from labelwise.training.stages import Method
+from tests.conftest import blobs
+from tests.contract.subjects import roundtrip, trained
+from tests.evaluate.test_verification import noisy
+from tests.tasks.test_several import trained as several
+
+TEST = noisy(blobs().split("test"))
+SCORES: tuple[By, ...] = ("similarity", "cosine", "sum", "whitened")
+
+
+def rebuilt(classifier: Classifier) -> LabelModel:
+    """The classifier's model as it was before training."""
+    method = classifier.origin.method
+    assert isinstance(method, Method)
+    return method.build(classifier.model.spec)
+
+
+@pytest.mark.parametrize("by", SCORES)
+@pytest.mark.parametrize("method", ["softmax", "prototype"])
+def test_rows_are_the_diagonal_of_the_table(method: str, by: By) -> None:
+    model, codes = trained(method).model, trained(method).encode(TEST.images[:20])
+    with torch.no_grad():
+        table = all_alike(model, codes[:10], codes[10:], by)
+        torch.testing.assert_close(row_alike(model, codes[:10], codes[10:], by), table.diagonal(), atol=1e-5, rtol=1e-5)
+
+
+def test_whitened_codes_are_compared_by_their_cosine() -> None:
+    classifier = trained("prototype")
+    model, codes = classifier.model, classifier.encode(TEST.images)
+    assert isinstance(model, Whitens)
+    ways = normalize(model.whitened(codes), dim=1)
+    torch.testing.assert_close(all_alike(model, codes, codes, "whitened"), ways @ ways.T)
+    torch.testing.assert_close(pair_scores(model, codes, codes.flip(0), "whitened"), (ways * ways.flip(0)).sum(1))
+    plain = cosines(codes, codes)
+    assert float((ways @ ways.T - plain).abs().max()) > 0.05
+    same, different = scored_pairs(model, codes, TEST.targets, "whitened", (50, 0))
+    assert same.mean() > different.mean()
+
+
+@pytest.mark.parametrize("candidates", [None, 12])
+def test_search_by_whitened_codes(candidates: int | None) -> None:
+    classifier = trained("softmax")
+    model, codes = classifier.model, classifier.encode(TEST.images)
+    scores, places = search(model, codes[:5], codes, 4, candidates, by="whitened")
+    table = all_alike(model, codes[:5], codes, "whitened")
+    torch.testing.assert_close(table.gather(1, places), scores, atol=1e-5, rtol=1e-5)
+    if candidates is None:
+        torch.testing.assert_close(table.topk(4, dim=1).values, scores, atol=1e-5, rtol=1e-5)
+    else:
+        near = all_alike(model, codes[:5], codes, "cosine").topk(candidates, dim=1).indices
+        best = table.gather(1, near).topk(4, dim=1).values
+        torch.testing.assert_close(best, scores, atol=1e-5, rtol=1e-5)
+
+
+def test_a_threshold_for_whitened_codes_is_kept_when_saved() -> None:
+    classifier = fit_verification(trained("softmax"), TEST, by="whitened")
+    answers = verify(classifier, TEST.images[:4], TEST.images[4:8])
+    assert verify(roundtrip(classifier), TEST.images[:4], TEST.images[4:8]) == answers
+
+
+def test_scores_that_differ_are_listed() -> None:
+    assert known_scores(trained("prototype").model) == SCORES
+    assert known_scores(trained("softmax").model) == ("cosine", "whitened")
+
+
+def test_models_without_statistics_say_so() -> None:
+    model = rebuilt(trained("softmax"))
+    assert known_scores(model) == ("cosine",)
+    with pytest.raises(UnsupportedError, match="Compare by cosine, or train again"):
+        compared(model, torch.rand(2, 8), "whitened")
+    with pytest.raises(UsageError, match='similarity, cosine, sum or whitened; given "angle"'):
+        compared(model, torch.rand(2, 8), "angle")  # type: ignore[arg-type]
+
+
+def test_a_state_saved_before_codes_were_whitened_can_be_read() -> None:
+    classifier = trained("softmax")
+    old = {name: value for name, value in classifier.model.state_dict().items() if not name.startswith("unit_")}
+    model = rebuilt(classifier)
+    model.load_state_dict(old)
+    model.eval()
+    assert isinstance(model, Whitens)
+    assert not model.whitens
+    torch.testing.assert_close(model.encode_images(TEST.images[:2] / 255), classifier.encode(TEST.images[:2]))
+
+
+def test_no_such_scores_where_several_labels_are_true() -> None:
+    with pytest.raises(UnsupportedError, match="several labels may be true"):
+        compared(several("multilabel").model, torch.rand(2, 8), "whitened")
+
+
+def test_a_model_that_is_not_linear_cannot() -> None:
+    class Odd(LabelModel):
+        def encode_images(self, images: torch.Tensor) -> torch.Tensor:
+            return images
+
+        def encode_labels(self, labels: object) -> torch.Tensor:
+            raise NotImplementedError
+
+        def score(self, image_embeddings: torch.Tensor, label_embeddings: torch.Tensor) -> torch.Tensor:
+            return image_embeddings @ label_embeddings.T
+
+    with pytest.raises(UnsupportedError, match=r"Odd cannot compare whitened embeddings: it does not know how"):
+        compared(Odd(trained("softmax").model.spec), torch.rand(2, 8), "whitened")

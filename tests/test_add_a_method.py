@@ -1,0 +1,98 @@
+"""A method of one's own: sixty lines keep the whole contract, and every task works with it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import labelwise as lw
+from labelwise.checks import CHECKS, Subject
+from labelwise.classifier import UNKNOWN, Classifier
+from labelwise.data.dataset import Dataset
+from labelwise.errors import UnsupportedError
+from labelwise.evaluate.closed import evaluate_closed
+from labelwise.evaluate.tested import Tested
+from labelwise.fitting.fit import training_data
+from labelwise.methods import METHODS
+from labelwise.model import as_float, can
+from tests.conftest import blobs
+from tests.contract.subjects import roundtrip
+from tests.examples import nearest_mean
+from tests.examples.nearest_mean import NearestMean
+
+RUN = lw.Run(device="cpu")
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A method is loaded again by its name, so it is entered among the others."""
+    monkeypatch.setitem(METHODS, NearestMean.name, NearestMean)
+
+
+def features(data: Dataset) -> Dataset:
+    """The same pictures as columns of numbers: the mean of each colour."""
+    flat = {name: replace(s, images=as_float(s.images).mean((2, 3))) for name, s in data.splits.items()}
+    return replace(data, splits=flat)
+
+
+def subject(data: Dataset) -> Subject:
+    return Subject(
+        train=lambda: lw.fit(data, NearestMean(), RUN),
+        build=lambda: NearestMean().build(training_data(data).spec),
+        roundtrip=roundtrip,
+        images=as_float(data.split("test").images[:12]),
+    )
+
+
+def test_it_is_short() -> None:
+    assert len(Path(nearest_mean.__file__).read_text().splitlines()) <= 60
+
+
+@pytest.mark.parametrize("kind", ["pictures", "features"])
+@pytest.mark.parametrize("check", CHECKS)
+def test_it_keeps_the_contract(check: str, kind: str) -> None:
+    this = subject(blobs() if kind == "pictures" else features(blobs()))
+    CHECKS[check](this, this.train())
+
+
+@pytest.mark.parametrize("kind", ["pictures", "features"])
+def test_it_fits_and_classifies(kind: str) -> None:
+    data = blobs() if kind == "pictures" else features(blobs())
+    classifier = lw.fit(data, NearestMean(), RUN)
+    result = evaluate_closed(Tested.of(classifier, data.split("test"), data.labels))
+    assert result.accuracy > 0.9
+    assert result.kept > 0.8
+    (first,) = lw.classify(classifier, data.split("test").images[:1])
+    assert first.label == "blob 0"
+
+
+def taught() -> Classifier:
+    """Three labels from training, the fourth from five pictures."""
+    data = blobs()
+    train = data.split("train")
+    known = train.select((train.targets < 3).nonzero()[:, 0])
+    three = Dataset(name="three", labels=data.labels.select(data.labels.names[:3]), splits={"train": known})
+    return lw.teach(lw.fit(three, NearestMean(), RUN), "blob 3", examples=train.images[train.targets == 3][:5])
+
+
+def test_it_is_taught_a_label_and_saved_with_it() -> None:
+    data = blobs()
+    classifier = roundtrip(taught())
+    result = evaluate_closed(Tested.of(classifier, data.split("test"), data.labels))
+    assert result.accuracy > 0.8
+    assert classifier.origin.method == NearestMean()
+    assert lw.forget(classifier, "blob 3").labels.names == ("blob 0", "blob 1", "blob 2")
+
+
+def test_it_tells_what_is_strange() -> None:
+    stripes = torch.full((1, 3, 8, 8), 255, dtype=torch.uint8)
+    (found,) = lw.classify(taught(), stripes)
+    assert found.label == UNKNOWN
+
+
+def test_what_it_cannot_do_is_said() -> None:
+    classifier = taught()
+    assert can(classifier.model) == ["learn a label from example images"]
+    with pytest.raises(UnsupportedError, match="MeanModel cannot draw a heat map: it has no feature maps"):
+        lw.explain(classifier, blobs().split("test").images[:1])

@@ -1,0 +1,161 @@
+"""An image passes through the network once, whatever is asked about it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+import labelwise as lw
+from labelwise.classifier import Classifier
+from labelwise.evaluate.answers import answer_calibration, yes_rates
+from labelwise.evaluate.closed import evaluate_closed
+from labelwise.evaluate.episodes import EpisodeSettings, evaluate_episodes
+from labelwise.evaluate.multilabel import evaluate_multilabel
+from labelwise.evaluate.ordinal import evaluate_ordinal
+from labelwise.evaluate.outliers import evaluate_outliers
+from labelwise.evaluate.pairs import evaluate_pairs
+from labelwise.evaluate.probe import probe_embeddings
+from labelwise.evaluate.retrieval import evaluate_retrieval
+from labelwise.evaluate.tested import Tested
+from labelwise.evaluate.verification import evaluate_verification
+from labelwise.evaluate.zero_shot import evaluate_zero_shot
+from labelwise.tasks.calibrate import calibrate
+from labelwise.tasks.classify import classify
+from labelwise.tasks.gallery import make_gallery
+from labelwise.tasks.outliers import outliers
+from labelwise.tasks.verify import fit_verifier
+from tests.changed import known_by_description
+from tests.conftest import blobs, squares
+from tests.contract.subjects import trained
+from tests.tasks.test_several import trained as several
+
+DATA = blobs()
+TEST = DATA.split("test")
+IMAGES = TEST.images[:7]
+
+
+@contextmanager
+def counted(classifier: Classifier) -> Iterator[list[int]]:
+    """Yield how many images each call of ``encode_images`` and of ``feature_maps`` was given while inside."""
+    model, calls = classifier.model, list[int]()
+
+    def counting(encode: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+        def count(images: Tensor) -> Tensor:
+            calls.append(len(images))
+            return encode(images)
+
+        return count
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("encode_images", "feature_maps"):
+            patch.setattr(model, name, counting(getattr(model, name)))
+        yield calls
+
+
+TASKS: dict[str, Callable[[Classifier], object]] = {
+    "classify": lambda c: lw.classify(c, IMAGES),
+    "ask": lambda c: lw.ask(c, IMAGES, "blob 2"),
+    "outliers": lambda c: lw.outliers(c, IMAGES),
+    "rank": lambda c: lw.rank(c, IMAGES, order=DATA.labels.names),
+    "calibrate": lambda c: lw.calibrate(c, IMAGES, TEST.targets[:7]),
+    "fit_verification": lambda c: lw.fit_verification(c, TEST.select(range(7))),
+}
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("method", ["softmax", "prototype"])
+def test_each_picture_of_a_task_is_encoded_once(task: str, method: str) -> None:
+    with counted(trained(method)) as calls:
+        TASKS[task](trained(method))
+    assert calls == [7]
+
+
+def test_many_pictures_are_encoded_once_in_batches() -> None:
+    with counted(trained("softmax")) as calls:
+        lw.classify(trained("softmax"), TEST.images.repeat(4, 1, 1, 1))
+    assert sum(calls) == 4 * len(TEST)
+    assert max(calls) <= 256
+
+
+def test_a_heat_map_takes_one_pass_more() -> None:
+    for label in (None, "blob 1"):
+        with counted(trained("softmax")) as calls:
+            lw.explain(trained("softmax"), IMAGES[:1], label)
+        assert calls == [1, 1], "scores, and the maps that gradients need"
+
+
+@pytest.mark.parametrize("method", ["indicator", "prototype", "clarel"])
+def test_five_examples_of_a_label_are_encoded_once(method: str) -> None:
+    with counted(trained(method)) as calls:
+        taught = lw.teach(trained(method), "new", examples=IMAGES[:5])
+    assert calls == [5]
+    assert taught.familiarity.memory is not None
+    assert taught.origin.train_hashes is not None
+
+
+def test_a_description_encodes_no_image() -> None:
+    with counted(trained("eszsl")) as calls:
+        lw.teach(trained("eszsl"), "new", vector=[1.0, 1.0, 1.0])
+    assert calls == []
+
+
+def test_pairs_and_queries_are_encoded_once_each() -> None:
+    classifier = trained("prototype")
+    gallery = make_gallery(classifier, TEST.images, [str(i) for i in range(len(TEST))])
+    with counted(classifier) as calls:
+        lw.verify(classifier, IMAGES[:3], IMAGES[3:6])
+    assert calls == [3, 3]
+    with counted(classifier) as calls:
+        lw.retrieve(classifier, IMAGES, gallery)
+    assert sum(calls) == 7 + len(gallery.probe), "and what tells whether the gallery is of this model"
+
+
+def test_what_is_asked_of_one_matrix_encodes_nothing_more() -> None:
+    classifier = trained("softmax")
+    with counted(classifier) as calls:
+        scores = classifier.scores(TEST.images)
+        classify(scores)
+        outliers(scores)
+        calibrate(scores, TEST.targets)
+        fit_verifier(scores, TEST.targets)
+        classify(scores.of(classifier.remove("blob 0"))[:5])
+    assert calls == [len(TEST)]
+
+
+PROTOCOLS: dict[str, Callable[[Tested], object]] = {
+    "closed": evaluate_closed,
+    "answers": yes_rates,
+    "answer calibration": answer_calibration,
+    "ordinal": lambda tested: evaluate_ordinal(tested, order=DATA.labels.names),
+    "outliers": lambda tested: evaluate_outliers(tested.scores, tested.scores),
+    "retrieval": evaluate_retrieval,
+    "verification": evaluate_verification,
+    "pairs": evaluate_pairs,
+    "pairs of some": lambda tested: evaluate_pairs(tested, most=20),
+    "episodes": lambda tested: evaluate_episodes(tested, EpisodeSettings(ways=3, shots=1, queries=2, count=3)),
+    "probe": lambda tested: probe_embeddings(tested, tested),
+    "zero shot": lambda tested: evaluate_zero_shot(tested.by(known_by_description(tested.classifier, "blob 1"))),
+}
+
+
+@pytest.mark.parametrize("method", ["softmax", "prototype"])
+def test_all_protocols_share_one_pass(method: str) -> None:
+    """Also where some test images have no label, and what is measured is a part of them."""
+    part = replace(TEST, targets=torch.where(torch.arange(len(TEST)) < 5, -1, TEST.targets))
+    with counted(trained(method)) as calls:
+        tested = Tested.of(trained(method), part, DATA.labels)
+        for protocol in PROTOCOLS.values():
+            protocol(tested)
+    assert calls == [len(TEST)]
+
+
+def test_protocols_of_several_labels_share_one_pass() -> None:
+    data, classifier = squares(), several()
+    with counted(classifier) as calls:
+        tested = Tested.of(classifier, data.split("test"), data.labels)
+        for protocol in (evaluate_multilabel, yes_rates, answer_calibration):
+            protocol(tested)
+    assert calls == [len(data.split("test"))]
