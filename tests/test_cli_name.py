@@ -16,10 +16,10 @@ import labelwise as lw
 from labelwise.data.dataset import Dataset
 from labelwise.errors import UsageError
 from labelwise.evaluate.naming import cluster_images, named_clusters
-from labelwise.evaluate.naming_page import doubts
 from labelwise.fitting.naming import name_clusters
 from labelwise.methods import Encoder, Softmax, ZeroLabel
 from labelwise.methods.shared.naming_report import kept_together, overlap_agreement
+from labelwise.report.naming_page import doubts
 from labelwise.store import load, save
 from tests.conftest import blobs
 from tests.methods.test_zero_label import CPU, STRUCTURE, model_of, world

@@ -4,7 +4,9 @@ import re
 import shlex
 from dataclasses import replace
 from functools import cache
+from importlib import import_module
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -27,8 +29,8 @@ from labelwise.fitting.fit import fit
 from labelwise.labels import Labels
 from labelwise.methods import METHODS, Eszsl
 from labelwise.metrics import confusion_matrix
-from labelwise.pages import percent
 from labelwise.report import Report, ReportSettings, Saved, report
+from labelwise.report.pages import percent
 from labelwise.report.repeat import fit_command
 from labelwise.settings import pairs_of
 from labelwise.tasks.calibrate import calibration_errors
@@ -170,6 +172,23 @@ def test_pairs_by_whitened_codes() -> None:
         assert made.figures["verification"][key] == pytest.approx(getattr(pairs, key), abs=1e-6), key
     assert "Same or different" not in made.figures["left_out"]
     assert f"equal error rate (EER) {shown(pairs.eer)}" in Page(made.html).words
+
+
+@pytest.mark.parametrize(
+    ("place", "times"),
+    [
+        ("labelwise.tasks.verify.draw_pairs", 1),
+        ("labelwise.tasks.calibrate.expected_calibration_error", 4),  # two kinds, before and after calibration
+        ("labelwise.report.findings.confusion_matrix", 1),
+    ],
+)
+def test_no_figure_is_computed_twice(place: str, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    classifier, data = trained("softmax"), hard()
+    module, _, name = place.rpartition(".")
+    counted = Mock(wraps=getattr(import_module(module), name))
+    monkeypatch.setattr(place, counted)
+    report(classifier, data)
+    assert counted.call_count == times
 
 
 def test_examples_are_the_surest() -> None:
@@ -342,22 +361,28 @@ def test_leaks_are_told() -> None:
     assert "80 of these 80 images (100.0 %) were used to train" in made.figures["warnings"][0].replace("\u00a0", " ")
 
 
-def test_names_are_escaped() -> None:
-    bad = '<script>alert("x")</script> & <b>'
+HOSTILE = ('<script>alert("x")</script> & <b>', "<script>{{ 7*7 }}</script>{% raw %}", "{# gone #}'\"><i>")
+
+
+@pytest.mark.parametrize("bad", HOSTILE)
+def test_names_are_escaped(bad: str) -> None:
     data = hard()
     labels = replace(data.labels, names=(bad, *data.labels.names[1:]))
     classifier = replace(trained("softmax"), labels=labels)
-    test = replace(data.split("test"), files=tuple(f"<i>{i}</i>" for i in range(len(data.split("test")))))
+    test = replace(data.split("test"), files=tuple(f"<i>{i}</i>{bad}" for i in range(len(data.split("test")))))
+    log = ({"stage": bad, "epoch": 0, "loss": 1.0, "validation": 0.5, "terms": {bad: 1.0, "other": 2.0}},)
     made = report(
-        classifier,
+        Saved(classifier=classifier, log=log),
         replace(data, labels=labels, name="<u>", splits={"test": test}),
-        ReportSettings(name="<model>", compare={"<other>": classifier}, commands=("a < b && c",)),
+        ReportSettings(name=f"<model>{bad}", compare={f"<other>{bad}": classifier}, commands=(f"a < b && {bad}",)),
     )
     page = Page(made.html)
     check_alone(page)
     assert page.tags.count("script") == 1
     assert {"i", "b", "u", "model", "other"} & set(page.tags) == set()
-    assert bad in page.words
+    for text in (f"<model>{bad} on <u>", f"<other>{bad}", f"</i>{bad}", f"a < b && {bad}", f"Stage {bad}: loss"):
+        assert text in page.words
+    assert bad in page.titles
 
 
 def test_many_labels_stay_readable() -> None:

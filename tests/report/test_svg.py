@@ -50,7 +50,7 @@ def test_marks_stay_on_the_plot_and_gaps_are_left_out() -> None:
         Series(points=[(0, 0.1), (1, 0.7), (2, 0)], colour=1, kind="steps"),
         Series(points=[], name="none"),
     ]
-    svg = draw(
+    svg, legend = draw(
         series,
         Axis(label="x", high=2),
         Axis(label="y", form="percent"),
@@ -60,7 +60,7 @@ def test_marks_stay_on_the_plot_and_gaps_are_left_out() -> None:
     places = [tuple(map(float, found)) for found in re.findall(r'cx="([\d.]+)" cy="([\d.]+)"', svg)]
     assert len(places) == 2
     assert all(0 < x < WIDTH and 0 < y < HEIGHT for x, y in places)
-    assert "a &amp; b" in svg
+    assert [one.name for one in legend] == ["a & b", "none"]
     assert "&lt;3&gt;" in svg
     assert "nan" not in svg
     assert ">here<" in svg
@@ -85,7 +85,7 @@ def test_matrix_of_many_labels_has_a_cell_for_each_pair() -> None:
 def test_names_on_the_map_never_cover_each_other() -> None:
     made = torch.Generator().manual_seed(0)
     names = [f"label number {i}" for i in range(80)]
-    svg, missing = label_map(torch.randn(80, 2, generator=made), names, [0] * 80)
+    svg, missing = label_map(torch.randn(80, 2, generator=made), names)
     boxes = [
         (float(x), float(y), float(x) + 6.1 * len(name), float(y) + 13)
         for x, y, name in re.findall(r'<text x="([-\d.]+)" y="([-\d.]+)"[^>]*>([^<]*)</text>', svg)
@@ -105,6 +105,8 @@ def test_names_on_the_map_never_cover_each_other() -> None:
 
 
 def test_map_of_labels_at_one_place() -> None:
-    svg, missing = label_map(torch.zeros(3, 2), ["a", "b", "c"], [0, 1, 0])
+    svg, missing = label_map(torch.zeros(3, 2), ["a", "<b>", "c"], {"<b>"})
     assert svg.count("<circle") == 3
+    assert '<circle class="fb"' in svg
+    assert "<title>&lt;b&gt;</title>" in svg
     assert missing == 0

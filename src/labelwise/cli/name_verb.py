@@ -237,7 +237,7 @@ def _question(one: "NamedCluster", shown: Shown | None, drawn: dict[int, str]) -
 
 def _write_page(classifier: "Classifier", shown: Shown, model: Path, folder: Path) -> None:
     from labelwise.evaluate.naming import named_clusters
-    from labelwise.evaluate.naming_page import naming_page
+    from labelwise.report.naming_page import naming_page
 
     folder.mkdir(parents=True, exist_ok=True)
     page = naming_page(f"Names in {model.name}", named_clusters(classifier), shown.clusters, shown.images, shown.files)

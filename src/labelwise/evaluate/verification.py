@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from labelwise.evaluate.tested import Tested
 from labelwise.metrics import auroc, equal_error_rate
-from labelwise.ops.detection import det_curve, min_dcf, misses_at
+from labelwise.ops.detection import DetCurve, det_curve, min_dcf, misses_at
 from labelwise.tasks.similarity import By
 from labelwise.tasks.verify import scored_pairs
 
@@ -54,13 +54,20 @@ def evaluate_verification(
         most: pairs of each kind; where there are more, so many are drawn.
         seed: of what is drawn.
     """
+    return verification_with_curve(tested, by=by, most=most, seed=seed)[0]
+
+
+def verification_with_curve(
+    tested: Tested, *, by: By | None = None, most: int = PAIRS, seed: int = 0
+) -> tuple[VerificationResult, DetCurve]:
+    """Return what ``evaluate_verification`` does, and the curve of both errors behind it."""
     tested = tested.own_labelled()
     embeddings, rule = tested.scores.embeddings, tested.classifier.verifier
     score = by or (rule.by if rule else "similarity")
     same, different = scored_pairs(tested.classifier.model, embeddings, tested.split.targets.cpu(), score, (most, seed))
     curve = det_curve(same, different)
     own = rule if rule is not None and rule.by == score else None
-    return VerificationResult(
+    result = VerificationResult(
         images=len(tested),
         same=len(same),
         different=len(different),
@@ -73,3 +80,4 @@ def evaluate_verification(
         false_accepts=None if own is None else float((different >= own.threshold).double().mean()),
         leaked=tested.leaked,
     )
+    return result, curve

@@ -90,6 +90,11 @@ class Case:
         """The name of the method that made it, where that is known."""
         return getattr(self.classifier.origin.method, "name", None)
 
+    @property
+    def parameters(self) -> int:
+        """How many numbers its model learned."""
+        return sum(one.numel() for one in self.classifier.model.parameters())
+
     def __len__(self) -> int:
         return len(self.tested)
 

@@ -3,9 +3,9 @@
 import math
 
 from labelwise.errors import listing
-from labelwise.pages import percent
 from labelwise.report.case import Case
 from labelwise.report.findings import Findings
+from labelwise.report.pages import counted, percent
 
 FEW_IMAGES, FEW_OF_LABEL = 100, 5
 KEPT = 0.8  # known images that should not be called unknown, at least
@@ -39,14 +39,15 @@ def _about_images(case: Case, found: Findings) -> list[str]:
     said, n = [], len(case)
     if n < FEW_IMAGES:
         low, high = interval(found.accuracy, n)
-        few = "1 test image" if n == 1 else f"{n} test images"
-        said.append(f"Only {few}: the accuracy may as well be {percent(low)} or {percent(high)} (95 % interval).")
+        said.append(
+            f"Only {counted(n, 'test image')}: the accuracy may as well be {percent(low)} or {percent(high)} (95 % interval)."
+        )
     missing = [one.label for one in found.each if not one.images]
     if missing:
-        said.append(f"No test image of {_labels(len(missing))}: {listing(missing, 6)}.")
+        said.append(f"No test image of {counted(len(missing), 'label')}: {listing(missing, 6)}.")
     rare = [one.label for one in found.each if 0 < one.images < FEW_OF_LABEL]
     if rare and n >= FEW_IMAGES:
-        said.append(f"Fewer than {FEW_OF_LABEL} test images of {_labels(len(rare))}: {listing(rare, 6)}.")
+        said.append(f"Fewer than {FEW_OF_LABEL} test images of {counted(len(rare), 'label')}: {listing(rare, 6)}.")
     if case.part.unlabelled:
         said.append(f"{case.part.unlabelled} test images have no label and were left out.")
     given, taken = case.part.shape, case.classifier.shape
@@ -81,7 +82,3 @@ def _about_probabilities(case: Case, found: Findings) -> list[str]:
     if kept < KEPT:
         said.append(f'{percent(1 - kept)} of these images of known labels are called "unknown".')
     return said
-
-
-def _labels(count: int) -> str:
-    return "1 label" if count == 1 else f"{count} labels"

@@ -17,15 +17,14 @@ from labelwise.evaluate.ordinal import OrdinalResult, evaluate_ordinal, find_ord
 from labelwise.evaluate.outliers import OutlierResult, evaluate_outliers
 from labelwise.evaluate.retrieval import RetrievalResult, evaluate_retrieval
 from labelwise.evaluate.tested import Tested
-from labelwise.evaluate.verification import VerificationResult, evaluate_verification
+from labelwise.evaluate.verification import VerificationResult, verification_with_curve
 from labelwise.evaluate.zero_shot import ZeroShotResult, evaluate_zero_shot
-from labelwise.metrics import Reliability, class_accuracies, confusion_matrix, reliability
-from labelwise.ops.detection import DetCurve, det_curve
+from labelwise.metrics import Reliability, confusion_matrix, reliability
+from labelwise.ops.detection import DetCurve
 from labelwise.ops.ranking import f1_scores
 from labelwise.report.case import Case
 from labelwise.scores import Scores
 from labelwise.tasks.calibrate import calibration_errors
-from labelwise.tasks.verify import scored_pairs
 
 COMPARED = 2_000  # images compared with each other, at most
 PAIRS = 50_000  # pairs of each kind behind the DET curve, at most
@@ -75,6 +74,11 @@ class UnknownFigures:
     limit: float | None
     result: OutlierResult | None
 
+    @property
+    def flagged(self) -> float:
+        """The share of test images beyond the limit."""
+        return 0.0 if self.limit is None else float((self.known > self.limit).double().mean())
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Findings:
@@ -84,12 +88,15 @@ class Findings:
         right: whether the answer to each image is right ``[n]``; where several labels may be true, all answers.
         sure: how probable the answer was said to be ``[n]``; where several may be true, the least sure of its answers.
         chosen: the place of the answered label ``[n]``.
+        errors: where several labels may be true, how far each probability of a yes is from the truth ``[n, k]``; 0 where the
+            data do not say it of a label.
         compared: how many images were compared with each other.
     """
 
     right: Tensor
     sure: Tensor
     chosen: Tensor
+    errors: Tensor | None
     closed: ClosedResult | None
     several: MultilabelResult | None
     calibration: CalibrationFigures
@@ -124,24 +131,31 @@ def find(case: Case, seed: int) -> Findings:
 
     tested = case.tested
     part = _drawn(tested, seed)
-    closed = None if tested.multilabel else evaluate_closed(tested)
-    several = evaluate_multilabel(tested) if tested.multilabel else None
-    right, sure, chosen = answered(tested)
-    verification = attempt("Same or different", lambda: evaluate_verification(part, most=PAIRS, seed=seed))
+    right, sure, chosen = _answered(tested)
+    closed, several, counts = None, None, None
+    if tested.multilabel:
+        several = evaluate_multilabel(tested)
+        each, after = _each_of_several(tested, several), {"answer_ece": several.answer_ece}
+    else:
+        closed, counts = evaluate_closed(tested), confusion_matrix(chosen, tested.targets, len(case.names))
+        each, after = _each(case.names, counts), {"ece": closed.ece, "answer_ece": closed.answer_ece}
+    pairs = attempt("Same or different", lambda: verification_with_curve(part, most=PAIRS, seed=seed))
+    verification, curve = pairs or (None, None)
     return Findings(
         right=right,
         sure=sure,
         chosen=chosen,
+        errors=_errors(tested) if several else None,
         closed=closed,
         several=several,
-        calibration=_calibration(tested),
-        confusion=None if several else confusion_matrix(chosen, tested.targets, len(case.names)),
-        each=_each_of_several(tested, several) if several else _each(tested, chosen),
+        calibration=_calibration(tested, after),
+        confusion=counts,
+        each=each,
         unknown=_unknown(case),
         zero_shot=attempt("Seen and unseen labels", lambda: _zero_shot(tested)),
         ordinal=attempt("Ordered labels", lambda: _ordinal(tested)),
         verification=verification,
-        det=_det(part, verification, seed) if verification else None,
+        det=curve,
         retrieval=attempt("Retrieval", lambda: evaluate_retrieval(part)),
         compared=len(part),
         plane=attempt("Map of labels", lambda: _plane(case.classifier)),
@@ -149,7 +163,7 @@ def find(case: Case, seed: int) -> Findings:
     )
 
 
-def answered(tested: Tested) -> tuple[Tensor, Tensor, Tensor]:
+def _answered(tested: Tested) -> tuple[Tensor, Tensor, Tensor]:
     """Return of each image whether its answer is right, how probable it was said to be, and the answered label ``[n]``."""
     chosen = tested.scores.best.cpu()
     if not tested.multilabel:
@@ -157,6 +171,15 @@ def answered(tested: Tested) -> tuple[Tensor, Tensor, Tensor]:
     scores, truths = tested.asked()
     right = ((scores.yes >= 0.5) == truths).all(1).cpu()
     return right, torch.maximum(scores.yes, 1 - scores.yes).amin(1).cpu(), chosen
+
+
+def _errors(tested: Tested) -> Tensor:
+    """Return how far each probability of a yes is from the truth ``[n, k]``; 0 where the data do not say it of a label."""
+    scores, truths = tested.asked()
+    columns = [tested.classifier.labels.index(name) for name in scores.classifier.labels.names]
+    errors = torch.zeros_like(tested.scores.yes)
+    errors[:, columns] = (scores.yes - truths.float()).abs()
+    return errors.cpu()
 
 
 def _drawn(tested: Tested, seed: int) -> Tested:
@@ -167,7 +190,7 @@ def _drawn(tested: Tested, seed: int) -> Tested:
     return tested[rows.sort().values]
 
 
-def _calibration(tested: Tested) -> CalibrationFigures:
+def _calibration(tested: Tested, errors_after: Mapping[str, float]) -> CalibrationFigures:
     after, truth = tested.asked() if tested.multilabel else tested.labelled()
     before = uncalibrated(after)
 
@@ -179,47 +202,45 @@ def _calibration(tested: Tested) -> CalibrationFigures:
 
     return CalibrationFigures(
         errors_before=calibration_errors(before, truth),
-        errors_after=calibration_errors(after, truth),
+        errors_after=errors_after,
         before=bins(before),
         after=bins(after),
     )
 
 
-def _each(tested: Tested, chosen: Tensor) -> tuple[LabelFigures, ...]:
-    names = tested.classifier.labels.names
-    k = len(names)
-    counts = confusion_matrix(chosen, tested.targets, k)
-    images, said, hits = counts.sum(1).tolist(), counts.sum(0).tolist(), counts.diagonal().tolist()
-    shares = class_accuracies(chosen, tested.targets, k).tolist()
+def _each(names: tuple[str, ...], counts: Tensor) -> tuple[LabelFigures, ...]:
+    """Return the figures of each label from counts of true labels (rows) and what was said ``[k, k]``."""
     wrong = counts.clone().fill_diagonal_(0)
     most, place = (piece.tolist() for piece in wrong.max(1))
+    rows = zip(names, counts.sum(1).tolist(), counts.sum(0).tolist(), counts.diagonal().tolist(), strict=True)
     return tuple(
         LabelFigures(
             label=name,
-            images=images[i],
-            accuracy=shares[i] if images[i] else None,
-            precision=hits[i] / said[i] if said[i] else None,
+            images=images,
+            accuracy=hits / images if images else None,
+            precision=hits / said if said else None,
             mistaken=(names[place[i]], most[i]) if most[i] else None,
         )
-        for i, name in enumerate(names)
+        for i, (name, images, said, hits) in enumerate(rows)
     )
 
 
 def _each_of_several(tested: Tested, result: MultilabelResult) -> tuple[LabelFigures, ...]:
     scores, truths = tested.asked()
     yes = scores.yes >= 0.5
-    _, f1 = f1_scores(yes, truths)
-    images, said, hits = truths.sum(0).tolist(), yes.sum(0).tolist(), (yes & truths).sum(0).tolist()
+    f1 = f1_scores(yes, truths)[1].tolist()
+    counts = (table.sum(0).tolist() for table in (truths, yes, yes & truths))
+    rows = zip(scores.classifier.labels.names, *counts, strict=True)
     return tuple(
         LabelFigures(
             label=name,
-            images=images[i],
-            accuracy=hits[i] / images[i] if images[i] else None,
-            precision=hits[i] / said[i] if said[i] else None,
+            images=images,
+            accuracy=hits / images if images else None,
+            precision=hits / said if said else None,
             average_precision=result.average_precision[name],
-            f1=float(f1[i]) if images[i] else None,
+            f1=f1[i] if images else None,
         )
-        for i, name in enumerate(scores.classifier.labels.names)
+        for i, (name, images, said, hits) in enumerate(rows)
     )
 
 
@@ -247,12 +268,6 @@ def _ordinal(tested: Tested) -> OrdinalResult:
     if find_order(tested.classifier, tested.labels) is None:
         raise DataError("The labels have no order.")
     return evaluate_ordinal(tested)
-
-
-def _det(part: Tested, found: VerificationResult, seed: int) -> DetCurve:
-    part = part.own_labelled()
-    targets = part.split.targets.cpu()
-    return det_curve(*scored_pairs(part.classifier.model, part.scores.embeddings, targets, found.by, (PAIRS, seed)))
 
 
 def _plane(classifier: Classifier) -> Tensor:

@@ -1,29 +1,58 @@
 """Two plots of labels: which are taken for which (a matrix of counts), and where their codes lie (a map with names)."""
 
-from collections.abc import Sequence
-from html import escape
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
+from markupsafe import Markup, escape
 from torch import Tensor
 
-from labelwise.report.svg import frame, words
+from labelwise.report.case import Case
+from labelwise.report.findings import Findings
+from labelwise.report.svg import COLOURS, frame, words
 
 NAMED = 40  # labels up to which the names stand beside the matrix, and each cell says what it holds
+MOST = 15  # confusions that are listed
 COUNTED = 12  # labels up to which counts stand in the cells
 LEVELS = 6
 MAP, LARGE_MAP, EDGE = (640, 420), (980, 700), 14  # its size, that of many labels, and how far dots keep from its edge
-MANY = 60
+MANY, MAPPED = 60, 400  # labels from which it is large, and that are on it, at most
 LETTER, LINE = 6.1, 13  # the width and height of a letter of the map
 
 
-def matrix(counts: Tensor, names: Sequence[str], rows: str = "true", columns: str = "said") -> str:
-    """Return counts ``[k, k]`` as a matrix: the darker, the larger the share of its row.
+class Confusions(NamedTuple):
+    """Which labels are taken for which.
 
-    Args:
-        counts: row is the true label, column what was said.
-        names: of both.
-        rows: what rows are, in words.
-        columns: what columns are.
+    Attributes:
+        names: of the labels, in their order where they have one.
+        counts: row is the true label, column what was said ``[k, k]``.
+        most: the most frequent confusions: the true label, what was said, how often, and of how many images.
+        kinds: how many confusions there are.
+        numbered: whether there are so many labels that numbers stand for names.
     """
+
+    names: tuple[str, ...]
+    counts: Tensor
+    most: list[tuple[str, str, int, int]]
+    kinds: int
+    numbered: bool
+
+
+def confusions(case: Case, found: Findings) -> Confusions | None:
+    """Return which labels of a case are taken for which; None where several may be true."""
+    if found.confusion is None:
+        return None
+    names = case.names if found.ordinal is None else found.ordinal.levels
+    order = [case.classifier.labels.index(name) for name in names]
+    counts = found.confusion[order][:, order]
+    totals, wrong = counts.sum(1).tolist(), counts.clone().fill_diagonal_(0)
+    values, places = (part[:MOST].tolist() for part in wrong.flatten().sort(descending=True, stable=True))
+    cells = [(*divmod(place, len(names)), value) for value, place in zip(values, places, strict=True) if value]
+    most = [(names[row], names[column], value, totals[row]) for row, column, value in cells]
+    return Confusions(names, counts, most, int((wrong > 0).sum()), len(names) > NAMED)
+
+
+def matrix(counts: Tensor, names: Sequence[str]) -> Markup:
+    """Return counts ``[k, k]`` of true labels (rows) and what was said: the darker, the larger the share of its row."""
     k = len(names)
     side = 30 if k <= COUNTED else 15 if k <= NAMED else max(2.0, 480 / k)
     longest = max(map(len, names))
@@ -33,13 +62,10 @@ def matrix(counts: Tensor, names: Sequence[str], rows: str = "true", columns: st
     inside = f'<rect class="sheet" x="{margin:g}" y="{top:g}" width="{size:g}" height="{size:g}"/>'
     inside += _named_cells(counts, names, (margin, top, side)) if k <= NAMED else _cells(counts, (margin, top, side))
     inside += _names(names, (margin, top, side)) if k <= NAMED else _numbers(k, (margin, top, side))
-    inside += words(margin - 4, top + size + 16, f"{rows} ↓   {columns} →", "start" if k > NAMED else "end", "soft")
+    inside += words(margin - 4, top + size + 16, "true ↓   said →", "start" if k > NAMED else "end", "soft")
     title = f"Confusion of {k} labels; the list beside it names the most frequent ones"
     width = margin + size + 8
-    return (
-        f'<div class="wide"><div style="min-width: {min(width, 620) * 0.8:.0f}px; max-width: {width * 1.15:.0f}px">'
-        + (f"{frame(inside, width, top + size + 24, title, 'plot matrix')}</div></div>")
-    )
+    return frame(inside, (width, top + size + 24), title, "plot matrix", (min(width, 620) * 0.8, width * 1.15))
 
 
 def _shares(counts: Tensor) -> Tensor:
@@ -102,14 +128,15 @@ def _numbers(k: int, place: tuple[float, float, float]) -> str:
     return "".join(out)
 
 
-def label_map(points: Tensor, names: Sequence[str], kinds: Sequence[int]) -> tuple[str, int]:
-    """Return the map of labels at points ``[k, 2]``, and how many names found no room on it.
+def label_map(points: Tensor, names: Sequence[str], described: Collection[str] = ()) -> tuple[Markup, int]:
+    """Return the map of the first labels, and how many names found no room on it.
 
     Args:
-        points: where each label lies.
+        points: where each label lies ``[k, 2]``.
         names: of the labels; a dot without room for its name says it where a pointer rests on it.
-        kinds: the colour of each.
+        described: labels that have another colour.
     """
+    points, names = points[:MAPPED], names[:MAPPED]
     low, high = points.amin(0), points.amax(0)
     share = (points - low) / (high - low).clamp_min(1e-12)
     width, height = LARGE_MAP if len(names) > MANY else MAP
@@ -117,8 +144,8 @@ def label_map(points: Tensor, names: Sequence[str], kinds: Sequence[int]) -> tup
     places = [(EDGE + 45 + x * room[0], EDGE + (1 - y) * room[1]) for x, y in share.tolist()]
     taken = [(x - 4, y - 4, x + 4, y + 4) for x, y in places]
     dots, texts, missing = [], [], 0
-    for (x, y), name, kind in zip(places, names, kinds, strict=True):
-        colour = "abcdef"[kind]
+    for (x, y), name in zip(places, names, strict=True):
+        colour = COLOURS[name in described]
         dots.append(
             f'<circle class="f{colour}" cx="{x:.1f}" cy="{y:.1f}" r="3.5"><title>{escape(name)}</title></circle>'
         )
@@ -129,11 +156,8 @@ def label_map(points: Tensor, names: Sequence[str], kinds: Sequence[int]) -> tup
         taken.append(spot)
         texts.append(words(spot[0], spot[3] - 3, name, "start"))
     title = f"A map of {len(names)} labels by their codes"
-    svg = frame("".join(dots + texts), width, height, title, "plot map")
-    return (
-        f'<div class="wide"><div style="min-width: {width * 0.8:.0f}px; max-width: {width * 1.25:.0f}px">{svg}</div></div>',
-        missing,
-    )
+    wide = (width * 0.8, width * 1.25)
+    return frame("".join(dots + texts), (width, height), title, "plot map", wide), missing
 
 
 Box = tuple[float, float, float, float]

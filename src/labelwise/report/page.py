@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from html import escape
 from pathlib import Path
+from platform import machine
 from typing import Any
 
 import torch
@@ -20,14 +20,14 @@ from labelwise.errors import UsageError, listing
 from labelwise.evaluate.part import Part, choose_parts
 from labelwise.files import write_atomically
 from labelwise.labels import Labels
-from labelwise.pages import document
-from labelwise.report import more_sections, sections
-from labelwise.report.case import Case, Saved, make_case, read_log
-from labelwise.report.cautions import cautions
-from labelwise.report.comparison import compare, paired_figures, paired_results
+from labelwise.report import maps, plots
+from labelwise.report.case import Saved, make_case, read_log
+from labelwise.report.cautions import interval
+from labelwise.report.comparison import Both, compare, paired_figures
+from labelwise.report.examples import examples, is_picture
 from labelwise.report.figures import case_figures
-from labelwise.report.findings import Findings, find
-from labelwise.report.style import SCRIPT, STYLE
+from labelwise.report.findings import find
+from labelwise.report.pages import render
 from labelwise.store import LOG, load
 from labelwise.training.distribution import choose_device
 
@@ -107,24 +107,27 @@ def report(classifier: Model, data: Source, settings: ReportSettings | None = No
     other: Sequence[Part | None] = [None] * len(parts)
     if (unknown := settings.unknown) is not None:
         other = _parts(classifiers, lambda shape: _read_unknown(unknown, shape), None, unknown=True)
-    both: list[tuple[Case, Findings]] = []
+    both: list[Both] = []
     for (name, one), part, strange in zip(saved.items(), parts, other, strict=True):
         case = make_case(name, one, part, strange, settings.tell)
         settings.tell(f"{name}: measuring")
         both.append((case, find(case, settings.seed)))
     settings.tell("drawing the page")
-    paired = paired_results(both, settings.seed)
-    first = parts[0]
-    figures: dict[str, Any] = {"data": first.data, "split": first.name, "labelwise": __version__}
-    figures |= {"measured": first.figures(), **({"measured_unknown": other[0].figures()} if other[0] else {})}
-    figures |= case_figures(*both[0])
-    if paired:
-        figures["compare"] = [case_figures(*one) for one in both[1:]]
-        figures["paired"] = paired_figures(both, paired)
-    title = f"{both[0][0].name} on {first.data}"
-    comparison = compare(both, paired, settings.examples) if paired else None
-    body = _body(title, both, comparison, settings)
-    return Report(title=title, html=document(title, body, style=STYLE, script=SCRIPT), figures=figures)
+    comparison = compare(both, settings.seed, settings.examples) if len(both) > 1 else None
+    first, figures = parts[0], [case_figures(*one) for one in both]
+    every: dict[str, Any] = {"data": first.data, "split": first.name, "labelwise": __version__}
+    every |= {"measured": first.figures(), **({"measured_unknown": other[0].figures()} if other[0] else {})}
+    every |= figures[0]
+    if comparison:
+        every |= {"compare": figures[1:], "paired": paired_figures(comparison, both[0][0].name)}
+    values: dict[str, Any] = {
+        "title": f"{both[0][0].name} on {first.data}",
+        "comparison": comparison,
+        "commands": settings.commands,
+    }
+    values["warnings"] = [(one["model"], text) for one in figures for text in one["warnings"]]
+    html = render("report.html", {**values, **_values(both, settings.examples)})
+    return Report(title=values["title"], html=html, figures=every)
 
 
 def _parts(classifiers: Sequence[Classifier], read: Reader, split: str | None, *, unknown: bool = False) -> list[Part]:
@@ -174,53 +177,23 @@ def _opened(model: Model, device: str) -> Saved:
     return Saved(classifier=model) if isinstance(model, Classifier) else open_saved(model, device)
 
 
-def _body(
-    title: str,
-    both: list[tuple[Case, Findings]],
-    comparison: sections.Section | None,
-    settings: ReportSettings,
-) -> str:
+def _values(both: list[Both], most: int) -> dict[str, Any]:
+    """Return what the templates say of the first classifier, and what they draw it with."""
     case, found = both[0]
-    warned = [(one.name, text) for one, figures in both for text in cautions(one, figures)]
-    parts = [
-        comparison,
-        sections.examples(case, found, settings.examples),
-        sections.confusion(case, found),
-        sections.each_label(case, found),
-        sections.calibration(case, found),
-        sections.unknown(found),
-        sections.zero_shot(found),
-        more_sections.ordinal(found),
-        more_sections.pairs(case, found),
-        more_sections.labels_map(case, found),
-        more_sections.training(case),
-        more_sections.speed([one for one, _ in both]),
-        more_sections.left_out(found.left_out),
-        more_sections.repeat(settings.commands),
-    ]
-    kept = [part for part in parts if part is not None]
-    labels = "1 label" if len(case.names) == 1 else f"{len(case.names)} labels"
-    about = f"{escape(case.part.words)} {labels}"
-    made = f"method {escape(str(case.method or 'unknown'))}"
-    day = datetime.now(UTC).date().isoformat()
-    return f"""<header><h1>{escape(title)}</h1>
-<p class="soft">{about}; {made}; {day}, labelwise {__version__}</p></header>
-<main>
-{_warnings(warned, many=len(both) > 1)}
-{sections.cards(case, found)}
-{_contents(kept)}
-{"".join(part.html for part in kept)}
-</main>"""
-
-
-def _warnings(warned: list[tuple[str, str]], *, many: bool) -> str:
-    if not warned:
-        return ""
-    items = "".join(f"<li>{escape(f'{name}: ' if many else '')}{escape(text)}</li>" for name, text in warned)
-    return f'<aside class="note" aria-label="Warnings"><ul>{items}</ul></aside>'
-
-
-def _contents(parts: list[sections.Section]) -> str:
-    """Return links to the sections."""
-    links = " ".join(f'<a href="#{part.name}">{part.title}</a>' for part in parts)
-    return f'<nav aria-label="Contents">{links}</nav>'
+    best, worst = examples(case, found, most)
+    return {
+        "case": case,
+        "found": found,
+        "both": both,
+        "interval": interval(found.accuracy, len(case)),
+        "best": best,
+        "worst": worst,
+        "has_pictures": is_picture(case.images),
+        "confusions": maps.confusions(case, found),
+        "plots": plots,
+        "maps": maps,
+        "day": datetime.now(UTC).date().isoformat(),
+        "version": __version__,
+        "torch": torch.__version__,
+        "machine": machine(),
+    }

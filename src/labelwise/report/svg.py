@@ -1,12 +1,13 @@
-"""Plots as SVG inside a page: lines, dots, bars and a matrix of counts. Colours come from the page, so that it may be dark."""
+"""Plots as SVG inside a page: lines, dots and bars. By hand: small, and their colours are those of the page, which may be dark."""
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import pairwise
 from statistics import NormalDist
-from typing import Literal
+from typing import Literal, NamedTuple
+
+from markupsafe import Markup, escape
 
 WIDTH, HEIGHT = 380, 270
 LEFT, RIGHT, TOP, BOTTOM = 58, 20, 10, 40
@@ -72,6 +73,18 @@ class Series:
     sizes: Sequence[float] = ()
     titles: Sequence[str] = ()
 
+    @property
+    def letter(self) -> str:
+        """Its colour as the style of the page names it."""
+        return COLOURS[self.colour % len(COLOURS)]
+
+
+class Plot(NamedTuple):
+    """A drawing, and the series that its legend lists."""
+
+    svg: Markup
+    legend: tuple[Series, ...]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
@@ -81,54 +94,56 @@ class Limit:
     name: str
 
 
-def round_values(low: float, high: float, about: int = 5) -> tuple[float, ...]:
-    """Return some round values from low to high."""
+def round_values(low: float, high: float) -> tuple[float, ...]:
+    """Return about five round values from low to high."""
     if not high > low:
         return (low,)
-    rough = (high - low) / about
+    rough = (high - low) / 5
     unit = 10.0 ** math.floor(math.log10(rough))
     step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= rough * 0.999)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return tuple(i * step for i in range(first, last + 1))
 
 
-def range_of(values: Sequence[float], *, least: float | None = None) -> tuple[float, float]:
-    """Return the ends of an axis that holds all finite values with some room; ``least`` lies on it, too."""
-    held = [value for value in values if math.isfinite(value)] + ([] if least is None else [least])
-    if not held:
+def range_of(values: Sequence[float]) -> tuple[float, float]:
+    """Return the ends of an axis that holds all finite values with some room."""
+    finite = [value for value in values if math.isfinite(value)]
+    if not finite:
         return 0.0, 1.0
-    low, high = min(held), max(held)
+    low, high = min(finite), max(finite)
     room = (high - low) * 0.05 or max(abs(high), 1.0) * 0.05
-    return (low if low == least else low - room), high + room
+    return low - room, high + room
 
 
-def draw(series: Sequence[Series], x: Axis, y: Axis, *, title: str, limits: Sequence[Limit] = ()) -> str:
-    """Return a plot with its legend; ``title`` says what it shows to those who do not see it."""
+def draw(series: Sequence[Series], x: Axis, y: Axis, *, title: str, limits: Sequence[Limit] = ()) -> Plot:
+    """Return a plot; ``title`` says what it shows to those who do not see it."""
     inside = "".join([*_grid(x, y), *(_marks(one, x, y) for one in series), *(_limit(one, x) for one in limits)])
-    named = [one for one in series if one.name]
-    items = "".join(
-        f'<li><span class="key {"dash " if one.dashed else ""}k{COLOURS[one.colour % 6]}"></span>{escape(one.name)}</li>'
-        for one in named
-    )
-    legend = f'<ul class="legend">{items}</ul>' if items else ""
-    return f"{frame(inside, WIDTH, HEIGHT, title)}{legend}"
+    return Plot(frame(inside, (WIDTH, HEIGHT), title), tuple(one for one in series if one.name))
 
 
-def frame(inside: str, width: float, height: float, title: str, kind: str = "plot") -> str:
-    """Return an SVG element of this size, with a title for readers of the page aloud."""
-    return (
-        f'<svg class="{kind}" viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(title)}">'
+def frame(
+    inside: str, size: tuple[float, float], title: str, kind: str = "plot", width: tuple[float, float] | None = None
+) -> Markup:
+    """Return an SVG element, with a title for readers of the page aloud.
+
+    Args:
+        inside: what is drawn (SVG).
+        size: its width and height in its own units.
+        title: what it shows, in words.
+        kind: its classes.
+        width: on the page at least and at most, in pixels; as wide as its place where left out.
+    """
+    style = f' style="min-width: {width[0]:.0f}px; max-width: {width[1]:.0f}px"' if width else ""
+    return Markup(
+        f'<svg class="{kind}" viewBox="0 0 {size[0]:g} {size[1]:g}" role="img" aria-label="{escape(title)}"{style}>'
         f"<title>{escape(title)}</title>{inside}</svg>"
     )
 
 
 def words(x: float, y: float, said: str, anchor: str = "middle", kind: str = "") -> str:
     """Return a word at a place."""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{_class(kind)}>{escape(said)}</text>'
-
-
-def _class(kind: str) -> str:
-    return f' class="{kind}"' if kind else ""
+    named = f' class="{kind}"' if kind else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{named}>{escape(said)}</text>'
 
 
 def _across(axis: Axis, value: float) -> float:
@@ -155,20 +170,19 @@ def _grid(x: Axis, y: Axis) -> Iterator[str]:
 def _marks(series: Series, x: Axis, y: Axis) -> str:
     kept = [i for i, point in enumerate(series.points) if all(map(math.isfinite, point))]
     places = [(_across(x, series.points[i][0]), _down(y, series.points[i][1])) for i in kept]
-    colour = COLOURS[series.colour % 6]
     if not places:
         return ""
     if series.kind == "steps":
-        return _steps(places, colour)
+        return _steps(places, series.letter)
     out = ""
     if series.kind in ("line", "both"):
         dash = " dash" if series.dashed else ""
-        out += f'<path class="line s{colour}{dash}" d="M{"L".join(f"{a:.1f} {b:.1f}" for a, b in places)}"/>'
+        out += f'<path class="line s{series.letter}{dash}" d="M{"L".join(f"{a:.1f} {b:.1f}" for a, b in places)}"/>'
     if series.kind in ("dots", "both"):
         for i, (a, b) in zip(kept, places, strict=True):
             size = series.sizes[i] if series.sizes else 3
             said = f"<title>{escape(series.titles[i])}</title>" if series.titles else ""
-            out += f'<circle class="f{colour}" cx="{a:.1f}" cy="{b:.1f}" r="{size:.1f}">{said}</circle>'
+            out += f'<circle class="f{series.letter}" cx="{a:.1f}" cy="{b:.1f}" r="{size:.1f}">{said}</circle>'
     return out
 
 
