@@ -72,7 +72,7 @@ def peak() -> int:
 
 def measure(file: Path) -> None:
     """Read a file in this process and print what it cost."""
-    from labelwise.data.read.features import features
+    from labelwise.data.read.packs import features
     from labelwise.data.read.tables import table
 
     if file.suffix == ".parquet":

@@ -19,7 +19,7 @@ from labelwise.api import teach
 from labelwise.classifier import Classifier
 from labelwise.data import load, pool, resplit
 from labelwise.data.dataset import Dataset, Split
-from labelwise.data.split.splits import zero_shot
+from labelwise.data.split.make import zero_shot
 from labelwise.fitting.fit import fit
 from labelwise.methods import Encoder, Prototype
 from labelwise.methods.prototype import Head, PrototypeModel

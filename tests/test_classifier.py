@@ -3,7 +3,7 @@ import torch
 from torch import Tensor
 
 from labelwise.classifier import Classifier, Origin, bind
-from labelwise.data.split.fingerprints import fingerprints
+from labelwise.data.split.hashes import image_hashes
 from labelwise.errors import UnsupportedError, UsageError
 from labelwise.labels import Labels
 from tests.changed import exact
@@ -106,7 +106,7 @@ def test_an_origin_gathers_images() -> None:
     assert one.train_hashes is not None
     assert len(one.train_hashes) == 1
     assert both.train_hashes is not None
-    assert torch.equal(both.train_hashes, fingerprints(images))
+    assert torch.equal(both.train_hashes, image_hashes(images))
 
 
 def test_names_of_the_first_version_work_and_warn(classifier: Classifier) -> None:

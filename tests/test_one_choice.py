@@ -137,7 +137,7 @@ def test_a_side_that_was_asked_for_stays(run: Any, installed: bool, tmp_path: Pa
 
 
 def test_pixels_that_were_changed_are_not_read_again(tmp_path: Path) -> None:
-    from labelwise.data.read.sides import at_side
+    from labelwise.data.read.files import at_side
 
     data = lw.data.folder(folder_of(tmp_path, ""))
     assert at_side(data, 8).shape == (3, 8, 8)

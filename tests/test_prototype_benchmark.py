@@ -10,7 +10,7 @@ import torch
 from labelwise.classifier import bind
 from labelwise.data.augment import Augment
 from labelwise.data.dataset import Dataset
-from labelwise.data.split.split_files import pool, resplit
+from labelwise.data.split.divide import pool, resplit
 from labelwise.errors import UsageError
 from labelwise.evaluate.episodes import EpisodeSettings
 from labelwise.evaluate.robust import RobustSettings, evaluate_robust

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from labelwise.calibration import Calibration
 from labelwise.data.read.pictures import Pictures, as_batch
-from labelwise.data.split.fingerprints import fingerprints
+from labelwise.data.split.hashes import image_hashes
 from labelwise.errors import UnsupportedError, UsageError
 from labelwise.familiarity import Familiarity
 from labelwise.labels import Labels
@@ -58,7 +58,7 @@ class Origin:
     def with_images(self, images: Tensor) -> Self:
         """Return it with these images among those that the classifier was made from."""
         known = [] if self.train_hashes is None else [self.train_hashes.cpu()]
-        return replace(self, train_hashes=torch.cat([*known, fingerprints(images)]))
+        return replace(self, train_hashes=torch.cat([*known, image_hashes(images)]))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

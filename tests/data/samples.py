@@ -6,8 +6,10 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
+from torch import Tensor
 
 from labelwise.data.dataset import Dataset
+from labelwise.data.read.pictures import File, read_files
 
 
 def noise(height: int, width: int, channels: int = 3) -> np.ndarray:
@@ -22,6 +24,10 @@ def encoded(image: Image.Image, kind: str = "PNG", **settings: object) -> bytes:
 
 def png(value: int, side: int = 5) -> bytes:
     return encoded(Image.new("L", (side + 1, side), value))
+
+
+def read_picture(file: File, size: int, channels: int = 3) -> Tensor:
+    return read_files([file], (channels, size, size), strict=True)[0][0]
 
 
 def write(root: Path, counts: Mapping[str, int], start: int = 0) -> Path:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from labelwise.data.augment import YIQ, Augment, resize_batch
+from labelwise.data.augment import YIQ, Augment
 from labelwise.data.draws import Draws
 from labelwise.errors import UsageError
 
@@ -256,20 +256,6 @@ def test_features_pass_through() -> None:
     assert torch.equal(CONTRASTIVE(features, Draws.seeded(0, 5)), features.float())
     noisy = Augment(noise=0.5)(features, Draws.seeded(0, 5))
     torch.testing.assert_close(noisy, features.float() + 0.5 * Draws.seeded(0, 5).normal(7))
-    assert torch.equal(resize_batch(features, 3), features.float())
-
-
-@pytest.mark.parametrize("shape", [(0, 3, 8, 6), (2, 3, 8, 6), (2, 1, 5, 9)])
-@pytest.mark.parametrize("size", [3, 5, 12])
-def test_resize_batch_takes_the_centre(shape: tuple[int, int, int, int], size: int) -> None:
-    images = picture(*shape)
-    side = min(shape[2:])
-    top, left = (shape[2] - side) // 2, (shape[3] - side) // 2
-    square = images[:, :, top : top + side, left : left + side] / 255
-    slow = F.interpolate(square, size=(size, size), mode="bilinear", antialias=True)
-    torch.testing.assert_close(resize_batch(images, size), slow, atol=0 if size == side else 1e-6, rtol=0)
-    with pytest.raises(UsageError, match="size must be"):
-        resize_batch(images, 0)
 
 
 WRONG: dict[str, tuple[object, ...]] = {

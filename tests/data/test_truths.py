@@ -152,7 +152,7 @@ def test_a_parquet_table_names_several_labels(tmp_path: Path) -> None:
 def test_large_tables_are_divided_on_disk_as_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, wanted = written(tmp_path)
     in_memory = load(file, size=4)
-    monkeypatch.setattr("labelwise.data.read.reading.fits_in_memory", lambda *_: False)
+    monkeypatch.setattr("labelwise.data.read.files.fits_in_memory", lambda *_: False)
     monkeypatch.setenv("LABELWISE_CACHE", str(tmp_path / "cache"))
     on_disk = load(file, size=4)
     for name, part in in_memory.splits.items():

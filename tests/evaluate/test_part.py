@@ -8,7 +8,7 @@ import torch
 
 from labelwise.classifier import Classifier
 from labelwise.data.dataset import Dataset, Split
-from labelwise.data.read.sources import arrays
+from labelwise.data.read.arrays import arrays
 from labelwise.data.sets.digits import digits
 from labelwise.errors import DataError, UsageError
 from labelwise.evaluate.part import choose_part, choose_parts

@@ -91,8 +91,8 @@ def split(
     """Divide data anew and save the split as a table you can read and edit; use it with fit --splits."""
     from labelwise.data import load
     from labelwise.data.catalogue import side_to_read
-    from labelwise.data.split.resplitting import divide
-    from labelwise.data.split.split_files import write_split
+    from labelwise.data.split.divide import divide
+    from labelwise.data.split.files import write_split
     from labelwise.nn.encoder import Encoder
 
     done = divide(load(data, size=side_to_read(data, Encoder()), root=root), kind, held, seed)
@@ -145,8 +145,7 @@ def zero_shot(  # noqa: PLR0913 - the options of the verb
 ) -> None:
     """Make a zero-shot data set of pictures and one table of attributes, as the .mat files that other codes read too."""
     from labelwise.data.labels.knowledge import read_knowledge
-    from labelwise.data.read.xlsa17 import write_xlsa17
-    from labelwise.data.read.zero_shot_data import build_zero_shot
+    from labelwise.data.read.xlsa17 import build_zero_shot, write_xlsa17
     from labelwise.writable import check_writable
 
     check_writable(out_folder)

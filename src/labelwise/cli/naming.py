@@ -55,7 +55,7 @@ def unsorted_data(folder: Path, names: tuple[str, ...], size: int | None, strict
 
     from labelwise.data import Dataset, Split
     from labelwise.data.labels.knowledge import find_knowledge, with_knowledge
-    from labelwise.data.read.pictures import list_pictures, read_pictures
+    from labelwise.data.read.pictures import list_pictures, read_files
     from labelwise.labels import Labels
     from labelwise.nn.encoder import pretrained_encoder, side_for
 
@@ -64,7 +64,8 @@ def unsorted_data(folder: Path, names: tuple[str, ...], size: int | None, strict
     files = list_pictures(folder)
     if not files:
         raise DataError(f'No picture found in "{folder}".')
-    images, kept, skipped = read_pictures(files, size or side_for(pretrained_encoder()), strict=strict)
+    side = size or side_for(pretrained_encoder())
+    images, kept, skipped = read_files(files, (3, side, side), strict=strict)
     targets = torch.full((len(images),), -1)
     train = Split(images=images, targets=targets, files=tuple(str(files[i]) for i in kept))
     data = Dataset(

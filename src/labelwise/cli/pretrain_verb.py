@@ -196,8 +196,8 @@ def _read(
 
 def _plain_folder(root: Path) -> Path | None:
     """Return where pictures lie that are not sorted into label folders, or None."""
+    from labelwise.data.read.folders import split_folders
     from labelwise.data.read.pictures import is_hidden, list_pictures
-    from labelwise.data.read.sources import split_folders
 
     if not root.is_dir():
         return None
@@ -207,11 +207,10 @@ def _plain_folder(root: Path) -> Path | None:
 
 
 def _read_plain(place: Path, size: int, strict: bool) -> "Tensor":
+    from labelwise.data.read.files import read_paths
     from labelwise.data.read.pictures import list_pictures
-    from labelwise.data.read.reading import Listed, read_listed
 
-    listed = [Listed(path=file, label=None, split="train") for file in list_pictures(place)]
-    _, (images, _, skipped) = read_listed(place.name, listed, size=size, seed=0, strict=strict)
+    images, _, skipped = read_paths(list_pictures(place), (3, size, size), strict=strict)
     for one in skipped[:10]:
         note(f"Skipped {one.file}: {one.reason}")
     return images

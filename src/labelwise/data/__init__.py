@@ -9,23 +9,21 @@ from labelwise.data.catalogue import EMBEDDED, load
 from labelwise.data.dataset import Dataset, Skipped, Split, TrainData
 from labelwise.data.episodes import Episode, episodes
 from labelwise.data.inspect import contact_sheet, inspect
-from labelwise.data.labels.described import describe_labels
-from labelwise.data.labels.knowledge import Knowledge, find_knowledge, read_knowledge, with_knowledge
+from labelwise.data.labels.knowledge import Knowledge, describe_labels, find_knowledge, read_knowledge, with_knowledge
 from labelwise.data.labels.words import WordVectors, name_vectors, packaged_vectors, read_vectors
+from labelwise.data.read.arrays import arrays
 from labelwise.data.read.audio import audio_folder
-from labelwise.data.read.features import features
-from labelwise.data.read.packs import pack
-from labelwise.data.read.sources import arrays, folder
+from labelwise.data.read.folders import folder
+from labelwise.data.read.packs import features, pack
 from labelwise.data.read.tables import table
-from labelwise.data.read.xlsa17 import ZeroShotData, read_xlsa17, write_xlsa17
-from labelwise.data.read.zero_shot_data import build_zero_shot
+from labelwise.data.read.xlsa17 import ZeroShotData, build_zero_shot, read_xlsa17, write_xlsa17
 from labelwise.data.sets.degraded import degraded
 from labelwise.data.sets.digits import digits
 from labelwise.data.sets.finches import finches
 from labelwise.data.sets.rotations import rotated
+from labelwise.data.split.divide import divide, pool, resplit
+from labelwise.data.split.files import apply_split, write_split
 from labelwise.data.split.leaks import check_leaks, near_duplicates, refuse_leaks
-from labelwise.data.split.resplitting import divide
-from labelwise.data.split.split_files import apply_split, pool, resplit, write_split
 
 __all__ = [
     "EMBEDDED",

@@ -228,25 +228,6 @@ class Augment:
         return images
 
 
-def resize_batch(images: Tensor, size: int) -> Tensor:
-    """Return the largest centred squares, resized, as float32 in [0, 1], ``[n, c, size, size]``.
-
-    Nothing here is random: it is how images are brought to the size of a model when it is used. Images of that size
-    are only turned into [0, 1]; features ``[n, a]`` come back as float32.
-    """
-    if size < 1:
-        raise UsageError(f"size must be at least 1 pixel; given {size}.")
-    if images.ndim == 2:
-        return images.float()
-    h, w = images.shape[2:]
-    side = min(h, w)
-    top, left = (h - side) // 2, (w - side) // 2
-    square = as_float(images[:, :, top : top + side, left : left + side])
-    if side == size:
-        return square.contiguous(memory_format=_memory_format(images))
-    return F.interpolate(square, size=(size, size), mode="bilinear", antialias=True).clamp_(0, 1)
-
-
 def _check(images: Tensor, draws: Draws) -> None:
     """Raise an error unless these are images, or features, and the draws are theirs."""
     if images.ndim != 2 and (images.ndim != 4 or images.shape[1] not in (1, 3)):

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import torch
 
-from labelwise.data.dataset import UNLABELLED, Dataset, Split
-from labelwise.data.labels.knowledge import with_files_beside
+from labelwise.data.dataset import Dataset
+from labelwise.data.labels.knowledge import find_knowledge, with_knowledge
 from labelwise.data.read.audio import audio_folder
-from labelwise.data.read.features import features
-from labelwise.data.read.packs import pack
+from labelwise.data.read.build import build
+from labelwise.data.read.folders import folder
+from labelwise.data.read.packs import features, pack
 from labelwise.data.read.pictures import as_batch, is_hidden, list_pictures, read_files
-from labelwise.data.read.sources import folder
+from labelwise.data.read.rows import Rows
 from labelwise.data.read.tables import table
 from labelwise.data.read.xlsa17 import read_xlsa17
 from labelwise.data.sets.degraded import degraded
@@ -20,7 +21,6 @@ from labelwise.data.sets.digits import digits
 from labelwise.data.sets.finch_marks import finches_marks
 from labelwise.data.sets.finches import finches, finches_unseen
 from labelwise.errors import DataError, listing, suggest
-from labelwise.labels import Labels
 from labelwise.nn.encoder import Encoder, side_for
 from labelwise.plugins import plugin_with, plugins
 
@@ -118,15 +118,22 @@ def load_unlabelled(source: str | Path, shape: tuple[int, ...], root: str | Path
     if not files:
         raise DataError(f'There is no picture in "{path}".')
     images, kept, skipped = read_files(files, shape)
-    whole = Split(images=images, targets=torch.full((len(kept),), -1), files=tuple(str(files[i]) for i in kept))
-    name, labels = path.resolve().name, Labels(names=(UNLABELLED,))
-    return Dataset(name=name, labels=labels, splits={"test": whole}, skipped=skipped, own_splits=False)
+    rows = Rows(
+        names=(),
+        targets=torch.full((len(kept),), -1),
+        images=images,
+        splits=["test"] * len(kept),
+        files=tuple(str(files[i]) for i in kept),
+        skipped=skipped,
+    )
+    return replace(build(path.resolve().name, rows), own_splits=False)
 
 
 def _read(path: Path, size: int | None, seed: int, strict: bool) -> Dataset:
     if path.is_dir():
         if (path / "att_splits.mat").exists():
-            return with_files_beside(read_xlsa17(path).dataset(seed=seed), path)
+            data, knowledge = read_xlsa17(path).dataset(seed=seed), find_knowledge(path)
+            return with_knowledge(data, knowledge) if knowledge else data
         if not list_pictures(path) and any(path.rglob("*.wav")):
             return audio_folder(path, seed=seed)
         return folder(path, size=size, seed=seed, strict=strict)

@@ -77,10 +77,8 @@ class Split:
         return self.targets[:, None] == torch.arange(labels, device=self.targets.device)
 
     def words(self, names: Sequence[str]) -> list[str]:
-        """Return the name of each image's label, several joined by semicolons, blank where there is none."""
-        if self.truths is None:
-            return [names[target] if target >= 0 else "" for target in self.targets.tolist()]
-        return [";".join(name for name, true in zip(names, row, strict=True) if true) for row in self.truths.tolist()]
+        """Return the name of each image's label, see ``label_words``."""
+        return label_words(names, self.targets, self.truths)
 
     def select(self, rows: Sequence[int] | Tensor) -> "Split":
         """Return these rows only, in this order."""
@@ -126,6 +124,13 @@ def divided_by(targets: Tensor, truths: Tensor | None) -> Tensor:
     return torch.where(truths.any(1), counts.argmin(1), -1)
 
 
+def label_words(names: Sequence[str], targets: Tensor, truths: Tensor | None) -> list[str]:
+    """Return the name of each image's label, several joined by semicolons, blank where there is none."""
+    if truths is None:
+        return [names[target] if target >= 0 else "" for target in targets.tolist()]
+    return [";".join(name for name, true in zip(names, row, strict=True) if true) for row in truths.tolist()]
+
+
 def _check_truths(truths: Tensor, targets: Tensor) -> None:
     """Raise an error unless truths ``[n, k]`` fit the targets ``[n]``."""
     if truths.dtype != torch.bool or truths.ndim != 2 or len(truths) != len(targets) or not truths.shape[1]:
@@ -162,7 +167,7 @@ class Dataset:
         own_splits: whether the data name their splits themselves; False where they name none and were divided by shares.
         own_pictures: whether the images are a person's own picture files, those that ``Split.files`` name.
         side_open: whether nobody said which side in pixels these were to be brought to, so that it may follow the encoder;
-            see ``sides.at_side``.
+            see ``read.files.at_side``.
     """
 
     name: str

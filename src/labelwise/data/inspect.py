@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from labelwise.data.dataset import SPLITS, Dataset, Split
-from labelwise.data.labels.described import describe_labels
+from labelwise.data.labels.knowledge import describe_labels
 from labelwise.data.sheets import draw_sheet
 from labelwise.data.split.leaks import LeakReport, Lookalike, check_leaks, near_duplicates
 from labelwise.errors import DataError, UnsupportedError, UsageError, listing, suggest
@@ -248,11 +248,11 @@ def _evenly(n: int, most: int) -> list[int]:
 
 def _pictures(dataset: Dataset, rows: Sequence[int]) -> Tensor:
     """Return images ``[m, c, h, w]`` by their place among all, in the order of the splits."""
-    found = []
+    pictures = []
     for row in rows:
         for part in dataset.splits.values():
             if row < len(part):
-                found.append(part.images[row].cpu())
+                pictures.append(part.images[row].cpu())
                 break
             row -= len(part)
-    return torch.stack(found)
+    return torch.stack(pictures)

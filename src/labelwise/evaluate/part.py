@@ -15,7 +15,7 @@ from torch import Tensor
 from labelwise.classifier import Classifier
 from labelwise.data.dataset import SPLITS, Dataset, Skipped, Split
 from labelwise.data.read.pictures import as_batch
-from labelwise.data.split.split_files import pool
+from labelwise.data.split.divide import pool
 from labelwise.errors import DataError, UsageError, listing, suggest
 from labelwise.evaluate.tested import leaked_rows
 from labelwise.labels import Labels

@@ -11,7 +11,7 @@ from torch import Tensor
 from labelwise.classifier import Classifier
 from labelwise.data.dataset import Split
 from labelwise.data.read.pictures import as_batch
-from labelwise.data.split.fingerprints import fingerprints
+from labelwise.data.split.hashes import image_hashes
 from labelwise.errors import DataError, listing
 from labelwise.labels import Labels
 from labelwise.model import prepared
@@ -106,7 +106,7 @@ def leaked_rows(classifier: Classifier, images: Tensor) -> Tensor:
     hashes = classifier.origin.train_hashes
     if hashes is None or not len(images):
         return torch.zeros(len(images), dtype=torch.bool)
-    return torch.isin(fingerprints(images), hashes.cpu())
+    return torch.isin(image_hashes(images), hashes.cpu())
 
 
 def leaked_share(classifier: Classifier, images: Tensor) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from labelwise.data.dataset import Dataset
-from labelwise.data.labels.described import describe_labels
+from labelwise.data.labels.knowledge import describe_labels
 from labelwise.errors import DataError, StoreError, UnsupportedError, UsageError, listing
 from labelwise.fitting.pretraining import read_encoder
 from labelwise.methods import METHODS, method_class

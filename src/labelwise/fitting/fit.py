@@ -8,8 +8,8 @@ from torch import Tensor
 from labelwise.classifier import Classifier, Origin, bind
 from labelwise.data.dataset import Dataset, Split, TrainData, first_true
 from labelwise.data.labels.knowledge import require
-from labelwise.data.read.sides import at_side
-from labelwise.data.split.splits import split_off
+from labelwise.data.read.files import at_side
+from labelwise.data.split.make import split_off
 from labelwise.errors import DataError, UsageError, listing
 from labelwise.fitting.choice import decide, encoder_of
 from labelwise.fitting.memory import remembering

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from labelwise.classifier import Classifier, Origin, bind
 from labelwise.data.dataset import Dataset, Split, TrainData
-from labelwise.data.labels.described import describe_labels
-from labelwise.data.split.splits import split_off
+from labelwise.data.labels.knowledge import describe_labels
+from labelwise.data.split.make import split_off
 from labelwise.errors import DataError
 from labelwise.familiarity import Familiarity
 from labelwise.fitting.memory import remembering

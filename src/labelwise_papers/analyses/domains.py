@@ -18,9 +18,9 @@ import torch
 
 from labelwise.classifier import bind
 from labelwise.data.dataset import Dataset, Split
-from labelwise.data.read.sides import at_side
-from labelwise.data.split.split_files import pool, resplit
-from labelwise.data.split.splits import leave_one_domain_out, split_off
+from labelwise.data.read.files import at_side
+from labelwise.data.split.divide import pool, resplit
+from labelwise.data.split.make import leave_one_domain_out, split_off
 from labelwise.errors import DataError, UnsupportedError, UsageError
 from labelwise.evaluate.tested import align_targets
 from labelwise.files import read_tensors, under, write_atomically

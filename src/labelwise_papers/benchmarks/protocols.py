@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from labelwise.data.split.splits import Shares, split_off, stratified
+from labelwise.data.split.make import Shares, split_off, stratified
 from labelwise.errors import DataError, listing
 from labelwise_papers.benchmarks.records import Records
 

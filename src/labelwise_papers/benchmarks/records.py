@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from labelwise.data.dataset import SPLITS, Dataset, Skipped, Split
-from labelwise.data.read.pictures import as_batch, read_pictures
+from labelwise.data.read.pictures import as_batch, read_files
 from labelwise.errors import DataError
 from labelwise.labels import Labels
 
@@ -81,7 +81,7 @@ class Records:
             if images.ndim == 4 and images.shape[2:] != (size, size):
                 images = as_batch(images, (images.shape[1], size, size))
         else:
-            images, kept, skipped = read_pictures(self.pictures, size, channels=1 if self.grey else 3)
+            images, kept, skipped = read_files(self.pictures, (1 if self.grey else 3, size, size))
         rows = self.select(kept) if len(kept) < len(self) else self
         whole = Split(
             images=images,

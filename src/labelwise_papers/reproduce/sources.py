@@ -11,7 +11,7 @@ from labelwise.data import EMBEDDED, load
 from labelwise.data.catalogue import QUALITY, side_to_read
 from labelwise.data.dataset import Dataset
 from labelwise.data.read.npz_files import read_npz
-from labelwise.data.split.splits import split_off
+from labelwise.data.split.make import split_off
 from labelwise.errors import DataError
 from labelwise.nn.encoder import Encoder
 from labelwise_papers.benchmarks import ENTRIES, data_root, where

@@ -13,11 +13,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch.nn.functional import pad
 
-from labelwise.data.dataset import UNLABELLED, Dataset
+from labelwise.data.dataset import Dataset
 from labelwise.data.labels.knowledge_files import (
     Row,
     Table,
@@ -31,6 +32,7 @@ from labelwise.data.labels.knowledge_files import (
 from labelwise.errors import DataError, UsageError, listing, suggest
 from labelwise.labels import Labels, unfit_name
 
+MOST_IMAGES = 100  # whose sentences describe one label
 FILES = ("labels.csv", "labels.toml", "labels.json", "similarity.csv", "order.txt")
 
 _PIECES = {
@@ -44,10 +46,23 @@ _PIECES = {
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Knowledge:
-    """Labels with all that is known about them, and the names of the attributes in their vectors (or none)."""
+    """Labels with all that is known about them.
+
+    Attributes:
+        labels: the labels.
+        attributes: the names of the attributes in their vectors, or none.
+        source: where it was read, to begin an error.
+    """
 
     labels: Labels
     attributes: tuple[str, ...] = ()
+    source: str = "What is known about labels"
+
+    @property
+    def described(self) -> frozenset[str]:
+        """The labels that sentences or attributes describe: they need no training picture."""
+        silent = self.labels.texts is None and self.labels.vectors is None
+        return frozenset() if silent else frozenset(self.labels.names)
 
 
 def read_knowledge(path: str | Path, names: Sequence[str] | None = None) -> Knowledge:
@@ -62,14 +77,15 @@ def read_knowledge(path: str | Path, names: Sequence[str] | None = None) -> Know
     kind = file.suffix.lower()
     if kind == ".csv":
         table = read_table(file)
-        found = _similarity(file, table) if _is_matrix(file, table) else _assembled(file, *rows_of_table(file, table))
+        known = _similarity(file, table) if _is_matrix(file, table) else _assembled(file, *rows_of_table(file, table))
     elif kind in (".toml", ".json"):
-        found = _assembled(file, *read_tables(file))
+        known = _assembled(file, *read_tables(file))
     elif kind == ".txt":
-        found = _order(file)
+        known = _order(file)
     else:
         raise DataError(f'Cannot read "{file}": label knowledge is a .csv, .toml, .json or .txt file.')
-    return found if names is None else _arranged(found, names, f'"{file}"')
+    known = replace(known, source=f'"{file}"')
+    return known if names is None else _arranged(known, names)
 
 
 def find_knowledge(folder: str | Path, names: Sequence[str] | None = None) -> Knowledge | None:
@@ -82,25 +98,25 @@ def find_knowledge(folder: str | Path, names: Sequence[str] | None = None) -> Kn
     files = [Path(folder) / name for name in FILES if (Path(folder) / name).is_file()]
     if not files:
         return None
-    whole = read_knowledge(files[0])
-    source: dict[str, Path] = {}
-    for file in files:
-        other = _arranged(read_knowledge(file), whole.labels.names, f'"{file}"')
-        _arranged(whole, other.labels.names, f'"{files[0]}"')  # has all labels of the other file, too
-        given = {piece: getattr(other.labels, piece) for piece in _PIECES if getattr(other.labels, piece) is not None}
-        for piece in given:
-            if source.setdefault(piece, file) != file:
-                raise DataError(f'Both "{source[piece]}" and "{file}" give {_PIECES[piece][0]} of labels. Keep one.')
-        whole = Knowledge(labels=replace(whole.labels, **given), attributes=whole.attributes or other.attributes)
-    return whole if names is None else _arranged(whole, names, listing(f'"{file}"' for file in files))
+    first, *others = [read_knowledge(file) for file in files]
+    whole, source = first, dict.fromkeys(_pieces(first.labels), first.source)
+    for other in others:
+        other = _arranged(other, first.labels.names)
+        _arranged(first, other.labels.names)  # has all labels of the other file, too
+        pieces = _pieces(other.labels)
+        for piece in pieces:
+            if source.setdefault(piece, other.source) != other.source:
+                raise DataError(
+                    f"Both {source[piece]} and {other.source} give {_PIECES[piece][0]} of labels. Keep one."
+                )
+        whole = Knowledge(labels=replace(whole.labels, **pieces), attributes=whole.attributes or other.attributes)
+    whole = replace(whole, source=listing(f'"{file}"' for file in files))
+    return whole if names is None else _arranged(whole, names)
 
 
-def described_labels(folder: str | Path) -> frozenset[str]:
-    """Return the labels that a file in a folder describes by sentences or attributes; none where there is no such file."""
-    found = find_knowledge(folder)
-    if found is None or (found.labels.texts is None and found.labels.vectors is None):
-        return frozenset()
-    return frozenset(found.labels.names)
+def _pieces(labels: Labels) -> dict[str, Any]:
+    """Return what is known about labels, without their names."""
+    return {piece: getattr(labels, piece) for piece in _PIECES if getattr(labels, piece) is not None}
 
 
 def with_knowledge(dataset: Dataset, knowledge: Knowledge) -> Dataset:
@@ -109,10 +125,9 @@ def with_knowledge(dataset: Dataset, knowledge: Knowledge) -> Dataset:
     Its labels keep their positions; labels that only the knowledge has come after them and have no images: they are
     unseen. What the data set knew and the knowledge does not say stays, unless there are such new labels.
     """
-    labels = _arranged(knowledge, dataset.labels.names, "What is known about labels").labels
+    labels = _arranged(knowledge, dataset.labels.names).labels
     if len(labels) == len(dataset.labels):
-        before = {piece: getattr(dataset.labels, piece) for piece in _PIECES if getattr(labels, piece) is None}
-        labels = replace(labels, **before)
+        labels = replace(labels, **(_pieces(dataset.labels) | _pieces(labels)))
     extra = len(labels) - len(dataset.labels)
     splits = {
         name: split if split.truths is None else replace(split, truths=pad(split.truths, (0, extra)))
@@ -121,16 +136,41 @@ def with_knowledge(dataset: Dataset, knowledge: Knowledge) -> Dataset:
     return replace(dataset, labels=labels, splits=splits)
 
 
-def with_files_beside(dataset: Dataset, folder: Path) -> Dataset:
-    """Return the data set with what files in a folder say about its labels, or as it is where there is no such file.
+def describe_labels(dataset: Dataset) -> Dataset:
+    """Return the data with sentences for each label, taken from its training images where labels have none.
 
-    Images without any label get the labels that are described there.
+    Each label gets the sentences of its first images in train; a label that has none there, such as one held out to
+    choose settings, those of its images in val. The test split is never read. Data whose labels have texts, or whose
+    images have none, or several labels each, come back unchanged; so do data where some label would stay without but all have vectors.
     """
-    if dataset.labels.names == (UNLABELLED,):
-        alone = find_knowledge(folder)
-        return replace(dataset, labels=alone.labels) if alone else dataset
-    knowledge = find_knowledge(folder, dataset.labels.names)
-    return with_knowledge(dataset, knowledge) if knowledge else dataset
+    labels = dataset.labels
+    if labels.texts is not None or dataset.multilabel:  # a sentence about an image is not about each of its labels
+        return dataset
+    train, val = (_sentences(dataset, name) for name in ("train", "val"))
+    if not train and not val:
+        return dataset
+    texts = tuple(train.get(i) or val.get(i) or () for i in range(len(labels)))
+    silent = [name for name, sentences in zip(labels.names, texts, strict=True) if not sentences]
+    if not silent:
+        return replace(dataset, labels=replace(labels, texts=texts))
+    if labels.vectors is not None:
+        return dataset
+    raise DataError(
+        f'Nothing describes these labels of "{dataset.name}": {listing(silent)}. No training image of theirs has a '
+        'sentence. Put a file labels.csv beside the data, with the columns "label" and "text" and a row for every label.'
+    )
+
+
+def _sentences(dataset: Dataset, split: str) -> dict[int, tuple[str, ...]]:
+    """Return the sentences of the first images of each label in a split, for the labels that have any."""
+    if split not in dataset.splits:
+        return {}
+    part = dataset.splits[split]
+    images: dict[int, list[tuple[str, ...]]] = {}
+    for target, texts in zip(part.targets.tolist(), part.texts or [()] * len(part), strict=True):
+        if texts and target >= 0:
+            images.setdefault(target, []).append(texts)
+    return {target: tuple(text for texts in every[:MOST_IMAGES] for text in texts) for target, every in images.items()}
 
 
 def require(labels: Labels, piece: str, where: str) -> None:
@@ -149,17 +189,20 @@ def require(labels: Labels, piece: str, where: str) -> None:
         raise DataError(f"{where} reads {what}, and these labels have none. Add {add}{joint} {file} beside the data.")
 
 
-def _arranged(knowledge: Knowledge, names: Sequence[str], where: str) -> Knowledge:
+def _arranged(knowledge: Knowledge, names: Sequence[str]) -> Knowledge:
     """Return the knowledge with these labels first, in this order, then its others."""
     own = [label_name(name) for name in names]
-    others = [name for name in knowledge.labels.names if name not in set(own)]
-    missing = [name for name in own if name not in set(knowledge.labels.names)]
+    known = {label_name(name): name for name in knowledge.labels.names}
+    wanted = set(own)
+    others = [name for name in known if name not in wanted]
+    missing = [name for name in own if name not in known]
     if missing:
         raise DataError(
-            f"{where} does not describe these labels: {listing(missing)}.{suggest(missing[0], others)} "
+            f"{knowledge.source} does not describe these labels: {listing(missing)}.{suggest(missing[0], others)} "
             f'Add a row (or line, or table) for "{missing[0]}".'
         )
-    return replace(knowledge, labels=replace(knowledge.labels.select([*own, *others]), names=(*names, *others)))
+    labels = knowledge.labels.select([known[name] for name in (*own, *others)])
+    return replace(knowledge, labels=replace(labels, names=(*names, *(known[name] for name in others))))
 
 
 def _assembled(file: Path, known: Mapping[str, Row], attributes: tuple[str, ...]) -> Knowledge:
@@ -199,24 +242,24 @@ def _assembled(file: Path, known: Mapping[str, Row], attributes: tuple[str, ...]
 
 def _ranks(file: Path, rows: Sequence[Row]) -> tuple[int, ...]:
     """Return the rank of each label, from 0."""
-    given = [finite_number(row.order, row.where, "order") for row in rows]
-    first = min(given)
-    if first not in (0, 1) or sorted(given) != [first + i for i in range(len(given))]:
+    ranks = [finite_number(row.order, row.where, "order") for row in rows]
+    first = min(ranks)
+    if first not in (0, 1) or sorted(ranks) != [first + i for i in range(len(ranks))]:
         raise DataError(
-            f'The column "order" of "{file}" must hold the ranks 1 to {len(given)}, each once; given '
-            f"{listing(f'{rank:g}' for rank in given)}."
+            f'The column "order" of "{file}" must hold the ranks 1 to {len(ranks)}, each once; given '
+            f"{listing(f'{rank:g}' for rank in ranks)}."
         )
-    return tuple(int(rank - first) for rank in given)
+    return tuple(int(rank - first) for rank in ranks)
 
 
 def _shares(file: Path, rows: Sequence[Row]) -> torch.Tensor:
     """Return the share of each label ``[k]``."""
-    given = [finite_number(row.share, row.where, "share") for row in rows]
-    if min(given) < 0:
-        raise DataError(f"{rows[given.index(min(given))].where}: a share is at least 0; given {min(given):g}.")
-    if abs(sum(given) - 1) > 1e-4:
-        raise DataError(f'The column "share" of "{file}" must sum to 1; it sums to {sum(given):.4f}.')
-    return torch.tensor(given)
+    shares = [finite_number(row.share, row.where, "share") for row in rows]
+    if min(shares) < 0:
+        raise DataError(f"{rows[shares.index(min(shares))].where}: a share is at least 0; given {min(shares):g}.")
+    if abs(sum(shares) - 1) > 1e-4:
+        raise DataError(f'The column "share" of "{file}" must sum to 1; it sums to {sum(shares):.4f}.')
+    return torch.tensor(shares)
 
 
 def _is_matrix(file: Path, table: Table) -> bool:

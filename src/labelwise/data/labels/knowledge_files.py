@@ -73,28 +73,28 @@ def read_tables(file: Path) -> tuple[dict[str, Row], tuple[str, ...]]:
     """Return what each table of a TOML or JSON file says about its label, and the names of the attributes."""
     text = read_text(file)
     try:
-        held = tomllib.loads(text) if file.suffix.lower() == ".toml" else json.loads(text, object_pairs_hook=_once)
+        content = tomllib.loads(text) if file.suffix.lower() == ".toml" else json.loads(text, object_pairs_hook=_once)
     except ValueError as error:
         raise DataError(f'"{file}" is not well-formed: {error}.') from None
-    if not isinstance(held, dict) or not isinstance(held.get("labels"), dict):
+    if not isinstance(content, dict) or not isinstance(content.get("labels"), dict):
         raise DataError(f'"{file}" needs a table "labels" with one table for each label: [labels."barn owl"].')
-    _check_keys(held, ("labels", "attributes"), f'"{file}"')
+    _check_keys(content, ("labels", "attributes"), f'"{file}"')
     known: dict[str, Row] = {}
-    for name, given in held["labels"].items():
+    for name, entry in content["labels"].items():
         where = f'Label "{name}" of "{file}"'
-        if not isinstance(given, dict):
-            raise DataError(f"{where} must be a table with some of: {listing(_KEYS)}. Given: {given!r}.")
-        _check_keys(given, _KEYS, where)
+        if not isinstance(entry, dict):
+            raise DataError(f"{where} must be a table with some of: {listing(_KEYS)}. Given: {entry!r}.")
+        _check_keys(entry, _KEYS, where)
         if label_name(name) in known:
             raise DataError(f"{where} comes twice, in different Unicode spellings. Keep one.")
         known[label_name(name)] = Row(
             where=where,
-            texts=[*([given["text"]] if "text" in given else []), *given.get("texts", [])],
-            vector=given.get("vector", []),
-            order=given.get("order"),
-            share=given.get("share"),
+            texts=[*([entry["text"]] if "text" in entry else []), *entry.get("texts", [])],
+            vector=entry.get("vector", []),
+            order=entry.get("order"),
+            share=entry.get("share"),
         )
-    return known, tuple(map(str, held.get("attributes", [])))
+    return known, tuple(map(str, content.get("attributes", [])))
 
 
 def read_table(file: Path) -> Table:
@@ -129,15 +129,15 @@ def read_text(file: Path) -> str:
         raise DataError(f'"{file}" is not UTF-8 text. Save it as UTF-8.') from None
 
 
-def finite_number(given: object, where: str, column: str) -> float:
+def finite_number(cell: object, where: str, column: str) -> float:
     """Return a finite number, or raise an error that names row and column."""
     value = math.nan
-    if isinstance(given, str | int | float) and not isinstance(given, bool):
+    if isinstance(cell, str | int | float) and not isinstance(cell, bool):
         with suppress(ValueError, OverflowError):
-            value = float(given)
+            value = float(cell)
     if not math.isfinite(value):
         near = suggest(column.casefold(), ("label", "text", "order", "share"))
-        raise DataError(f'{where}, column "{column}": a finite number was expected, as 0.5; given "{given}".{near}')
+        raise DataError(f'{where}, column "{column}": a finite number was expected, as 0.5; given "{cell}".{near}')
     return value
 
 
@@ -158,6 +158,6 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return dict(pairs)
 
 
-def label_name(given: str) -> str:
+def label_name(name: str) -> str:
     """Return the name of a label without spaces around it, in one Unicode spelling."""
-    return unicodedata.normalize("NFC", given.strip())
+    return unicodedata.normalize("NFC", name.strip())

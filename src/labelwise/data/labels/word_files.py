@@ -62,10 +62,10 @@ def _text_entries(stream: BinaryIO, size: int, first: bytes) -> Iterator[_Entry]
 def _binary_entries(stream: BinaryIO, size: int) -> Iterator[_Entry]:
     """Yield where a word stands, the word and its numbers, from word2vec binary."""
     for number in count(1):
-        held = bytearray()
-        while (byte := stream.read(1)) not in (b" ", b"") and len(held) < _LONGEST_LINE:
-            held += byte
-        word = bytes(held).lstrip(b"\r\n")
+        spelling = bytearray()
+        while (byte := stream.read(1)) not in (b" ", b"") and len(spelling) < _LONGEST_LINE:
+            spelling += byte
+        word = bytes(spelling).lstrip(b"\r\n")
         if byte == b"" and not word:
             return
         numbers = stream.read(4 * size)
@@ -78,11 +78,11 @@ def _damaged(file: Path, where: str, wrong: str) -> DataError:
 
 def read_word_npz(file: Path) -> tuple[list[str], Array]:
     """Return the words and the vectors of an ``.npz`` file."""
-    with file.open("rb") as stream, np.load(stream, allow_pickle=False) as held:
-        lacking = [key for key in ("words", "vectors") if key not in held]
+    with file.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
+        lacking = [key for key in ("words", "vectors") if key not in arrays]
         if lacking:
             raise DataError(f'"{file}" has no array "{lacking[0]}". It must hold "words" and "vectors".')
-        words, vectors = held["words"], held["vectors"]
+        words, vectors = arrays["words"], arrays["vectors"]
     if words.dtype.kind not in "US":
         raise DataError(f'The "words" of "{file}" must be text; given {words.dtype}.')
     names = [word.decode("utf-8", "replace") if isinstance(word, bytes) else str(word) for word in words.tolist()]

@@ -64,7 +64,7 @@ class Report:
     @property
     def empty(self) -> tuple[str, ...]:
         """The names of which no word was found."""
-        return tuple(name for name, found in zip(self.names, self.found, strict=True) if not found)
+        return tuple(name for name, words in zip(self.names, self.found, strict=True) if not words)
 
 
 def name_vectors(
@@ -84,7 +84,7 @@ def name_vectors(
     looked_up = [find_words(name, vectors.__contains__) for name in names]
     report = Report(
         names=tuple(names),
-        found=tuple(tuple(found) for found, _ in looked_up),
+        found=tuple(tuple(words) for words, _ in looked_up),
         missing=tuple(tuple(lost) for _, lost in looked_up),
     )
     if report.empty and missing == "error":

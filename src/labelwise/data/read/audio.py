@@ -6,6 +6,7 @@ A method sees waveforms as features; ``nn.spectrogram.Spectrogram`` makes pictur
 import os
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 from math import gcd
 from pathlib import Path
 
@@ -15,9 +16,10 @@ import torch
 from torch import Tensor
 
 from labelwise.data.dataset import Dataset, Skipped
-from labelwise.data.labels.knowledge import with_files_beside
+from labelwise.data.labels.knowledge import find_knowledge
+from labelwise.data.read.build import build
+from labelwise.data.read.folders import labelled_files
 from labelwise.data.read.pictures import is_hidden
-from labelwise.data.read.sources import Rows, as_dataset, class_folders, split_folders
 from labelwise.errors import DataError, UsageError, listing
 
 Floats = npt.NDArray[np.float32]
@@ -75,12 +77,12 @@ def decode_mulaw(data: Tensor | npt.NDArray[np.uint8], gain: float | Tensor = 1.
         data: bytes ``[..., t]``.
         gain: what the waveform was multiplied by before it was coded; the result is divided by it.
     """
-    held = data if isinstance(data, Tensor) else torch.from_numpy(np.asarray(data))
-    if held.dtype != torch.uint8:
-        raise UsageError(f"Mu-law data are bytes (uint8); given {held.dtype}.")
+    codes = data if isinstance(data, Tensor) else torch.from_numpy(np.asarray(data))
+    if codes.dtype != torch.uint8:
+        raise UsageError(f"Mu-law data are bytes (uint8); given {codes.dtype}.")
     level = torch.arange(256, dtype=torch.float64) / 255 * 2 - 1
     decoded = level.sign() * (256 ** level.abs() - 1) / 255
-    return decoded.float().to(held.device)[held.long()] / gain
+    return decoded.float().to(codes.device)[codes.long()] / gain
 
 
 def audio_folder(
@@ -101,27 +103,13 @@ def audio_folder(
     root, samples = Path(path), round(rate * seconds)
     if samples < 1:
         raise UsageError(f"Sounds need a length above 0; given {seconds} seconds at {rate} samples per second.")
-    found = [
-        (split, label, file)
-        for split, place in (split_folders(root) or {"": root}).items()
-        for label, home in class_folders(place).items()
-        for file in _list_wavs(home)
-    ]
-    sounds, kept, skipped = read_sounds([file for _, _, file in found], rate, samples)
+    rows, _ = labelled_files(root, _list_wavs)
+    sounds, kept, skipped = read_sounds([Path(file) for file in rows.files], rate, samples)
     if not kept or (strict and skipped):
         faults = " ".join(each.reason for each in skipped[:3])
-        raise DataError(f'{len(skipped)} of {len(found)} sounds of "{root}" cannot be read. {faults}'.strip())
-    names = tuple(sorted({found[i][1] for i in kept}))
-    rows = Rows(
-        images=sounds,
-        targets=torch.tensor([names.index(found[i][1]) for i in kept]),
-        names=names,
-        splits=[found[i][0] for i in kept] if found[0][0] else (),
-        files=tuple(str(found[i][2]) for i in kept),
-        skipped=skipped,
-        owned=True,
-    )
-    return with_files_beside(as_dataset(root.resolve().name, rows, seed), root)
+        raise DataError(f'{len(skipped)} of {len(rows)} sounds of "{root}" cannot be read. {faults}'.strip())
+    rows = replace(rows.select(kept).without_absent(), images=sounds, skipped=skipped, owned=True)
+    return build(root.resolve().name, rows, find_knowledge(root), seed=seed)
 
 
 def read_sounds(files: Sequence[Path], rate: int, samples: int) -> tuple[Tensor, list[int], tuple[Skipped, ...]]:

@@ -55,15 +55,15 @@ class Header:
     features: tuple[int, ...]
 
 
-def read_header(given: Sequence[str], file: str, *, beside: bool = False) -> Header:
+def read_header(columns: Sequence[str], file: str, *, beside: bool = False) -> Header:
     """Return where the columns of a table stand, or raise an error that names the one that is wrong or missing.
 
     Args:
-        given: the names of all columns.
+        columns: the names of all columns.
         file: the table, for errors.
         beside: the table goes with an array of features, so it needs neither pictures nor features of its own.
     """
-    names = tuple(name.strip().casefold() for name in given)
+    names = tuple(name.strip().casefold() for name in columns)
     known = [name for name in names if name in _ONE_OF_EACH or _TEXT.fullmatch(name)]
     features = () if "path" in names or beside else _feature_places(names, file)
     for name in known:
@@ -94,8 +94,8 @@ def read_header(given: Sequence[str], file: str, *, beside: bool = False) -> Hea
 
 def _rank(name: str) -> tuple[int, str]:
     """Return what columns are sorted by: texts by their number."""
-    found = _TEXT.fullmatch(name)
-    return (int(found[1] or 0), "text") if found else (-1, name)
+    match = _TEXT.fullmatch(name)
+    return (int(match[1] or 0), "text") if match else (-1, name)
 
 
 def _is_feature(name: str) -> bool:
@@ -105,9 +105,9 @@ def _is_feature(name: str) -> bool:
 def _feature_places(names: Sequence[str], file: str) -> tuple[int, ...]:
     """Return where the features stand: by their numbers, or, where they have names, from left to right."""
     places = [i for i, name in enumerate(names) if _is_feature(name)]
-    found = [_NUMBERED.fullmatch(names[i]) for i in places]
-    numbered = [(int(match[2]), i) for match, i in zip(found, places, strict=True) if match]
-    if len({match[1] for match in found if match}) == 1 and len(numbered) == len(places):
+    matches = [_NUMBERED.fullmatch(names[i]) for i in places]
+    numbered = [(int(match[2]), i) for match, i in zip(matches, places, strict=True) if match]
+    if len({match[1] for match in matches if match}) == 1 and len(numbered) == len(places):
         numbers = sorted(number for number, _ in numbered)
         first = 0 if numbers[0] == 0 else 1
         for expected, number in enumerate(numbers, first):

@@ -43,14 +43,18 @@ Faults = list[str | None]
 
 def cache_folder() -> Path:
     """Return where decoded pictures are kept: ``LABELWISE_CACHE``, or a folder in the user's cache."""
-    given = os.environ.get("LABELWISE_CACHE")
-    return Path(given) if given else Path.home() / ".cache" / "labelwise" / "decoded"
+    folder = os.environ.get("LABELWISE_CACHE")
+    return Path(folder) if folder else Path.home() / ".cache" / "labelwise" / "decoded"
 
 
 def fits_in_memory(n: int, shape: Sequence[int]) -> bool:
     """Return whether n pictures of this shape should be held in memory; ``LABELWISE_MEMORY_MB`` sets the limit."""
-    given = os.environ.get("LABELWISE_MEMORY_MB")
-    limit = float(given) * 2**20 if given else MEMORY_SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    megabytes = os.environ.get("LABELWISE_MEMORY_MB")
+    limit = (
+        float(megabytes) * 2**20
+        if megabytes
+        else MEMORY_SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    )
     return n * prod(shape) <= limit
 
 
@@ -102,12 +106,12 @@ def _read_record(file: Path, about: dict[str, Any]) -> Faults | None:
         with file.open("rb") as stream:
             end = stream.seek(-LENGTH, os.SEEK_END)
             start = stream.seek(end - int(stream.read(LENGTH)))
-            found = json.loads(stream.read(end - start))
+            record = json.loads(stream.read(end - start))
     except (OSError, ValueError):  # there is none, or what stands at its end is no record
         return None
-    if not isinstance(found, dict) or {name: found.get(name) for name in about} != about:
+    if not isinstance(record, dict) or {name: record.get(name) for name in about} != about:
         return None
-    reasons: dict[str, str] = found.get("unreadable", {})
+    reasons: dict[str, str] = record.get("unreadable", {})
     if start != (about["pictures"] - len(reasons)) * prod(about["shape"]):
         return None
     return [reasons.get(str(i)) for i in range(about["pictures"])]
@@ -184,8 +188,8 @@ def _decode_all(paths: Sequence[Path], shape: Shape, pixels: Path, workers: int)
     forkable = "fork" in get_all_start_methods() and not torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     how = get_context("fork" if forkable else "spawn")
     with stoppable(ProcessPoolExecutor(min(workers, len(parts)), how, leave_to_parent)) as pool:
-        found = pool.map(_decode_part, parts, starts, repeat(shape), repeat(pixels))
-        shown = track(found, "Decoding pictures", len(parts), console=console, disable=not console.is_terminal)
+        faults = pool.map(_decode_part, parts, starts, repeat(shape), repeat(pixels))
+        shown = track(faults, "Decoding pictures", len(parts), console=console, disable=not console.is_terminal)
         return [fault for part in shown for fault in part]
 
 

@@ -19,32 +19,32 @@ def read_mat(file: Path) -> dict[str, Any]:
     if not file.is_file():
         raise DataError(f'Cannot read "{file}": no such file. Check the path.')
     try:
-        held = loadmat(file, appendmat=False)
+        fields = loadmat(file, appendmat=False)
     except NotImplementedError:
         raise DataError(f'"{file}" is a .mat file of version 7.3. Save it with "-v7".') from None
     except Exception as error:  # a damaged file fails in many ways
         raise DataError(f'"{file}" is not a .mat file, or it is damaged ({error}). Write it again.') from None
-    return {name: value for name, value in held.items() if not name.startswith("__")}
+    return {name: value for name, value in fields.items() if not name.startswith("__")}
 
 
-def matrix(held: Mapping[str, Any], name: str, file: Path) -> npt.NDArray[np.float64]:
+def matrix(fields: Mapping[str, Any], name: str, file: Path) -> npt.NDArray[np.float64]:
     """Return a field of numbers ``[rows, columns]``, all finite."""
-    found = _field(held, name, file)
-    if found.ndim != 2 or found.dtype.kind not in "iufb" or not found.size:
-        raise DataError(f'"{file}": "{name}" must be a matrix of numbers; given {found.dtype} {list(found.shape)}.')
-    values: npt.NDArray[np.float64] = found.astype(np.float64)
+    array = _field(fields, name, file)
+    if array.ndim != 2 or array.dtype.kind not in "iufb" or not array.size:
+        raise DataError(f'"{file}": "{name}" must be a matrix of numbers; given {array.dtype} {list(array.shape)}.')
+    values: npt.NDArray[np.float64] = array.astype(np.float64)
     if not np.isfinite(values).all():
         bad = np.argwhere(~np.isfinite(values))[0].tolist()
         raise DataError(f'"{file}": "{name}" is not a finite number in row {bad[0] + 1}, column {bad[1] + 1}.')
     return values
 
 
-def indices(held: Mapping[str, Any], name: str, file: Path, most: int | None = None) -> Tensor:
+def indices(fields: Mapping[str, Any], name: str, file: Path, most: int | None = None) -> Tensor:
     """Return a field of whole numbers from 1 to ``most`` as positions from 0 ``[m]``."""
-    found = _field(held, name, file)
-    values = found.reshape(-1)
-    if found.dtype.kind not in "iuf" or found.size != max((*found.shape, 0)) * (found.size > 0):
-        raise DataError(f'"{file}": "{name}" must be one row or column of numbers; given {list(found.shape)}.')
+    array = _field(fields, name, file)
+    values = array.reshape(-1)
+    if array.dtype.kind not in "iuf" or array.size != max((*array.shape, 0)) * (array.size > 0):
+        raise DataError(f'"{file}": "{name}" must be one row or column of numbers; given {list(array.shape)}.')
     whole = values.astype(np.float64)
     if not (np.isfinite(whole) & (whole == np.floor(whole)) & (whole >= 1) & (whole <= (most or np.inf))).all():
         limit = "" if most is None else f" to {most}"
@@ -54,12 +54,12 @@ def indices(held: Mapping[str, Any], name: str, file: Path, most: int | None = N
     return torch.from_numpy(whole.astype(np.int64) - 1)
 
 
-def strings(held: Mapping[str, Any], name: str, file: Path) -> tuple[str, ...]:
+def strings(fields: Mapping[str, Any], name: str, file: Path) -> tuple[str, ...]:
     """Return a field of names: a cell array, or a matrix of characters with one name in each row."""
-    found = _field(held, name, file)
-    items = [np.ravel(item) for item in found.reshape(-1)]
+    array = _field(fields, name, file)
+    items = [np.ravel(item) for item in array.reshape(-1)]
     if any(item.dtype.kind != "U" or item.size > 1 for item in items):
-        raise DataError(f'"{file}": "{name}" must hold names; given {found.dtype} {list(found.shape)}.')
+        raise DataError(f'"{file}": "{name}" must hold names; given {array.dtype} {list(array.shape)}.')
     return tuple(str(item[0]) if item.size else "" for item in items)
 
 
@@ -70,15 +70,17 @@ def column(positions: Tensor) -> npt.NDArray[np.float64]:
 
 def cells(names: Sequence[str]) -> npt.NDArray[np.object_]:
     """Return names as a cell array ``[m, 1]``."""
-    found = np.empty((len(names), 1), dtype=object)
-    found[:, 0] = names
-    return found
+    array = np.empty((len(names), 1), dtype=object)
+    array[:, 0] = names
+    return array
 
 
-def _field(held: Mapping[str, Any], name: str, file: Path) -> Any:
-    if name not in held:
-        raise DataError(f'"{file}" has no field "{name}".{suggest(name, held)} Its fields: {listing(held) or "none"}.')
-    found = held[name]
-    if not isinstance(found, np.ndarray):
-        raise DataError(f'"{file}": "{name}" must be an array of full size; given {type(found).__name__}.')
-    return found
+def _field(fields: Mapping[str, Any], name: str, file: Path) -> Any:
+    if name not in fields:
+        raise DataError(
+            f'"{file}" has no field "{name}".{suggest(name, fields)} Its fields: {listing(fields) or "none"}.'
+        )
+    array = fields[name]
+    if not isinstance(array, np.ndarray):
+        raise DataError(f'"{file}": "{name}" must be an array of full size; given {type(array).__name__}.')
+    return array

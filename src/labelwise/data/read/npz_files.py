@@ -1,15 +1,20 @@
-"""Files of numpy arrays, read without pickle."""
+"""Files of numpy arrays, ``.npz`` and ``.npy``, read without pickle; matrices a piece at a time, so that they are held once."""
 
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from labelwise.data.read.pictures import Array
-from labelwise.errors import DataError, listing
+from labelwise.errors import DataError, UsageError, listing
+
+_BYTES_AT_ONCE = 1 << 20
 
 
 def read_npz(file: Path, *needed: str, only: Collection[str] | None = None) -> dict[str, Array]:
@@ -20,16 +25,34 @@ def read_npz(file: Path, *needed: str, only: Collection[str] | None = None) -> d
         *needed: arrays that must be there.
         only: the arrays to read, the others stay empty; without, all of them.
     """
+    with open_npz(file) as archive:
+        keys = npz_keys(archive)
+        arrays = {key: read_array(archive, key) if only is None or key in only else np.empty(0) for key in keys}
+    missing = [key for key in needed if key not in arrays]
+    if missing:
+        raise DataError(f'"{file}" lacks "{missing[0]}"; it holds {listing(arrays) or "nothing"}. Write it again.')
+    return arrays
+
+
+@contextmanager
+def open_npz(file: Path) -> Iterator[zipfile.ZipFile]:
+    """Open an ``.npz`` file; what goes wrong while it is read becomes an error for people."""
     with readable(file), file.open("rb") as stream:
         if not zipfile.is_zipfile(stream):
             raise DataError(f'"{file}" is not an .npz file, or it is damaged. Write it with numpy.savez.')
-        stream.seek(0)
-        with np.load(stream, allow_pickle=False) as held:
-            found = {key: held[key] if only is None or key in only else np.empty(0) for key in held.files}
-    missing = [key for key in needed if key not in found]
-    if missing:
-        raise DataError(f'"{file}" lacks "{missing[0]}"; it holds {listing(found) or "nothing"}. Write it again.')
-    return found
+        with zipfile.ZipFile(stream) as archive:
+            yield archive
+
+
+def npz_keys(archive: zipfile.ZipFile) -> list[str]:
+    """Return the names of the arrays in an open file."""
+    return [name.removesuffix(".npy") for name in archive.namelist()]
+
+
+def read_array(archive: zipfile.ZipFile, key: str) -> Any:
+    """Return an array of an open file."""
+    with archive.open(f"{key}.npy") as member:
+        return np.lib.format.read_array(member, allow_pickle=False)
 
 
 @contextmanager
@@ -43,3 +66,43 @@ def readable(file: Path) -> Iterator[None]:
         if "object" in str(error).lower() and "pickle" in str(error).lower():
             raise DataError(f'"{file}" holds Python objects, which are not read. Save plain arrays.') from None
         raise DataError(f'"{file}" is damaged ({error}). Write it again.') from None
+
+
+def read_npy_matrix(file: Path) -> Tensor:
+    """Return the matrix ``[n, a]`` of a ``.npy`` file as float32: mapped from the file where it holds that."""
+    with readable(file), file.open("rb") as stream:
+        shape, fortran, dtype = _array_header(stream)
+        if dtype == np.float32 and dtype.isnative and not fortran and len(shape) == 2 and all(shape):
+            return torch.from_numpy(np.load(file, mmap_mode="c", allow_pickle=False))  # a private copy, page by page
+        return _read_values(stream, shape, fortran, dtype)
+
+
+def read_npz_matrix(archive: zipfile.ZipFile, key: str) -> Tensor:
+    """Return the matrix ``[n, a]`` of an open ``.npz`` file as float32, from any kind of number."""
+    with archive.open(f"{key}.npy") as member:
+        return _read_values(member, *_array_header(member))
+
+
+def _array_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Return the shape, the order and the type of a ``.npy`` stream, which then stands at the data."""
+    version = np.lib.format.read_magic(stream)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read(stream)
+    return shape, fortran, dtype
+
+
+def _read_values(stream: IO[bytes], shape: tuple[int, ...], fortran: bool, dtype: np.dtype[Any]) -> Tensor:
+    """Return ``[n, a]`` as float32 from a stream of any kind of number, a piece at a time."""
+    if len(shape) != 2 or not all(shape) or dtype.kind not in "iuf":
+        raise UsageError(f"features must be numbers [n, size]; given {dtype} {list(shape)}.")
+    matrix = np.empty(shape, np.float32)
+    target = matrix.T if fortran else matrix
+    step = max(1, _BYTES_AT_ONCE // (target.shape[1] * dtype.itemsize))
+    for start in range(0, len(target), step):
+        part = target[start : start + step]
+        content = stream.read(part.size * dtype.itemsize)
+        if len(content) != part.size * dtype.itemsize:
+            raise ValueError("it ends too early")
+        with np.errstate(over="ignore"):
+            part[...] = np.frombuffer(content, dtype).reshape(part.shape)
+    return torch.from_numpy(matrix)

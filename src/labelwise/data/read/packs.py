@@ -1,34 +1,57 @@
-"""A data set from a pack: one ``.npz`` file of pictures, encoded pictures or features, with their labels."""
+"""A data set from arrays in files: an ``.npz`` pack of pictures or features, or a ``.npy`` file of features beside a CSV.
+
+A pack holds one entry for each picture in
+
+- one of ``features [n, a]``, any kind of number; ``images``, bytes ``[n, h, w, c]``, ``[n, c, h, w]`` or ``[n, h, w]``; or
+  encoded pictures, the bytes of all files one after another in ``data`` and where they begin and end in ``offsets [n + 1]``;
+- ``labels [n]``, names, or positions in ``classes [k]``; where several may be true of an image, yes or no to each class
+  ``[n, k]`` (bool). Features alone may go without: all targets are then -1;
+- optional: ``split [n]``, names, or 0 train and 1 test, or 0 train, 1 val and 2 test; ``files [n]``, where the images came
+  from.
+
+So ``labelwise data encode`` writes it. ``features`` also reads what other tools call the same thing, see ``KEYS``. Nothing is
+unpickled.
+"""
 
 import io
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
 from PIL import Image
 
 from labelwise.data.dataset import Dataset
-from labelwise.data.labels.knowledge import with_files_beside
-from labelwise.data.read.features import split_names
-from labelwise.data.read.npz_files import read_npz
-from labelwise.data.read.pictures import Array, as_batch, read_pictures
-from labelwise.data.read.sources import Rows, as_dataset, as_images, same_length
-from labelwise.data.read.targets import as_labels, as_targets
+from labelwise.data.labels.knowledge import find_knowledge
+from labelwise.data.read.arrays import as_images
+from labelwise.data.read.build import build
+from labelwise.data.read.csv_files import read_csv
+from labelwise.data.read.npz_files import npz_keys, open_npz, read_array, read_npy_matrix, read_npz_matrix
+from labelwise.data.read.pictures import Array, as_batch, read_files
+from labelwise.data.read.rows import Rows, as_labels, label_rows
+from labelwise.data.read.tables import table_rows
+from labelwise.data.split.make import split_name
 from labelwise.errors import DataError, UsageError, listing
 
-_KEYS = ("images", "features", "data", "offsets", "labels", "classes", "split", "files")
+# The key of each column, first the one that is written, then those of other tools; one of each at most.
+KEYS = {
+    "features": ("features", "feature", "embeddings", "x", "X", "f"),
+    "images": ("images",),
+    "data": ("data",),
+    "offsets": ("offsets",),
+    "labels": ("labels", "label", "targets", "y", "Y"),
+    "classes": ("classes", "class_names", "names"),
+    "split": ("split", "splits"),
+    "files": ("files",),
+}
 
 
 def pack(path: str | Path, *, size: int | None = None, seed: int = 0) -> Dataset:
-    """Return the data of one ``.npz`` file, which is read without pickle.
-
-    It holds ``labels [n]``, names or positions in ``classes [k]``, or, where several may be true of an image, yes or no
-    to each class ``[n, k]`` (bool); and one of: ``images``, bytes ``[n, h, w, c]``,
-    ``[n, c, h, w]`` or ``[n, h, w]``; ``features [n, a]``, floats; or encoded pictures, the bytes of all files one after
-    another in ``data`` and where they begin and end in ``offsets [n + 1]``. Optional are ``split [n]``, names, or
-    0 train and 1 test, or 0 train, 1 val and 2 test; and ``files [n]``, the names of where the images came from.
+    """Return the data of one ``.npz`` file; what it holds is said at the top of this file.
 
     Args:
         path: the file.
@@ -37,49 +60,129 @@ def pack(path: str | Path, *, size: int | None = None, seed: int = 0) -> Dataset
         seed: of the division into splits.
     """
     file = Path(path)
-    held = read_npz(file, only=_KEYS)
     try:
-        found = as_dataset(file.stem, _packed(held, size), seed)
+        return _build(file, _packed(file, size), seed)
     except UsageError as error:
         raise DataError(f'"{file}": {error}') from None
-    return with_files_beside(found, file.parent)
 
 
-def _packed(held: Mapping[str, Array], size: int | None) -> Rows:
-    """Return the rows of a packed file."""
-    kinds = [kind for kind in ("images", "features", "data") if kind in held]
-    missing = [key for key in ("labels", *(("offsets",) if "data" in kinds else ())) if key not in held]
-    if len(kinds) != 1 or missing:
-        wrong = f"lacks {listing(missing)}" if missing else f"has {listing(kinds) or 'no pictures'}"
+def features(path: str | Path, *, seed: int = 0) -> Dataset:
+    """Return features ``[n, a]`` (float32) with their labels.
+
+    An ``.npz`` file is a pack of features, see ``pack``; other tools' names of its keys are read, too. A ``.npy`` file holds the features, and the CSV file of the same
+    name beside it says in row i what row i of them is: ``label``, and perhaps ``path``, ``split``, ``domain``, ``group``,
+    ``text``, as in ``data.table``. Without labels all targets are -1.
+
+    The features are held once, however large. Those of a ``.npy`` file of float32 are mapped from the file, and stay
+    there as long as its rows are in the order of the splits.
+
+    Args:
+        path: the ``.npz`` or ``.npy`` file.
+        seed: of the division into splits.
+    """
+    file = Path(path)
+    try:
+        rows = _beside_csv(file) if file.suffix.lower() == ".npy" else _packed(file, None, foreign=True)
+        return _build(file, rows, seed)
+    except UsageError as error:
+        raise DataError(f'"{file}": {error}') from None
+
+
+def _build(file: Path, rows: Rows, seed: int) -> Dataset:
+    return build(file.stem, rows, find_knowledge(file.parent), seed=seed)
+
+
+def _beside_csv(file: Path) -> Rows:
+    """Return the rows of a ``.npy`` file and the CSV file beside it."""
+    columns = read_csv(file.with_suffix(".csv"), beside=True)
+    matrix = read_npy_matrix(file)
+    if len(matrix) != len(columns):
+        raise DataError(
+            f'"{file}" has {len(matrix)} rows of features but "{columns.file}" has {len(columns)} rows below its header. '
+            "Row i of one must belong to row i of the other."
+        )
+    return replace(table_rows(columns), images=matrix, owned=True)
+
+
+def _packed(file: Path, size: int | None, *, foreign: bool = False) -> Rows:
+    """Return the rows of a pack; of features, with the keys of other tools as well, where it may be a foreign one."""
+    with open_npz(file) as archive:
+        keys = _column_keys(npz_keys(archive), foreign)
+        kind = _kind(keys, ("features",) if foreign else ("images", "features", "data"), npz_keys(archive))
+        matrix = read_npz_matrix(archive, keys[kind]) if kind == "features" else None
+        wanted = [column for column in keys if column == kind or column not in ("features", "images", "data")]
+        columns = {column: read_array(archive, keys[column]) for column in wanted if column != "features"}
+    if "labels" in columns:
+        names = as_labels(columns["classes"]).tolist() if "classes" in columns else None
+        rows = label_rows(as_labels(_flat_labels(columns["labels"])), names)
+    else:
+        rows = Rows(names=(), targets=torch.full((0 if matrix is None else len(matrix),), -1))
+    if "split" in columns:
+        rows = replace(rows, splits=_split_names(as_labels(columns["split"])))
+    if "files" in columns:
+        rows = replace(rows, files=_file_names(columns["files"], len(rows)))
+    if matrix is not None:
+        return replace(rows, images=matrix, owned=True)
+    if kind == "data":
+        encoded = _encoded(columns["data"], columns["offsets"], len(rows))
+        side = size or _side(encoded)
+        images, kept, skipped = read_files(encoded, (3, side, side))
+        return replace(rows.select(kept), images=images, skipped=skipped)
+    images = as_images(columns["images"])
+    return replace(rows, images=as_batch(images, (images.shape[1], size, size)) if size else images)
+
+
+def _column_keys(keys: Sequence[str], foreign: bool) -> dict[str, str]:
+    """Return the key of each column that a file holds, or raise an error where it has two for one."""
+    known = {column: spellings if foreign else spellings[:1] for column, spellings in KEYS.items()}
+    columns = {column: [key for key in spellings if key in keys] for column, spellings in known.items()}
+    for same in columns.values():
+        if len(same) > 1:
+            raise UsageError(f"it holds {listing(same)}, which mean the same. Keep one of them.")
+    return {column: same[0] for column, same in columns.items() if same}
+
+
+def _kind(columns: Mapping[str, str], kinds: Sequence[str], keys: Sequence[str]) -> str:
+    """Return which kind of pictures a file holds, or raise an error that says what it lacks."""
+    present = [kind for kind in kinds if kind in columns]
+    if list(kinds) == ["features"] and not present:
+        raise UsageError(f"it has no features ({listing(KEYS['features'])}). It holds: {listing(keys) or 'nothing'}.")
+    needed = [] if present == ["features"] else ["labels", "offsets"] if "data" in present else ["labels"]
+    missing = [column for column in needed if column not in columns]
+    if len(present) != 1 or missing:
+        wrong = f"lacks {listing(missing)}" if missing else f"has {listing(present) or 'no pictures'}"
         raise UsageError(
             f'it {wrong}; it needs "labels" and one of "images", "features", or "data" with "offsets". '
-            f"It holds: {listing(held) or 'nothing'}."
+            f"It holds: {listing(keys) or 'nothing'}."
         )
-    labels = as_labels(held["labels"])
-    found = as_targets(labels, as_labels(held["classes"]).tolist() if "classes" in held else None)
-    splits = split_names(as_labels(held["split"])) if "split" in held else []
-    if splits:
-        same_length(len(labels), len(splits), " and their splits")
-    files = _file_names(held["files"], len(labels)) if "files" in held else ()
-    if "data" in held:
-        encoded = _encoded(held["data"], held["offsets"], len(labels))
-        images, kept, skipped = read_pictures(encoded, size or _side(encoded))
-        splits = [splits[i] for i in kept] if splits else []
-        files = tuple(files[i] for i in kept) if files else ()
-        truths = None if found.truths is None else found.truths[kept]
-        found = found._replace(targets=found.targets[kept], truths=truths)
-        return Rows(images=images, splits=splits, files=files, skipped=skipped, **found._asdict())
-    images = as_images(held[kinds[0]])
-    if size and images.ndim == 4:
-        images = as_batch(images, (images.shape[1], size, size))
-    return Rows(images=images, splits=splits, files=files, **found._asdict())
+    return present[0]
 
 
-def _file_names(given: Array, n: int) -> tuple[str, ...]:
+def _flat_labels(labels: Any) -> Any:
+    """Return labels in one row, whole numbers where floats are: as some tools write them."""
+    if labels.ndim == 2 and 1 in labels.shape and labels.dtype.kind != "b":
+        labels = labels.reshape(-1)
+    return labels.astype(np.int64) if labels.dtype.kind == "f" and (labels == np.round(labels)).all() else labels
+
+
+def _split_names(values: Array) -> list[str]:
+    """Return the split of each row from names or numbers."""
+    splits = values.tolist()
+    if values.dtype.kind == "U":
+        return [split_name(split, f'Row {i} of "split": ') for i, split in enumerate(splits)]
+    order = ("train", "val", "test") if 2 in splits else ("train", "test")
+    if not set(splits) <= set(range(len(order))):
+        raise UsageError(
+            f'"split" must be 0 train and 1 test, or 0 train, 1 val, 2 test; given {sorted(set(splits))[:9]}.'
+        )
+    return [order[split] for split in splits]
+
+
+def _file_names(names: Array, n: int) -> tuple[str, ...]:
     """Return the names of n files."""
-    if given.dtype.kind != "U" or given.shape != (n,):
-        raise UsageError(f'"files" must be {n} names, one for each label; given {given.dtype} {list(given.shape)}.')
-    return tuple(given.tolist())
+    if names.dtype.kind != "U" or names.shape != (n,):
+        raise UsageError(f'"files" must be {n} names, one for each label; given {names.dtype} {list(names.shape)}.')
+    return tuple(names.tolist())
 
 
 def _encoded(data: Array, offsets: Array, n: int) -> list[bytes]:

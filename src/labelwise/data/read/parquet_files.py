@@ -58,7 +58,7 @@ def _texts(table: Any, name: str, file: Path) -> list[str]:
 
 def _features(table: Any, header: Header, file: Path) -> Floats:
     """Return the features ``[n, a]``, read a few columns at a time so that they are held once."""
-    found = np.empty((table.metadata.num_rows, len(header.features)), np.float32)
+    features = np.empty((table.metadata.num_rows, len(header.features)), np.float32)
     names = [table.schema_arrow.names[place] for place in header.features]
     for start in range(0, len(names), _COLUMNS_AT_ONCE):
         some = names[start : start + _COLUMNS_AT_ONCE]
@@ -67,16 +67,16 @@ def _features(table: Any, header: Header, file: Path) -> Floats:
             if values.dtype.kind not in "iuf":
                 raise DataError(f'The table "{file}", column "{names[j]}" holds {column.type}. Features are numbers.')
             with np.errstate(over="ignore"):
-                found[:, j] = values
-            if not np.isfinite(found[:, j]).all():
-                bad = int(np.argmin(np.isfinite(found[:, j]))) + 1
+                features[:, j] = values
+            if not np.isfinite(features[:, j]).all():
+                bad = int(np.argmin(np.isfinite(features[:, j]))) + 1
                 raise DataError(f'Row {bad} of "{file}", column "{names[j]}" is empty or is not a finite number.')
-    return found
+    return features
 
 
 def _read(table: Any, names: list[str], file: Path) -> list[Any]:
     """Return some columns in the order asked for."""
-    found = table.read(columns=names)
-    if found.num_columns != len(names) or found.num_rows != table.metadata.num_rows:
+    columns = table.read(columns=names)
+    if columns.num_columns != len(names) or columns.num_rows != table.metadata.num_rows:
         raise DataError(f'The table "{file}" is damaged: column "{names[0]}" or one after it is not whole.')
-    return [found.column(name) for name in names]
+    return [columns.column(name) for name in names]

@@ -14,7 +14,7 @@ from rich.progress import track
 from torch import Tensor
 
 from labelwise.data.dataset import Skipped
-from labelwise.data.read.decoding import MAX_PIXELS, QUIET, Frame, UnreadableError, decode, fitted, reason
+from labelwise.data.read.decoding import QUIET, Frame, UnreadableError, decode, fitted, reason
 from labelwise.data.read.decoding import File as File
 from labelwise.errors import DataError, UsageError
 from labelwise.interruption import stoppable
@@ -27,46 +27,21 @@ _SUFFIXES = ".jpg", ".jpeg", ".jfif", ".png", ".gif", ".bmp", ".webp", ".tif", "
 IMAGE_SUFFIXES = frozenset((*_SUFFIXES, ".ppm", ".pgm", ".pbm", ".pnm", ".avif", ".jp2", ".ico"))
 
 
-def read_picture(path: File, size: int, *, channels: int = 3, max_pixels: int = MAX_PIXELS) -> Tensor:
-    """Return one picture as bytes ``[c, size, size]``: the short side resized to ``size``, then the centre.
-
-    It is turned as its EXIF data say; transparent parts are white; of an animation the first frame is taken; 16-bit
-    grey is scaled to bytes, and so are 32-bit values, by their range, where they do not lie in 0..255 (or, for
-    floats, where they lie in [0, 1]).
-
-    Args:
-        path: where it is, or the content of the file itself.
-        size: the side of the square that comes back.
-        channels: 3 for colour, 1 for grey.
-        max_pixels: larger pictures are refused before they are decoded.
-    """
-    frame = Frame(size, size, channels, max_pixels)
-    try:
-        with QUIET:
-            return torch.from_numpy(decode(path, frame))
-    except UnreadableError as fault:
-        raise DataError(f"Cannot read {_name(path)}: {fault}") from None
-
-
-def read_pictures(
-    paths: Sequence[File], size: int, *, channels: int = 3, strict: bool = False, progress: bool = True
-) -> tuple[Tensor, list[int], tuple[Skipped, ...]]:
-    """Return the pictures ``[n, c, size, size]``, which of the paths they are, and those that could not be read.
-
-    Args:
-        paths: where the pictures are, or the contents of the files.
-        size: the side of the squares that come back; see ``read_picture``.
-        channels: 3 for colour, 1 for grey.
-        strict: raise an error unless all can be read.
-        progress: show a bar on a terminal when there are many.
-    """
-    return read_files(paths, (channels, size, size), strict=strict, progress=progress)
-
-
 def read_files(
     paths: Sequence[File], shape: tuple[int, ...], *, strict: bool = False, progress: bool = True
 ) -> tuple[Tensor, list[int], tuple[Skipped, ...]]:
-    """Return the same as ``read_pictures``, for any image shape ``(c, h, w)``: pictures cover it, their centre is kept."""
+    """Return the pictures ``[n, c, h, w]``, which of the paths they are, and those that could not be read.
+
+    A picture is resized to cover the shape, and its centre is kept. It is turned as its EXIF data say; transparent parts are
+    white; of an animation the first frame is taken; 16-bit grey is scaled to bytes, and so are 32-bit values, by their
+    range, where they do not lie in 0..255 (or, for floats, where they lie in [0, 1]).
+
+    Args:
+        paths: where the pictures are, or the contents of the files.
+        shape: ``(c, h, w)``, with 3 channels for colour and 1 for grey.
+        strict: raise an error unless all can be read.
+        progress: show a bar on a terminal when there are many.
+    """
     frame = Frame(shape[1], shape[2], shape[0])
     images = torch.empty((len(paths), frame.channels, frame.height, frame.width), dtype=torch.uint8)
     pixels = images.numpy()
@@ -81,8 +56,8 @@ def read_files(
     console = Console(stderr=True)
     hide = not progress or not console.is_terminal or len(paths) < 500
     with QUIET, stoppable(ThreadPoolExecutor(min(8, os.cpu_count() or 1))) as pool:
-        found = pool.map(read, range(len(paths)))
-        shown = track(found, "Reading pictures", len(paths), console=console, transient=True, disable=hide)
+        reading = pool.map(read, range(len(paths)))
+        shown = track(reading, "Reading pictures", len(paths), console=console, transient=True, disable=hide)
         faults = list(shown)
     skipped = tuple(
         Skipped(file=f"picture {i}" if isinstance(path, bytes) else str(path), reason=fault)
@@ -99,7 +74,7 @@ def read_files(
 
 def list_pictures(folder: str | Path) -> list[Path]:
     """Return the picture files in a folder and the folders below it, sorted; hidden files and folders are left out."""
-    found: list[Path] = []
+    pictures: list[Path] = []
     seen: set[tuple[int, int]] = set()
 
     def refuse(error: OSError) -> None:
@@ -112,8 +87,8 @@ def list_pictures(folder: str | Path) -> list[Path]:
             continue
         seen.add((at.st_dev, at.st_ino))
         folders[:] = sorted(name for name in folders if not is_hidden(name))
-        found += [Path(here, name) for name in files if not is_hidden(name) and is_picture(name)]
-    return sorted(found)
+        pictures += [Path(here, name) for name in files if not is_hidden(name) and is_picture(name)]
+    return sorted(pictures)
 
 
 def is_hidden(name: str) -> bool:
@@ -129,7 +104,7 @@ def is_picture(name: str) -> bool:
 def as_batch(pictures: Pictures, shape: tuple[int, ...]) -> Tensor:
     """Return pictures as a model takes them: bytes ``[n, c, h, w]``, or features ``[n, a]`` (float32).
 
-    What has another size is resized and cut as files are (``read_picture``); grey becomes colour and colour grey.
+    What has another size is resized and cut as files are (``read_files``); grey becomes colour and colour grey.
 
     Args:
         pictures: a path, the content of a file, a PIL image, an array or tensor (bytes, or floats in [0, 1]; height,
@@ -232,14 +207,14 @@ def _item(i: int, picture: Picture, shape: tuple[int, ...]) -> Tensor:
         raise type(error)(f"Picture {i}: {error}") from None
 
 
-def _features(given: object, size: int) -> Tensor:
+def _features(numbers: object, size: int) -> Tensor:
     """Return features ``[n, size]`` (float32) from numbers ``[n, size]`` or ``[size]``."""
     try:
-        if isinstance(given, Image.Image):
+        if isinstance(numbers, Image.Image):
             raise TypeError("a picture has no features of its own")
-        rows = given if isinstance(given, Tensor) else torch.from_numpy(np.array(given, dtype=np.float32))
+        rows = numbers if isinstance(numbers, Tensor) else torch.from_numpy(np.array(numbers, dtype=np.float32))
     except (ValueError, TypeError, RuntimeError):
-        raise UsageError(f"This model takes features, numbers [n, {size}]; given {type(given).__name__}.") from None
+        raise UsageError(f"This model takes features, numbers [n, {size}]; given {type(numbers).__name__}.") from None
     rows = (rows[None] if rows.ndim == 1 else rows).float()
     if rows.ndim != 2 or rows.shape[1] != size or not len(rows):
         raise UsageError(f"This model takes features, numbers [n, {size}]; given {list(rows.shape)}.")
@@ -247,7 +222,3 @@ def _features(given: object, size: int) -> Tensor:
         bad = int((~torch.isfinite(rows)).any(1).nonzero()[0])
         raise UsageError(f"Row {bad} of the features holds a value that is not a finite number (NaN or infinity).")
     return rows
-
-
-def _name(path: File) -> str:
-    return "the picture given as bytes" if isinstance(path, bytes) else f'"{path}"'

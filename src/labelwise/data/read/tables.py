@@ -26,14 +26,15 @@ from pathlib import Path
 
 import torch
 
-from labelwise.data.dataset import Dataset
-from labelwise.data.labels.knowledge import described_labels, with_files_beside
+from labelwise.data.dataset import Dataset, label_words
+from labelwise.data.labels.knowledge import find_knowledge
+from labelwise.data.read.build import build
 from labelwise.data.read.columns import Columns
 from labelwise.data.read.csv_files import read_csv
+from labelwise.data.read.files import from_files
 from labelwise.data.read.parquet_files import read_parquet
-from labelwise.data.read.reading import Listed
-from labelwise.data.read.sources import Rows, as_dataset, from_files, split_name
-from labelwise.data.read.targets import named_targets
+from labelwise.data.read.rows import Rows, named_rows
+from labelwise.data.split.make import split_name
 from labelwise.errors import DataError
 from labelwise.labels import unfit_name
 
@@ -59,81 +60,73 @@ def table(
     columns = read_parquet(file) if file.suffix.lower() in PARQUET_SUFFIXES else read_csv(file)
     if not len(columns):
         raise DataError(f'"{file}" has no rows below its header. Add one for each picture.')
+    rows = table_rows(columns)
     if columns.features is not None:
-        rows = feature_rows(columns, torch.from_numpy(columns.features))
-        found = as_dataset(file.stem, replace(rows, described=described_labels(file.parent)), seed)
-        return with_files_beside(found, file.parent)
-    listed = _pictures(columns, file.parent, outside=outside)
-    homes = {label: f'label "{label}"' for each in listed for label in each.all_labels}
-    return from_files(file, listed, homes, size=size, seed=seed, strict=strict)
+        rows = replace(rows, images=torch.from_numpy(columns.features), owned=True)
+        return build(file.stem, rows, find_knowledge(file.parent), seed=seed)
+    paths = [
+        str(_located(cell, file.parent, columns.cell(row, "path"), outside=outside))
+        for row, cell in enumerate(columns.cells["path"])
+    ]
+    rows = _distinct(replace(rows, files=tuple(paths)), columns)
+    homes = {label: f'label "{label}"' for label in rows.names}
+    return from_files(file, rows, homes, size=size, seed=seed, strict=strict)
 
 
-def feature_rows(columns: Columns, features: torch.Tensor) -> Rows:
-    """Return features ``[n, a]`` with what a table says about each."""
-    named = named_targets(_labels(columns) or [None] * len(columns), _label_sets(columns))
-    return Rows(
-        images=features,
-        targets=named.targets,
-        truths=named.truths,
-        names=named.names,
+def table_rows(columns: Columns) -> Rows:
+    """Return what a table says about each picture."""
+    return replace(
+        named_rows(_labels(columns) or [None] * len(columns), _label_sets(columns)),
         splits=_splits(columns),
         files=tuple(columns.cells.get("path", ())),
         texts=_texts(columns),
         domains=_names(columns, "domain"),
         groups=_names(columns, "group"),
-        owned=True,
     )
 
 
-def _pictures(columns: Columns, here: Path, *, outside: bool) -> list[Listed]:
+def _distinct(rows: Rows, columns: Columns) -> Rows:
     """Return each picture of a table once, or raise an error where two rows say different things about it."""
-    labels, several = _labels(columns), _label_sets(columns)
-    splits, texts = _splits(columns), _texts(columns)
-    domains, groups = _names(columns, "domain"), _names(columns, "group")
-    listed: dict[Path, tuple[int, Listed]] = {}
-    for row, given in enumerate(columns.cells["path"]):
-        each = Listed(
-            path=_located(given, here, columns.cell(row, "path"), outside=outside),
-            label=labels[row] if labels else None,
-            labels=several[row] if several else None,
-            split=splits[row] if splits else "",
-            texts=texts[row] if texts else None,
-            domain=domains[row] if domains else None,
-            group=groups[row] if groups else None,
-        )
-        first, other = listed.setdefault(each.path, (row, each))
-        if other != each:
-            what = next(
-                w
-                for w in ("label", "labels", "split", "domain", "group", "texts")
-                if getattr(other, w) != getattr(each, w)
-            )
-            raise DataError(
-                f'Rows {columns.numbers[first]} and {columns.numbers[row]} of "{columns.file}" name the same picture, '
-                f'"{given:.200}", with different {what.removesuffix("s")}s: "{_said(other, what)}" and "{_said(each, what)}". '
-                "Keep one of them."
-            )
-    return [each for _, each in listed.values()]
+    first: dict[str, int] = {}
+    twice = [(first[file], row) for row, file in enumerate(rows.files) if first.setdefault(file, row) != row]
+    statements = _statements(rows) if twice else {}
+    for one, other in twice:
+        for what, said in statements.items():
+            if said[one] != said[other]:
+                words = " and ".join(
+                    f'"{each if isinstance(each, str) else "; ".join(each)}"' for each in (said[one], said[other])
+                )
+                raise DataError(
+                    f'Rows {columns.numbers[one]} and {columns.numbers[other]} of "{columns.file}" name the same picture, '
+                    f'"{columns.cells["path"][other]:.200}", with different {what}: {words}. Keep one of them.'
+                )
+    return rows.select(list(first.values())) if twice else rows
 
 
-def _said(each: Listed, what: str) -> str:
-    """Return what is said about a picture, in words."""
-    value = getattr(each, what)
-    return "; ".join(value) if isinstance(value, tuple) else str(value)
+def _statements(rows: Rows) -> dict[str, Sequence[str | tuple[str, ...]]]:
+    """Return all that rows say about their pictures."""
+    columns: dict[str, Sequence[str | tuple[str, ...]]] = {
+        "labels": label_words(rows.names, rows.targets, rows.truths),
+        "splits": rows.splits,
+        "domains": rows.domains,
+        "groups": rows.groups,
+        "texts": rows.texts,
+    }
+    return {what: column for what, column in columns.items() if column}
 
 
-def _located(given: str, here: Path, where: str, *, outside: bool) -> Path:
+def _located(cell: str, here: Path, where: str, *, outside: bool) -> Path:
     """Return where a picture is, or raise an error where that is outside the table's folder."""
-    if not given:
+    if not cell:
         raise DataError(f"{where}it is empty. Fill it or remove the row.")
     home = os.path.abspath(here)
-    full = os.path.normpath(os.path.join(home, given))
+    full = os.path.normpath(os.path.join(home, cell))
     if not outside and full != home and not full.startswith(home.rstrip(os.sep) + os.sep):
         raise DataError(
-            f'{where}"{given:.200}" lies outside the folder of the table. Move the table above its pictures, or read it '
+            f'{where}"{cell:.200}" lies outside the folder of the table. Move the table above its pictures, or read it '
             "with data.table(..., outside=True) where you trust it."
         )
-    return Path(os.path.normpath(here / given))
+    return Path(os.path.normpath(here / cell))
 
 
 def _labels(columns: Columns) -> list[str]:
@@ -157,41 +150,41 @@ def _check_name(columns: Columns, row: int, column: str, label: str) -> None:
 
 def _label_sets(columns: Columns) -> list[tuple[str, ...]]:
     """Return the labels of each row, sorted, or nothing where the table has no such column."""
-    found = []
-    for row, given in enumerate(columns.cells.get("labels", ())):
-        names = [unicodedata.normalize("NFC", name.strip()) for name in given.split(";")] if given else []
+    sets = []
+    for row, cell in enumerate(columns.cells.get("labels", ())):
+        names = [unicodedata.normalize("NFC", name.strip()) for name in cell.split(";")] if cell else []
         if not all(names) or len(set(names)) < len(names):
             wrong = "a name is empty" if not all(names) else "a name stands there twice"
             raise DataError(
-                f'{columns.cell(row, "labels")}"{given:.200}": {wrong}. Write names with one semicolon between two of '
+                f'{columns.cell(row, "labels")}"{cell:.200}": {wrong}. Write names with one semicolon between two of '
                 "them, and nothing where no label is true."
             )
         for name in names:
             _check_name(columns, row, "labels", name)
-        found.append(tuple(sorted(names)))
-    if found and not any(found):
+        sets.append(tuple(sorted(names)))
+    if sets and not any(sets):
         raise DataError(
             f'The table "{columns.file}", column "labels" is empty in every row. Name what is true of some.'
         )
-    return found
+    return sets
 
 
 def _splits(columns: Columns) -> Sequence[str]:
     """Return the split of each row, or nothing where none has any."""
-    given = columns.cells.get("split", ())
-    if not any(given):
+    cells = columns.cells.get("split", ())
+    if not any(cells):
         return ()
-    return [split_name(split, columns.cell(row, "split")) for row, split in enumerate(given)]
+    return [split_name(cell, columns.cell(row, "split")) for row, cell in enumerate(cells)]
 
 
 def _names(columns: Columns, column: str) -> tuple[str, ...]:
     """Return the domain or group of each row, or nothing where none has any."""
-    given = columns.cells.get(column, ())
-    return tuple(unicodedata.normalize("NFC", name) for name in given) if any(given) else ()
+    cells = columns.cells.get(column, ())
+    return tuple(unicodedata.normalize("NFC", cell) for cell in cells) if any(cells) else ()
 
 
 def _texts(columns: Columns) -> tuple[tuple[str, ...], ...]:
     """Return the sentences of each row, or nothing where none has any."""
-    found = [column for name, column in columns.cells.items() if name.startswith("text")]
-    texts = tuple(tuple(text for text in row if text) for row in zip(*found, strict=True))
+    cells = [column for name, column in columns.cells.items() if name.startswith("text")]
+    texts = tuple(tuple(text for text in row if text) for row in zip(*cells, strict=True))
     return texts if any(texts) else ()

@@ -5,7 +5,7 @@ of the classes ``att [a, k]``, ``allclasses_names``, and which images belong to 
 ``test_unseen_loc`` (and perhaps ``train_loc`` and ``val_loc``). All numbering there starts at 1, here at 0.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from labelwise.data.dataset import Dataset, Split
+from labelwise.data.dataset import Dataset
+from labelwise.data.labels.knowledge import Knowledge, with_knowledge
+from labelwise.data.read.build import build
 from labelwise.data.read.mat_files import cells, column, indices, matrix, read_mat, strings
+from labelwise.data.read.rows import Rows
+from labelwise.data.split.divide import pool
+from labelwise.data.split.make import zero_shot
 from labelwise.errors import DataError, UsageError, listing
 from labelwise.labels import Labels
 
@@ -105,12 +110,16 @@ class ZeroShotData:
             )
         drawn = torch.randperm(len(known), generator=torch.Generator().manual_seed(seed))[:count]
         trainval = self.rows["trainval"].sort().values
-        held = torch.isin(self.targets[trainval], torch.tensor(known)[drawn])
+        validation = torch.isin(self.targets[trainval], torch.tensor(known)[drawn])
         tests = torch.cat([self.rows["test_seen"], self.rows["test_unseen"]]).sort().values
-        parts = {"train": trainval[~held], "val": trainval[held], "test": tests}
-        whole = Split(images=self.features, targets=self.targets, files=self.files)
-        splits = {split: whole.select(rows) for split, rows in parts.items() if len(rows)}
-        return Dataset(name=self.name, labels=self.labels, splits=splits)
+        parts = {"train": trainval[~validation], "val": trainval[validation], "test": tests}
+        rows = Rows(names=self.labels.names, targets=self.targets, images=self.features, files=self.files)
+        return build(
+            self.name,
+            rows,
+            Knowledge(labels=self.labels, attributes=self.attribute_names),
+            parts={split: part for split, part in parts.items() if len(part)},
+        )
 
     def _names(self, part: str) -> tuple[str, ...]:
         return tuple(self.labels.names[i] for i in torch.unique(self.targets[self.rows[part]]).tolist())
@@ -129,14 +138,14 @@ def read_xlsa17(
     """
     root = Path(folder)
     file = root / features
-    held = read_mat(file)
-    images = matrix(held, "features", file).T
+    fields = read_mat(file)
+    images = matrix(fields, "features", file).T
     return ZeroShotData(
         name=root.resolve().name,
         features=torch.from_numpy(np.ascontiguousarray(images, np.float32)),
-        targets=indices(held, "labels", file),
-        files=strings(held, "image_files", file) if "image_files" in held else (),
-        **vars(_read_classes(root / splits, vectors, len(images))),
+        targets=indices(fields, "labels", file),
+        files=strings(fields, "image_files", file) if "image_files" in fields else (),
+        **_read_classes(root / splits, vectors, len(images)),
     )
 
 
@@ -156,15 +165,15 @@ def read_gzsl_pack(
     """
     place, pack = Path(root) / "gzsl_splits" / name, Path(root) / f"{name.lower()}_res50.npz"
     try:
-        with np.load(pack, allow_pickle=False) as held:
-            q, scale, labels, order = (held[key] for key in ("q", "scale", "labels", "att_col"))
+        with np.load(pack, allow_pickle=False) as arrays:
+            q, scale, labels, order = (arrays[key] for key in ("q", "scale", "labels", "att_col"))
     except (OSError, ValueError, KeyError) as error:
         raise DataError(f'Cannot read the features "{pack}": {error}. Check the folder and the name.') from None
     return ZeroShotData(
         name=name,
         features=torch.from_numpy(q).float() * torch.from_numpy(scale),
         targets=torch.from_numpy(labels.astype(np.int64)),
-        **vars(_read_classes(place / splits, vectors, len(q), order.astype(np.int64))),
+        **_read_classes(place / splits, vectors, len(q), order.astype(np.int64)),
     )
 
 
@@ -201,37 +210,66 @@ def write_xlsa17(folder: str | Path, data: ZeroShotData) -> None:
         (root / _ATTRIBUTES).write_text("".join(lines), encoding="utf-8")
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _Classes:
-    """What a file of splits says, under the names of ``ZeroShotData``."""
+def build_zero_shot(
+    features: Dataset, knowledge: Knowledge, *, unseen: float | Sequence[str] = 0.25, seed: int = 0
+) -> ZeroShotData:
+    """Return zero-shot data: some labels have images in the test only, and every label has a vector.
 
-    labels: Labels
-    rows: Mapping[str, Tensor]
-    original_vectors: Tensor | None
-    attribute_names: tuple[str, ...]
+    Args:
+        features: encoded pictures, see ``encoding.encode_dataset``; their splits are made anew.
+        knowledge: an attribute vector for every label.
+        unseen: the labels to keep out of training, by name or as a share of all.
+        seed: of the draw.
+    """
+    if len(features.shape) != 1:
+        raise DataError(f'"{features.name}" holds pictures. Encode them first.')
+    if features.multilabel:
+        raise DataError(
+            f'Several labels may be true of one image of "{features.name}"; zero-shot data have one for each.'
+        )
+    known = with_knowledge(features, knowledge)
+    if known.labels.vectors is None:
+        raise DataError(
+            "Zero-shot data need an attribute vector for each label: columns of numbers, one row per label."
+        )
+    whole = pool(known)
+    rows = zero_shot(whole.targets, known.labels.names, unseen=unseen, seed=seed)
+    trainval = torch.cat([rows.train, rows.val_seen, rows.val_unseen]).sort().values
+    return ZeroShotData(
+        name=features.name,
+        features=whole.images,
+        targets=whole.targets,
+        labels=known.labels,
+        rows={"trainval": trainval, "test_seen": rows.test_seen, "test_unseen": rows.test_unseen},
+        attribute_names=knowledge.attributes,
+        files=whole.files,
+    )
 
 
-def _read_classes(file: Path, field: str, n: int, order: npt.NDArray[np.int64] | None = None) -> _Classes:
-    """Return the classes and the rows of n images; ``order [k]`` says which column belongs to each label."""
-    held = read_mat(file)
-    vectors = matrix(held, field, file).T
+def _read_classes(file: Path, field: str, n: int, order: npt.NDArray[np.int64] | None = None) -> dict[str, Any]:
+    """Return what a file of splits of n images says, under the names of ``ZeroShotData``.
+
+    ``order [k]`` says which column belongs to each label.
+    """
+    fields = read_mat(file)
+    vectors = matrix(fields, field, file).T
     k = len(vectors)
-    names = strings(held, "allclasses_names", file) if "allclasses_names" in held else None
+    names = strings(fields, "allclasses_names", file) if "allclasses_names" in fields else None
     names = tuple(f"class {i}" for i in range(1, k + 1)) if names is None else tuple(name.strip() for name in names)
     if len(names) != k or (order is not None and sorted(order.tolist()) != list(range(k))):
         raise DataError(f'"{file}" has {k} columns of "{field}" but {len(names)} names, or the labels are of others.')
     order = np.arange(k) if order is None else order
-    original = matrix(held, "original_att", file).T if "original_att" in held else vectors
-    parts = [*PARTS, *(part for part in SHIPPED if f"{part}_loc" in held)]
+    original = matrix(fields, "original_att", file).T if "original_att" in fields else vectors
+    parts = [*PARTS, *(part for part in SHIPPED if f"{part}_loc" in fields)]
     listed = file.parent / _ATTRIBUTES
     lines = listed.read_text(encoding="utf-8").splitlines() if listed.exists() else []
     attributes = tuple(line.partition(" ")[2] for line in lines)
-    return _Classes(
-        labels=Labels(names=tuple(names[i] for i in order), vectors=torch.from_numpy(vectors[order]).float()),
-        rows={part: indices(held, f"{part}_loc", file, most=n) for part in parts},
-        original_vectors=None if np.array_equal(original, vectors) else torch.from_numpy(original[order]).float(),
-        attribute_names=attributes if len(attributes) == vectors.shape[1] else (),
-    )
+    return {
+        "labels": Labels(names=tuple(names[i] for i in order), vectors=torch.from_numpy(vectors[order]).float()),
+        "rows": {part: indices(fields, f"{part}_loc", file, most=n) for part in parts},
+        "original_vectors": None if np.array_equal(original, vectors) else torch.from_numpy(original[order]).float(),
+        "attribute_names": attributes if len(attributes) == vectors.shape[1] else (),
+    }
 
 
 def _check_rows(data: ZeroShotData) -> None:

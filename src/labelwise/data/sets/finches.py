@@ -14,7 +14,7 @@ from torch import Tensor
 
 from labelwise.data.dataset import SPLITS, Dataset, Split
 from labelwise.data.sets.finch_drawing import Bird, draw
-from labelwise.data.split.split_files import pool, resplit
+from labelwise.data.split.divide import pool, resplit
 from labelwise.errors import UsageError
 from labelwise.labels import Labels
 

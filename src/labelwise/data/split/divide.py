@@ -1,4 +1,4 @@
-"""Rows divided into splits: as the data say, else by shares; and put in place without a second copy of the images."""
+"""Data divided anew: all images pooled, the rows of each split chosen; and splits laid out without a second copy of images."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -6,44 +6,100 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from labelwise.data.dataset import SPLITS, Split
-from labelwise.data.split.splits import Shares, grouped, split_off, stratified
-from labelwise.errors import DataError
+from labelwise.data.dataset import PER_IMAGE, SPLITS, Dataset, Split
+from labelwise.data.split.leaks import refuse_leaks
+from labelwise.data.split.make import VAL_SHARE, Shares, grouped, leave_one_domain_out, split_off, stratified, zero_shot
+from labelwise.errors import DataError, UsageError, listing, suggest
 
-_VAL_SHARE = 0.1
+KINDS = ("stratified", "grouped", "domain", "zero-shot")
 _COLUMN_BLOCKS = 32
 
 
-def split_rows(
-    name: str, targets: Tensor, splits: Sequence[str], groups: Sequence[str], shares: Shares, seed: int
-) -> dict[str, Tensor]:
-    """Return the rows of each split there is, in the order of ``SPLITS``.
+def divide(dataset: Dataset, kind: str = "stratified", held: str | None = None, seed: int = 0) -> Dataset:
+    """Return the data set divided anew; one that leaks is refused.
 
     Args:
-        name: of the data, for errors.
-        targets: the class of each row ``[n]``.
-        splits: the split of each row as the data say, or nothing: then ``shares`` divide each class.
-        groups: what each row belongs to, never divided, or nothing.
-        shares: how much each split gets.
-        seed: of the division.
+        dataset: all its images are pooled first.
+        kind: ``stratified`` (each label divided), ``grouped`` (no group on two sides), ``domain`` (one domain is the
+            test split), or ``zero-shot`` (a fifth of the labels is unseen in training).
+        held: the domain to hold out, where the kind is ``domain``.
+        seed: of the draw.
     """
-    if not splits:
-        return _grouped(name, groups, targets, shares, seed) if groups else stratified(targets, shares, seed)
-    _check_groups(name, groups, splits)
-    parts = {split: torch.tensor([i for i, s in enumerate(splits) if s == split]) for split in set(splits)}
-    if "train" in parts and "val" not in parts:  # data to test on alone have neither
-        train = parts["train"]
-        own = [groups[i] for i in train.tolist()] if groups else ()
-        parts |= {split: train[rows] for split, rows in _with_val(name, targets[train], own, seed).items()}
-    return {split: parts[split] for split in SPLITS if split in parts}
+    whole = pool(dataset)
+    if kind == "stratified":
+        rows = stratified(whole.strata, Shares(), seed)
+    elif kind == "grouped":
+        if not whole.groups:
+            raise DataError(f'"{dataset.name}" has no groups. Add a column "group" to its table.')
+        rows = grouped(whole.groups, whole.strata, Shares(), seed)
+    elif kind == "domain":
+        rows = _domain(whole.domains, held, dataset.name)
+        rest, val = split_off(whole.strata[rows["train"]], VAL_SHARE, seed)
+        rows = {"train": rows["train"][rest], "val": rows["train"][val], "test": rows["test"]}
+    elif kind == "zero-shot" and dataset.multilabel:
+        raise UsageError(
+            f'Several labels may be true of one image of "{dataset.name}", so none can be unseen as a whole.'
+        )
+    elif kind == "zero-shot":
+        rows = dict(zero_shot(whole.targets, dataset.labels.names, seed=seed).splits)
+    else:
+        raise UsageError(f'No kind of split "{kind}".{suggest(kind, KINDS)} Kinds: {listing(KINDS)}.')
+    done = resplit(dataset, rows)
+    refuse_leaks(done)
+    return done
 
 
-def _with_val(name: str, targets: Tensor, groups: Sequence[str], seed: int) -> dict[str, Tensor]:
-    """Return the rows of train and val, a tenth, of training rows; no group is divided."""
-    if groups:
-        return _grouped(name, groups, targets, Shares(train=1 - _VAL_SHARE, val=_VAL_SHARE, test=0), seed)
-    kept, held = split_off(targets, _VAL_SHARE, seed)
-    return {"train": kept, "val": held}
+def _domain(domains: tuple[str, ...], held: str | None, name: str) -> dict[str, Tensor]:
+    known = sorted(set(domains))
+    if not known:
+        raise DataError(f'"{name}" has no domains. Add a column "domain" to its table.')
+    if held is None:
+        raise UsageError(f"Say which domain to hold out with --held. Domains: {listing(known)}.")
+    return dict(leave_one_domain_out(domains, held))
+
+
+def pool(dataset: Dataset) -> Split:
+    """Return all images of a data set in one split, those of train first, then val, then test.
+
+    Images without a file name are called "image 0", "image 1" and so on by their place, so that they can be told
+    apart after they are divided anew. What only some splits know (texts, domains, groups) is blank for the others.
+    """
+    parts = [dataset.splits[name] for name in SPLITS if name in dataset.splits]
+    filled = [part for part in parts if len(part)] or parts[:1]
+    pieces: dict[str, tuple[object, ...]] = {}
+    for what in PER_IMAGE:
+        if what == "files" or any(getattr(part, what) for part in filled):
+            blank = () if what == "texts" else ""
+            pieces[what] = tuple(each for part in filled for each in getattr(part, what) or [blank] * len(part))
+    pieces["files"] = tuple(file or f"image {i}" for i, file in enumerate(pieces["files"]))
+    truths = [part.truths for part in filled if part.truths is not None]
+    whole = Split(
+        images=joined_images([part.images for part in filled]),
+        targets=torch.cat([part.targets for part in filled]),
+        truths=torch.cat(truths) if truths else None,
+    )
+    return replace(whole, **pieces)  # type: ignore[arg-type]
+
+
+def resplit(dataset: Dataset, rows: Mapping[str, Tensor | Sequence[int]]) -> Dataset:
+    """Return the data set divided anew; images that no split names are left out.
+
+    Args:
+        dataset: labels and images; its own splits are forgotten.
+        rows: for each of train, val and test, or some of them, positions in ``pool(dataset)``.
+    """
+    whole = pool(dataset)
+    parts = {name: torch.as_tensor(part, dtype=torch.int64) for name, part in rows.items()}
+    every = torch.cat([*parts.values(), torch.empty(0, dtype=torch.int64)])
+    if len(every) and not 0 <= int(every.min()) <= int(every.max()) < len(whole):
+        raise UsageError(f"Rows must lie in 0..{len(whole) - 1}; given {int(every.min())} to {int(every.max())}.")
+    rows_once, times = torch.unique(every, return_counts=True)
+    if len(rows_once) < len(every):
+        raise UsageError(
+            f"A row may be in one split only and once; given more than once: {listing(map(str, rows_once[times > 1].tolist()))}."
+        )
+    ordered = [name for name in SPLITS if name in parts] + [name for name in parts if name not in SPLITS]
+    return replace(dataset, splits={name: whole.select(parts[name]) for name in ordered}, own_splits=True)
 
 
 def place_splits(whole: Split, parts: Mapping[str, Tensor]) -> dict[str, Split]:
@@ -52,8 +108,8 @@ def place_splits(whole: Split, parts: Mapping[str, Tensor]) -> dict[str, Split]:
     images = torch.split(whole.images, [len(part) for part in parts.values()])
     about = replace(whole, images=torch.zeros(len(whole), 1))
     return {
-        split: replace(about.select(part), images=held)
-        for (split, part), held in zip(parts.items(), images, strict=True)
+        split: replace(about.select(part), images=piece)
+        for (split, part), piece in zip(parts.items(), images, strict=True)
     }
 
 
@@ -78,24 +134,3 @@ def reorder_rows(images: Tensor, order: Tensor) -> None:
     flat = images.view(len(images), -1)
     for block in torch.split(flat, max(1, flat.shape[1] // _COLUMN_BLOCKS), 1):
         block.copy_(block[order])
-
-
-def _grouped(name: str, groups: Sequence[str], targets: Tensor, shares: Shares, seed: int) -> dict[str, Tensor]:
-    try:
-        return grouped(groups, targets, shares, seed)
-    except DataError as error:
-        raise DataError(
-            f'"{name}": {error} Data to test on alone need no division: say test in the column "split".'
-        ) from None
-
-
-def _check_groups(name: str, groups: Sequence[str], splits: Sequence[str]) -> None:
-    """Raise an error where a group lies in more than one split; a blank is no group."""
-    home: dict[str, str] = {}
-    for group, split in zip(groups, splits, strict=False):
-        first = home.setdefault(group, split)
-        if group and first != split:
-            raise DataError(
-                f'"{name}": group "{group}" lies in {first} and in {split}. What belongs together must be in the same '
-                "split, or test results are too good. Move it to one of them."
-            )

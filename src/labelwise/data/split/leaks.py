@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from labelwise.data.dataset import SPLITS, Dataset
-from labelwise.data.split.fingerprints import fingerprints
+from labelwise.data.split.hashes import image_hashes
 from labelwise.errors import DataError, UsageError
 
 _CHUNK = 1024
@@ -81,21 +81,21 @@ def check_leaks(dataset: Dataset) -> LeakReport:
     parts = [dataset.splits[name] for name in SPLITS if name in dataset.splits]
     files = [file or None for part in parts for file in part.files or [""] * len(part)]
     groups = [group or None for part in parts for group in part.groups or [""] * len(part)]
-    prints = [each for part in parts for each in fingerprints(part.images).tolist()]
-    same_file = [found for _, found in _shared(files, places) if len(_splits_of(found)) > 1]
-    same_bytes = [found for _, found in _shared(prints, places)]
+    hashes = [each for part in parts for each in image_hashes(part.images).tolist()]
+    same_file = [same for _, same in _shared(files, places) if len(_splits_of(same)) > 1]
+    same_bytes = [same for _, same in _shared(hashes, places)]
     return LeakReport(
         files=tuple(same_file),
         images=tuple(
-            found for found in same_bytes if len(_splits_of(found)) > 1 and len({place.file for place in found}) > 1
+            same for same in same_bytes if len(_splits_of(same)) > 1 and len({place.file for place in same}) > 1
         ),
         groups=tuple(
-            (str(name), _first_of_each_split(found))
-            for name, found in _shared(groups, places)
-            if len(_splits_of(found)) > 1
+            (str(name), _first_of_each_split(same))
+            for name, same in _shared(groups, places)
+            if len(_splits_of(same)) > 1
         ),
-        duplicates=sum(len(found) - len(_splits_of(found)) for found in same_bytes),
-        conflicts=tuple(found for found in same_bytes if len({place.label for place in found if place.label}) > 1),
+        duplicates=sum(len(same) - len(_splits_of(same)) for same in same_bytes),
+        conflicts=tuple(same for same in same_bytes if len({place.label for place in same if place.label}) > 1),
     )
 
 
@@ -135,9 +135,9 @@ def near_duplicates(dataset: Dataset, *, bits: int = 8, likeness: float = 0.98) 
     best: dict[Place, Lookalike] = {}
     for earlier, later in combinations(present, 2):
         for row, twin, differ, alike in _nearest(looks[later], looks[earlier], bits, likeness):
-            found = Lookalike(image=rows[later][row], twin=rows[earlier][twin], bits=differ, likeness=alike)
-            if found.image not in best or alike > best[found.image].likeness:
-                best[found.image] = found
+            pair = Lookalike(image=rows[later][row], twin=rows[earlier][twin], bits=differ, likeness=alike)
+            if pair.image not in best or alike > best[pair.image].likeness:
+                best[pair.image] = pair
     return tuple(sorted(best.values(), key=lambda each: -each.likeness))
 
 
@@ -169,22 +169,22 @@ def _nearest(
 
 def _places(dataset: Dataset) -> list[Place]:
     """Return the place of each image, in the order of train, val and test."""
-    found: list[Place] = []
+    places: list[Place] = []
     for split in (name for name in SPLITS if name in dataset.splits):
         part = dataset.splits[split]
         files = part.files or [""] * len(part)
         for row, (file, label) in enumerate(zip(files, part.words(dataset.labels.names), strict=True)):
-            found.append(Place(split=split, row=row, file=file or f"image {len(found)}", label=label))
-    return found
+            places.append(Place(split=split, row=row, file=file or f"image {len(places)}", label=label))
+    return places
 
 
 def _shared(keys: Sequence[Hashable], places: Sequence[Place]) -> list[tuple[Hashable, tuple[Place, ...]]]:
     """Return each key that more than one image has, with their places; None is no key."""
-    found: dict[Hashable, list[Place]] = {}
+    groups: dict[Hashable, list[Place]] = {}
     for key, place in zip(keys, places, strict=True):
         if key is not None:
-            found.setdefault(key, []).append(place)
-    return [(key, tuple(every)) for key, every in found.items() if len(every) > 1]
+            groups.setdefault(key, []).append(place)
+    return [(key, tuple(every)) for key, every in groups.items() if len(every) > 1]
 
 
 def _splits_of(places: Sequence[Place]) -> tuple[str, ...]:

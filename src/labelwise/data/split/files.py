@@ -1,66 +1,18 @@
-"""Data divided anew, and splits as plain CSV files that people can read and edit."""
+"""Splits as plain CSV files that people can read and edit."""
 
 import csv
 import io
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from itertools import takewhile
 from pathlib import Path, PurePath
 
-import torch
-from torch import Tensor
-
-from labelwise.data.dataset import PER_IMAGE, SPLITS, Dataset, Split
+from labelwise.data.dataset import SPLITS, Dataset
 from labelwise.data.read.csv_files import records
-from labelwise.data.read.sources import split_name
-from labelwise.data.split.divide import joined_images
-from labelwise.errors import DataError, UsageError, listing, suggest
+from labelwise.data.split.divide import pool, resplit
+from labelwise.data.split.make import split_name
+from labelwise.errors import DataError, listing, suggest
 from labelwise.files import write_atomically
-
-
-def pool(dataset: Dataset) -> Split:
-    """Return all images of a data set in one split, those of train first, then val, then test.
-
-    Images without a file name are called "image 0", "image 1" and so on by their place, so that they can be told
-    apart after they are divided anew. What only some splits know (texts, domains, groups) is blank for the others.
-    """
-    parts = [dataset.splits[name] for name in SPLITS if name in dataset.splits]
-    filled = [part for part in parts if len(part)] or parts[:1]
-    pieces: dict[str, tuple[object, ...]] = {}
-    for what in PER_IMAGE:
-        if what == "files" or any(getattr(part, what) for part in filled):
-            blank = () if what == "texts" else ""
-            pieces[what] = tuple(each for part in filled for each in getattr(part, what) or [blank] * len(part))
-    pieces["files"] = tuple(file or f"image {i}" for i, file in enumerate(pieces["files"]))
-    truths = [part.truths for part in filled if part.truths is not None]
-    whole = Split(
-        images=joined_images([part.images for part in filled]),
-        targets=torch.cat([part.targets for part in filled]),
-        truths=torch.cat(truths) if truths else None,
-    )
-    return replace(whole, **pieces)  # type: ignore[arg-type]
-
-
-def resplit(dataset: Dataset, rows: Mapping[str, Tensor | Sequence[int]]) -> Dataset:
-    """Return the data set divided anew; images that no split names are left out.
-
-    Args:
-        dataset: labels and images; its own splits are forgotten.
-        rows: for each of train, val and test, or some of them, positions in ``pool(dataset)``.
-    """
-    whole = pool(dataset)
-    parts = {name: torch.as_tensor(part, dtype=torch.int64) for name, part in rows.items()}
-    every = torch.cat([*parts.values(), torch.empty(0, dtype=torch.int64)])
-    if len(every) and not 0 <= int(every.min()) <= int(every.max()) < len(whole):
-        raise UsageError(f"Rows must lie in 0..{len(whole) - 1}; given {int(every.min())} to {int(every.max())}.")
-    found, times = torch.unique(every, return_counts=True)
-    if len(found) < len(every):
-        raise UsageError(
-            f"A row may be in one split only and once; given more than once: {listing(map(str, found[times > 1].tolist()))}."
-        )
-    ordered = [name for name in SPLITS if name in parts] + [name for name in parts if name not in SPLITS]
-    return replace(dataset, splits={name: whole.select(parts[name]) for name in ordered}, own_splits=True)
 
 
 def write_split(dataset: Dataset, path: str | Path) -> None:
@@ -157,9 +109,9 @@ def _read(file: Path) -> list[tuple[int, dict[str, str]]]:
                 f'The split "{file}" needs one column "{column}"; its columns: {listing(columns) or "none"}.'
                 + suggest(column, columns)
             )
-    found = []
+    table = []
     for number, fields in rest:
         if len(fields) != len(columns):
             raise DataError(f'Row {number} of "{file}" has {len(fields)} fields, the header {len(columns)}.')
-        found.append((number, dict(zip(columns, fields, strict=True))))
-    return found
+        table.append((number, dict(zip(columns, fields, strict=True))))
+    return table

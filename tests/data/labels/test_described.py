@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labelwise.data.dataset import Dataset, Split
-from labelwise.data.labels.described import MOST_IMAGES, describe_labels
+from labelwise.data.labels.knowledge import MOST_IMAGES, describe_labels
 from labelwise.errors import DataError
 from labelwise.labels import Labels
 

@@ -7,7 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from labelwise.data.dataset import PER_IMAGE, SPLITS, Dataset, Split
-from labelwise.data.split.split_files import apply_split, pool, resplit, write_split
+from labelwise.data.split.divide import pool, resplit
+from labelwise.data.split.files import apply_split, write_split
 from labelwise.errors import DataError, UsageError
 from labelwise.labels import Labels
 

@@ -71,7 +71,7 @@ def test_missing_files_of_a_table_are_listed(tmp_path: Path) -> None:
         ("path,labels\npictures/a/0.png,owl\npictures/a/1.png,\n", r"one label|at least two labels"),
         (
             "path,labels\na.png,owl\na.png,owl;kiwi\n",
-            r"Rows 2 and 3 .* same picture, .* different labels: \"owl\" and \"kiwi; owl\"",
+            r"Rows 2 and 3 .* same picture, .* different labels: \"owl\" and \"kiwi;owl\"",
         ),
         ("file,label\na,b\n", r'has no column "path". Its columns: file, label'),
         ("path,label,label\na,b,c\n", r'has more than one column "label"'),

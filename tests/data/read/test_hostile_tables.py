@@ -14,7 +14,7 @@ from PIL import Image
 from labelwise.data.dataset import Dataset
 from labelwise.data.read.tables import table
 from labelwise.errors import DataError
-from tests.data.slow_tables import Reading, number, read
+from tests.data.read.slow_tables import Reading, number, read
 
 PICTURES = [f"p{i}.png" for i in range(8)]
 ANY = (

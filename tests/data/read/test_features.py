@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelwise.data.dataset import Dataset
-from labelwise.data.read.features import features
+from labelwise.data.read.packs import features
 from labelwise.errors import DataError
 from tests.data.samples import sizes
 
@@ -116,7 +116,7 @@ def test_features_of_a_pack_are_held_once(tmp_path: Path) -> None:
         ({"x": X, "f": X}, r"it holds x, f, which mean the same. Keep one"),
         ({"x": X, "y": Y, "labels": Y}, r"it holds labels, y, which mean the same"),
         ({"x": X, "y": Y[:7]}, r"There are 40 images but 7 targets"),
-        ({"x": X, "y": Y, "split": SPLIT[:7]}, r"40 images but 7 targets and their splits"),
+        ({"x": X, "y": Y, "split": SPLIT[:7]}, r"40 images but 7 splits"),
         ({"x": X, "y": Y, "split": np.full(40, 9)}, r'"split" must be 0 train and 1 test, .* given \[9\]'),
         ({"x": X, "y": Y + 0.5}, r"Labels must be whole numbers or names"),
         ({"x": X[0], "y": Y}, r"features must be numbers \[n, size\]; given float32 \[5\]"),

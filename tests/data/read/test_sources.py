@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from labelwise.data.dataset import SPLITS
-from labelwise.data.read.sources import arrays, folder
-from labelwise.data.split.split_files import resplit
-from labelwise.data.split.splits import Shares
+from labelwise.data.read.arrays import arrays
+from labelwise.data.read.folders import folder
+from labelwise.data.split.divide import resplit
+from labelwise.data.split.make import Shares
 from labelwise.errors import DataError, LabelwiseError, UsageError
 from tests.data.samples import check_values, png, sizes, write
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from PIL import Image
 
-from labelwise.data.read.pictures import as_batch, list_pictures, read_files, read_picture, read_pictures
+from labelwise.data.read.pictures import as_batch, list_pictures, read_files
 from labelwise.errors import DataError, UsageError
-from tests.data.samples import encoded, noise
+from tests.data.samples import encoded, noise, read_picture
 
 
 def test_many_are_read_in_order_and_the_unreadable_named(tmp_path: Path) -> None:
@@ -18,7 +18,7 @@ def test_many_are_read_in_order_and_the_unreadable_named(tmp_path: Path) -> None
         paths.append(tmp_path / f"{i}.png")
         paths[-1].write_bytes(b"no picture" if i in (3, 11) else encoded(Image.new("L", (9, 9), i)))
     opened = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
-    images, kept, skipped = read_pictures([*paths, tmp_path / "gone.png"], 4, channels=1)
+    images, kept, skipped = read_files([*paths, tmp_path / "gone.png"], (1, 4, 4))
     assert kept == [i for i in range(20) if i not in (3, 11)]
     assert images[:, 0, 0, 0].tolist() == kept
     assert images.shape == (18, 1, 4, 4)
@@ -30,9 +30,9 @@ def test_many_are_read_in_order_and_the_unreadable_named(tmp_path: Path) -> None
     wide, *_ = read_files(paths, (3, 2, 6))
     assert wide.shape == (18, 3, 2, 6)
     with pytest.raises(DataError, match=r"2 of 20 pictures cannot be read. .*3.png: it is not a picture"):
-        read_pictures(paths, 4, strict=True)
+        read_files(paths, (3, 4, 4), strict=True)
     with pytest.raises(DataError, match=r"5 of 5 pictures cannot be read. .* And 2 more"):
-        read_pictures([b"no picture"] * 5, 4)
+        read_files([b"no picture"] * 5, (3, 4, 4))
 
 
 def test_listing_is_sorted_and_leaves_out_what_is_hidden(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def _check_cells(found: Reading, folder: Path) -> None:
             if os.path.commonpath([full, folder]) != str(folder):
                 found.faults.append((i, "path"))
             said = {name: value for name, value in row.items() if name != "path"}
-            said["texts"] = "|".join(said.pop(name, "") for name in ("text", "text_1", "text_2") if row.get(name))
+            said["texts"] = "|".join(filter(None, [said.pop(name, "") for name in ("text", "text_1", "text_2")]))
             before = pictures.setdefault(full, (i, said))
             if before[1] != said:
                 found.faults += [(before[0], None), (i, None)]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from labelwise.data.dataset import SPLITS
-from labelwise.data.read.packs import pack
-from labelwise.data.split.split_files import write_split
+from labelwise.data.read.packs import features, pack
+from labelwise.data.split.files import write_split
 from labelwise.errors import DataError
 from tests.data.samples import check_values, png, sizes
 
@@ -92,7 +92,7 @@ def test_files_of_a_pack_stay_with_their_pictures(tmp_path: Path, encoded: bool)
         ({"labels": Y, "images": X[..., [0, 0]]}, r"1, 3 or 4 channels, .* given \[4, 8, 8, 2\]"),
         ({"labels": Y, "images": X, "classes": ["a"]}, "at most 0, as there are 1 names"),
         ({"labels": Y, "images": X, "classes": ["a", "a"]}, "must be unique; given more than once: a"),
-        ({"labels": Y, "images": X, "split": [0, 1]}, "4 images but 2 targets and their splits"),
+        ({"labels": Y, "images": X, "split": [0, 1]}, "4 images but 2 splits"),
         ({"labels": Y, "images": X, "files": ["a", "b"]}, r'"files" must be 4 names, .* given <U1 \[2\]'),
         ({"labels": Y, "images": X, "files": Y}, r'"files" must be 4 names, .* given int64 \[4\]'),
         (
@@ -135,3 +135,28 @@ def test_packs_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     bad.write_bytes(good[:at] + bytes(255 - byte for byte in good[at : at + 40]) + good[at + 40 :])
     with pytest.raises(DataError, match=r'bad.npz" is damaged \('):
         pack(bad)
+
+
+def test_features_with_keys_of_other_tools(tmp_path: Path) -> None:
+    held: dict[str, Any] = {
+        "x": np.arange(24.0).reshape(12, 2),
+        "y": LABELS[:, None].astype(float),
+        "class_names": ["owl", "été"],
+    }
+    data = features(packed(tmp_path, **held, splits=["train"] * 8 + ["test"] * 4))
+    assert data.labels.names == ("owl", "été")
+    assert sizes(data) == {"train": 6, "val": 2, "test": 4}
+    assert data.split("test").images.tolist() == held["x"][8:].tolist()
+
+
+def test_files_of_features_stay_with_their_rows(tmp_path: Path) -> None:
+    names = [f"{i}.png" for i in range(12)]
+    data = features(packed(tmp_path, features=np.arange(24.0).reshape(12, 2), labels=LABELS, files=names))
+    for split in data.splits.values():
+        assert split.files == tuple(f"{int(first) // 2}.png" for first in split.images[:, 0].tolist())
+
+
+def test_a_pack_of_features_may_go_without_labels(tmp_path: Path) -> None:
+    data = pack(packed(tmp_path, features=np.arange(24.0).reshape(12, 2)))
+    assert data.labels.names == ("unlabelled",)
+    assert {int(target) for split in data.splits.values() for target in split.targets} == {-1}

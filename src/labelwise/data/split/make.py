@@ -1,4 +1,4 @@
-"""Splits of every kind: which rows go where, for ``split_files.resplit`` to divide data by."""
+"""Splits of every kind: which rows go where; ``divide`` takes data apart by them."""
 
 import math
 from collections.abc import Sequence
@@ -12,6 +12,18 @@ from labelwise.data.dataset import SPLITS
 from labelwise.errors import DataError, UsageError, listing, suggest
 
 Classes = float | Sequence[str]
+VAL_SHARE = 0.1  # of train, where the data name no val
+SPELLINGS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+
+
+def split_name(spelling: str, where: str) -> str:
+    """Return train, val or test for any spelling of a split; ``where`` begins the error for what is none."""
+    name = SPELLINGS.get(spelling.strip().casefold())
+    if name is None:
+        raise DataError(
+            f'{where}unknown split "{spelling}".{suggest(spelling, SPELLINGS)} Splits are train, val and test.'
+        )
+    return name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +60,7 @@ def stratified(targets: Tensor, shares: Shares, seed: int) -> dict[str, Tensor]:
     others = sorted(("test", "val"), key=lambda name: -float(getattr(shares, name)))
     names = [name for name in ("train", *others) if getattr(shares, name) > 0]
     parts = dict(zip(names, _divide(targets, [getattr(shares, name) for name in names], seed), strict=True))
-    return {name: parts[name] for name in ("train", "val", "test") if name in parts}
+    return {name: parts[name] for name in SPLITS if name in parts}
 
 
 def split_off(targets: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
@@ -64,27 +76,8 @@ def split_off(targets: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]
     """
     if not 0 < share < 1:
         raise UsageError(f"The share to hold out must lie between 0 and 1; given {share}.")
-    kept, held = _divide(targets, [1 - share, share], seed)
-    return kept, held
-
-
-def folds(targets: Tensor, k: int, seed: int) -> list[dict[str, Tensor]]:
-    """Return k divisions into train and test rows, sorted; every row is in test once.
-
-    Tests differ by at most one image in size, and by at most one image of any class. A class with a single image is
-    once absent from train.
-
-    Args:
-        targets: the class of each row ``[n]``; any whole numbers.
-        k: how many folds, from 2 to n.
-        seed: the same seed gives the same folds.
-    """
-    if not 2 <= k <= len(targets):
-        raise UsageError(f"The number of folds must lie between 2 and the number of images, {len(targets)}; given {k}.")
-    dealt = torch.cat(_shuffled_classes(targets, seed))
-    place = torch.empty_like(dealt)
-    place[dealt] = torch.arange(len(dealt)) % k
-    return [{"train": _rows(place != fold), "test": _rows(place == fold)} for fold in range(k)]
+    rest, out = _divide(targets, [1 - share, share], seed)
+    return rest, out
 
 
 def leave_one_domain_out(domains: Sequence[str], held: str) -> dict[str, Tensor]:
@@ -261,9 +254,9 @@ def _names(wanted: Classes) -> list[str]:
 
 def _group_counts(member: np.ndarray, targets: Tensor) -> np.ndarray:
     """Return how many images of each class each group has ``[g, k]``."""
-    found = torch.unique(targets.cpu(), return_inverse=True)[1].numpy()
-    size = (int(member.max()) + 1, int(found.max()) + 1)
-    return np.bincount(member * size[1] + found, minlength=size[0] * size[1]).reshape(size)
+    classes = torch.unique(targets.cpu(), return_inverse=True)[1].numpy()
+    size = (int(member.max()) + 1, int(classes.max()) + 1)
+    return np.bincount(member * size[1] + classes, minlength=size[0] * size[1]).reshape(size)
 
 
 def _place_groups(counts: np.ndarray, shares: np.ndarray, seed: int) -> np.ndarray:

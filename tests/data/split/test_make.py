@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from labelwise.data.split.splits import Shares, folds, grouped, leave_one_domain_out, split_off, stratified, zero_shot
+from labelwise.data.split.make import Shares, grouped, leave_one_domain_out, split_off, stratified, zero_shot
 from labelwise.errors import DataError, UsageError
 
 TARGETS = st.lists(st.integers(-1, 5), max_size=120).map(lambda rows: torch.tensor(rows, dtype=torch.int64))
@@ -96,31 +96,6 @@ def test_targets_must_be_whole_numbers_in_a_row(targets: Tensor) -> None:
 
 
 # Folds
-
-
-@given(st.lists(st.integers(-1, 4), min_size=5, max_size=80).map(torch.tensor), st.integers(2, 5), st.integers(0, 99))
-@settings(max_examples=100, deadline=None)
-def test_folds_test_every_row_once_and_share_out_every_class(targets: Tensor, k: int, seed: int) -> None:
-    made = folds(targets, k, seed)
-    assert len(made) == k
-    assert sorted(i for fold in made for i in fold["test"].tolist()) == list(range(len(targets)))
-    for fold, again in zip(made, folds(targets, k, seed), strict=True):
-        assert sorted(fold["train"].tolist() + fold["test"].tolist()) == list(range(len(targets)))
-        assert fold["test"].tolist() == sorted(fold["test"].tolist()) == again["test"].tolist()
-    for target in (*set(targets.tolist()), None):
-        found = [len(f["test"]) if target is None else count(targets, f["test"], target) for f in made]
-        assert max(found) - min(found) <= 1
-
-
-@pytest.mark.parametrize("k", [0, 1, 7])
-def test_the_number_of_folds_has_bounds(k: int) -> None:
-    with pytest.raises(UsageError, match=f"between 2 and the number of images, 6; given {k}"):
-        folds(torch.zeros(6, dtype=torch.int64), k, 0)
-
-
-def test_another_seed_gives_other_folds() -> None:
-    targets = torch.zeros(50, dtype=torch.int64)
-    assert folds(targets, 5, 0)[0]["test"].tolist() != folds(targets, 5, 1)[0]["test"].tolist()
 
 
 # Domains

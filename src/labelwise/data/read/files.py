@@ -1,0 +1,100 @@
+"""Picture files read into memory, or to disk where they are too many for it; and read again at another size."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from labelwise.data.dataset import Dataset, Skipped, Split
+from labelwise.data.labels.knowledge import find_knowledge
+from labelwise.data.read.build import build, divide_rows
+from labelwise.data.read.disk import decode_to_disk, fits_in_memory
+from labelwise.data.read.pictures import read_files
+from labelwise.data.read.rows import Rows
+from labelwise.data.split.make import Shares
+from labelwise.errors import DataError, listing
+from labelwise.nn.encoder import pretrained_encoder, side_for
+
+
+def from_files(
+    source: Path, rows: Rows, homes: Mapping[str, str], *, size: int | None, seed: int, strict: bool
+) -> Dataset:
+    """Return the data set of a person's own picture files, with what a file beside them says about the labels.
+
+    Args:
+        source: the folder or the table that lists them.
+        rows: the pictures, yet to be read.
+        homes: where the pictures of each label should be.
+        size: the side that they are brought to; None is that of the encoder that ``fit`` chooses by itself.
+        seed: of the split.
+        strict: make unreadable pictures an error.
+    """
+    folder = source if source.is_dir() else source.parent
+    name = source.resolve().name if source.is_dir() else source.stem
+    if not len(rows):
+        raise DataError(f'"{name}" has no picture in its class folders: {listing(homes)}. Put some in at least two.')
+    knowledge = find_knowledge(folder)
+    pictures = _read_rows(name, rows, size or side_for(pretrained_encoder()), seed=seed, strict=strict)
+    pictures = pictures.without_absent()
+    lost = sorted(set(homes) - set(pictures.names))
+    if lost and (strict or len(pictures.names) < 2):
+        raise DataError(
+            f'"{name}" has no readable picture of: {listing(lost)}. Add some or remove the label; at least two labels '
+            f"with pictures are needed (there are: {listing(pictures.names)})."
+        )
+    gone = (Skipped(file=homes[label], reason="no readable picture") for label in lost)
+    data = build(name, replace(pictures, skipped=(*pictures.skipped, *gone)), knowledge, seed=seed)
+    return replace(data, own_splits=bool(rows.splits), own_pictures=True, side_open=size is None)
+
+
+def _read_rows(name: str, rows: Rows, side: int, *, seed: int, strict: bool) -> Rows:
+    """Return the rows whose pictures can be read, with these.
+
+    On disk the pictures of a split lie one after another, so that no split is a copy. They are therefore divided first,
+    and the rows that come back name the split of each.
+    """
+    shape = (3, side, side)
+    if not fits_in_memory(len(rows), shape):
+        parts = divide_rows(name, rows, Shares(), seed)
+        splits = [split for split, part in parts.items() for _ in range(len(part))]
+        rows = replace(rows.select(torch.cat(list(parts.values())).tolist()), splits=splits)
+    images, kept, skipped = read_paths([Path(file) for file in rows.files], shape, strict=strict)
+    return replace(rows.select(kept), images=images, skipped=skipped, owned=True)
+
+
+def read_paths(
+    paths: Sequence[Path], shape: tuple[int, int, int], *, strict: bool
+) -> tuple[Tensor, list[int], tuple[Skipped, ...]]:
+    """Return what ``read_files`` returns; from disk where the pictures are too many for memory."""
+    if fits_in_memory(len(paths), shape):
+        return read_files(paths, shape, strict=strict)
+    images, kept, skipped = decode_to_disk(paths, shape)
+    if strict and skipped:
+        first = skipped[0]
+        raise DataError(f"{len(skipped)} of {len(paths)} pictures cannot be read. {first.file}: {first.reason}")
+    return images, kept, skipped
+
+
+def at_side(data: Dataset, side: int) -> Dataset:
+    """Return the data with its pictures read again from their files, as squares of this side.
+
+    They stay as they are where somebody asked for their side, where they have it already, and where they are no longer what
+    the files hold: a change of pixels is not undone.
+    """
+    parts = {name: split for name, split in data.splits.items() if len(split)}
+    if not data.side_open or len(data.shape) != 3 or data.shape[1:] == (side, side):
+        return data
+    if not all(_as_read(split) for split in parts.values()):
+        return data
+    files = [Path(file) for split in parts.values() for file in split.files]
+    images, _, _ = read_paths(files, (data.shape[0], side, side), strict=True)
+    pieces = torch.split(images, [len(split) for split in parts.values()])
+    again = {name: replace(split, images=piece) for (name, split), piece in zip(parts.items(), pieces, strict=True)}
+    return replace(data, splits={**data.splits, **again})
+
+
+def _as_read(split: Split) -> bool:
+    """Return whether the first picture is what its file holds; the others are taken to be, too."""
+    return bool(split.files) and torch.equal(read_files(split.files[:1], split.shape, strict=True)[0], split.images[:1])

@@ -1,0 +1,110 @@
+"""A data set from a folder of pictures that has one sub-folder for each label."""
+
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from labelwise.data.dataset import Dataset, Skipped
+from labelwise.data.read.files import from_files
+from labelwise.data.read.pictures import is_hidden, is_picture, list_pictures
+from labelwise.data.read.rows import Rows, named_rows
+from labelwise.data.split.make import SPELLINGS
+from labelwise.errors import DataError, listing
+from labelwise.labels import unfit_name
+
+
+def folder(path: str | Path, *, size: int | None = None, seed: int = 0, strict: bool = False) -> Dataset:
+    """Return the pictures of a folder that has one sub-folder for each label: ``birds/owl/1.jpg``.
+
+    The sub-folders may also lie in ``train``, ``test`` and ``val`` (or ``valid``, ``validation``). Pictures that
+    cannot be read, and labels without any readable picture, are left out and listed in ``skipped``. What a file in the
+    folder says about the labels is read, too, see ``data.knowledge``.
+
+    Args:
+        path: the folder.
+        size: the side of the square that each picture is made to fit; None leaves it to ``fit``, which reads the pictures
+            as its encoder takes them. Until then it is 224 where a pretrained encoder is installed, else 64.
+        seed: of the division into splits.
+        strict: raise an error where something would be left out.
+    """
+    root = Path(path)
+    if root.is_file():
+        verb = {".csv": " Read it with data.table.", ".npz": " Read it with data.pack."}.get(root.suffix.lower(), "")
+        raise DataError(f'"{root}" is a file, not a folder.{verb}')
+    rows, homes = labelled_files(root, list_pictures)
+    places = (split_folders(root) or {"": root}).values()
+    loose = [
+        str(file) for place in places for file in sorted(place.iterdir()) if file.is_file() and is_picture(file.name)
+    ]
+    if strict and loose:
+        raise DataError(f"Pictures lie outside the class folders: {listing(loose)}. Move or remove them.")
+    data = from_files(root, rows, homes, size=size, seed=seed, strict=strict)
+    outside = [Skipped(file=file, reason="it lies outside the class folders") for file in loose]
+    return replace(data, skipped=(*data.skipped, *outside))
+
+
+def labelled_files(root: Path, list_files: Callable[[Path], Sequence[Path]]) -> tuple[Rows, dict[str, str]]:
+    """Return the files of the label folders below a folder, yet to be read, and the folder of each label.
+
+    Args:
+        root: the folder; the label folders may lie in folders of splits.
+        list_files: lists those of a label folder.
+    """
+    homes: dict[str, str] = {}
+    table: list[tuple[str, str, str]] = []
+    for split, place in (split_folders(root) or {"": root}).items():
+        for label, home in class_folders(place).items():
+            homes.setdefault(label, str(home))
+            table += [(label, split, str(file)) for file in list_files(home)]
+    labels, splits, files = zip(*table, strict=True) if table else ((), (), ())
+    return replace(named_rows(labels), files=files, splits=splits if any(splits) else ()), homes
+
+
+def _subfolders(place: Path) -> list[Path]:
+    """Return the folders in a folder that people see, sorted."""
+    try:
+        return sorted(each for each in place.iterdir() if each.is_dir() and not is_hidden(each.name))
+    except OSError as error:
+        raise DataError(f'Cannot list the folder "{place}": {error.strerror}. Check the path and its rights.') from None
+
+
+def split_folders(root: Path) -> dict[str, Path]:
+    """Return the folder of each split, or nothing where the sub-folders are the classes."""
+    splits: dict[str, Path] = {}
+    other = [place for place in _subfolders(root) if place.name.casefold() not in SPELLINGS]
+    for place in _subfolders(root):
+        if place not in other:
+            before = splits.setdefault(SPELLINGS[place.name.casefold()], place)
+            if before is not place:
+                raise DataError(f'"{before}" and "{place}" are the same split. Keep one of them.')
+    if not other:
+        return splits
+    if len(splits) > 1:  # a single one may be a class: a railway train
+        raise DataError(
+            f'"{root}" holds splits ({listing(sorted(splits))}) and other folders ({listing(p.name for p in other)}). '
+            "Keep either splits or classes in it."
+        )
+    return {}
+
+
+def class_folders(place: Path) -> dict[str, Path]:
+    """Return the folder of each label."""
+    folders: dict[str, Path] = {}
+    for each in _subfolders(place):
+        if unfit := unfit_name(each.name):
+            raise DataError(f'A folder in "{place}" cannot be a label: {unfit}. Rename it.')
+        before = folders.setdefault(unicodedata.normalize("NFC", each.name), each)
+        if before is not each:
+            raise DataError(
+                f'Two folders in "{place}" have the same name, "{each.name}", in different Unicode spellings. Rename one.'
+            )
+    if folders:
+        return folders
+    pictures = list_pictures(place)
+    if pictures:
+        raise DataError(
+            f'"{place}" holds {len(pictures)} pictures but no class folders. Put the pictures of each label into a '
+            f'folder of that name ("{place.name}/owl/{pictures[0].name}"), or list them in a CSV file for data.table.'
+        )
+    raise DataError(f'"{place}" is empty. Make one folder in it for each label, with its files.')
