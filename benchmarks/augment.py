@@ -21,7 +21,7 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from labelwise.data.augment import Augment
-from labelwise.data.draws import Draws
+from labelwise.data.rng import BatchRng
 from labelwise.model import as_float
 
 OURS = {
@@ -80,8 +80,8 @@ def peak_bytes(call: Callable[[], Tensor], device: str) -> int | None:
 
 def measure(recipe: str, side: int, n: int, device: str, repeats: int) -> dict[str, Any]:
     images = torch.randint(0, 256, (n, 3, side, side), dtype=torch.uint8, device=device)
-    draws, steps = Draws.seeded(0, n, device), kornia_steps(recipe, side)
-    calls = {"labelwise": lambda: OURS[recipe](images, draws), "kornia": lambda: steps(as_float(images))}
+    rng, steps = BatchRng.seeded(0, n, device), kornia_steps(recipe, side)
+    calls = {"labelwise": lambda: OURS[recipe](images, rng), "kornia": lambda: steps(as_float(images))}
     for call in calls.values():
         for _ in range(3):
             seconds(call, device)

@@ -20,7 +20,7 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from labelwise.data.batches import Share, ShuffledBatches
+from labelwise.data.batches import Shard, ShuffledBatches
 from labelwise.data.dataset import Split
 from labelwise.data.read.disk import decode_to_disk
 
@@ -77,7 +77,7 @@ def main() -> None:
             split=Split(images=images, targets=torch.zeros(len(images), dtype=torch.int64)), size=128
         )
         start = time.perf_counter()
-        for batch in batches.epoch(0, 0, Share()):
+        for batch in batches.epoch(0, 0, Shard()):
             batch.images.sum()
         seconds["labelwise, every epoch after that"] = time.perf_counter() - start
     base = seconds["plain DataLoader, every epoch"]

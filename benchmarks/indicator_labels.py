@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from labelwise.data.batches import Batch, Share
+from labelwise.data.batches import Batch, Shard
 from labelwise.data.dataset import Split, TrainData
 from labelwise.labels import Labels
 from labelwise.methods import ImageMethod, Indicator, Softmax
@@ -37,7 +37,7 @@ class Repeated(Indicator):
         """Return the loss on repeated images."""
 
         def of_batch(batch: Batch) -> dict[str, Tensor]:
-            wrong = sample_uniformly(batch.draws.uniform(negatives, 2), batch.targets, len(model.spec.labels))
+            wrong = sample_uniformly(batch.rng.uniform(negatives, 2), batch.targets, len(model.spec.labels))
             asked = torch.cat([batch.targets[:, None], wrong], 1)
             codes = model.encode_images(batch.images.repeat_interleave(negatives + 1, 0))
             logits = model.predictor(codes * model.label_encoder(asked.flatten())).float().view(asked.shape)
@@ -91,7 +91,7 @@ def seconds_of_steps(method: ImageMethod, data: TrainData, device: str) -> Itera
     parameters = list(stage.parameters)
     optimizer = stage.optimizer.build(parameters)
     for epoch in range(10**9):
-        for batch in stage.batches.epoch(epoch, 0, Share()):
+        for batch in stage.batches.epoch(epoch, 0, Shard()):
             _synchronize(device)
             start = time.perf_counter()
             with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):

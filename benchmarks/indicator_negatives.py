@@ -40,7 +40,7 @@ class Literal(Indicator):
 
         def of_batch(batch: Batch) -> dict[str, Tensor]:
             k = len(model.spec.labels)
-            wrong = sample_wrong_labels(batch.draws.uniform(k), batch.targets, min(negatives, k - 1))
+            wrong = sample_wrong_labels(batch.rng.uniform(k), batch.targets, min(negatives, k - 1))
             asked = torch.cat([batch.targets[:, None], wrong], 1)
             times = asked.shape[1]
             codes = model.encode_images(batch.images.repeat_interleave(times, 0))

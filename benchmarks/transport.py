@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from labelwise.data.batches import Batch
-from labelwise.data.draws import Draws
+from labelwise.data.rng import BatchRng
 from labelwise.methods.shared.label_prior import LabelPrior, word_similarity
 from labelwise.methods.shared.transport import Clustering, Matching, Restarts, clustering_losses, matching_losses
 
@@ -38,7 +38,7 @@ def measure_time(features: Tensor, restarts: int, steps: int = 10) -> dict[str, 
 
     def third() -> Tensor:
         rows = torch.randint(len(images), (500,), device=device)
-        batch = Batch(images=images[rows], targets=rows * 0 - 1, rows=rows, draws=Draws.seeded(0, 500, device))
+        batch = Batch(images=images[rows], targets=rows * 0 - 1, rows=rows, rng=BatchRng.seeded(0, 500, device))
         return matching_losses(model, batch, prior, Matching()).sum()
 
     found = {}

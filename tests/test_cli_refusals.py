@@ -17,8 +17,8 @@ import labelwise as lw
 from labelwise.errors import StoreError, UsageError
 from tests.changed import changed
 from tests.conftest import blobs, quick
+from tests.fitting.test_one_choice import saved, write_pictures
 from tests.test_cli import run as run
-from tests.test_one_choice import saved, write_pictures
 
 QUICK = ["--size", 8, "--device", "cpu", "--encoder", "none", "--set", "encoder.width=4"]
 FIT = [*QUICK, "--method", "softmax", "--epochs", 2]

@@ -11,8 +11,8 @@ import labelwise as lw
 from labelwise.errors import UsageError
 from labelwise.methods import Softmax
 from labelwise.nn.encoder import Encoder
+from tests.fitting.test_one_choice import SIDE, folder_of, installed, saved
 from tests.test_cli import run as run
-from tests.test_one_choice import SIDE, folder_of, installed, saved
 
 __all__ = ["installed"]
 NAMED = "efficientnet_lite0"

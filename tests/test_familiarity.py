@@ -9,7 +9,7 @@ from torch.nn.functional import normalize
 
 from labelwise.classifier import Classifier, bind
 from labelwise.familiarity import MEMORY, NEAREST, Familiarity, Sign, memorable
-from labelwise.fitting.memory import remembering
+from labelwise.fitting.steps import remembering
 from labelwise.labels import Labels
 from labelwise.model import LabelModel, Spec
 from labelwise.tasks.outliers import outliers

@@ -281,5 +281,13 @@ def test_work_around_the_steps_of_training_stops_at_once(
     assert same(train(method, data, replace(run, resume=True))[0].state_dict(), whole)
 
 
+def test_a_run_that_keeps_nothing_promises_no_checkpoint(blob_data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        sys.modules[__name__], "reached", lambda now: signal.raise_signal(signal.SIGINT) if now else None
+    )
+    with pytest.raises(KeyboardInterrupt):
+        train(Watched(epochs=4, batch=16), training_data(blob_data), Run(device="cpu"))
+
+
 def same(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)

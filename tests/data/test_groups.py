@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from labelwise.data.augment import Augment
-from labelwise.data.batches import Share
+from labelwise.data.batches import Shard
 from labelwise.data.dataset import Split
 from labelwise.data.groups import GroupedBatches
 from labelwise.errors import UsageError
@@ -84,16 +84,16 @@ def test_images_are_seen_equally_often() -> None:
 def test_an_epoch_is_the_same_for_a_seed_resumed_and_shared() -> None:
     split = split_of([12, 9, 20, 6])
     batches = GroupedBatches(split=split, size=15, augment=Augment(noise=0.1, flip=True))
-    whole = list(batches.epoch(7, 0, Share()))
+    whole = list(batches.epoch(7, 0, Shard()))
     assert len(whole) == len(batches) > 2
-    assert not torch.equal(whole[0].rows, next(iter(batches.epoch(8, 0, Share()))).rows)
+    assert not torch.equal(whole[0].rows, next(iter(batches.epoch(8, 0, Shard()))).rows)
     for start in (0, 1, len(batches) - 1):
-        again = list(batches.epoch(7, start, Share()))
+        again = list(batches.epoch(7, start, Shard()))
         assert len(again) == len(whole) - start
         for one, other in zip(whole[start:], again, strict=True):
             assert torch.equal(one.rows, other.rows)
             assert torch.equal(one.images, other.images)
-    for one, *parts in zip(whole, *(batches.epoch(7, 0, Share(rank, 3)) for rank in range(3)), strict=True):
+    for one, *parts in zip(whole, *(batches.epoch(7, 0, Shard(rank, 3)) for rank in range(3)), strict=True):
         for piece in ("rows", "targets", "images"):
             assert torch.equal(torch.cat([getattr(part, piece) for part in parts]), getattr(one, piece))
         assert torch.equal(one.targets, split.targets[one.rows])
@@ -101,7 +101,7 @@ def test_an_epoch_is_the_same_for_a_seed_resumed_and_shared() -> None:
 
 def test_images_are_those_of_their_rows() -> None:
     split = split_of([7, 8])
-    for batch in GroupedBatches(split=split, size=10).epoch(1, 0, Share()):
+    for batch in GroupedBatches(split=split, size=10).epoch(1, 0, Shard()):
         assert torch.equal((batch.images[:, 0, 0, 0] * 255).round().long(), batch.rows)
 
 

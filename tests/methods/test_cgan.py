@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from labelwise.data.batches import Share
+from labelwise.data.batches import Shard
 from labelwise.data.dataset import TrainData
 from labelwise.errors import UsageError
 from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
@@ -28,7 +28,7 @@ def test_critic_and_generator_take_turns() -> None:
     data, method = final(), Cgan(hidden=16, critic_steps=2, batch=16)
     model = method.build(data.spec)
     stage = next(method.stages(model, data))
-    batch = next(iter(stage.batches.epoch(0, 0, Share())))
+    batch = next(iter(stage.batches.epoch(0, 0, Shard())))
     reached = []
     for _ in range(7):
         for parameter in model.parameters():
@@ -49,7 +49,7 @@ def test_turns_go_on_from_the_state_of_the_model() -> None:
     model = method.build(data.spec)
     stage = next(method.stages(model, data))
     model.turn.fill_(5)  # as a checkpoint would
-    batch = next(iter(stage.batches.epoch(0, 0, Share())))
+    batch = next(iter(stage.batches.epoch(0, 0, Shard())))
     assert [sorted(stage.loss(batch)) for _ in range(2)] == [["choice", "generator"], ["critic", "slope"]]
 
 

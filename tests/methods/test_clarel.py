@@ -13,7 +13,7 @@ import labelwise as lw
 from labelwise.classifier import Classifier, bind
 from labelwise.data.batches import Batch
 from labelwise.data.dataset import Dataset, TrainData
-from labelwise.data.draws import Draws
+from labelwise.data.rng import BatchRng
 from labelwise.errors import DataError, UsageError
 from labelwise.evaluate.tested import Tested
 from labelwise.evaluate.zero_shot import evaluate_zero_shot
@@ -44,7 +44,7 @@ def built(method: Clarel, data: Dataset) -> tuple[ClarelModel, TrainData, Stage]
 def batch_of(data: TrainData, n: int = 10, seed: int = 0) -> Batch:
     rows = torch.randperm(len(data.train), generator=torch.Generator().manual_seed(1))[:n]
     part = data.train.select(rows)
-    return Batch(images=part.images, targets=part.targets, rows=rows, draws=Draws.seeded(seed, n))
+    return Batch(images=part.images, targets=part.targets, rows=rows, rng=BatchRng.seeded(seed, n))
 
 
 @cache

@@ -6,7 +6,7 @@ import torch
 from labelwise.classifier import bind
 from labelwise.data.batches import Batch
 from labelwise.data.dataset import TrainData
-from labelwise.data.draws import Draws
+from labelwise.data.rng import BatchRng
 from labelwise.errors import UsageError
 from labelwise.fitting.zero_shot import plan_runs
 from labelwise.methods import Devise, Encoder
@@ -29,7 +29,7 @@ def test_the_loss_equals_a_loop(margin: float) -> None:
     (stage,) = method.stages(model, data)
     torch.nn.init.normal_(model.weights, std=0.5, generator=torch.Generator().manual_seed(0))
     codes, targets = encoded_images(model, data.train.images)[:12], data.train.targets[:12]
-    batch = Batch(images=codes, targets=targets, rows=torch.arange(12), draws=Draws.seeded(0, 12))
+    batch = Batch(images=codes, targets=targets, rows=torch.arange(12), rng=BatchRng.seeded(0, 12))
     found = stage.loss(batch)
     vectors, total = model.vectors(data.labels), 0.0
     for code, target in zip(codes, targets.tolist(), strict=True):

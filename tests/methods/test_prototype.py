@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch.nn.functional import cosine_similarity, log_softmax, normalize
 
-from labelwise.data.batches import Batch, Share
+from labelwise.data.batches import Batch, Shard
 from labelwise.data.dataset import Dataset, Split
-from labelwise.data.draws import Draws
+from labelwise.data.rng import BatchRng
 from labelwise.errors import UsageError
 from labelwise.fitting.fit import fit, training_data
 from labelwise.methods import Prototype, Softmax
@@ -46,8 +46,8 @@ def built(method: Prototype, data: Dataset) -> PrototypeModel:
 def a_batch(data: Dataset, rows: list[int]) -> Batch:
     train = training_data(data).train
     chosen = torch.tensor(rows)
-    draws = Draws.seeded(2, len(rows))
-    return Batch(images=as_float(train.images[chosen]), targets=train.targets[chosen], rows=chosen, draws=draws)
+    rng = BatchRng.seeded(2, len(rows))
+    return Batch(images=as_float(train.images[chosen]), targets=train.targets[chosen], rows=chosen, rng=rng)
 
 
 def test_prototypes_follow_the_mean_code_of_labels_in_the_batch(blob_data: Dataset) -> None:
@@ -268,7 +268,7 @@ def test_batches_hold_groups(blob_data: Dataset) -> None:
     method = replace(SMALL, batch=15)
     data = training_data(blob_data)
     stage = next(iter(method.stages(built(method, blob_data), data)))
-    for batch in stage.batches.epoch(1, 0, Share()):
+    for batch in stage.batches.epoch(1, 0, Shard()):
         counts = torch.bincount(batch.targets)
         assert all(count % 5 == 0 for count in counts.tolist())
         assert int(counts.sum()) == 15

@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from labelwise.data.augment import Augment
-from labelwise.data.batches import Batch, Share
+from labelwise.data.batches import Batch, Shard
 from labelwise.data.dataset import Dataset, Split
-from labelwise.data.draws import Draws
+from labelwise.data.rng import BatchRng
 from labelwise.errors import Interrupted, UsageError
 from labelwise.fitting.fit import fit, training_data
 from labelwise.methods.shared.linear import Encoder
@@ -53,7 +53,7 @@ def test_each_stage_trains_its_part(blob_data: Dataset) -> None:
     assert {id(p) for p in head.parameters} == {id(model.head.weight), id(model.head.bias)}
     assert head.optimizer == SMALL.head_optimizer
     before = state(model)
-    for batch in head.batches.epoch(1, 0, Share()):
+    for batch in head.batches.epoch(1, 0, Shard()):
         sum(head.loss(batch).values()).backward()  # type: ignore[union-attr]
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items()), "statistics moved"
     assert all(p.grad is None for p in wanted)
@@ -66,7 +66,7 @@ def test_contrast_is_the_loss_of_both_views(blob_data: Dataset) -> None:
     torch.manual_seed(0)
     model = method.build(data.spec).eval()
     stage = next(iter(method.stages(model, data)))
-    batch = next(iter(stage.batches.epoch(5, 0, Share())))
+    batch = next(iter(stage.batches.epoch(5, 0, Shard())))
     assert batch.images.shape == (20, 2, 3, 8, 8)
     assert not torch.equal(batch.images[:, 0], batch.images[:, 1])
     near = (batch.images - as_float(data.train.images[batch.rows])[:, None]).flatten(2).abs().mean(2)
@@ -81,10 +81,10 @@ def test_contrast_is_the_loss_of_both_views(blob_data: Dataset) -> None:
 def test_views_are_the_same_in_parts() -> None:
     images = torch.randint(0, 256, (12, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     change = TwoViews(contrastive_augment((3, 8, 8)))
-    whole = change(images, Draws.seeded(4, 12))
+    whole = change(images, BatchRng.seeded(4, 12))
     parts = []
     for rows in (slice(0, 5), slice(5, 12)):
-        parts.append(change(images[rows], Draws(torch.Generator().manual_seed(4), rows, 12)))
+        parts.append(change(images[rows], BatchRng(torch.Generator().manual_seed(4), rows, 12)))
     torch.testing.assert_close(torch.cat(parts), whole)
 
 
@@ -115,7 +115,7 @@ def test_scores_of_the_layer_are_those_it_was_trained_with(blob_data: Dataset) -
     model = SMALL.build(data.spec)
     stages = SMALL.stages(model, data)
     next(stages)
-    batch = next(iter(next(stages).batches.epoch(1, 0, Share())))
+    batch = next(iter(next(stages).batches.epoch(1, 0, Shard())))
     inputs = batch.images
     np.testing.assert_allclose(float(inputs.square().sum(1).mean().sqrt()), LENGTH, rtol=0.3)
     expected = model.head(inputs)
@@ -219,7 +219,7 @@ def test_augmentation_follows_the_images() -> None:
     assert colour.scale == grey.scale is not None
     assert contrastive_augment((512,)) == Augment()
     images = torch.randint(0, 256, (4, 1, 8, 8), dtype=torch.uint8)
-    assert TwoViews(grey)(images, Draws.seeded(0, 4)).shape == (4, 2, 1, 8, 8)
+    assert TwoViews(grey)(images, BatchRng.seeded(0, 4)).shape == (4, 2, 1, 8, 8)
 
 
 @pytest.mark.parametrize("name", ["temperature", "projection_size", "head_epochs", "epochs"])
@@ -234,6 +234,6 @@ def test_a_batch_of_one_image_each_has_a_gradient(blob_data: Dataset) -> None:
     torch.manual_seed(0)
     model = SMALL.build(data.spec)
     images, targets = torch.rand(4, 2, 3, 8, 8), torch.arange(4)
-    batch = Batch(images=images, targets=targets, rows=targets, draws=Draws.seeded(0, 4))
+    batch = Batch(images=images, targets=targets, rows=targets, rng=BatchRng.seeded(0, 4))
     SMALL.loss(model)(batch)["contrast"].backward()  # type: ignore[no-untyped-call]
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.projection.parameters())

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from labelwise.data.batches import Batch
-from labelwise.data.draws import Draws
+from labelwise.data.rng import BatchRng
 from labelwise.errors import DataError, UsageError
 from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
 from labelwise.labels import Labels
@@ -44,8 +44,8 @@ def test_a_step_reads_some_sentences_of_each_image(reader: str) -> None:
     texts, rows = model.reader.read(data), torch.tensor([0, 1, 2])  # with one, two and three sentences
     drawn = set()
     for seed in range(25):
-        draws = Draws.seeded(seed, 3)
-        batch = Batch(images=data.train.images[rows], targets=data.train.targets[rows], rows=rows, draws=draws)
+        rng = BatchRng.seeded(seed, 3)
+        batch = Batch(images=data.train.images[rows], targets=data.train.targets[rows], rows=rows, rng=rng)
         with torch.no_grad():
             found = texts.encode(batch, Draw(sentences=2, labels=0.0))
         for row, code in zip(rows.tolist(), found, strict=True):

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from labelwise.data.batches import Batch
 from labelwise.data.dataset import Split
-from labelwise.data.draws import Draws
+from labelwise.data.rng import BatchRng
 from labelwise.methods.shared.label_prior import LabelPrior
 from labelwise.methods.shared.transport import (
     HEAD_SCALE,
@@ -37,7 +37,7 @@ def restarts(r: int = 3) -> Restarts:
 
 def batch_of(images: Tensor) -> Batch:
     rows = torch.arange(len(images))
-    return Batch(images=images, targets=rows * 0 - 1, rows=rows, draws=Draws.seeded(3, len(images)))
+    return Batch(images=images, targets=rows * 0 - 1, rows=rows, rng=BatchRng.seeded(3, len(images)))
 
 
 def test_clustering_loss_is_the_cost_of_transport_to_each_centre() -> None:
@@ -55,7 +55,7 @@ def test_matching_loss_is_that_of_all_samples_written_out(guided: bool) -> None:
     model, x = restarts(), codes()
     settings = Matching(epsilon=0.1, tolerance=1e-7, guided=guided)
     found = matching_losses(model, batch_of(x), PRIOR, settings)
-    drawn = PRIOR.draw(30, 3, Draws.seeded(3, 30).generator)
+    drawn = PRIOR.draw(30, 3, BatchRng.seeded(3, 30).generator)
     for r in range(3):
         samples = torch.repeat_interleave(torch.arange(len(PRIOR.atoms)), (drawn[r] * 30).round().long())
         assert len(samples) == 30

@@ -18,6 +18,7 @@ from labelwise.evaluate.outliers import evaluate_outliers
 from labelwise.evaluate.tested import Tested
 from labelwise.fitting.fit import training_data
 from labelwise.ops.ranking import average_precisions
+from labelwise.training.checkpoint import run_identity
 from tests.conftest import blobs, quick, squares
 from tests.contract.subjects import trained as trained_on_blobs
 
@@ -180,8 +181,6 @@ def test_the_same_seed_gives_the_same_weights() -> None:
 
 
 def test_a_run_with_other_truths_is_not_continued(tmp_path: Path) -> None:
-    from labelwise.training.loop import _identity
-
     data = training_data(squares(60))
     other = truths(data.train).clone()
     other[5, 2] = ~other[5, 2]
@@ -189,4 +188,4 @@ def test_a_run_with_other_truths_is_not_continued(tmp_path: Path) -> None:
         other[5, 1] = True
     changed = replace(data, train=replace(data.train, truths=other, targets=first_true(other)))
     method = quick("indicator", 3)
-    assert _identity(method, data, lw.Run())["data"] != _identity(method, changed, lw.Run())["data"]
+    assert run_identity(method, data, lw.Run())["data"] != run_identity(method, changed, lw.Run())["data"]

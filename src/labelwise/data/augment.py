@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from labelwise.data.draws import Draws
 from labelwise.data.random_changes import random_change
+from labelwise.data.rng import BatchRng
 from labelwise.errors import UsageError
 from labelwise.model import as_float
 
@@ -91,29 +91,29 @@ class Augment:
                 raise UsageError(f"{name} must be a finite number, {allowed}; given {value}.")
 
     @torch.no_grad()
-    def __call__(self, images: Tensor, draws: Draws) -> Tensor:
+    def __call__(self, images: Tensor, rng: BatchRng) -> Tensor:
         """Return the changed images, float32 in [0, 1], ``[n, c, size, size]``, laid out in memory as they came.
 
         Args:
             images: bytes, or floats in [0, 1], ``[n, c, h, w]`` with one or three channels. Features ``[n, a]``
                 come back as float32, with noise and nothing else.
-            draws: where every random number comes from, on the device of the images.
+            rng: where every random number comes from, on the device of the images.
         """
-        _check(images, draws)
+        _check(images, rng)
         if images.ndim == 2:
-            return self._with_noise(images.float(), draws)
-        uniform = draws.uniform(PLACE + COLOUR)
+            return self._with_noise(images.float(), rng)
+        uniform = rng.uniform(PLACE + COLOUR)
         placed = self._placed(images, uniform[:, :PLACE])
         coloured = self._coloured(placed, uniform[:, PLACE:])
-        for each in torch.split(draws.uniform(2 * self.changes), 2, 1) if self.changes else ():
+        for each in torch.split(rng.uniform(2 * self.changes), 2, 1) if self.changes else ():
             coloured = random_change(coloured, each, self.strength)
         if self.erase:
-            coloured.masked_fill_(self._square(coloured, draws.uniform(2)), 0.5)
-        changed = self._with_noise(coloured, draws).clamp_(0, 1) if self.noise else coloured
+            coloured.masked_fill_(self._square(coloured, rng.uniform(2)), 0.5)
+        changed = self._with_noise(coloured, rng).clamp_(0, 1) if self.noise else coloured
         return changed.contiguous(memory_format=_memory_format(images))
 
-    def _with_noise(self, images: Tensor, draws: Draws) -> Tensor:
-        return torch.add(images, draws.normal(*images.shape[1:]), alpha=self.noise) if self.noise else images
+    def _with_noise(self, images: Tensor, rng: BatchRng) -> Tensor:
+        return torch.add(images, rng.normal(*images.shape[1:]), alpha=self.noise) if self.noise else images
 
     def _square(self, images: Tensor, uniform: Tensor) -> Tensor:
         """Return which pixels lie in the square of each image ``[n, 1, h, w]``; part of it may lie outside."""
@@ -228,19 +228,21 @@ class Augment:
         return images
 
 
-def _check(images: Tensor, draws: Draws) -> None:
-    """Raise an error unless these are images, or features, and the draws are theirs."""
+def _check(images: Tensor, rng: BatchRng) -> None:
+    """Raise an error unless these are images, or features, and the random numbers are theirs."""
     if images.ndim != 2 and (images.ndim != 4 or images.shape[1] not in (1, 3)):
         raise UsageError(
             f"Images must be [n, c, h, w] with 1 or 3 channels, or features [n, a]; given {list(images.shape)}."
         )
     if images.dtype != torch.uint8 and not images.is_floating_point():
         raise UsageError(f"Images must be bytes (uint8) or floats in [0, 1]; given {images.dtype}.")
-    if images.device.type != draws.device.type:
-        raise UsageError(f"Images are on {images.device} but draws on {draws.device}; put both on one device.")
-    rows = len(range(draws.total)[draws.rows])
+    if images.device.type != rng.device.type:
+        raise UsageError(
+            f"Images are on {images.device} but their random numbers on {rng.device}; put both on one device."
+        )
+    rows = len(range(rng.total)[rng.rows])
     if rows != len(images):
-        raise UsageError(f"There are {len(images)} images but draws for {rows}; give the draws of this batch.")
+        raise UsageError(f"There are {len(images)} images but random numbers for {rows}; give those of this batch.")
 
 
 def _blocks(images: Tensor, *others: Tensor) -> Iterator[tuple[Tensor, ...]]:

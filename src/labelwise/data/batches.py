@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from labelwise.data.dataset import Split
-from labelwise.data.draws import Draws
+from labelwise.data.rng import BatchRng
 from labelwise.errors import UsageError
 from labelwise.model import as_float
 
@@ -24,19 +24,19 @@ class Batch:
         images: floats in [0, 1] ``[n, c, h, w]``, or features ``[n, a]``.
         targets: ``[n]``.
         rows: where they stand in the split, ``[n]``.
-        draws: random numbers for these rows.
+        rng: random numbers for these rows.
         done: the share of the stage's steps that came before; 1 outside of training.
     """
 
     images: Tensor
     targets: Tensor
     rows: Tensor
-    draws: Draws
+    rng: BatchRng
     done: float = 1.0
 
 
 @dataclass(frozen=True)
-class Share:
+class Shard:
     """Which part of each batch a process takes: part ``rank`` of ``world`` nearly equal ones."""
 
     rank: int = 0
@@ -57,7 +57,7 @@ class Batches(Protocol):
 
     def __len__(self) -> int: ...
 
-    def epoch(self, seed: int, start: int, share: Share) -> Iterator[Batch]:
+    def epoch(self, seed: int, start: int, shard: Shard) -> Iterator[Batch]:
         """Yield the batches of one epoch from step ``start`` on."""
         ...
 
@@ -74,7 +74,7 @@ class ShuffledBatches:
 
     split: Split
     size: int
-    augment: Callable[[Tensor, Draws], Tensor] | None = None
+    augment: Callable[[Tensor, BatchRng], Tensor] | None = None
 
     def __post_init__(self) -> None:
         """Check the size."""
@@ -84,18 +84,18 @@ class ShuffledBatches:
     def __len__(self) -> int:
         return max(1, len(self.split) // self.size) if len(self.split) else 0
 
-    def epoch(self, seed: int, start: int, share: Share) -> Iterator[Batch]:
+    def epoch(self, seed: int, start: int, shard: Shard) -> Iterator[Batch]:
         """Yield the batches of one epoch from step ``start`` on."""
         device = self.split.targets.device
         whole = self.plan(seed)[start:]
-        parts = [share.rows(len(rows)) for rows in whole]
+        parts = [shard.rows(len(rows)) for rows in whole]
         mine = [rows[part] for rows, part in zip(whole, parts, strict=True)]
         for step, (here, images) in enumerate(zip(mine, self._images(mine), strict=True)):
             generator = torch.Generator(device).manual_seed(mix(seed, start + step))
-            draws = Draws(generator, parts[step], len(whole[step]))
+            rng = BatchRng(generator, parts[step], len(whole[step]))
             rows, images = here.to(device, non_blocking=True), images.to(device, non_blocking=True)
-            images = self.augment(images, draws) if self.augment else as_float(images)
-            yield Batch(images=images, targets=self.split.targets[rows], rows=rows, draws=draws)
+            images = self.augment(images, rng) if self.augment else as_float(images)
+            yield Batch(images=images, targets=self.split.targets[rows], rows=rows, rng=rng)
 
     def plan(self, seed: int) -> list[Tensor]:
         """Return the rows of each batch of an epoch."""

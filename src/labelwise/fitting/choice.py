@@ -9,8 +9,10 @@ from pathlib import Path
 
 from labelwise.data.dataset import Dataset
 from labelwise.data.labels.knowledge import describe_labels
-from labelwise.errors import DataError, StoreError, UnsupportedError, UsageError, listing
+from labelwise.errors import DataError, StoreError, UsageError, listing
 from labelwise.fitting.pretraining import read_encoder
+from labelwise.fitting.steps import labels_present
+from labelwise.labels import Labels
 from labelwise.methods import METHODS, method_class
 from labelwise.nn.encoder import PRETRAINED, Encoder, pretrained_encoder
 from labelwise.settings import override
@@ -61,7 +63,7 @@ def decide(data: Dataset, wish: Wish | None = None) -> Decision:
     own = data.own_pictures and len(data.shape) == 3
     why: tuple[str, ...] = ()
     if wish.method == "auto":
-        choice = choose_method(data, METHODS)
+        choice = choose_method(data)
         wish, why = replace(wish, method=choice.method), (choice.line(),)
     try:
         method = make_method(wish, own_pictures=own)
@@ -83,8 +85,8 @@ def make_method(wish: Wish, *, own_pictures: bool = False) -> Method:
     elif wish.encoder not in ("auto", "none"):
         encoder = Encoder(backbone=wish.encoder, frozen=True)
     chosen = {} if encoder is None else {"encoder.backbone": encoder.backbone, "encoder.frozen": "true"}
-    given = with_stored_encoder({k: v for k, v in wish.settings.items() if (k, v) != ("encoder.backbone", "auto")})
-    method = override(method_class(wish.method)(), {**chosen, **given})
+    settings = with_stored_encoder({k: v for k, v in wish.settings.items() if (k, v) != ("encoder.backbone", "auto")})
+    method = override(method_class(wish.method)(), {**chosen, **settings})
     _check_encoder(wish.encoder, encoder_of(method))
     return method
 
@@ -102,8 +104,8 @@ def possible_method(wish: Wish, *, own_pictures: bool = False) -> Method:
 
 def encoder_of(method: Method) -> Encoder:
     """Return the encoder that a method builds; one that has no such setting trains its own."""
-    found = getattr(method, "encoder", None)
-    return found if isinstance(found, Encoder) else Encoder()
+    encoder = getattr(method, "encoder", None)
+    return encoder if isinstance(encoder, Encoder) else Encoder()
 
 
 def with_stored_encoder(pairs: Mapping[str, str]) -> dict[str, str]:
@@ -119,12 +121,14 @@ def with_stored_encoder(pairs: Mapping[str, str]) -> dict[str, str]:
     except StoreError:
         return dict(pairs)
     known = {f"encoder.{key}": str(getattr(stored, key)) for key in STATED if getattr(stored, key) is not None}
-    given = {key: value for key, value in pairs.items() if value != "auto"}
-    wrong = [key for key in ("encoder.backbone", "encoder.width") if given.get(key, known.get(key)) != known.get(key)]
+    settings = {key: value for key, value in pairs.items() if value != "auto"}
+    wrong = [
+        key for key in ("encoder.backbone", "encoder.width") if settings.get(key, known.get(key)) != known.get(key)
+    ]
     if wrong:
-        said = listing(f"{key} is {known.get(key, 'the usual one')}, not {given[key]}" for key in wrong)
+        said = listing(f"{key} is {known.get(key, 'the usual one')}, not {settings[key]}" for key in wrong)
         raise UsageError(f'The weights in "{path}" belong to another encoder: {said}. Leave these settings out.')
-    return {**known, **given}
+    return {**known, **settings}
 
 
 def _check_encoder(asked: str, made: Encoder) -> None:
@@ -152,101 +156,44 @@ def _encoder_line(method: Method) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """A method, why it was chosen, what else would do, and what would fit better but is not there."""
+    """A method, why it was chosen, and what else would do."""
 
     method: str
     reason: str
     alternatives: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
 
     def line(self) -> str:
         """Return the choice in one line for the user."""
         other = f" Alternatives: {listing(self.alternatives)}." if self.alternatives else ""
-        better = (
-            f" For the labels without images: {listing(self.missing)}, not in this version." if self.missing else ""
-        )
-        return f"Method {self.method}: {self.reason}.{better}{other}"
+        return f"Method {self.method}: {self.reason}.{other}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Situation:
-    """What a data set says about its labels.
-
-    Attributes:
-        labelled: whether images of two labels or more can be trained on.
-        unseen: how many labels have no image in train.
-        texts: whether sentences describe every label, its own or those of its images.
-        vectors: whether every label has a vector.
-        order: whether labels are ordered.
-        multilabel: whether several labels may be true of one image.
-    """
-
-    labelled: bool
-    unseen: int
-    texts: bool
-    vectors: bool
-    order: bool
-    multilabel: bool = False
-
-
-def situation(data: Dataset) -> Situation:
-    """Return what is known about the labels of a data set, from its training split."""
-    train = data.split("train")
-    if train.truths is None:
-        present = {target for target in train.targets.tolist() if target >= 0}
-    else:
-        present = set(train.truths.any(0).nonzero()[:, 0].tolist())
+def choose_method(data: Dataset) -> Choice:
+    """Return the method to train on this data, by what is known of its labels."""
     try:
         labels = describe_labels(data).labels
     except DataError:  # the sentences of images leave some label out
         labels = data.labels
-    return Situation(
-        labelled=len(present) >= 2,
-        unseen=len(labels) - len(present),
-        texts=labels.texts is not None,
-        vectors=labels.vectors is not None,
-        order=labels.order is not None,
-        multilabel=data.multilabel,
-    )
+    seen = len(labels_present(data.split("train")))
+    unseen = len(labels) - seen
+    if seen < 2:
+        reason = "only the order of the labels is known" if labels.order is not None else "only label names are known"
+        return Choice(method="zero_label", reason=reason)
+    if data.multilabel:
+        reason = "several labels may be true of one image"
+        return Choice(method="indicator", reason=reason, alternatives=("multilabel",))
+    if unseen and (labels.texts is not None or labels.vectors is not None):
+        what = "attribute vectors" if labels.texts is None else "sentences"
+        method, *others = _readers(labels)
+        reason = f"{what} describe the labels without an image in train ({unseen})"
+        return Choice(method=method, reason=reason, alternatives=tuple(others))
+    alone = f"; nothing describes the labels without any ({unseen})" if unseen else ""
+    reason = f"every training image has a label{alone}"
+    return Choice(method="indicator", reason=reason, alternatives=("prototype", "softmax", "multilabel"))
 
 
-def choose_method(data: Dataset, known: Mapping[str, object]) -> Choice:
-    """Return the method to train on this data.
-
-    Args:
-        data: the data set.
-        known: the methods there are, by name.
-    """
-    now = situation(data)
-    wanted, reason = _wanted(now)
-    there = [name for name in wanted if name in known]
-    if there:
-        return Choice(method=there[0], reason=reason, alternatives=tuple(there[1:]))
-    if now.labelled:
-        fallback = [name for name in ("indicator", "softmax", "multilabel") if name in known]
-        words = f"the images of {len(data.labels) - now.unseen} labels are labelled"
-        return Choice(method=fallback[0], reason=words, alternatives=tuple(fallback[1:]), missing=wanted)
-    raise UnsupportedError(
-        f'The images of "{data.name}" have no labels ({reason}). That takes the method {listing(wanted)}, which this '
-        "version does not have. Label some images of at least two classes."
-    )
-
-
-def _wanted(now: Situation) -> tuple[tuple[str, ...], str]:
-    """Return the methods that fit, best first, and why."""
-    if not now.labelled:
-        return ("zero_label",), "only the order of the labels is known" if now.order else "only label names are known"
-    if now.multilabel:
-        return ("indicator", "multilabel"), "several labels may be true of one image"
-    if now.unseen and (now.texts or now.vectors):
-        what = "sentences" if now.texts else "attribute vectors"
-        return _readers(now), f"{what} describe the labels without an image in train ({now.unseen})"
-    alone = f"; nothing describes the labels without any ({now.unseen})" if now.unseen else ""
-    return ("indicator", "prototype", "softmax", "multilabel"), f"every training image has a label{alone}"
-
-
-def _readers(now: Situation) -> tuple[str, ...]:
+def _readers(labels: Labels) -> tuple[str, ...]:
     """Return the methods that read the descriptions there are, best first."""
-    if not now.texts:
+    if labels.texts is None:
         return ("izf", "eszsl", "clarel")
-    return ("clarel", "izf", "eszsl") if now.vectors else ("clarel", "eszsl")
+    return ("clarel", "eszsl") if labels.vectors is None else ("clarel", "izf", "eszsl")

@@ -29,14 +29,16 @@ def encode_dataset(dataset: Dataset, encoder: Encoder, device: str = "auto") -> 
         raise DataError(f'"{dataset.name}" holds features already ({dataset.shape[0]} of each image). Give pictures.')
     if encoder.code_size is not None:
         raise UsageError(f"Features have the size that the backbone gives; leave out code_size {encoder.code_size}.")
-    made = replace(encoder, frozen=True).build(dataset.shape).to(choose_device(device))
-    made.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    splits = {name: replace(split, images=made.features(split.images).cpu()) for name, split in dataset.splits.items()}
+    network = replace(encoder, frozen=True).build(dataset.shape).to(choose_device(device))
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    splits = {
+        name: replace(split, images=network.features(split.images).cpu()) for name, split in dataset.splits.items()
+    }
     return replace(dataset, splits=splits, side_open=False)
 
 
 def encode_with(dataset: Dataset, classifier: Classifier) -> Dataset:
-    """Return the same data with the image codes ``[n, d]`` of a trained classifier in place of the pixels."""
+    """Return the same data with the embeddings ``[n, d]`` of a trained classifier in place of the pixels."""
     splits = {
         name: replace(split, images=classifier.encode(as_batch(split.images, classifier.shape)).cpu())
         for name, split in dataset.splits.items()
@@ -68,7 +70,7 @@ def write_features(dataset: Dataset, path: str | Path) -> None:
 
 
 def check_features_file(file: Path) -> None:
-    """Raise an error where features cannot be written to a file: before they are made."""
+    """Raise an error where features cannot be written to a file: before they are network."""
     if file.suffix.lower() != ".npz":
         raise UsageError(f'Features are written as an .npz file; given "{file}".')
     check_writable(file)

@@ -5,14 +5,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from labelwise.classifier import Classifier, Origin, bind
-from labelwise.data.dataset import Dataset, Split, TrainData, first_true
+from labelwise.classifier import Classifier, bind
+from labelwise.data.dataset import Dataset, Split, TrainData
 from labelwise.data.labels.knowledge import require
 from labelwise.data.read.files import at_side
-from labelwise.data.split.make import split_off
 from labelwise.errors import DataError, UsageError, listing
 from labelwise.fitting.choice import decide, encoder_of
-from labelwise.fitting.memory import remembering
+from labelwise.fitting.steps import labels_present, of_labels, origin_of, remembering, set_aside, train_on, validation
 from labelwise.fitting.zero_shot import fit_zero_shot
 from labelwise.labels import unfit_name
 from labelwise.methods import METHODS
@@ -21,7 +20,6 @@ from labelwise.nn.encoder import side_for
 from labelwise.ops.ranking import average_precisions
 from labelwise.tasks.calibrate import calibrate
 from labelwise.tasks.verify import can_verify, make_verifier
-from labelwise.training.loop import train
 from labelwise.training.stages import Method, Run
 
 VALIDATION_SHARE = 0.1
@@ -48,23 +46,20 @@ def fit(data: Dataset, method: Method | None = None, run: Run | None = None) -> 
         return fit_zero_shot(data, method, run)
     if not method.uses_targets:
         return _fit_unlabelled(data, method, run)
-    seen = training_data(data, run.seed)
-    for piece in (piece for piece in method.needs if hasattr(seen.labels, piece)):
-        require(seen.labels, piece, f"Method {method.name}")
-    skipped = tuple({"skipped": one.file, "reason": one.reason} for one in data.skipped)
-    model, summary = train(method, seen, replace(run, notes=skipped))
-    bound = remembering(bind(model, seen.labels), seen.train.images)
+    part = training_data(data, run.seed)
+    for piece in (piece for piece in method.needs if hasattr(part.labels, piece)):
+        require(part.labels, piece, f"Method {method.name}")
+    model, about = train_on(part, data, method, run)
+    bound = remembering(bind(model, part.labels), part.train.images)
     bound = replace(bound, calibration=replace(bound.calibration, multilabel=data.multilabel))
-    held = bound.scores_of(bound.encode(prepared(model, seen.val.images)))
-    about = {"data": data.name, "images": len(seen.train), "skipped": len(skipped), **summary}
-    about |= {"validation_images": len(seen.val), **_merit(held.log_odds.cpu(), seen.val)}
-    origin = Origin(method=method, summary={"training": about})
-    origin = origin.with_images(seen.train.images).with_images(seen.val.images)
-    targets = seen.val.targets if seen.val.truths is None else seen.val.truths
-    done = calibrate(held.of(replace(bound, origin=origin)), targets)
-    if seen.val.truths is not None or len(held) > MOST_VERIFIED or not can_verify(targets):
+    scores = bound.scores_of(bound.encode(prepared(model, part.val.images)))
+    about |= {"validation_images": len(part.val), **_merit(scores.log_odds.cpu(), part.val)}
+    bound = replace(bound, origin=origin_of(method, part, {"training": about}))
+    targets = part.val.targets if part.val.truths is None else part.val.truths
+    done = calibrate(scores.of(bound), targets)
+    if part.val.truths is not None or len(scores) > MOST_VERIFIED or not can_verify(targets):
         return done
-    return replace(done, verifier=make_verifier(model, held.embeddings, targets))
+    return replace(done, verifier=make_verifier(model, scores.embeddings, targets))
 
 
 def _fit_unlabelled(data: Dataset, method: Method, run: Run) -> Classifier:
@@ -73,18 +68,14 @@ def _fit_unlabelled(data: Dataset, method: Method, run: Run) -> Classifier:
     Probabilities say how many of the model's second opinions agree; all may be wrong in the same way, and without a label no
     more can be known.
     """
-    whole = _without_targets(data.split("train"))
-    held = _without_targets(data.splits["val"]) if "val" in data.splits else whole.select([])
+    whole, held = _without_targets(data.split("train")), _without_targets(validation(data))
     if not len(held):
-        kept, rows = split_off(whole.targets + 1, VALIDATION_SHARE, run.seed)
-        whole, held = whole.select(kept), whole.select(rows)
-    notes = tuple({"skipped": one.file, "reason": one.reason} for one in data.skipped)
-    model, summary = train(method, TrainData(train=whole, val=held, labels=data.labels), replace(run, notes=notes))
-    about = {"data": data.name, "images": len(whole), "skipped": len(notes), **summary}
+        whole, held = set_aside(whole, whole.targets + 1, VALIDATION_SHARE, run.seed)
+    part = TrainData(train=whole, val=held, labels=data.labels)
+    model, about = train_on(part, data, method, run)
     if not isinstance(model, NamesClusters):
         raise cannot(model, f"be calibrated: method {method.name} reads no label, and it has no second opinions")
-    origin = Origin(method=method, summary={"training": about, **model.about()})
-    origin = origin.with_images(whole.images).with_images(held.images)
+    origin = origin_of(method, part, {"training": about, **model.about()})
     bound = remembering(replace(bind(model, data.labels), origin=origin), whole.images)
     embeddings = bound.encode(prepared(model, held.images))
     opinions = model.second_opinions(embeddings)
@@ -126,42 +117,22 @@ def training_data(data: Dataset, seed: int = 0) -> TrainData:
 
     Labels that no training image has are unseen: their descriptions stay, their validation images do not.
     """
-    train_part = data.split("train")
-    if train_part.truths is None:
-        present = sorted(set(train_part.targets.tolist()))
-    else:
-        present = train_part.truths.any(0).nonzero()[:, 0].tolist()
-    names = [data.labels.names[i] for i in present if i >= 0]
-    if len(names) < 2:
+    seen = labels_present(data.split("train"))
+    if len(seen) < 2:
         raise DataError(
-            f'Training needs images of at least two labels; the train split of "{data.name}" has {len(names)}. '
+            f'Training needs images of at least two labels; the train split of "{data.name}" has {len(seen)}. '
             "Add a folder of other pictures, for example one of things that are not your label."
         )
-    unseen = [name for name in data.labels.names if name not in set(names)]
-    labels = data.labels.select(names) if unseen else data.labels
-    places = torch.full((len(data.labels) + 1,), -1)
-    places[[data.labels.index(name) for name in names]] = torch.arange(len(names))
-    whole = _labelled(data.split("train"), places)
-    held = _labelled(data.splits["val"], places) if "val" in data.splits else whole.select([])
+    whole, held = (of_labels(split, seen, len(data.labels)) for split in (data.split("train"), validation(data)))
     if not len(held):
-        kept, rows = split_off(whole.strata, VALIDATION_SHARE, seed)
-        whole, held = whole.select(kept), whole.select(rows)
+        whole, held = set_aside(whole, whole.strata, VALIDATION_SHARE, seed)
     if len(held) < 2:
         raise DataError(
             f"{len(whole) + len(held)} labelled images are too few to set some aside for validation. "
             "Add images, or a val split."
         )
-    rest = data.labels.select(unseen) if unseen else None
-    return TrainData(train=whole, val=held, labels=labels, unseen=rest)
-
-
-def _labelled(split: Split, places: Tensor) -> Split:
-    """Return the images whose label has a place, with their targets moved to it.
-
-    Where several labels may be true, an image without a true one is an image all the same: every answer to it is no.
-    """
-    if split.truths is not None:
-        truths = split.truths[:, (places[:-1] >= 0).to(split.truths.device)]
-        return replace(split, truths=truths, targets=first_true(truths))
-    moved = replace(split, targets=places[split.targets.cpu()])
-    return moved.select((moved.targets >= 0).nonzero()[:, 0])
+    unseen = [name for i, name in enumerate(data.labels.names) if i not in set(seen)]
+    if not unseen:
+        return TrainData(train=whole, val=held, labels=data.labels)
+    labels = data.labels.select([data.labels.names[i] for i in seen])
+    return TrainData(train=whole, val=held, labels=labels, unseen=data.labels.select(unseen))

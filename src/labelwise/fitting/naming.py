@@ -32,12 +32,12 @@ def uncertain_clusters(classifier: Classifier) -> list[Doubt]:
     """
     model = named_model(classifier)
     names = model.spec.labels.names
-    found = []
+    doubts = []
     for cluster, (label, votes) in enumerate(zip(model.names.tolist(), model.votes.tolist(), strict=True)):
         others = sorted(((names[i], vote) for i, vote in enumerate(votes) if i != label), key=lambda pair: -pair[1])
         kept = tuple((name, round(vote, 4)) for name, vote in others[:3] if vote > 0)
-        found.append(Doubt(cluster=cluster, label=names[label], probability=votes[label], others=kept))
-    return sorted(found, key=lambda doubt: doubt.probability)
+        doubts.append(Doubt(cluster=cluster, label=names[label], probability=votes[label], others=kept))
+    return sorted(doubts, key=lambda doubt: doubt.probability)
 
 
 def cluster_examples(classifier: Classifier, images: Tensor, count: int = 9) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from labelwise.data.augment import Augment
-from labelwise.data.draws import Draws
+from labelwise.data.rng import BatchRng
 from labelwise.errors import DataError, UsageError
 from labelwise.model import as_float
 from labelwise.nn.encoder import ImageEncoder
@@ -30,7 +30,7 @@ class Patches:
 
     Attributes:
         width: how many patches the dictionary has.
-        augment: what should not change a code much.
+        augment: what should not change an embedding much.
     """
 
     width: int = 200
@@ -44,7 +44,7 @@ class Patches:
 
 @torch.no_grad()
 def find_patches(images: Tensor, settings: Patches | None = None, *, seed: int = 0) -> ImageEncoder:
-    """Return an encoder found for these pictures; its codes are uncorrelated and have a variance of 1 over them.
+    """Return an encoder found for these pictures; its embeddings are uncorrelated and have a variance of 1 over them.
 
     Args:
         images: bytes ``[n, c, h, w]``.
@@ -60,8 +60,8 @@ def find_patches(images: Tensor, settings: Patches | None = None, *, seed: int =
     encoder.fit_normalisation(images)
     generator = torch.Generator().manual_seed(seed)
     _fit_dictionary(encoder, network, images[torch.randperm(len(images), generator=generator)[:IMAGES]], generator)
-    draws = [Draws.seeded(seed + 1 + view, len(images)) for view in range(2)]
-    changed = [_pooled(encoder, network, how.augment(images, draw)) for draw in draws]
+    rngs = [BatchRng.seeded(seed + 1 + view, len(images)) for view in range(2)]
+    changed = [_pooled(encoder, network, how.augment(images, rng)) for rng in rngs]
     _fit_directions(network, _pooled(encoder, network, images), changed)
     return encoder.eval().requires_grad_(True)
 
@@ -78,8 +78,8 @@ def _fit_dictionary(encoder: ImageEncoder, network: PatchNet, images: Tensor, ge
     rows = (vectors[:, -size:] / (values[-size:] + FLOOR * values[-1]).clamp_min(1e-12).sqrt()).T
     network.filters.copy_(rows.view_as(network.filters))
     network.shift.copy_(-rows @ mean)
-    found = kmeans((some - mean) @ rows.T, len(network.dictionary), generator, starts=1, steps=STEPS)
-    network.dictionary.copy_(found.centres)
+    clusters = kmeans((some - mean) @ rows.T, len(network.dictionary), generator, starts=1, steps=STEPS)
+    network.dictionary.copy_(clusters.centres)
 
 
 def _pooled(encoder: ImageEncoder, network: PatchNet, images: Tensor) -> Tensor:
@@ -104,7 +104,7 @@ def _fit_directions(network: PatchNet, pooled: Tensor, changed: list[Tensor]) ->
     noise += RIDGE * noise.trace() / len(noise) * torch.eye(len(noise), dtype=torch.float64)
     values, vectors = torch.linalg.eigh(noise)
     equal = first @ (vectors / values.clamp_min(1e-12).sqrt())  # copies of a picture differ by 1 in every direction
-    codes = (x - mean) @ equal
-    values, vectors = torch.linalg.eigh(codes.T @ codes / len(x))
+    embeddings = (x - mean) @ equal
+    values, vectors = torch.linalg.eigh(embeddings.T @ embeddings / len(x))
     network.around.copy_(mean)
     network.directions.copy_(equal @ (vectors[:, -CODE:] / values[-CODE:].clamp_min(1e-12).sqrt()))

@@ -12,13 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from labelwise.classifier import Classifier, Origin, bind
+from labelwise.classifier import Classifier, bind
 from labelwise.data.dataset import Dataset, Split, TrainData
 from labelwise.data.labels.knowledge import describe_labels
-from labelwise.data.split.make import split_off
 from labelwise.errors import DataError
 from labelwise.familiarity import Familiarity
-from labelwise.fitting.memory import remembering
+from labelwise.fitting.steps import labels_present, of_labels, origin_of, remembering, set_aside, train_on, validation
 from labelwise.labels import Labels
 from labelwise.model import LabelModel, prepared
 from labelwise.ops.balance import BalanceCurve, balance_curve
@@ -40,7 +39,6 @@ class Plan:
 
     trial: TrainData | None
     final: TrainData
-    skipped: int
 
 
 def fit_zero_shot(data: Dataset, method: Method, run: Run) -> Classifier:
@@ -71,9 +69,7 @@ def _fit_twice(data: Dataset, method: Method, run: Run) -> Classifier:
         level = ScoreLevel.of(tried, plan.trial)
         figures = dict(tried.origin.summary)
         method = method.settle(model)
-    notes = tuple({"skipped": one.file, "reason": one.reason} for one in data.skipped)
-    model, summary = train(method, plan.final, replace(run, notes=notes))
-    about = {"data": data.name, "images": len(plan.final.train), "skipped": plan.skipped, **summary}
+    model, about = train_on(plan.final, data, method, run)
     return _bound(model, method, plan.final, tried, {"training": about, **figures}, level)
 
 
@@ -90,14 +86,13 @@ def fit_pairs(data: Dataset, method: Method, run: Run) -> Classifier:
             f'The images of "{data.name}" have no label. Without labels, every training image needs sentences (a column '
             '"text" in the table of images), and so does every label that is to be asked about (labels.csv).'
         )
-    kept, rows = split_off(torch.zeros(len(whole), dtype=torch.int64), VALIDATION_SHARE / 2, run.seed)
-    held = whole.select(rows[:MOST_PAIRS])
-    pairs = TrainData(train=whole.select(kept), val=held, labels=labels)
-    model, summary = train(method, pairs, run)
+    kept, held = set_aside(whole, torch.zeros(len(whole), dtype=torch.int64), VALIDATION_SHARE / 2, run.seed)
+    held = held.select(range(min(len(held), MOST_PAIRS)))
+    pairs = TrainData(train=kept, val=held, labels=labels)
+    model, about = train_on(pairs, data, method, run)
     own = method.describe(Labels(names=tuple(f"text {i}" for i in range(len(held))), texts=held.texts))
     matched = remembering(_bind(model, own, own), pairs.train.images)
     done = calibrate(matched.scores_of(matched.encode(prepared(model, held.images))), torch.arange(len(held)))
-    about = {"data": data.name, "images": len(pairs.train), "skipped": len(data.skipped), **summary}
     return _bound(model, method, replace(pairs, unseen=labels), done, {"training": about, **done.origin.summary})
 
 
@@ -105,10 +100,10 @@ def plan_runs(data: Dataset, method: Method, seed: int) -> Plan:
     """Return what the trial and the final run train on."""
     data = describe_labels(data)
     labels = method.describe(data.labels)
-    parts = [_labelled(data, name) for name in ("train", "val")]
+    parts = [_rows(split, split.targets >= 0) for split in (data.split("train"), validation(data))]
     train_part, val = (_described(part, labels) for part in parts) if any(part.texts for part in parts) else parts
     whole = train_part.join(val) if len(val) else train_part
-    seen = sorted(set(whole.targets.tolist()))
+    seen = labels_present(whole)
     if len(seen) < 2:
         raise DataError(
             f'Training needs images of at least two labels; "{data.name}" has {len(seen)}. Add images of others.'
@@ -116,10 +111,9 @@ def plan_runs(data: Dataset, method: Method, seed: int) -> Plan:
     final = _part(labels, seen, [i for i in range(len(labels)) if i not in seen], (whole, whole.select([])))
     trial = _trial(labels, seen, (train_part, val, whole), seed) if len(seen) >= FEWEST_LABELS else None
     if trial is None:
-        kept, rows = split_off(whole.targets, VALIDATION_SHARE, seed)
-        few = _part(labels, seen, [], (whole.select(kept), whole.select(rows)))
+        few = _part(labels, seen, [], set_aside(whole, whole.targets, VALIDATION_SHARE, seed))
         final = replace(final, train=few.train, val=few.val)
-    return Plan(trial=trial, final=final, skipped=len(data.skipped))
+    return Plan(trial=trial, final=final)
 
 
 def _trial(labels: Labels, seen: list[int], splits: tuple[Split, Split, Split], seed: int) -> TrainData | None:
@@ -134,27 +128,18 @@ def _trial(labels: Labels, seen: list[int], splits: tuple[Split, Split, Split], 
     own = _rows(val, ~torch.isin(val.targets, torch.tensor(held)))
     rest = _rows(train_part, ~torch.isin(train_part.targets, torch.tensor(held)))
     if not len(own):
-        kept, rows = split_off(rest.targets, VALIDATION_SHARE, seed)
-        rest, own = rest.select(kept), rest.select(rows)
+        rest, own = set_aside(rest, rest.targets, VALIDATION_SHARE, seed)
     if not len(own):
         return None
     return _part(labels, [i for i in seen if i not in held], held, (rest, own.join(inside)))
-
-
-def _labelled(data: Dataset, name: str) -> Split:
-    """Return the labelled images of a split; none where there is no such split."""
-    if name not in data.splits and name != "train":
-        return data.split("train").select([])
-    split = data.split(name)
-    return _rows(split, split.targets >= 0)
 
 
 def _described(split: Split, labels: Labels) -> Split:
     """Return the images with a sentence each: one without gets those of its label; none where labels have none."""
     if labels.texts is None:
         return split if split.texts and all(split.texts) else replace(split, texts=())
-    known, given = labels.texts, split.texts or ((),) * len(split)
-    texts = tuple(own or known[i] for own, i in zip(given, split.targets.tolist(), strict=True))
+    of_label, of_image = labels.texts, split.texts or ((),) * len(split)
+    texts = tuple(own or of_label[i] for own, i in zip(of_image, split.targets.tolist(), strict=True))
     return replace(split, texts=texts)
 
 
@@ -170,9 +155,7 @@ def _rows(split: Split, mask: Tensor) -> Split:
 
 def _part(labels: Labels, seen: list[int], unseen: list[int], splits: tuple[Split, Split]) -> TrainData:
     """Return training data of these labels, targets counted among the seen and then the unseen ones."""
-    places = torch.full((len(labels),), -1)
-    places[torch.tensor(seen + unseen)] = torch.arange(len(seen) + len(unseen))
-    train_part, val = (replace(split, targets=places[split.targets]) for split in splits)
+    train_part, val = (of_labels(split, seen + unseen, len(labels)) for split in splits)
     named = [labels.select([labels.names[i] for i in rows]) if rows else None for rows in (seen, unseen)]
     assert named[0] is not None
     return TrainData(train=train_part, val=val, labels=named[0], unseen=named[1])
@@ -181,15 +164,15 @@ def _part(labels: Labels, seen: list[int], unseen: list[int], splits: tuple[Spli
 def _calibrated(model: LabelModel, data: TrainData) -> Classifier:
     """Return the trial's classifier of seen and held-out labels, with gap, probabilities and outlier rule."""
     bound = remembering(_bind(model, data.known, data.unseen), data.train.images)
-    held = bound.scores_of(bound.encode(prepared(model, data.val.images)))
+    scores = bound.scores_of(bound.encode(prepared(model, data.val.images)))
     figures: dict[str, Any] = {}
     if data.unseen is not None:
-        curve = balance_curve(held.raw, data.val.targets, ~bound.calibration.unseen, model.penalty)
+        curve = balance_curve(scores.raw, data.val.targets, ~bound.calibration.unseen, model.penalty)
         gap = curve.best()
         figures = {"gap": gap, **_accuracies(curve, gap), "without_gap": _accuracies(curve, 0.0), "area": curve.area}
         figures |= {"held_labels": len(data.unseen), "images": len(data.val)}
         bound = replace(bound, calibration=replace(bound.calibration, seen_penalty=gap))
-    done = calibrate(held.of(bound), data.val.targets)
+    done = calibrate(scores.of(bound), data.val.targets)
     summary = {**done.origin.summary, **({"balance": figures} if figures else {})}
     return replace(done, origin=replace(done.origin, summary=summary))
 
@@ -254,7 +237,7 @@ def _bound(
             bound,
             calibration=held_back.fitted(scale / wider, offset, tried.calibration.temperature),
             familiarity=Familiarity(rule=tried.familiarity.rule),
-            origin=Origin(method=method, summary=summary).with_images(data.train.images).with_images(data.val.images),
+            origin=origin_of(method, data, summary),
         ),
         data.train.images,
     )

@@ -177,7 +177,7 @@ class Cgan(GeneratingMethod):
             turn = int(model.turn) if turn is None else turn + 1  # read once, after a checkpoint was
             model.turn.add_(1)
             with torch.autocast(batch.images.device.type, enabled=False):
-                given, drawn = vectors[batch.targets], batch.draws.normal(vectors.shape[1])
+                given, drawn = vectors[batch.targets], batch.rng.normal(vectors.shape[1])
                 if turn % (self.critic_steps + 1) < self.critic_steps:
                     return self._critic_terms(model, batch, given, drawn)
                 return self._generator_terms(model, batch, given, drawn, choice)
@@ -188,7 +188,7 @@ class Cgan(GeneratingMethod):
         """Return what the critic minimises; the generator gets no gradient."""
         with torch.no_grad():
             made = model.make(given, drawn)
-        between = torch.lerp(made, batch.images, batch.draws.uniform(1)).requires_grad_()
+        between = torch.lerp(made, batch.images, batch.rng.uniform(1)).requires_grad_()
         (slope,) = torch.autograd.grad(_judge(model.critic, between, given).sum(), between, create_graph=True)
         told = _judge(model.critic, made, given) - _judge(model.critic, batch.images, given)
         steep = (slope.square().sum(1) + 1e-12).sqrt() - 1

@@ -232,15 +232,15 @@ class Indicator(ImageMethod):
 
         Targets of the batch may be ``[n, k]``, see ``ops.negatives.sample_by_score``.
         """
-        k, draws = len(model.spec.labels), batch.draws
+        k, rng = len(model.spec.labels), batch.rng
         if self.sampling == "uniform" and batch.targets.ndim == 2:
-            return sample_wrong_labels(draws.uniform(k), batch.targets, negatives)
+            return sample_wrong_labels(rng.uniform(k), batch.targets, negatives)
         if self.sampling == "uniform":
-            return sample_uniformly(draws.uniform(negatives, 2), batch.targets, k)
-        width = max(1, PART[draws.device.type] // draws.total)
+            return sample_uniformly(rng.uniform(negatives, 2), batch.targets, k)
+        width = max(1, PART[rng.device.type] // rng.total)
         rows = [slice(start, min(k, start + width)) for start in range(0, k, width)]
         parts = (
-            (draws.uniform(part.stop - part.start), model.scores_of_rows(images, part).float() / self.temperature)
+            (rng.uniform(part.stop - part.start), model.scores_of_rows(images, part).float() / self.temperature)
             for part in rows
         )
         return sample_by_score(parts, batch.targets, negatives)

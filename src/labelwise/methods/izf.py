@@ -198,7 +198,7 @@ class Izf(GeneratingMethod):
 
         def loss(batch: Batch) -> dict[str, Tensor]:
             right = centres[batch.targets]
-            jitter = batch.draws.normal(d) * blur if closed else batch.draws.uniform(d) * self.noise
+            jitter = batch.rng.normal(d) * blur if closed else batch.rng.uniform(d) * self.noise
             z, log_det = model.latents(batch.images, jitter)
             density = (0.5 * (z - right).square().sum(1) - log_det) / d
             terms = {"flow": self.flow_weight * density.mean()}
@@ -206,8 +206,8 @@ class Izf(GeneratingMethod):
                 off = model.features_from(right) - means[batch.targets]
                 terms["centre"] = self.centre_weight * off.square().sum(1).mean()
             if self.mmd_weight and unseen is not None:
-                drawn = (batch.draws.uniform() * len(unseen)).long()
-                made = model.features_from(unseen[drawn] + model.spread * batch.draws.normal(d))
+                drawn = (batch.rng.uniform() * len(unseen)).long()
+                made = model.features_from(unseen[drawn] + model.spread * batch.rng.normal(d))
                 both, _ = whole_batch(torch.stack([batch.images, made], 1), batch)
                 terms["mmd"] = -self.mmd_weight * mmd(both[:, 0], both[:, 1], self.mmd_kernel)
             return terms

@@ -286,8 +286,8 @@ class Prototype(ImageMethod):
 
     def _noise(self, batch: Batch, n: int) -> Tensor:
         """Return how far each pair's target is moved ``[n, n]``, the same in every process."""
-        draws = batch.draws
-        return self.pair_smoothing * torch.rand((n, n), generator=draws.generator, device=draws.device)
+        rng = batch.rng
+        return self.pair_smoothing * torch.rand((n, n), generator=rng.generator, device=rng.device)
 
 
 def pair_loss(scores: Tensor, targets: Tensor, noise: Tensor | None = None) -> Tensor:

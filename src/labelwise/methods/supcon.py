@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from labelwise.data.augment import Augment
 from labelwise.data.batches import Batch, ShuffledBatches
 from labelwise.data.dataset import TrainData
-from labelwise.data.draws import Draws
+from labelwise.data.rng import BatchRng
 from labelwise.errors import UsageError
 from labelwise.methods.shared.described import encoded
 from labelwise.methods.shared.linear import Encoder, ImageMethod, SoftmaxModel
@@ -44,9 +44,9 @@ class TwoViews:
 
     augment: Augment
 
-    def __call__(self, images: Tensor, draws: Draws) -> Tensor:
+    def __call__(self, images: Tensor, rng: BatchRng) -> Tensor:
         """Return both views of each image ``[n, 2, c, h, w]``, or of features ``[n, 2, a]``."""
-        return torch.stack([self.augment(images, draws), self.augment(images, draws)], 1)
+        return torch.stack([self.augment(images, rng), self.augment(images, rng)], 1)
 
 
 @dataclass(frozen=True, kw_only=True)

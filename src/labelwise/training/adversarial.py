@@ -6,7 +6,7 @@ times a step: batch norm must not count these passes, dropout would add noise to
 keeps up to date in training may move. It also attacks what users will hold: a model in eval mode.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -17,12 +17,11 @@ from torch.nn.functional import cross_entropy
 
 from labelwise.data.batches import Batch, mix
 from labelwise.data.dataset import TrainData
-from labelwise.data.draws import Draws
+from labelwise.data.rng import BatchRng
 from labelwise.errors import UsageError
 from labelwise.model import LabelModel
 from labelwise.nn.encoder import ImageEncoder
-
-BatchLoss = Callable[[Batch], Mapping[str, Tensor]]
+from labelwise.training.stages import Loss
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +60,7 @@ class Adversarial:
         if self.loss not in ("stage", "scores"):
             raise UsageError(f'The attack raises the loss of the "stage" or of "scores"; given "{self.loss}".')
 
-    def around(self, loss: BatchLoss, model: nn.Module, data: TrainData) -> BatchLoss:
+    def around(self, loss: Loss, model: nn.Module, data: TrainData) -> Loss:
         """Return the loss of attacked batches; a stage on what an encoder made of pictures is left as it is.
 
         Args:
@@ -85,23 +84,23 @@ class Adversarial:
 
         return of_batch
 
-    def attacked(self, loss: BatchLoss, batch: Batch) -> Tensor:
+    def attacked(self, loss: Loss, batch: Batch) -> Tensor:
         """Return the perturbed images of a batch, of the same shape; nothing waits for the device.
 
         Random numbers come from the seed of the batch's own, which stay as they are; each step draws the same ones.
         """
-        images, seed = batch.images, batch.draws.generator.initial_seed()
+        images, seed = batch.images, batch.rng.generator.initial_seed()
         epsilon = self.epsilon * (min(1.0, batch.done / self.warmup) if self.warmup else 1.0)
         step = epsilon * (self.step_size or 2.5 / self.steps)
         low, high = (images - epsilon).clamp_min(0), (images + epsilon).clamp_max(1)
-        start = _draws(batch, seed, 1)
+        start = _rng(batch, seed, 1)
         x = (images + start.between(-epsilon, epsilon, *images.shape[1:])).clamp(low, high)
         with torch.enable_grad():
             for _ in range(self.steps):
                 x = x.detach().requires_grad_()
-                terms = loss(replace(batch, images=x, draws=_draws(batch, seed, 2)))
+                terms = loss(replace(batch, images=x, rng=_rng(batch, seed, 2)))
                 total = torch.stack([term.float() for term in terms.values()]).sum()
-                total = total * (len(x) / batch.draws.total)  # of a mean over the whole batch, as training weighs it
+                total = total * (len(x) / batch.rng.total)  # of a mean over the whole batch, as training weighs it
                 (gradient,) = torch.autograd.grad(total, x)
                 x = (x.detach() + step * gradient.sign()).clamp(low, high)
         if self.share == 1:
@@ -110,7 +109,7 @@ class Adversarial:
         return torch.where(chosen.view(-1, *[1] * (images.ndim - 1)), x.detach(), images)
 
 
-def scores_loss(model: nn.Module, data: TrainData) -> BatchLoss:
+def scores_loss(model: nn.Module, data: TrainData) -> Loss:
     """Return the cross-entropy of a model's scores of all labels."""
     if not isinstance(model, LabelModel) or data.train.truths is not None:
         why = "trains a part of the model, without scores" if data.train.truths is None else "has several true labels"
@@ -145,7 +144,7 @@ def resting(model: nn.Module) -> Iterator[None]:
                 buffer.copy_(before)
 
 
-def _draws(batch: Batch, seed: int, purpose: int) -> Draws:
+def _rng(batch: Batch, seed: int, purpose: int) -> BatchRng:
     """Return random numbers for the rows of a batch, the same for the same purpose."""
-    generator = torch.Generator(batch.draws.device).manual_seed(mix(seed, purpose))
-    return Draws(generator, batch.draws.rows, batch.draws.total)
+    generator = torch.Generator(batch.rng.device).manual_seed(mix(seed, purpose))
+    return BatchRng(generator, batch.rng.rows, batch.rng.total)

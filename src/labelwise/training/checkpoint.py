@@ -1,6 +1,8 @@
 """Checkpoints of a training run, and the folder that keeps them."""
 
 import json
+import math
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from labelwise.data.dataset import TrainData
 from labelwise.errors import StoreError, UsageError
 from labelwise.files import (
     has_checksum,
@@ -18,7 +21,9 @@ from labelwise.files import (
     write_atomically,
     write_tensors,
 )
+from labelwise.training.stages import Method, Run
 
+CHUNK = 2**24  # numbers that a checksum reads at a time, since all images may be more than fits in memory
 NEWEST, BEFORE = "checkpoint.safetensors", "previous.safetensors"
 
 
@@ -33,6 +38,17 @@ class Progress:
     best: float | None = None
     best_epoch: int = -1
     sums: dict[str, float] = field(default_factory=dict)
+
+
+def run_identity(method: Method, data: TrainData, run: Run) -> dict[str, Any]:
+    """Return what must be the same for a run to be continued."""
+    targets = data.train.targets if data.train.truths is None else data.train.truths
+    content, images = zlib.crc32(targets.cpu().numpy().tobytes()), data.train.images
+    for part in torch.split(images, max(1, CHUNK // math.prod(images.shape[1:]))):
+        content = zlib.crc32(part.cpu().contiguous().numpy().data, content)
+    settings: dict[str, Any] = json.loads(json.dumps(asdict(method)))  # type: ignore[call-overload]
+    about = {"method": method.name, "seed": run.seed, "images": len(data.train), "data": content}
+    return {**about, "labels": list(data.labels.names), **{f"set {key}": value for key, value in settings.items()}}
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -180,9 +196,9 @@ class RunFolder:
 
     def snapshots(self) -> dict[int, Path]:
         """Return the files with the weights that were kept in the last stage, by the number of epochs, in order."""
-        found = sorted(self.path.glob("snapshot-*-*.safetensors"), key=_numbers)
-        last = _numbers(found[-1])[0] if found else 0
-        return {_numbers(path)[1]: path for path in found if _numbers(path)[0] == last}
+        paths = sorted(self.path.glob("snapshot-*-*.safetensors"), key=_numbers)
+        last = _numbers(paths[-1])[0] if paths else 0
+        return {_numbers(path)[1]: path for path in paths if _numbers(path)[0] == last}
 
     def read_stage(self, number: int, model: nn.Module) -> None:
         """Load the weights at the end of a finished stage."""

@@ -1,7 +1,12 @@
-"""One training run over several processes: who takes which rows, and how results are joined."""
+"""One training run over several processes: who takes which rows, and how results are joined.
+
+Gradients are torch's work (``DistributedDataParallel``), and so is batch norm on GPUs (``SyncBatchNorm``). By hand, because
+torch has none: batch norm over processes on CPUs, dropout that draws for the whole batch, and a sum with a gradient (torch's own
+is deprecated). With these, several processes train as one does.
+"""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -9,9 +14,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.functional import dropout
+from torch.nn.parallel import DistributedDataParallel
 
-from labelwise.data.batches import Batch, Share
+from labelwise.data.batches import Batch, Shard
 from labelwise.errors import UsageError
+from labelwise.training.stages import Loss
 
 
 def choose_device(name: str) -> torch.device:
@@ -26,11 +33,11 @@ def choose_device(name: str) -> torch.device:
 
 
 @contextmanager
-def process_group(device: torch.device) -> Iterator[Share]:
-    """Join the processes that torchrun started, and yield which share of each batch is ours."""
+def process_group(device: torch.device) -> Iterator[Shard]:
+    """Join the processes that torchrun started, and yield which shard of each batch is ours."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
-        yield Share()
+        yield Shard()
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
@@ -38,7 +45,7 @@ def process_group(device: torch.device) -> Iterator[Share]:
     if started:
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
-        yield Share(dist.get_rank(), world)
+        yield Shard(dist.get_rank(), world)
     finally:
         if started:
             dist.destroy_process_group()
@@ -47,14 +54,6 @@ def process_group(device: torch.device) -> Iterator[Share]:
 def is_main_process() -> bool:
     """Return whether this process is the one that writes files and talks to the user."""
     return int(os.environ.get("RANK", "0")) == 0
-
-
-def add_up(tensors: Sequence[Tensor]) -> None:
-    """Replace each tensor by its sum over all processes, in one message."""
-    flat = torch.cat([tensor.flatten() for tensor in tensors])
-    dist.all_reduce(flat)
-    for tensor, part in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):  # type: ignore[no-untyped-call]
-        tensor.copy_(part.view_as(tensor))
 
 
 def any_process(flag: bool, device: torch.device) -> bool:
@@ -75,16 +74,53 @@ def of_main_process(value: float, device: torch.device) -> float:
     return float(told)
 
 
-def whole_batch(codes: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return codes ``[n, ...]`` and targets ``[n]`` of all processes' rows, of which the batch holds some.
+def distributed(loss: Loss, parameters: Sequence[nn.Parameter], shard: Shard) -> Loss:
+    """Return the loss whose gradients are averaged over processes; that of one process is the loss itself.
 
-    Every process then has the loss of the whole batch, and the gradient reaches the process that a code came from.
+    Some stages do not use all parameters at each step (a critic and a generator take turns), so torch looks for them.
+    """
+    if shard.world == 1:
+        return loss
+    return DistributedDataParallel(_Weighed(loss, parameters), find_unused_parameters=True)
+
+
+class _Weighed(nn.Module):
+    """A loss as a module, each term weighed so that the mean over processes is the mean over the rows of the whole batch.
+
+    Processes may have a row more or less than others.
+    """
+
+    def __init__(self, loss: Loss, parameters: Sequence[nn.Parameter]) -> None:
+        super().__init__()
+        self.loss = loss
+        self.trained = nn.ParameterList(parameters)
+        self.unused = nn.Parameter(self.trained[0].new_zeros(()))  # without any, torch warns of a search in vain
+
+    def forward(self, batch: Batch) -> dict[str, Tensor]:
+        """Return the terms."""
+        weight = len(batch.targets) * dist.get_world_size() / batch.rng.total
+        return {name: term.float() * weight for name, term in self.loss(batch).items()}
+
+
+def process_mean(terms: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the mean of each term over processes, without a gradient."""
+    if not dist.is_initialized():
+        return {name: term.detach() for name, term in terms.items()}
+    values = torch.stack([term.detach() for term in terms.values()])
+    dist.all_reduce(values)
+    return dict(zip(terms, values / dist.get_world_size(), strict=True))
+
+
+def whole_batch(embeddings: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Return embeddings ``[n, ...]`` and targets ``[n]`` of all processes' rows, of which the batch holds some.
+
+    Every process then has the loss of the whole batch, and the gradient reaches the process that an embedding came from.
     """
     if not dist.is_initialized():
-        return codes, batch.targets
-    rows, total = batch.draws.rows, batch.draws.total
-    every, targets = codes.new_zeros(total, *codes.shape[1:]), batch.targets.new_zeros(total)
-    every[rows], targets[rows] = codes, batch.targets
+        return embeddings, batch.targets
+    rows, total = batch.rng.rows, batch.rng.total
+    every, targets = embeddings.new_zeros(total, *embeddings.shape[1:]), batch.targets.new_zeros(total)
+    every[rows], targets[rows] = embeddings, batch.targets
     dist.all_reduce(targets)
     return _summed(every), targets
 
@@ -108,28 +144,24 @@ def _summed(x: Tensor) -> Tensor:
     return total
 
 
-class _SharedBatchNorm(nn.modules.batchnorm._BatchNorm):
-    """Batch norm whose statistics cover the rows of all processes (torch's own needs a GPU)."""
+class _SharedBatchNorm(nn.SyncBatchNorm):
+    """Batch norm whose statistics cover the rows of all processes: torch's own on a GPU, the same by hand on a CPU."""
 
-    def _check_input_dim(self, input: Tensor) -> None:
-        pass
+    process_group = None
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the input normalised over all axes but the second."""
-        if not self.training:
+        if input.is_cuda or not self.training:
             plain: Tensor = super().forward(input)
             return plain
         axes, shape = [axis for axis in range(input.ndim) if axis != 1], [1, -1] + [1] * (input.ndim - 2)
-        x = input.float()
-        sums = _summed(torch.cat([x.sum(axes), x.new_tensor([x.numel() / x.shape[1]])]))
+        sums = _summed(torch.cat([input.sum(axes), input.new_tensor([input.numel() / input.shape[1]])]))
         mean, n = sums[:-1] / sums[-1].detach(), sums[-1].detach()
-        off = x - mean.view(shape)  # squares of what is far from 0 would lose the digits that tell values apart
+        off = input - mean.view(shape)  # squares of what is far from 0 would lose the digits that tell values apart
         variance = _summed(off.square().sum(axes)) / n
         self._track(mean.detach(), variance.detach() * n / (n - 1).clamp_min(1))
         out = off * torch.rsqrt(variance + self.eps).view(shape)
-        if self.affine:
-            out = out * self.weight.view(shape) + self.bias.view(shape)
-        return out.to(input.dtype)
+        return out * self.weight.view(shape) + self.bias.view(shape) if self.affine else out
 
     def _track(self, mean: Tensor, variance: Tensor) -> None:
         if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:
@@ -156,7 +188,7 @@ class _SharedDropout(nn.Dropout):
 
 
 @contextmanager
-def as_one_batch(model: nn.Module, share: Share) -> Iterator[None]:
+def as_one_batch(model: nn.Module, shard: Shard) -> Iterator[None]:
     """While open, batch norm and dropout in the model see the rows of all processes as one batch.
 
     Parameters and names stay the same. Other layers that draw random numbers, as some networks of other libraries have, draw
@@ -165,7 +197,7 @@ def as_one_batch(model: nn.Module, share: Share) -> Iterator[None]:
     kinds = {nn.modules.batchnorm._BatchNorm: _SharedBatchNorm, nn.Dropout: _SharedDropout}
     changed = [
         (module, type(module), shared)
-        for module in (model.modules() if share.world > 1 else ())
+        for module in (model.modules() if shard.world > 1 else ())
         for kind, shared in kinds.items()
         if isinstance(module, kind)
     ]

@@ -1,13 +1,14 @@
 """Settings of an optimiser and of its learning rate over time; plain values, so that a recipe can state them."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import PARAM_LIST, AveragedModel
 
 from labelwise.errors import UsageError
 
@@ -64,8 +65,8 @@ class Schedule:
         if not 0 <= self.warmup < 1:
             raise UsageError(f"The warm-up is a share of the run from 0 to below 1; given {self.warmup}.")
 
-    def share(self, step: int, steps_per_epoch: int, epochs: int) -> float:
-        """Return the share of the full learning rate to use at a step of the run."""
+    def lr_factor(self, step: int, steps_per_epoch: int, epochs: int) -> float:
+        """Return what the full learning rate is multiplied by at a step of the run."""
         total = steps_per_epoch * epochs
         if self.name == "step":
             return self.factor ** sum(step >= drop * steps_per_epoch for drop in self.drops)
@@ -81,45 +82,40 @@ class Schedule:
         return 1.0
 
 
-class MovingAverage:
+class MovingAverage(AveragedModel):
     """A moving average of a model's weights and statistics, which often answers better than the last step.
 
-    Early on less stays, so that the start of training is soon forgotten: at most ``(1 + step) / (10 + step)``.
-
-    Attributes:
-        state: the average, under the names of the model's state; what is no finite float is the model's own.
+    It begins at the weights there are. Early on less of it stays, at most ``n / (9 + n)`` at step n, so that the start of
+    training is soon forgotten. Whole numbers, and what may be infinite, are the model's own.
     """
 
-    def __init__(self, model: nn.Module, stays: float) -> None:
-        if not 0 <= stays < 1:
-            raise UsageError(f"The share of an average that stays lies from 0 to below 1; given {stays}.")
-        self.stays = stays
-        self.state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-        self.floats = [n for n, tensor in self.state.items() if tensor.is_floating_point() and tensor.isfinite().all()]
+    def __init__(self, model: nn.Module, decay: float, *, infinite: Collection[str] = (), steps: int = 0) -> None:
+        if not 0 <= decay < 1:
+            raise UsageError(f"The share of an average that stays lies from 0 to below 1; given {decay}.")
+        super().__init__(model, multi_avg_fn=self._follow, use_buffers=True)
+        self.decay, self.infinite = decay, infinite
+        self.n_averaged.fill_(1 + steps)  # torch's own would begin at the weights after the first step
+
+    def _follow(self, average: PARAM_LIST, now: PARAM_LIST, _: Tensor | int) -> None:
+        n = int(self.n_averaged)  # lies on the CPU; reading the count that torch hands over would wait for the device
+        if average[0].is_floating_point():
+            torch._foreach_lerp_(average, now, 1 - min(self.decay, n / (9 + n)))
+        else:
+            torch._foreach_copy_(average, now)
 
     @torch.no_grad()
-    def follow(self, model: nn.Module, step: int) -> None:
-        """Move towards the model's weights after a step of the run, counted from 0."""
-        share = 1 - min(self.stays, (1 + step) / (10 + step))
-        now = model.state_dict()
-        torch._foreach_lerp_([self.state[name] for name in self.floats], [now[name] for name in self.floats], share)
-        for name in now.keys() - set(self.floats):
-            self.state[name].copy_(now[name])
-
-    def load(self, state: Mapping[str, Tensor]) -> None:
-        """Take the average of an earlier run."""
-        for name, tensor in self.state.items():
-            tensor.copy_(state[name])
-
-    def put_into(self, model: nn.Module) -> None:
-        """Give a model the average as its weights."""
-        model.load_state_dict(self.state)
+    def update_parameters(self, model: nn.Module) -> None:
+        """Move towards the model's weights after a step."""
+        super().update_parameters(model)
+        average, now = self.module.state_dict(), model.state_dict()
+        for name in self.infinite:
+            average[name].copy_(now[name])
 
     @contextmanager
     def inside(self, model: nn.Module) -> Iterator[None]:
         """Give a model the average as its weights for a while."""
         own = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-        self.put_into(model)
+        model.load_state_dict(self.module.state_dict())
         try:
             yield
         finally:

@@ -15,6 +15,7 @@ from labelwise.model import LabelModel, Spec
 from labelwise.training.optimizers import Optimizer, Schedule
 
 T = TypeVar("T")
+Loss = Callable[[Batch], Mapping[str, Tensor]]  # the terms of the loss of a batch
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -36,7 +37,7 @@ class Stage:
     """
 
     name: str
-    loss: Callable[[Batch], Mapping[str, Tensor]]
+    loss: Loss
     parameters: Sequence[nn.Parameter]
     batches: Batches
     epochs: int

@@ -9,10 +9,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labelwise.data.draws import Draws
 from labelwise.data.labels.sentences import encode_sentences
 from labelwise.data.labels.tokens import Tokens, tokenise, word_table
 from labelwise.data.labels.words import WordVectors, packaged_vectors
+from labelwise.data.rng import BatchRng
 from labelwise.errors import DataError, UsageError
 from labelwise.ops.segments import segment_mean
 
@@ -100,7 +100,7 @@ def test_selected_instances(instances: list[list[list[int]]], data: st.DataObjec
 def test_drawn_sentences(instances: list[list[list[int]]], most: int, seed: int, data: st.DataObject) -> None:
     rows = data.draw(st.lists(st.integers(0, len(instances) - 1), min_size=1, max_size=8))
     tokens = stored(instances)
-    uniforms = Draws.seeded(seed, len(rows)).uniform(tokens.most)
+    uniforms = BatchRng.seeded(seed, len(rows)).uniform(tokens.most)
     expected = []
     for row, numbers in zip(rows, uniforms.tolist(), strict=True):
         own = instances[row]
@@ -112,7 +112,7 @@ def test_drawn_sentences(instances: list[list[list[int]]], most: int, seed: int,
 def test_every_sentence_is_drawn_equally_often() -> None:
     tokens = stored([[[1], [2], [3]], [[4]]])
     n = 3000
-    drawn = tokens.draw(torch.zeros(n, dtype=torch.int64), 2, Draws.seeded(0, n).uniform(3))
+    drawn = tokens.draw(torch.zeros(n, dtype=torch.int64), 2, BatchRng.seeded(0, n).uniform(3))
     shares = drawn.flat.bincount()[1:] / n
     torch.testing.assert_close(shares, torch.full((3,), 2 / 3), atol=0.04, rtol=0)
     with pytest.raises(UsageError, match=r"2 instances and 3 sentences; given 2 and numbers \[2, 2\]"):

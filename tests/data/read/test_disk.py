@@ -13,7 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
-from labelwise.data.batches import Share, ShuffledBatches
+from labelwise.data.batches import Shard, ShuffledBatches
 from labelwise.data.dataset import Split
 from labelwise.data.read import disk
 from labelwise.data.read.decoding import Frame, decode
@@ -233,5 +233,5 @@ def test_batches_of_a_mapped_split(paths: list[Path], tmp_path: Path) -> None:
     images, _, _ = decode_to_disk(paths, SHAPE, folder=tmp_path / "cache", workers=1)
     split = Split(images=images, targets=torch.arange(26) % 3)
     assert split.select(range(26)).images.data_ptr() == images.data_ptr(), "selecting everything must not copy"
-    for batch in ShuffledBatches(split=split, size=5).epoch(0, 0, Share()):
+    for batch in ShuffledBatches(split=split, size=5).epoch(0, 0, Shard()):
         torch.testing.assert_close(batch.images, images[batch.rows].float() / 255)

@@ -78,7 +78,7 @@ class Tokens:
         Args:
             instances: ``[n]``, on the device of the tokens.
             sentences: how many to keep of each instance that has more.
-            uniforms: random numbers in [0, 1) ``[n, most]``, as ``Draws.uniform(tokens.most)`` gives them.
+            uniforms: random numbers in [0, 1) ``[n, most]``, as ``BatchRng.uniform(tokens.most)`` gives them.
         """
         if sentences < 1 or uniforms.shape != (len(instances), self.most):
             raise UsageError(

@@ -109,7 +109,7 @@ class SentenceVectors:
         places = torch.arange(self.most, device=self.table.device).expand(len(batch.rows), -1)
         real = places < self.counts[batch.rows, None]
         if drawn is not None and drawn < self.most:
-            places = batch.draws.uniform(self.most).masked_fill(~real, 2.0).argsort(1)[:, :drawn]
+            places = batch.rng.uniform(self.most).masked_fill(~real, 2.0).argsort(1)[:, :drawn]
             real = real.gather(1, places)
         rows = (self.starts[batch.rows, None] + places).clamp_max(len(self.table) - 1)
         return (self.table[rows] * real[..., None]).sum(1) / real.sum(1, keepdim=True)
@@ -128,7 +128,7 @@ class VectorTexts(ImageTexts):
             return self.reader.encode_vectors(self.labels[batch.targets])
         vectors = self.images.mean(batch, draw.sentences)
         if draw.labels:
-            by_label = batch.draws.uniform(1) < draw.labels
+            by_label = batch.rng.uniform(1) < draw.labels
             vectors = torch.where(by_label & (batch.targets >= 0)[:, None], self.labels[batch.targets], vectors)
         return self.reader.encode_vectors(vectors)
 
@@ -180,12 +180,12 @@ class SentenceTexts(ImageTexts):
         """Return the text codes ``[n, e]`` of a batch's images."""
         rows = batch.targets if self.shared else batch.rows + self.labels
         if not self.shared and draw.labels:
-            by_label = (batch.draws.uniform(1)[:, 0] < draw.labels) & (batch.targets >= 0)
+            by_label = (batch.rng.uniform(1)[:, 0] < draw.labels) & (batch.targets >= 0)
             rows = torch.where(by_label, batch.targets, rows)
         rows = rows.cpu()
         if draw.sentences is None:
             return self.reader.encode_tokens(self.tokens.select(rows))
-        chosen = self.tokens.draw(rows, draw.sentences, batch.draws.uniform(self.tokens.most).cpu())
+        chosen = self.tokens.draw(rows, draw.sentences, batch.rng.uniform(self.tokens.most).cpu())
         return self.reader.encode_tokens(chosen)
 
 

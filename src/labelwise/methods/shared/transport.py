@@ -153,7 +153,7 @@ def matching_losses(restarts: Restarts, batch: Batch, prior: LabelPrior, setting
     with torch.autocast(codes.device.type, enabled=False):
         heads = restarts.heads
         costs = prior.costs(codes @ heads.mT)
-        drawn = prior.draw(batch.draws.total, len(heads), batch.draws.generator).to(costs)
+        drawn = prior.draw(batch.rng.total, len(heads), batch.rng.generator).to(costs)
         found = sinkhorn(costs, columns=drawn, settings=_solver(settings))
         if not settings.guided:
             losses = found.objective if settings.gradient == "envelope" else found.cost

@@ -27,13 +27,13 @@ def test_average_of_weights_and_statistics() -> None:
     linear = nn.Linear(2, 2)
     model = nn.Sequential(linear, nn.BatchNorm1d(2))
     model.register_buffer("endless", torch.full((2,), torch.inf))
-    average = MovingAverage(model, 0.5)
+    average = MovingAverage(model, 0.5, infinite=("endless",))
     slow = {name: tensor.double().clone() for name, tensor in model.state_dict().items()}
     for step in range(12):
         model(torch.randn(5, 2))
         with torch.no_grad():
             linear.weight.add_(torch.randn(2, 2))
-        average.follow(model, step)
+        average.update_parameters(model)
         stays = min(0.5, (1 + step) / (10 + step))
         for name, tensor in model.state_dict().items():
             slow[name] = stays * slow[name] + (1 - stays) * tensor.double()

@@ -11,14 +11,15 @@ from labelwise.classifier import bind
 from labelwise.data.dataset import Dataset
 from labelwise.errors import DataError, StoreError, UnsupportedError, UsageError
 from labelwise.files import read_tensors, write_tensors
+from labelwise.fitting.contrast import Contrast, ContrastHead
 from labelwise.fitting.fit import fit
-from labelwise.fitting.pretraining import Contrast, ContrastHead, fresh_encoder, pretrain, read_encoder, write_encoder
+from labelwise.fitting.pretraining import fresh_encoder, pretrain, read_encoder, write_encoder
 from labelwise.labels import Labels
 from labelwise.methods import Softmax
 from labelwise.model import as_float
 from labelwise.nn.encoder import Encoder
 from tests.conftest import blobs
-from tests.methods.test_unlabelled import CPU, SMALL, built, data_of, small
+from tests.fitting.test_contrast import CPU, SMALL, built, data_of, small
 
 
 def weights(tmp_path: Path, kind: str = "simclr") -> tuple[Path, Tensor]:

@@ -12,13 +12,13 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from labelwise.data.batches import Share
+from labelwise.data.batches import Shard
 from labelwise.errors import UsageError
 from labelwise.files import read_tensors
 from labelwise.training.distribution import as_one_batch
-from tests.spread_script import CASES
+from tests.training.spread_script import CASES
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node")
 
@@ -27,7 +27,7 @@ def trained(out: Path, world: int, cases: list[str]) -> None:
     """Write the weights and the logs of each case, trained by so many processes."""
     out.mkdir()
     start = () if world == 1 else (*TORCHRUN, str(world))
-    command = [sys.executable, *start, "-m", "tests.spread_script", str(out), *cases]
+    command = [sys.executable, *start, "-m", "tests.training.spread_script", str(out), *cases]
     done = subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
 
@@ -66,7 +66,7 @@ def test_batch_norm_keeps_its_digits_far_from_zero() -> None:
     x = 3000 + torch.randn(64, 5, generator=torch.Generator().manual_seed(0))
     plain, shared = nn.BatchNorm1d(5), nn.BatchNorm1d(5)
     expected = plain(x)
-    with as_one_batch(shared, Share(0, 2)):
+    with as_one_batch(shared, Shard(0, 2)):
         found = shared(x.requires_grad_())
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
     torch.testing.assert_close(shared.running_var, plain.running_var, rtol=1e-3, atol=1e-3)
@@ -77,7 +77,7 @@ def test_batch_norm_keeps_its_digits_far_from_zero() -> None:
 def test_statistics_of_batch_norm_take_no_gradient() -> None:
     """They are kept from step to step: with a gradient they would hold on to the graph of every step before."""
     norm = nn.BatchNorm1d(5)
-    with as_one_batch(norm, Share(0, 2)):
+    with as_one_batch(norm, Shard(0, 2)):
         norm(torch.randn(8, 5, requires_grad=True))
     assert norm.running_mean is not None
     assert norm.running_var is not None
@@ -91,7 +91,7 @@ def test_dropout_draws_as_plain_dropout_does() -> None:
     torch.manual_seed(1)
     expected = layers(x)
     torch.manual_seed(1)
-    with as_one_batch(layers, Share(0, 2)):
+    with as_one_batch(layers, Shard(0, 2)):
         found = layers(x)
         calm = layers.eval()(x)
     torch.testing.assert_close(found, expected)
@@ -101,4 +101,4 @@ def test_dropout_draws_as_plain_dropout_does() -> None:
 def test_a_batch_smaller_than_the_processes_is_refused() -> None:
     """A process without a row would have the mean of nothing as its loss."""
     with pytest.raises(UsageError, match=r"A batch of 2 images cannot be spread over 3 processes\. Start at most 2"):
-        Share(2, 3).rows(2)
+        Shard(2, 3).rows(2)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True, eq=False)
-class Draws:
+class BatchRng:
     """Random numbers for the rows of one batch, the same however many processes share that batch.
 
     Numbers are drawn for the whole batch and each process keeps those of its own rows. So augmentation and
@@ -24,8 +24,8 @@ class Draws:
     total: int
 
     @classmethod
-    def seeded(cls, seed: int, n: int, device: str | torch.device = "cpu") -> "Draws":
-        """Return the draws of a batch of n rows that is here as a whole."""
+    def seeded(cls, seed: int, n: int, device: str | torch.device = "cpu") -> "BatchRng":
+        """Return the random numbers of a batch of n rows that is here as a whole."""
         return cls(torch.Generator(device).manual_seed(seed), slice(0, n), n)
 
     @property

@@ -9,12 +9,13 @@ import torch
 from torch.nn.functional import normalize
 
 from labelwise.data.augment import Augment
-from labelwise.data.batches import Share
+from labelwise.data.batches import Shard
 from labelwise.data.dataset import Dataset, TrainData
-from labelwise.data.draws import Draws
+from labelwise.data.rng import BatchRng
 from labelwise.errors import Interrupted, UsageError
+from labelwise.fitting.contrast import Contrast, contrast_stage
 from labelwise.fitting.fit import training_data
-from labelwise.fitting.pretraining import Contrast, ContrastModel, Pretrain, contrast_stage, pretrain
+from labelwise.fitting.pretraining import ContrastModel, Pretrain, pretrain
 from labelwise.methods.supcon import contrastive_augment
 from labelwise.model import as_float
 from labelwise.nn.encoder import Encoder
@@ -106,7 +107,7 @@ def test_the_loss_of_simclr_is_nt_xent_of_both_views(blob_data: Dataset) -> None
     model = built("simclr", data)
     stage = contrast_stage(small("simclr"), model.encoder, model.contrast, data)
     model.eval()
-    batch = next(iter(stage.batches.epoch(5, 0, Share())))
+    batch = next(iter(stage.batches.epoch(5, 0, Shard())))
     assert batch.images.shape == (20, 2, 3, 8, 8)
     assert batch.targets.tolist() == [-1] * 20
     first, second = (model.contrast.projection(model.encoder(batch.images[:, view])) for view in (0, 1))
@@ -133,7 +134,7 @@ def test_moco_follows_and_fills_its_queue(blob_data: Dataset) -> None:
     queue, place = head.queue.clone(), 0
     torch.testing.assert_close(queue.norm(dim=1), torch.ones(50))
     model.train()
-    for batch in list(stage.batches.epoch(5, 0, Share()))[:3]:
+    for batch in list(stage.batches.epoch(5, 0, Shard()))[:3]:
         with torch.no_grad():
             for p in trained:
                 p.add_(0.1 * torch.randn_like(p))
@@ -168,7 +169,7 @@ def test_training_tells_pictures_apart(kind: str, blob_data: Dataset) -> None:
     fresh.encoder.fit_normalisation(data.train.images)
     model, _ = train(method, data, CPU)
     images = as_float(data.val.images)
-    views = [change(images, Draws.seeded(seed, len(images))) for seed in (1, 2)]
+    views = [change(images, BatchRng.seeded(seed, len(images))) for seed in (1, 2)]
 
     def loss(of: torch.nn.Module) -> float:
         assert isinstance(of, ContrastModel)
@@ -198,7 +199,7 @@ def test_a_step_in_mixed_precision_never_waits_for_the_device(kind: str, blob_da
     model = built(kind, data)
     stage = contrast_stage(small(kind), model.encoder, model.contrast, data)
     model.train()
-    batch = next(iter(stage.batches.epoch(5, 0, Share())))
+    batch = next(iter(stage.batches.epoch(5, 0, Shard())))
     model.contrast.eval()
     plain = float(stage.loss(batch)["contrast"].detach())
     with torch.autocast("cpu", torch.bfloat16):

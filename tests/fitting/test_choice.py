@@ -4,13 +4,10 @@ import pytest
 import torch
 
 from labelwise.data.dataset import Dataset
-from labelwise.errors import UnsupportedError
 from labelwise.fitting.choice import choose_method
 from labelwise.labels import Labels
 from labelwise.methods import METHODS
 from tests.conftest import blobs, squares
-
-EVERY = dict.fromkeys([*METHODS, "clarel", "izf", "eszsl", "zero_label", "prototype"])
 
 
 def with_unseen(data: Dataset, **known: object) -> Dataset:
@@ -23,7 +20,7 @@ def unlabelled(data: Dataset) -> Dataset:
 
 
 def test_labelled_images() -> None:
-    found = choose_method(blobs(), METHODS)
+    found = choose_method(blobs())
     assert found.method == "indicator"
     assert (
         found.line()
@@ -76,13 +73,14 @@ def val_alone(data: Dataset, label: int) -> Dataset:
     ],
 )
 def test_what_is_known_decides(data: Dataset, method: str, others: tuple[str, ...]) -> None:
-    found = choose_method(data, EVERY)
+    found = choose_method(data)
     assert (found.method, found.alternatives) == (method, others)
+    assert {method, *others} <= set(METHODS)
 
 
 def test_the_reason_is_told() -> None:
     lines = [
-        choose_method(with_unseen(blobs(), **known), EVERY).line()
+        choose_method(with_unseen(blobs(), **known)).line()
         for known in ({"texts": (("x",),) * 5}, {"vectors": torch.eye(5)}, {})
     ]
     assert lines == [
@@ -91,12 +89,3 @@ def test_the_reason_is_told() -> None:
         "Method indicator: every training image has a label; nothing describes the labels without any (1). "
         "Alternatives: prototype, softmax, multilabel.",
     ]
-
-
-def test_a_missing_method_is_named() -> None:
-    few = dict.fromkeys(["indicator", "softmax", "multilabel"])
-    found = choose_method(with_unseen(blobs(), vectors=torch.eye(5)), few)
-    assert found.method == "indicator"
-    assert "For the labels without images: izf, eszsl, clarel, not in this version." in found.line()
-    with pytest.raises(UnsupportedError, match="takes the method zero_label, which this version does not have"):
-        choose_method(unlabelled(blobs()), few)

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from labelwise.classifier import bind
-from labelwise.data.batches import Batch, Share
+from labelwise.data.batches import Batch, Shard
 from labelwise.data.dataset import Dataset
-from labelwise.data.draws import Draws
+from labelwise.data.rng import BatchRng
 from labelwise.errors import UsageError
 from labelwise.evaluate.robust import RobustSettings, evaluate_robust
 from labelwise.evaluate.tested import Tested
@@ -22,9 +22,9 @@ from labelwise.model import as_float
 from labelwise.ops.adaptive_attacks import Apgd
 from labelwise.ops.square_attack import Square
 from labelwise.settings import from_plain, override, to_plain
-from labelwise.training.adversarial import Adversarial, BatchLoss, resting
+from labelwise.training.adversarial import Adversarial, resting
 from labelwise.training.loop import train
-from labelwise.training.stages import Run
+from labelwise.training.stages import Loss, Run
 from tests.conftest import blobs, quick, squares
 from tests.described import by_vector
 
@@ -36,7 +36,7 @@ every_method = pytest.mark.parametrize("method", [n for n, kind in METHODS.items
 def batch_of(data: Dataset, n: int = 16, seed: int = 5) -> Batch:
     part = data.split("train")
     return Batch(
-        images=as_float(part.images[:n]), targets=part.targets[:n], rows=torch.arange(n), draws=Draws.seeded(seed, n)
+        images=as_float(part.images[:n]), targets=part.targets[:n], rows=torch.arange(n), rng=BatchRng.seeded(seed, n)
     )
 
 
@@ -70,7 +70,7 @@ def test_training_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[float] = []
     found = Adversarial.attacked
 
-    def watched(self: Adversarial, loss: BatchLoss, batch: Batch) -> Tensor:
+    def watched(self: Adversarial, loss: Loss, batch: Batch) -> Tensor:
         seen.append(batch.done)
         return found(self, loss, batch)
 
@@ -99,12 +99,12 @@ def test_the_attack_leaves_no_trace_in_the_model(method: str) -> None:
         return stage.loss(batch)
 
     model.train()
-    terms = HARD.around(spied, model, data)(next(stage.batches.epoch(7, 0, Share())))
+    terms = HARD.around(spied, model, data)(next(stage.batches.epoch(7, 0, Shard())))
     after = copy.deepcopy(model.state_dict())
     assert len(seen) == 1
     model.load_state_dict(before)
     torch.manual_seed(1)
-    plain = stage.loss(replace(next(stage.batches.epoch(7, 0, Share())), images=seen[0]))
+    plain = stage.loss(replace(next(stage.batches.epoch(7, 0, Shard())), images=seen[0]))
     assert {name: term.item() for name, term in terms.items()} == {name: term.item() for name, term in plain.items()}
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, after[name]), name
@@ -135,13 +135,13 @@ def test_every_step_of_an_attack_draws_the_same_numbers_and_none_of_the_batch(bl
     model, drawn = nn.Linear(1, 1), []
 
     def loss(batch: Batch) -> Mapping[str, Tensor]:
-        drawn.append(batch.draws.uniform(3))
+        drawn.append(batch.rng.uniform(3))
         return {"sum": batch.images.sum()}
 
     HARD.around(loss, model, training_data(blob_data))(batch_of(blob_data))
     assert len(drawn) == 5
     assert all(torch.equal(numbers, drawn[0]) for numbers in drawn[:4])
-    assert torch.equal(drawn[4], batch_of(blob_data).draws.uniform(3))
+    assert torch.equal(drawn[4], batch_of(blob_data).rng.uniform(3))
     assert not torch.equal(drawn[4], drawn[0])
 
 

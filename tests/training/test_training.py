@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import lr_scheduler
 
-from labelwise.data.batches import Batch, Share, ShuffledBatches, ahead
+from labelwise.data.batches import Batch, Shard, ShuffledBatches, ahead
 from labelwise.data.dataset import Dataset, TrainData
 from labelwise.errors import Interrupted, LabelwiseError, StoreError, UsageError
 from labelwise.files import read_tensors, write_atomically, write_tensors
@@ -31,12 +31,12 @@ from labelwise.training.optimizers import Optimizer, Schedule
 from labelwise.training.stages import Run, Stage
 from tests.conftest import blobs, quick
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
 
 
 def script(*words: str) -> list[str]:
-    return [sys.executable, "-m", "tests.training_script", *words]
+    return [sys.executable, "-m", "tests.training.training_script", *words]
 
 
 def weights(path: Path) -> dict[str, Tensor]:
@@ -78,7 +78,10 @@ def test_two_processes_train_like_one(tmp_path: Path) -> None:
     subprocess.run(script(str(one), "indicator", "4"), cwd=ROOT, env=ENVIRONMENT, check=True)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     subprocess.run(
-        [*torchrun, "-m", "tests.training_script", str(two), "indicator", "4"], cwd=ROOT, env=ENVIRONMENT, check=True
+        [*torchrun, "-m", "tests.training.training_script", str(two), "indicator", "4"],
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        check=True,
     )
     first, second = weights(one), weights(two)
     for name, tensor in first.items():
@@ -105,18 +108,18 @@ def test_schedules_equal_torch(schedule: Schedule, reference: object) -> None:
     optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
     theirs = reference(optimizer)  # type: ignore[operator]
     for step in range(30):
-        assert schedule.share(step, 5, 6) == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-5, abs=1e-9)
+        assert schedule.lr_factor(step, 5, 6) == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-5, abs=1e-9)
         optimizer.step()
         theirs.step()
 
 
 def test_noam_rises_in_a_line_and_falls_as_the_root_of_the_step() -> None:
     schedule = Schedule(name="noam", steps=40)
-    shares = [schedule.share(step, 10, 100) for step in range(1000)]
-    assert shares[:3] == pytest.approx([1 / 40, 2 / 40, 3 / 40])
-    assert max(shares) == shares[39] == 1
+    factors = [schedule.lr_factor(step, 10, 100) for step in range(1000)]
+    assert factors[:3] == pytest.approx([1 / 40, 2 / 40, 3 / 40])
+    assert max(factors) == factors[39] == 1
     for step in (50, 500):  # as "Attention is all you need" writes it, brought to a peak of 1
-        assert shares[step - 1] == pytest.approx(min(step**-0.5, step * 40**-1.5) * 40**0.5)
+        assert factors[step - 1] == pytest.approx(min(step**-0.5, step * 40**-1.5) * 40**0.5)
     with pytest.raises(UsageError, match="at least one step; given 0"):
         Schedule(name="noam", steps=0)
 
@@ -136,17 +139,17 @@ def test_unknown_device() -> None:
 def test_batches_are_the_same_in_parts() -> None:
     split = blobs().split("train")
     batches = ShuffledBatches(split=split, size=10)
-    whole = list(batches.epoch(7, 0, Share()))
-    parts = [list(batches.epoch(7, 0, Share(rank, 3))) for rank in range(3)]
+    whole = list(batches.epoch(7, 0, Shard()))
+    parts = [list(batches.epoch(7, 0, Shard(rank, 3))) for rank in range(3)]
     for step, batch in enumerate(whole):
         assert torch.equal(batch.rows, torch.cat([part[step].rows for part in parts]))
-        draws = [part[step].draws.uniform(2) for part in parts]
-        assert torch.equal(batch.draws.uniform(2), torch.cat(draws))
-    late = list(batches.epoch(7, 2, Share()))
+        draws = [part[step].rng.uniform(2) for part in parts]
+        assert torch.equal(batch.rng.uniform(2), torch.cat(draws))
+    late = list(batches.epoch(7, 2, Shard()))
     assert torch.equal(late[0].rows, whole[2].rows)
     rows = torch.cat([batch.rows for batch in whole])
     assert len(set(rows.tolist())) == len(rows) == len(batches) * 10
-    assert not torch.equal(rows, torch.cat([b.rows for b in batches.epoch(8, 0, Share())]))
+    assert not torch.equal(rows, torch.cat([b.rows for b in batches.epoch(8, 0, Shard())]))
 
 
 def test_ahead_keeps_order_passes_errors_and_stops() -> None:

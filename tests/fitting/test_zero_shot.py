@@ -18,7 +18,7 @@ from labelwise.data.dataset import Dataset, Split, TrainData
 from labelwise.errors import DataError
 from labelwise.evaluate.tested import Tested
 from labelwise.evaluate.zero_shot import evaluate_zero_shot
-from labelwise.fitting.memory import remembering
+from labelwise.fitting.steps import remembering
 from labelwise.fitting.zero_shot import Plan, fit_zero_shot, plan_runs
 from labelwise.labels import Labels
 from labelwise.methods import Clarel, Devise, Encoder, Eszsl, ImageMethod, Ridge
@@ -304,13 +304,13 @@ def test_two_processes_fit_like_one(tmp_path: Path) -> None:
         "from labelwise.training.distribution import is_main_process\n"
         "from labelwise.store import save\n"
         "from labelwise.fitting.zero_shot import fit_zero_shot\n"
-        "from tests.test_zero_shot import RUN, spread_out\n"
+        "from tests.fitting.test_zero_shot import RUN, spread_out\n"
         "found = fit_zero_shot(*spread_out(), RUN)\n"
         "if is_main_process():\n"
         "    save(found, Path(sys.argv[1]))\n"
     )
     (tmp_path / "script.py").write_text(script)
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{root}{os.pathsep}{root / 'src'}"}
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     command = [*torchrun, str(tmp_path / "script.py"), str(tmp_path / "two.lw")]

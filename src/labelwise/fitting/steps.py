@@ -1,0 +1,66 @@
+"""The steps that every fit takes: images are chosen, a model is trained on them, and the classifier remembers them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from labelwise.classifier import Classifier, Origin
+from labelwise.data.dataset import Dataset, Split, TrainData, first_true
+from labelwise.data.split.make import split_off
+from labelwise.familiarity import memorable
+from labelwise.model import LabelModel, prepared
+from labelwise.training.loop import train
+from labelwise.training.stages import Method, Run
+
+
+def validation(data: Dataset) -> Split:
+    """Return the validation images; none where the data have no such split."""
+    return data.splits["val"] if "val" in data.splits else data.split("train").select([])
+
+
+def labels_present(split: Split) -> list[int]:
+    """Return the positions of the labels that images of a split have, in order."""
+    if split.truths is not None:
+        return split.truths.any(0).nonzero()[:, 0].tolist()
+    return sorted({target for target in split.targets.tolist() if target >= 0})
+
+
+def set_aside(split: Split, strata: Tensor, share: float, seed: int) -> tuple[Split, Split]:
+    """Return the images that stay and a share of each stratum ``[n]`` that is held out."""
+    kept, held = split_off(strata, share, seed)
+    return split.select(kept), split.select(held)
+
+
+def of_labels(split: Split, labels: Sequence[int], total: int) -> Split:
+    """Return the images of some of ``total`` labels, with targets that are positions among these.
+
+    Where several labels may be true, an image without a true one is an image all the same: every answer to it is no.
+    """
+    if split.truths is not None:
+        truths = split.truths[:, torch.tensor(labels, device=split.truths.device)]
+        return replace(split, truths=truths, targets=first_true(truths))
+    places = torch.full((total + 1,), -1)  # the last is that of images without a label, -1
+    places[torch.tensor(labels)] = torch.arange(len(labels))
+    moved = replace(split, targets=places[split.targets.cpu()])
+    return moved.select((moved.targets >= 0).nonzero()[:, 0])
+
+
+def train_on(part: TrainData, data: Dataset, method: Method, run: Run) -> tuple[LabelModel, dict[str, Any]]:
+    """Return the model trained on a part of a data set, and what there is to tell of it; files left out head the log."""
+    notes = tuple({"skipped": one.file, "reason": one.reason} for one in data.skipped)
+    model, summary = train(method, part, replace(run, notes=notes))
+    return model, {"data": data.name, "images": len(part.train), "skipped": len(notes), **summary}
+
+
+def origin_of(method: Method, part: TrainData, summary: dict[str, Any]) -> Origin:
+    """Return where a classifier trained on this comes from."""
+    return Origin(method=method, summary=summary).with_images(part.train.images).with_images(part.val.images)
+
+
+def remembering(classifier: Classifier, images: Tensor) -> Classifier:
+    """Return the classifier with these training images among the familiar ones; of many, some."""
+    embeddings = classifier.encode(memorable(prepared(classifier.model, images)))
+    return replace(classifier, familiarity=classifier.familiarity.remember(embeddings))
