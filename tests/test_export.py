@@ -79,7 +79,7 @@ def test_features_are_taken_as_floats(blob_data: Dataset, tmp_path: Path) -> Non
 def test_a_saved_classifier_through_the_shell(blob_data: Dataset, tmp_path: Path) -> None:
     from typer.testing import CliRunner
 
-    from labelwise.cli import app
+    from labelwise.cli.verbs import app
 
     save(fit(blob_data, quick("softmax", epochs=2), Run(device="cpu")), tmp_path / "m.lw")
     done = CliRunner().invoke(app, ["export", str(tmp_path / "m.lw"), "--onnx", str(tmp_path / "m.onnx"), "--json"])

@@ -1,17 +1,14 @@
 """Verbs about benchmarks: where they are to be had, and getting them."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from labelwise.cli.options import Root
 from labelwise.cli.output import out
 from labelwise.errors import UsageError
 
 Name = Annotated[str, typer.Argument(help="The name of a benchmark.", show_default=False)]
-Root = Annotated[
-    Path | None, typer.Option("--data-root", help="The folder of all benchmarks; else the variable LABELWISE_DATA.")
-]
 
 
 def where(name: Name, root: Root = None) -> None:

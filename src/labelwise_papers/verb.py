@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from labelwise.cli.options import Device, Root
 from labelwise.cli.output import note, out, plain_table
-from labelwise.cli.picture_verbs import Device
 from labelwise.errors import DataError, LabelwiseError, UsageError, listing
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def reproduce(  # noqa: PLR0913 - the options of the verb
     quick: Annotated[
         bool, typer.Option("--quick", help="Tiny data and networks: shows in seconds that it works.")
     ] = False,
-    root: Annotated[Path | None, typer.Option("--data-root", help="The folder of all benchmarks.")] = None,
+    root: Root = None,
     folder: Annotated[
         Path | None,
         typer.Option(

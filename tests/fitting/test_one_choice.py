@@ -15,8 +15,8 @@ from labelwise.data.dataset import Dataset
 from labelwise.nn.backbone import Backbone
 from labelwise.nn.encoder import Encoder
 from labelwise.training.stages import Run
+from tests.cli.conftest import run as run
 from tests.conftest import blobs, squares
-from tests.test_cli import run as run
 
 SIDE = 16  # of the pictures that the stand-in for the pretrained network takes
 

@@ -6,7 +6,7 @@ import torch
 from typer.testing import CliRunner
 
 import labelwise as lw
-from labelwise.cli import app
+from labelwise.cli.verbs import app
 from labelwise.data import finches
 from labelwise.errors import DataError, UsageError
 from labelwise.fitting.patches import Patches, find_patches

@@ -1,16 +1,18 @@
 """What the command line prints: results on standard output, everything else on standard error."""
 
-import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from json import dumps
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from labelwise.errors import LabelwiseWarning
+
+PLOTS = (".png", ".svg", ".pdf")  # what a curve or another plot is written as
 
 
 def out() -> Console:
@@ -47,17 +49,34 @@ def show_warnings() -> Iterator[None]:
         yield
 
 
-def print_json(document: Any) -> None:
-    """Print one JSON document."""
-    print(json.dumps(document, ensure_ascii=False, indent=1))
+def show(document: Any, *lines: RenderableType, json: bool) -> None:
+    """Print a result: as one JSON document, or as tables and lines for people.
+
+    Args:
+        document: what JSON can hold.
+        lines: what people read; long lines made by ``unbroken`` are not folded.
+        json: whether the document is asked for.
+    """
+    if json:
+        print(dumps(document, ensure_ascii=False, indent=1))
+        return
+    for line in lines:
+        out().print(line, soft_wrap=isinstance(line, Text) and bool(line.no_wrap))
+
+
+def unbroken(text: str) -> Text:
+    """Return a line that is printed as one, however long it is."""
+    return Text(text, no_wrap=True)
 
 
 def plain_table(*columns: str, title: str | None = None) -> Table:
     """Return a table with these column heads; those that start with ``>`` are aligned to the right."""
-    made = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = Table(
+        title=title, title_justify="left", header_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0)
+    )
     for column in columns:
-        made.add_column(column.lstrip(">"), justify="right" if column.startswith(">") else "left", overflow="fold")
-    return made
+        table.add_column(column.lstrip(">"), justify="right" if column.startswith(">") else "left", overflow="fold")
+    return table
 
 
 def bar(share: float, width: int = 20) -> Text:
@@ -70,3 +89,25 @@ def bar(share: float, width: int = 20) -> Text:
 def percent(share: float) -> str:
     """Return a share as per cent with one digit after the point."""
     return f"{100 * share:.1f} %"
+
+
+def calibration_line(figures: Mapping[str, Any]) -> str:
+    """Return the calibration error before and after, of the chosen label, or of yes/no answers where several may be true."""
+    kind = "ece" if "ece_before" in figures else "answer_ece"
+    return " before, ".join(percent(figures[f"{kind}_{when}"]) for when in ("before", "after")) + " after"
+
+
+def settings_table(settings: Any) -> Table:
+    """Return the settings of a method and their defaults."""
+    from labelwise.settings import describe
+
+    table = plain_table("setting", "default")
+    for key, value in describe(settings):
+        table.add_row(key, value)
+    return table
+
+
+def warn_leaked(share: float, advice: str = ".") -> None:
+    """Say that a share of the measured images is no test, where there is one."""
+    if share:
+        note(f"Warning: {percent(share)} of these images were used to train or calibrate this classifier{advice}")

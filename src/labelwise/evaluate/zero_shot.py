@@ -1,6 +1,7 @@
 """The zero-shot protocols: unseen labels on their own, and seen and unseen labels together (generalised)."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -78,3 +79,30 @@ def evaluate_zero_shot(tested: Tested) -> ZeroShotResult:
         leaked=tested.leaked,
         curve=curve,
     )
+
+
+def draw_curve(result: ZeroShotResult) -> Any:
+    """Return a figure: seen accuracy over unseen accuracy for every gap, with the chosen gap and no gap marked."""
+    from matplotlib.figure import Figure
+
+    curve = result.curve
+    figure = Figure(figsize=(5, 4.6), layout="constrained", facecolor="white")
+    axes = figure.subplots()
+    axes.fill_between(curve.unseen, curve.seen, color="#1a6fc9", alpha=0.08, linewidth=0)
+    axes.plot(curve.unseen, curve.seen, color="#1a6fc9", linewidth=1.5, label=f"every gap, area {result.area:.3f}")
+    for end, colour, words in (("_without_gap", "#c9711a", "no gap"), ("", "#1a7f37", f"chosen gap {result.gap:.3f}")):
+        u, s, h = (getattr(result, each + end) for each in ("unseen", "seen", "harmonic"))
+        axes.plot(
+            [u], [s], "o", color=colour, markersize=8, label=f"{words}: H {100 * h:.1f} %", clip_on=False, zorder=3
+        )
+    axes.set(
+        title=f"{result.seen_labels} seen and {result.unseen_labels} unseen labels, {result.images} test images",
+        xlabel="accuracy on unseen labels (u)",
+        ylabel="accuracy on seen labels (s)",
+        xlim=(0, 1.0),
+        ylim=(0, 1.0),
+        aspect="equal",
+    )
+    axes.legend(frameon=False, fontsize=8, loc="lower left")
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure

@@ -174,6 +174,26 @@ def gallery_of_files(
     return Gallery(embeddings=torch.cat(parts), files=tuple(names), probe=probe), tuple(skipped)
 
 
+def refresh_gallery(
+    gallery: Gallery, classifier: Classifier, files: Sequence[str], *, strict: bool = False
+) -> tuple[Gallery, tuple[Skipped, ...]]:
+    """Return a gallery of just these picture files, of which only those are read that it lacks; itself if it has them all.
+
+    Args:
+        gallery: some of the files, and perhaps others.
+        classifier: the one that made it.
+        files: paths.
+        strict: as for ``gallery_of_files``.
+    """
+    old, skipped = set(gallery.files), tuple[Skipped, ...]()
+    new, gone = [file for file in files if file not in old], old - set(files)
+    gallery = gallery.remove(gone) if gone else gallery
+    if new:
+        more, skipped = gallery_of_files(classifier, new, strict=strict)
+        gallery = gallery.join(more)
+    return gallery, skipped
+
+
 def probe_embeddings(classifier: Classifier) -> Tensor:
     """Return the embeddings of fixed pictures of noise ``[p, d]``, float32 on the CPU."""
     noise = torch.rand(PROBES, *classifier.shape, generator=torch.Generator().manual_seed(0))

@@ -1,0 +1,102 @@
+"""The verb attack: how little must a picture change for a wrong answer?"""
+
+from dataclasses import asdict
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from labelwise.cli.inputs import open_model, open_part
+from labelwise.cli.options import AsJson, Data, Device, Model, Root, Seed, SplitName, Splits
+from labelwise.cli.output import bar, percent, plain_table, show, unbroken, warn_leaked
+from labelwise.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from labelwise.evaluate.robust import RobustResult
+
+
+def attack(  # noqa: PLR0913 - the options of the verb
+    model: Model,
+    data: Data,
+    epsilon: Annotated[str, typer.Option(help="How far a pixel may move, in [0, 1]: 8/255 or 0.03.")] = "8/255",
+    images: Annotated[int, typer.Option(min=1, help="Attack at most this many pictures, drawn at random.")] = 200,
+    split: SplitName = None,
+    longer: Annotated[
+        int | None, typer.Option(min=1, help="Also PGD of this many steps, such as 100.", show_default=False)
+    ] = None,
+    queries: Annotated[int, typer.Option(min=1, help="Of the attack that sees scores alone.")] = 1000,
+    surrogate: Annotated[
+        Path | None, typer.Option(help="Another classifier of the same labels, to transfer from.", show_default=False)
+    ] = None,
+    out_folder: Annotated[
+        Path | None, typer.Option("--out", help="A folder for fooled pictures.", show_default=False)
+    ] = None,
+    pictures: Annotated[int, typer.Option(min=1, help="With --out, how many pictures to write.")] = 12,
+    splits: Splits = None,
+    root: Root = None,
+    seed: Seed = 0,
+    json: AsJson = False,
+    device: Device = "auto",
+) -> None:
+    """How little must a picture change for a wrong answer? Accuracy under attack, and whether the attack can be trusted.
+
+    Each attack moves pixels by at most epsilon. The worst of them is the figure to quote, and only where all checks pass.
+    """
+    radius = parse_radius(epsilon)
+    from labelwise.evaluate.fooled import write_fooled
+    from labelwise.evaluate.robust import RobustSettings, evaluate_robust
+    from labelwise.evaluate.tested import Tested
+    from labelwise.ops.square_attack import Square
+    from labelwise.tasks.attack import GRADIENTS, scores_of
+
+    classifier = open_model(model, device)
+    scores_of(classifier)
+    part = open_part(classifier, data, split, root, splits).draw(images, seed)
+    settings = RobustSettings(
+        epsilon=radius,
+        attacks=(*GRADIENTS, Square(queries=queries)),
+        longer=longer,
+        surrogate=None if surrogate is None else open_model(surrogate, device),
+        seed=seed,
+    )
+    tested = Tested.of(classifier, part.split, part.labels)
+    result = evaluate_robust(tested, settings)
+    warn_leaked(result.leaked)
+    about = {"model": str(model), "data": data, "split": part.name, "measured": part.figures(), **asdict(result)}
+    title = f"{data}, {part.name}: {result.images} pictures, epsilon {epsilon}"
+    lines = [unbroken(part.words), *_lines(result, title)]
+    if out_folder is not None:
+        about["pictures"] = write_fooled(out_folder, tested, radius, pictures)
+        lines.append(Text(f"{out_folder}: {len(about['pictures'])} pictures (clean, perturbed, difference)"))
+    show(about, *lines, json=json)
+
+
+def parse_radius(words: str) -> float:
+    """Return the number that words such as 8/255 or 0.03 say."""
+    from labelwise.tasks.attack import check_radius
+
+    try:
+        radius = float(Fraction(words.replace(" ", "")))
+    except (ValueError, ZeroDivisionError):
+        raise UsageError(f'epsilon is a number or a fraction, such as 8/255 or 0.03; given "{words}".') from None
+    check_radius(radius)
+    return radius
+
+
+def _lines(result: "RobustResult", title: str) -> "list[RenderableType]":
+    table = plain_table("attack", "", ">accuracy", title=title)
+    table.add_row("none", bar(result.clean), percent(result.clean))
+    for name, share in result.attacks.items():
+        table.add_row(name, bar(share), percent(share))
+    worst = f"[bold]{percent(result.worst)}[/] ± {100 * result.error:.1f}"
+    table.add_row("[bold]worst[/]", bar(result.worst), worst)
+    checks = plain_table("check", "", "seen")
+    for check in result.checks:
+        said = Text("passed", style="green") if check.passed else Text("failed", style="bold red")
+        checks.add_row(check.name, said, Text(check.words))
+    masked = "[bold red]The gradients look masked: do not quote the worst figure as robustness.[/]"
+    return [table, "", checks, *([masked] if result.warnings else [])]

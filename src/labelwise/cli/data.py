@@ -1,0 +1,170 @@
+"""Verbs about data: list, check, split, encode, zero-shot."""
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from labelwise.cli.inputs import open_data, open_data_for, open_model
+from labelwise.cli.options import AsJson, Device, Root, Seed, Size, Splits
+from labelwise.cli.output import note, out, plain_table, show, unbroken
+from labelwise.errors import UsageError
+from labelwise.plugins import plugins
+
+if TYPE_CHECKING:
+    from labelwise.data import Dataset
+
+app = typer.Typer(name="data", help="Find, check, split and encode data.", no_args_is_help=True)
+for verb in (verb for plugin in plugins() for verb in plugin.DATA_VERBS):
+    app.command()(verb)
+
+Data = Annotated[
+    str, typer.Argument(help="A folder, table, pack or feature file, or the name of a set.", show_default=False)
+]
+EncoderName = Annotated[
+    str,
+    typer.Option(
+        help="auto, a pretrained backbone (efficientnet_lite0, timm:NAME ...), what pretrain wrote, or a saved classifier."
+    ),
+]
+
+
+@app.command("list")
+def list_(root: Root = None, json: AsJson = False) -> None:
+    """Every set that loads by name, and which of them are here."""
+    from labelwise.data import EMBEDDED
+
+    rows = [row for plugin in plugins() for row in plugin.rows(root)]
+    table = plain_table("name", "", ">classes", ">train", ">test", "found")
+    for name in sorted(EMBEDDED):
+        table.add_row(name, "images", "", "", "", "[green]embedded[/]")
+    for row in rows:
+        counts = (f"{row[n]:,}" if row[n] else "" for n in ("classes", "train", "test"))
+        table.add_row(row["name"], row["what"], *counts, Path(row["found"]).name if row["found"] else "[dim]missing[/]")
+    show({"embedded": sorted(EMBEDDED), "benchmarks": rows}, table, json=json)
+    if not json:
+        note("labelwise data where NAME says what to download, where to put it, and the licence.")
+
+
+@app.command()
+def check(
+    data: Data,
+    sheet: Annotated[Path | None, typer.Option(help="A PNG to write with some pictures of each label.")] = None,
+    splits: Splits = None,
+    size: Size = None,
+    root: Root = None,
+    json: AsJson = False,
+) -> None:
+    """What is in it: counts, sizes, unreadable files, duplicates, leaks, what is known of labels, what can train."""
+    from labelwise.data.inspect import ONE_LABEL, contact_sheet, inspect, lines, missing_pieces
+    from labelwise.methods import METHODS
+
+    dataset = _read(data, size, root, splits)
+    about = inspect(dataset)
+    needs = {name: method.needs + (() if method.multilabel else (ONE_LABEL,)) for name, method in METHODS.items()}
+    if sheet is not None:
+        contact_sheet(dataset, sheet)
+        note(f"Wrote {sheet}")
+    missing = {name: list(pieces) for name, pieces in missing_pieces(about, needs).items()}
+    show({**asdict(about), "methods": missing}, *map(unbroken, lines(about, needs)), json=json)
+
+
+@app.command()
+def split(
+    data: Data,
+    out_csv: Annotated[Path, typer.Option("--out", help="The CSV to write: file, label, split.", show_default=False)],
+    kind: Annotated[str, typer.Option(help="stratified, grouped, domain or zero-shot.")] = "stratified",
+    held: Annotated[str | None, typer.Option(help="The domain to hold out, for --kind domain.")] = None,
+    seed: Seed = 0,
+    root: Root = None,
+) -> None:
+    """Divide data anew and save the split as a table you can read and edit; use it with fit --splits."""
+    from labelwise.data.split.divide import divide
+    from labelwise.data.split.files import write_split
+
+    done = divide(_read(data, None, root), kind, held, seed)
+    write_split(done, out_csv)
+    counts = ", ".join(f"{len(part)} {name}" for name, part in done.splits.items())
+    out().print(f"[bold]{out_csv}[/]: {counts}")
+
+
+@app.command()
+def encode(
+    data: Data,
+    out_npz: Annotated[Path, typer.Option("--out", help="The .npz file to write.", show_default=False)],
+    encoder: EncoderName = "auto",
+    size: Size = None,
+    root: Root = None,
+    device: Device = "auto",
+) -> None:
+    """Turn pictures into features once, for many experiments; fit, check and the rest read the file."""
+    from labelwise.fitting.encoding import check_features_file, write_features
+
+    check_features_file(out_npz)
+    features = _features(data, encoder, size, root, device)
+    write_features(features, out_npz)
+    images = sum(len(part) for part in features.splits.values())
+    out().print(f"[bold]{out_npz}[/]: {images} images, {features.shape[0]} numbers each")
+
+
+@app.command("zero-shot")
+def zero_shot(  # noqa: PLR0913 - the options of the verb
+    data: Data,
+    attributes: Annotated[
+        Path, typer.Option(help="A CSV: one row per label, one column per attribute.", show_default=False)
+    ],
+    out_folder: Annotated[Path, typer.Option("--out", help="The folder to write.", show_default=False)],
+    encoder: EncoderName = "auto",
+    unseen: Annotated[
+        list[str] | None, typer.Option(help="A label to keep out of training; repeat it. Else a quarter.")
+    ] = None,
+    seed: Seed = 0,
+    root: Root = None,
+    device: Device = "auto",
+) -> None:
+    """Make a zero-shot data set of pictures and one table of attributes, as the .mat files that other codes read too."""
+    from labelwise.data.labels.knowledge import read_knowledge
+    from labelwise.data.read.xlsa17 import build_zero_shot, write_xlsa17
+    from labelwise.writable import check_writable
+
+    check_writable(out_folder)
+    if out_folder.exists() and any(out_folder.iterdir()):
+        raise UsageError(f"{out_folder} exists and is not empty; choose another folder.")
+    known = read_knowledge(attributes)
+    features = _features(data, encoder, None, root, device)
+    made = build_zero_shot(features, known, unseen=unseen or 0.25, seed=seed)
+    write_xlsa17(out_folder, made)
+    counts = ", ".join(f"{len(rows)} {part}" for part, rows in made.rows.items())
+    out().print(f"[bold]{out_folder}[/]: {len(made.seen)} seen and {len(made.unseen)} unseen labels; images {counts}")
+
+
+def _read(data: str, size: int | None, root: Path | None, splits: Path | None = None) -> "Dataset":
+    """Return the data with pictures of the side that the user asks for, else of a network that is trained from scratch."""
+    from labelwise.data.catalogue import side_to_read
+    from labelwise.nn.encoder import Encoder
+
+    return open_data(data, side_to_read(data, Encoder()), size=size, root=root, splits=splits)
+
+
+def _features(data: str, encoder: str, size: int | None, root: Path | None, device: str) -> "Dataset":
+    """Return the data as features: as they are, by a saved classifier, by weights that ``pretrain`` wrote, or by a backbone."""
+    from labelwise.data.catalogue import side_to_read
+    from labelwise.fitting.encoding import encode_dataset, encode_with
+    from labelwise.fitting.pretraining import read_encoder
+    from labelwise.nn.encoder import Encoder
+
+    if Path(encoder).is_dir():
+        classifier = open_model(Path(encoder), device)
+        shape = classifier.shape
+        if size is not None and (len(shape) != 3 or size != shape[1]):
+            raise UsageError(
+                f'"{encoder}" takes images of shape {list(shape)}, and --size says {size}. Leave --size out.'
+            )
+        return encode_with(open_data_for(shape, data, root), classifier)
+    written = Path(encoder).suffix.lower() == ".safetensors"
+    settings = read_encoder(encoder) if written else Encoder(backbone=encoder, frozen=True)
+    side = side_to_read(data, replace(settings, size=settings.side() or 224))
+    dataset = open_data(data, side, size=size, root=root)
+    asked = len(dataset.shape) == 3 or encoder != "auto"  # features stay as they are, unless an encoder is named
+    return encode_dataset(dataset, settings, device) if asked else dataset

@@ -1,0 +1,154 @@
+"""The verb fit: a classifier from what you know."""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from labelwise.cli.inputs import open_data, tell_skipped
+from labelwise.cli.names import method_of_names, naming_lines, read_names
+from labelwise.cli.options import AsJson, Data, Device, Out, Overwrite, Root, Seed, Settings, Size, Splits, Strict
+from labelwise.cli.output import calibration_line, note, out, percent, settings_table, show
+from labelwise.cli.run_folder import sole_run, weights_told
+from labelwise.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from labelwise.classifier import Classifier
+    from labelwise.data import Dataset
+    from labelwise.fitting.choice import Wish
+    from labelwise.training.stages import Method
+
+METHOD_HELP = "auto, or one of: indicator, prototype, softmax, multilabel, supcon, clarel, eszsl, ridge, devise, izf, cgan, zero_label."
+NAMES_HELP = "Pictures have no labels: names of labels (cat,dog or a .txt file of lines), for zero_label."
+ENCODER_HELP = "auto, none (as --set says, else trained from scratch), or a pretrained backbone to use as it is."
+
+
+def fit(  # noqa: PLR0913 - the options of the verb
+    data: Data,
+    out_folder: Out,
+    method: Annotated[str, typer.Option(help=METHOD_HELP)] = "auto",
+    set_: Settings = None,
+    encoder: Annotated[str, typer.Option(help=ENCODER_HELP)] = "auto",
+    names: Annotated[str | None, typer.Option(help=NAMES_HELP, show_default=False)] = None,
+    splits: Splits = None,
+    root: Root = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="How often to go through the images.")] = None,
+    size: Size = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was interrupted.")] = False,
+    overwrite: Overwrite = False,
+    strict: Strict = False,
+    json: AsJson = False,
+) -> None:
+    """Train on what you know, calibrate, and save a classifier."""
+    words = list(set_ or [])
+    if "help" in words:
+        from labelwise.methods import method_class
+
+        out().print(settings_table(method_class("indicator" if method == "auto" else method)()))
+        return
+    from labelwise.data.read.unsorted import unsorted_data
+    from labelwise.fitting.fit import fit as run
+    from labelwise.store import check_free, check_savable, save
+    from labelwise.training.distribution import is_main_process
+    from labelwise.training.stages import Run
+
+    check_free(out_folder, overwrite)
+    folder = out_folder.with_name(out_folder.name + ".run")
+    wish = _wish(method if names is None else method_of_names(method, splits), encoder, words, epochs)
+    with sole_run(out_folder, folder, resume=resume):
+        side = None if size else _side(wish, data)
+        if names is None:
+            dataset = open_data(data, side, size=size, root=root, splits=splits, strict=strict)
+        else:
+            dataset = unsorted_data(Path(data), read_names(names), size or side, strict)
+        dataset = replace(dataset, side_open=dataset.own_pictures and size is None)
+        chosen = _method(dataset, wish)
+        check_savable(chosen, dataset.labels, dataset.name)
+        settings = Run(seed=seed, device=device, folder=folder, resume=resume, progress=not json)
+        with weights_told(folder):
+            classifier = run(dataset, chosen, settings)
+        if not is_main_process():
+            return
+        with weights_told(folder, trained=True):
+            save(classifier, out_folder, overwrite=overwrite, log=folder / "log.jsonl")
+        shutil.rmtree(folder)
+    document = {"model": str(out_folder), "labels": list(classifier.labels.names), **classifier.origin.summary}
+    show(document, *_lines(classifier, out_folder), json=json)
+
+
+def _wish(method: str, encoder: str, words: list[str], epochs: int | None) -> "Wish":
+    """Return what the words of the shell ask for; two that contradict each other are an error."""
+    from labelwise.fitting.choice import Wish
+    from labelwise.settings import pairs_of
+
+    settings = pairs_of(words)
+    if epochs is not None and settings.setdefault("epochs", str(epochs)) != str(epochs):
+        raise UsageError(f"--epochs {epochs} and --set epochs={settings['epochs']} differ. Keep one of them.")
+    return Wish(method=method, encoder=encoder, settings=settings)
+
+
+def _side(wish: "Wish", data: str) -> int | None:
+    """Return the side to read pictures at, so that they are read once; None leaves it to where they come from.
+
+    Settings that every method would refuse are an error: before data are read.
+    """
+    from labelwise.data.catalogue import names_own_files, side_to_read
+    from labelwise.fitting.choice import encoder_of, possible_method
+
+    method = possible_method(wish, own_pictures=names_own_files(data))
+    return side_to_read(data, encoder_of(method))
+
+
+def _method(data: "Dataset", wish: "Wish") -> "Method":
+    """Return the method to train; the main process tells the user why where it was left open, and what it is trained on."""
+    from labelwise.fitting.choice import decide
+    from labelwise.training.distribution import is_main_process
+
+    decision = decide(data, wish)
+    if is_main_process():
+        for reason in decision.reasons:
+            note(reason)
+        counts = ", ".join(f"{len(split)} {name}" for name, split in data.splits.items())
+        about = f"{len(data.labels)} labels, images {counts}, shape {list(data.shape)}; method {decision.method.name}"
+        note(f"{data.name}: {about}")
+        tell_skipped(data.skipped, "in all; the log lists them.")
+    return decision.method
+
+
+def _lines(classifier: "Classifier", folder: Path) -> Iterator["RenderableType"]:
+    """Yield what is said of a classifier: how it was trained, and what validation images say."""
+    summary = classifier.origin.summary
+    about, accuracy = summary["training"], ""
+    yield f"[bold]{folder}[/]: {len(classifier.labels)} labels, trained in {about['seconds']:.0f} s on {about['device']}"
+    if "validation_accuracy" in about:
+        accuracy = f"validation: accuracy {percent(about['validation_accuracy'])}, "
+    elif "validation_precision" in about:
+        accuracy = f"validation: mean average precision {percent(about['validation_precision'])}, "
+    elif "naming" in summary:
+        yield from naming_lines(classifier)
+        accuracy = "agreement with other restarts, not truth: "
+    else:
+        yield from _balance_lines(classifier)
+    yield f"{accuracy}calibration error {calibration_line(summary['calibration'])}"
+
+
+def _balance_lines(classifier: "Classifier") -> Iterator[str]:
+    """Yield what the trial on held-out labels measured, as far as there was one."""
+    labels, unseen = len(classifier.labels), len(classifier.unseen)
+    yield f"labels: {labels - unseen} with images, {unseen} from a description alone"
+    figures = classifier.origin.summary.get("balance")
+    if figures is None:
+        yield "validation: too few labels have images to hold some out, so unseen labels were not tried"
+        return
+    yield (
+        f"validation, {figures['held_labels']} labels held out of a trial: unseen {percent(figures['unseen'])}, seen "
+        f"{percent(figures['seen'])}, harmonic mean {percent(figures['harmonic'])} "
+        f"({percent(figures['without_gap']['harmonic'])} without the gap of {figures['gap']:.3f})"
+    )

@@ -1,0 +1,201 @@
+"""The verb pretrain: an image encoder from pictures without labels."""
+
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from json import loads
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from labelwise.cli.inputs import open_data, tell_skipped
+from labelwise.cli.options import AsJson, Device, Overwrite, Root, Seed, Settings, Size, Splits, Strict
+from labelwise.cli.output import note, out, percent, settings_table, show
+from labelwise.cli.run_folder import sole_run, weights_told
+from labelwise.errors import UsageError
+from labelwise.writable import check_writable
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from labelwise.data import Dataset
+    from labelwise.fitting.patches import Patches
+    from labelwise.fitting.pretraining import Pretrain
+    from labelwise.nn.encoder import ImageEncoder
+    from labelwise.training.stages import Run
+
+DATA_HELP = "A folder of pictures, with or without label folders, a table, a pack, or the name of a set."
+PATCHES = "patches"  # the kind that is found and not trained
+USUAL = "simclr"
+
+
+def pretrain(  # noqa: PLR0913 - the options of the verb
+    data: Annotated[str, typer.Argument(help=DATA_HELP, show_default=False)],
+    out_file: Annotated[Path, typer.Option("--out", help="The .safetensors file to write.", show_default=False)],
+    kind: Annotated[
+        str | None, typer.Option(help="simclr (usual); moco: a queue, for small batches; patches: in seconds.")
+    ] = None,
+    set_: Settings = None,
+    splits: Splits = None,
+    root: Root = None,
+    size: Size = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    probe: Annotated[
+        bool, typer.Option("--probe", help="Then look at labels: how well near training images name test images.")
+    ] = False,
+    resume: Annotated[
+        Path | None, typer.Option(help="The folder of an interrupted run, to continue it.", show_default=False)
+    ] = None,
+    overwrite: Overwrite = False,
+    strict: Strict = False,
+    json: AsJson = False,
+) -> None:
+    """Train an image encoder on pictures alone, without labels, for any method to start from."""
+    from labelwise.fitting.patches import Patches
+    from labelwise.fitting.pretraining import Pretrain
+    from labelwise.training.distribution import is_main_process
+    from labelwise.training.stages import Run
+
+    words = list(set_ or [])
+    if "help" in words:
+        out().print(settings_table(Patches() if kind == PATCHES else Pretrain()))
+        return
+    method = _method(kind, words)
+    _check_out(out_file, overwrite)
+    _check_resume(method, resume, device)
+    folder = resume or out_file.with_name(out_file.name + ".run")
+    with sole_run(out_file, folder, resume=resume is not None):
+        images, dataset = _read(data, method, (root, splits), size, strict)
+        if probe and dataset is None:
+            raise UsageError(f'"{data}" has no labels to look at. Leave out --probe.')
+        tests = dataset.split("test") if probe and dataset is not None else None
+        if is_main_process():
+            what = PATCHES if isinstance(method, Patches) else method.kind
+            note(f"{len(images)} images, shape {list(images.shape[1:])}; {what}, labels are not read")
+        if isinstance(method, Patches):
+            encoder, about = _patches(images, out_file, method, seed)
+        else:
+            settings = Run(seed=seed, device=device, folder=folder, resume=resume is not None, progress=not json)
+            encoder, about = _trained(images, out_file, method, settings)
+    if not is_main_process():
+        return
+    if tests is not None and dataset is not None:
+        from labelwise.evaluate.unlabelled import probe_neighbours
+
+        about["neighbours"] = asdict(probe_neighbours(encoder, dataset.split("train"), tests))
+    show({"weights": str(out_file), **about}, *_lines(out_file, about), json=json)
+    if not json:
+        _tell_use(out_file)
+
+
+def _method(kind: str | None, words: list[str]) -> "Pretrain | Patches":
+    """Return what to train or find, from the words of the shell; a kind that is given twice, as two, is an error."""
+    from labelwise.fitting.patches import Patches
+    from labelwise.fitting.pretraining import Pretrain
+    from labelwise.settings import override, pairs_of
+
+    pairs = pairs_of(words)
+    said = pairs.pop("kind", kind or USUAL)
+    if kind is not None and said != kind:
+        raise UsageError(f"--kind {kind} and --set kind={said} differ. Keep one of them.")
+    return override(Patches(), pairs) if said == PATCHES else override(Pretrain(), {**pairs, "kind": said})
+
+
+def _check_out(file: Path, overwrite: bool) -> None:
+    if file.suffix.lower() != ".safetensors":
+        raise UsageError(f'Weights are written as a .safetensors file; given "{file}".')
+    check_writable(file)
+    if file.exists() and not overwrite:
+        raise UsageError(f"{file} exists already. Choose another name, or replace it with --overwrite.")
+    if file.is_dir():
+        raise UsageError(f"{file} is a folder; choose another name.")
+
+
+def _check_resume(method: "Pretrain | Patches", resume: Path | None, device: str) -> None:
+    """Raise an error where there is nothing to continue, or no choice of device."""
+    from labelwise.fitting.patches import Patches
+    from labelwise.training.checkpoint import has_checkpoint
+
+    if isinstance(method, Patches) and (resume is not None or device == "cuda"):
+        raise UsageError("Patches are found at once, on a CPU. Leave out --resume and --device cuda.")
+    if resume is not None and not has_checkpoint(resume):
+        raise UsageError(f'There is no checkpoint in "{resume}" to continue from. Leave out --resume to start anew.')
+
+
+def _read(
+    data: str, method: "Pretrain | Patches", where: tuple[Path | None, Path | None], size: int | None, strict: bool
+) -> tuple["Tensor", "Dataset | None"]:
+    """Return the pictures to train on, and the data set they come from where it has splits and labels."""
+    from labelwise.data.catalogue import side_to_read
+    from labelwise.data.read.files import read_paths
+    from labelwise.data.read.pictures import list_pictures
+    from labelwise.data.read.unsorted import plain_folder
+    from labelwise.fitting.patches import Patches
+    from labelwise.nn.encoder import DEFAULT_SIDE, Encoder
+
+    (root, splits), place = where, plain_folder(Path(data))
+    side = side_to_read(data, Encoder() if isinstance(method, Patches) else method.encoder)
+    if place is not None and splits is None:
+        whole = size or side or DEFAULT_SIDE
+        images, _, skipped = read_paths(list_pictures(place), (3, whole, whole), strict=strict)
+        tell_skipped(skipped)
+        return images, None
+    dataset = open_data(data, side, size=size, root=root, splits=splits, strict=strict)
+    tell_skipped(dataset.skipped)
+    return dataset.split("train").images, dataset
+
+
+def _trained(images: "Tensor", file: Path, method: "Pretrain", run: "Run") -> tuple["ImageEncoder", dict[str, Any]]:
+    """Return the encoder that was trained, which the main process writes to the file, and what there is to tell."""
+    from labelwise.fitting.pretraining import pretrain as train
+    from labelwise.fitting.pretraining import write_encoder
+    from labelwise.training.distribution import is_main_process
+
+    assert run.folder is not None
+    again = f"the same command and --resume {run.folder}"
+    with weights_told(run.folder, again):
+        encoder, summary = train(images, method, run)
+    about = {"kind": method.kind, "epochs": method.epochs, "images": len(images), **summary}
+    if is_main_process():
+        last = loads((run.folder / "log.jsonl").read_text().splitlines()[-1])
+        about |= {"loss": last["loss"], **last["measured"]}
+        with weights_told(run.folder, again, trained=True):
+            write_encoder(file, encoder, method.encoder, about)
+        shutil.rmtree(run.folder)
+    return encoder, about
+
+
+def _patches(images: "Tensor", file: Path, settings: "Patches", seed: int) -> tuple["ImageEncoder", dict[str, Any]]:
+    """Return the encoder of patches, which is written to the file, and what there is to tell."""
+    from labelwise.fitting.patches import find_patches
+    from labelwise.fitting.pretraining import write_encoder
+    from labelwise.nn.encoder import Encoder
+
+    started = time.perf_counter()
+    encoder = find_patches(images, settings, seed=seed)
+    seconds = round(time.perf_counter() - started, 1)
+    about = {"kind": PATCHES, "images": len(images), "seconds": seconds, "device": "cpu"}
+    write_encoder(file, encoder, Encoder(backbone=PATCHES, width=settings.width), about)
+    return encoder, about
+
+
+def _lines(file: Path, about: Mapping[str, Any]) -> Iterator[str]:
+    yield f"[bold]{file}[/]: {about['images']} images, {about['seconds']:.0f} s on {about['device']}"
+    if "loss" in about:
+        figures = ", ".join(f"{name} {about[name]:.3f}" for name in ("loss", "alignment", "uniformity"))
+        yield f"last epoch: {figures} (alignment: 0 is best; uniformity: lower is more even)"
+    if "neighbours" in about:
+        near = about["neighbours"]
+        yield f"{near['k']} nearest training images name {percent(near['accuracy'])} of test images rightly"
+
+
+def _tell_use(file: Path) -> None:
+    from labelwise.fitting.choice import STATED
+    from labelwise.fitting.pretraining import read_encoder
+
+    stored = read_encoder(file)
+    known = [f"--set encoder.{key}={getattr(stored, key)}" for key in STATED if getattr(stored, key) is not None]
+    note(f"Use it: labelwise fit DATA --set encoder.weights={file} --set encoder.frozen=true {' '.join(known)}")

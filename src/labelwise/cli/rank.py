@@ -1,0 +1,57 @@
+"""The verb rank: where does each picture stand among ordered labels?"""
+
+import csv
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from labelwise.cli.inputs import open_model, open_pictures
+from labelwise.cli.options import AsJson, Device, Model, Paths, Strict
+from labelwise.cli.output import plain_table, show
+
+DRAWN = 20  # more levels than this are too many to draw in a column
+HEIGHTS = "▁▂▃▄▅▆▇█"
+
+
+def rank(
+    model: Model,
+    paths: Paths,
+    order: Annotated[
+        str | None,
+        typer.Option(
+            help="All labels from the lowest to the highest, between commas; left out, the order of the data it was trained on.",
+            show_default=False,
+        ),
+    ] = None,
+    json: AsJson = False,
+    strict: Strict = False,
+    device: Device = "auto",
+) -> None:
+    """Where does each picture stand among ordered labels? Sorted from the lowest to the highest."""
+    from labelwise.tasks.rank import level_columns
+    from labelwise.tasks.rank import rank as run
+
+    classifier = open_model(model, device)
+    given = None if order is None else [name.strip() for name in next(csv.reader([order], skipinitialspace=True), [])]
+    names = [classifier.labels.names[column] for column in level_columns(classifier, given)]
+    images, files, skipped = open_pictures(classifier, paths, strict=strict)
+    pictures = run(classifier.scores(images), order=given)
+    rows = [{**asdict(one), "file": files[one.picture]} for one in pictures]
+    drawn = len(names) <= DRAWN
+    table = plain_table("picture", ">rank", "level", ">80 % sure", *(["levels"] if drawn else []), "")
+    for one in pictures:
+        low, high = (names.index(end) + 1 for end in one.interval)
+        cells = [Text(files[one.picture]), Text(f"{one.rank:.2f}"), Text(one.median, style="bold")]
+        cells += [Text(f"{low}" if low == high else f"{low} to {high}")]
+        cells += [_columns(list(one.probabilities.values()))] if drawn else []
+        table.add_row(*cells, Text("" if one.known else "unknown", style="yellow"))
+    line = Text(f"1 is {names[0]}, {len(names)} is {names[-1]}")
+    show({"model": str(model), "levels": names, "pictures": rows, "skipped": skipped}, table, line, json=json)
+
+
+def _columns(shares: list[float]) -> Text:
+    """Return one column for each share in [0, 1], drawn as high as it is large."""
+    heights = (HEIGHTS[round(max(0.0, min(1.0, share)) * (len(HEIGHTS) - 1))] for share in shares)
+    return Text("".join(heights), style="cyan")

@@ -1,0 +1,123 @@
+"""The verb report: one page about a classifier."""
+
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from labelwise.cli.inputs import open_data_for
+from labelwise.cli.options import AsJson, Data, Device, Model, Root, Seed, SplitName, Splits, Unknown
+from labelwise.cli.output import note, show, unbroken
+from labelwise.errors import UsageError, listing
+
+if TYPE_CHECKING:
+    from labelwise.report import Saved
+
+
+def report(  # noqa: PLR0913 - the options of the verb
+    model: Model,
+    data: Data,
+    out_html: Annotated[Path, typer.Option("--out", help="The page to write.")] = Path("report.html"),
+    compare: Annotated[
+        list[Path] | None,
+        typer.Option(help="Another saved classifier to set beside it; repeat it for more.", show_default=False),
+    ] = None,
+    unknown: Unknown = None,
+    split: SplitName = None,
+    examples: Annotated[int, typer.Option(min=1, max=40, help="Best and worst answers to show, of each.")] = 6,
+    splits: Splits = None,
+    root: Root = None,
+    seed: Seed = 0,
+    json: AsJson = False,
+    device: Device = "auto",
+) -> None:
+    """One page about a classifier: figures, curves, confusions, best and worst pictures. A single HTML file."""
+    from labelwise.data.catalogue import load_unlabelled
+    from labelwise.report import ReportSettings, open_saved
+    from labelwise.report import report as run
+
+    if out_html.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"A report is written as .html; given {out_html}.")
+    folders = [model, *(compare or [])]
+    with _told(quiet=json) as tell:
+        tell("reading classifiers and data")
+        saved = dict(zip(_names(folders), [open_saved(folder, device) for folder in folders], strict=True))
+        reader = cache(lambda shape: open_data_for(shape, data, root, splits))
+        dataset = reader(next(iter(saved.values())).classifier.shape)
+        places = [*_option("--data-root", root), *_option("--splits", splits)]
+        words = [word for folder in folders[1:] for word in _option("--compare", folder)]
+        words += [*_option("--unknown", unknown), *_option("--split", split)]
+        words += [*_option("--examples", examples, 6), *_option("--seed", seed, 0), *places]
+        again = shlex.join(["labelwise", "report", str(model), data, "--out", str(out_html), *words])
+        (name, first), *others = saved.items()
+        settings = ReportSettings(
+            split=split,
+            unknown=None if unknown is None else lambda shape: load_unlabelled(unknown, shape, root),
+            compare=dict(others),
+            name=name,
+            examples=examples,
+            commands=(*_fit_commands(folders, list(saved.values()), (data, dataset.name), places), again),
+            seed=seed,
+            tell=tell,
+        )
+        made = run(first, reader, settings)
+        made.write(out_html)
+    if made.figures["leaked"]:
+        note(made.figures["warnings"][0])
+    lines = [unbroken(made.figures["measured"]["words"])]
+    if unknown is not None:
+        lines.append(unbroken(f"As unknown: {made.figures['measured_unknown']['words']}"))
+    about = f": {made.title}, {made.figures['images']} images ({out_html.stat().st_size / 1000:,.0f} kB)"
+    lines.append(Text(str(out_html), style="bold").append(about, style="not bold"))
+    show({**made.figures, "out": str(out_html)}, *lines, json=json)
+
+
+@contextmanager
+def _told(*, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """Yield a function that shows on standard error what is being done."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    with Console(stderr=True, quiet=quiet).status("report") as status:
+        yield lambda text: status.update(escape(text))
+
+
+def _names(models: list[Path]) -> list[str]:
+    """Return a name for each classifier: the folder's, or its whole path where two folders have one name."""
+    whole = [path.resolve() for path in models]
+    if len(set(whole)) < len(whole):
+        raise UsageError(f"A classifier is compared with others, not with itself; given {listing(map(str, models))}.")
+    short = [path.name for path in whole]
+    return [str(path) if short.count(name) > 1 else name for path, name in zip(models, short, strict=True)]
+
+
+def _option(name: str, value: object, usual: object = None) -> list[str]:
+    """Return the words of an option, none where it has its usual value."""
+    return [] if value is None or value == usual else [name, str(value)]
+
+
+def _fit_commands(folders: list[Path], saved: list["Saved"], data: tuple[str, str], places: list[str]) -> list[str]:
+    """Return the commands that fitted the classifiers, as far as they know their settings.
+
+    Args:
+        folders: where they lie.
+        saved: what lies there.
+        data: what names the data in the shell, and their own name; a classifier of other data is fitted on what it calls them.
+        places: options that say where data and splits are.
+    """
+    from labelwise.report.repeat import fit_command
+
+    found = []
+    for folder, one in zip(folders, saved, strict=True):
+        classifier = one.classifier
+        trained = str(classifier.origin.summary.get("training", {}).get("data", data[1]))
+        command = fit_command(classifier, data[0] if trained == data[1] else trained, str(folder), places)
+        if command is not None:
+            taught = set(classifier.labels.names) - set(classifier.model.spec.labels.names) - classifier.unseen
+            found.append(command + ("  # and labels were taught afterwards" if taught else ""))
+    return found

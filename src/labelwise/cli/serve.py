@@ -1,0 +1,115 @@
+"""The verbs serve, export and demo: a classifier put to use elsewhere, and a tour."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from labelwise.cli.inputs import open_model
+from labelwise.cli.options import AsJson, Device, Model
+from labelwise.cli.output import note, show
+from labelwise.errors import UsageError
+
+
+def serve(  # noqa: PLR0913 - the options of the verb
+    model: Model,
+    host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 is all networks.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port; 0 takes a free one.")] = 8000,
+    token: Annotated[
+        str | None,
+        typer.Option(envvar="LABELWISE_TOKEN", help="What every request must carry.", show_default=False),
+    ] = None,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Refuse to teach and to forget.")] = False,
+    gallery: Annotated[Path | None, typer.Option(help="A folder of pictures for retrieve.", show_default=False)] = None,
+    examples: Annotated[
+        Path | None, typer.Option(help="Pictures that the page offers to try.", show_default=False)
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Processes on the one port.")] = 1,
+    rate: Annotated[float, typer.Option(help="Requests a second of one address; 0 is no limit.")] = 0.0,
+    batch: Annotated[int, typer.Option(help="Pictures encoded together at most.")] = 16,
+    wait: Annotated[float, typer.Option(help="Milliseconds that a picture waits for others at most.")] = 1.0,
+    queue: Annotated[int, typer.Option(help="Requests in work at most.")] = 256,
+    timeout: Annotated[float, typer.Option(help="Seconds within which a request must have arrived.")] = 20.0,
+    body: Annotated[float, typer.Option(help="Megabytes of a request at most.")] = 16.0,
+    pixels: Annotated[float, typer.Option(help="Millions of pixels of a picture at most.")] = 25.0,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="A name by which it may be called; repeat it for more.", show_default=False)
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None, typer.Option(help="A web page that may use it: https://name.", show_default=False)
+    ] = None,
+    log: Annotated[str, typer.Option(help="plain or json lines, on standard error.")] = "plain",
+    bake: Annotated[
+        Path | None,
+        typer.Option(
+            help="Do not serve: write the classifier with all taught labels to this folder.", show_default=False
+        ),
+    ] = None,
+    device: Device = "auto",
+) -> None:
+    """Answer questions over HTTP, with a page for the browser; labels can be taught while it runs, and survive."""
+    from labelwise.server.settings import MEGABYTE, Service
+
+    if log not in ("plain", "json"):
+        raise UsageError(f'--log is plain or json; given "{log}".')
+    service = Service(
+        model=model,
+        host=host,
+        port=port,
+        token=token,
+        read_only=read_only,
+        gallery=gallery,
+        examples=examples,
+        workers=workers,
+        device=device,
+        batch=batch,
+        wait=wait,
+        queue=queue,
+        body=int(body * MEGABYTE),
+        pixels=int(pixels * MEGABYTE),
+        rate=rate,
+        timeout=timeout,
+        allow_hosts=tuple(allow_host or ()),
+        allow_origins=tuple(allow_origin or ()),
+        log="json" if log == "json" else "plain",
+    )
+    if bake is not None:
+        from labelwise.server.present import bake as write
+
+        note(write(model, bake))
+        return
+    try:
+        from labelwise.server.running import serve as run
+    except ModuleNotFoundError as error:
+        raise UsageError(f'A service needs {error.name}: pip install "labelwise[serve]".') from None
+    if not service.loopback and token is None:
+        note(
+            f"Warning: everyone who can reach {host} can use and teach this service. Set --token, or --host 127.0.0.1."
+        )
+    run(service)
+
+
+def export(
+    model: Model,
+    onnx: Annotated[Path, typer.Option(help="The .onnx file to write.", show_default=False)],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is already there.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Write the encoder and the scores of all labels as one ONNX file, compared with the classifier before it counts."""
+    from labelwise.export import export as write
+
+    made = write(open_model(model), onnx, overwrite=overwrite)
+    size = f"{made.labels} labels, {made.megabytes:.1f} MB; scores differ by {made.difference:.1e} at most"
+    document = {"model": str(model), **asdict(made), "file": str(made.file)}
+    show(document, f"[bold]{made.file}[/]: {size}", json=json)
+
+
+def demo(
+    out_folder: Annotated[Path, typer.Option("--out", help="Where to write classifiers and pictures.")] = Path("demo"),
+    epochs: Annotated[int | None, typer.Option(min=1, help="Fewer epochs for a quicker look.")] = None,
+) -> None:
+    """A tour on embedded data: train, compare, teach a new species, ask, explain."""
+    from labelwise.demo import run
+
+    run(out_folder, epochs)

@@ -1,0 +1,65 @@
+"""The verb verify: do two pictures show the same label?"""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from labelwise.cli.inputs import open_model, open_pictures
+from labelwise.cli.options import AsJson, Device, Model
+from labelwise.cli.output import percent, plain_table, show
+from labelwise.errors import DataError, UsageError
+
+
+def verify(
+    model: Model,
+    first: Annotated[Path | None, typer.Argument(help="A picture.", show_default=False)] = None,
+    second: Annotated[Path | None, typer.Argument(help="Another picture.", show_default=False)] = None,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(help="A .csv table of two columns, a pair of pictures in each row.", show_default=False),
+    ] = None,
+    json: AsJson = False,
+    device: Device = "auto",
+) -> None:
+    """Do two pictures show the same label, be it a known one or not? With a probability, for pairs half of which are the same."""
+    from labelwise.tasks.verify import verify as run
+
+    asked = _pairs(first, second, pairs)
+    classifier = open_model(model, device)
+    files = list(dict.fromkeys(file for pair in asked for file in pair))
+    images, _, _ = open_pictures(classifier, files, strict=True)
+    scores, row = classifier.scores(images), {file: i for i, file in enumerate(files)}
+    answers = run(*(scores[[row[pair[side]] for pair in asked]] for side in (0, 1)))
+    rows = []
+    table = plain_table("picture", "and", "", ">score", ">probability of same")
+    for (a, b), one in zip(asked, answers, strict=True):
+        rows.append({"first": str(a), "second": str(b), **asdict(one)})
+        answer = Text("same", style="green") if one.same else Text("different", style="yellow")
+        table.add_row(Text(str(a)), Text(str(b)), answer, f"{one.score:.4f}", percent(one.probability))
+    rule = classifier.verifier
+    show({"model": str(model), "pairs": rows, "rule": None if rule is None else asdict(rule)}, table, json=json)
+
+
+def _pairs(first: Path | None, second: Path | None, table: Path | None) -> list[tuple[Path, Path]]:
+    """Return the pairs that were given, as two pictures or as a table whose paths start from where it lies."""
+    if table is None:
+        if first is None or second is None:
+            raise UsageError("Give two pictures, or a table of pairs: --pairs pairs.csv.")
+        return [(first, second)]
+    if first is not None:
+        raise UsageError("Give two pictures or --pairs, not both.")
+    from labelwise.data.read.csv_files import records
+
+    rows = [(number, [cell.strip() for cell in row]) for number, row in records(table, what="table of pairs")]
+    for number, row in rows:
+        if len(row) < 2 or not (row[0] and row[1]):
+            raise DataError(f"Row {number} of {table} must name two pictures; given {row}.")
+    paths = [(table.parent / row[0], table.parent / row[1]) for _, row in rows]
+    if paths and not any(path.exists() for path in paths[0]):  # the names of the columns, if other rows are there
+        paths = paths[1:]
+    if not paths:
+        raise DataError(f"{table} holds no pair of pictures; write the paths of two pictures in each row.")
+    return paths

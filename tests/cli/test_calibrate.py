@@ -1,0 +1,46 @@
+"""The verb calibrate."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import labelwise as lw
+from tests.cli.folders import write_tall
+from tests.conftest import quick
+
+
+def test_calibrate(run: Any, model: Path, pictures: Path, tmp_path: Path) -> None:
+    code, out, _ = run("calibrate", model, pictures, "--out", tmp_path / "c.lw", "--keep", "0.8")
+    assert code == 0
+    assert "calibration error" in " ".join(out.split())
+    kept = [
+        json.loads(run("evaluate", m, pictures, "--split", "val", "--json")[1])["kept"]
+        for m in (model, tmp_path / "c.lw")
+    ]
+    assert kept[1] == pytest.approx(0.8, abs=0.03)
+    assert kept[0] > kept[1]
+
+
+def test_calibrate_fits_the_threshold(run: Any, root: Path, tmp_path: Path) -> None:
+    a, b, *_ = sorted((root / "pictures" / "test" / "blob 1").iterdir())
+    code, out, err = run("verify", root / "bare.lw", a, b)
+    assert (code, out) == (2, "")
+    assert "labelwise calibrate" in " ".join(err.split())
+    for words, rule in (((), "eer"), (("--false-accepts", "0.1"), 0.1)):
+        path = tmp_path / f"{rule}.lw"
+        assert run("calibrate", root / "bare.lw", root / "pictures", "--out", path, *words)[0] == 0
+        assert json.loads(run("verify", path, a, b, "--json")[1])["rule"]["rule"] == rule
+    path = tmp_path / "white.lw"
+    assert run("calibrate", root / "bare.lw", root / "pictures", "--out", path, "--by", "whitened")[0] == 0
+    assert json.loads(run("verify", path, a, b, "--json")[1])["rule"]["by"] == "whitened"
+
+
+def test_pictures_that_are_not_square_keep_their_shape(run: Any, tmp_path: Path) -> None:
+    tall = write_tall(tmp_path / "tall.npz")
+    lw.save(lw.fit(tall, quick("softmax", 3), lw.Run(device="cpu")), tmp_path / "m.lw")
+    assert run("calibrate", tmp_path / "m.lw", tmp_path / "tall.npz", "--out", tmp_path / "c.lw")[0] == 0
+    part = tall.split("val")
+    expected = lw.calibrate(lw.load(tmp_path / "m.lw"), part.images, part.targets)
+    assert lw.load(tmp_path / "c.lw").calibration.temperature == pytest.approx(expected.calibration.temperature)

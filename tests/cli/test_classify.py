@@ -1,0 +1,30 @@
+"""The verb classify."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def test_classify(run: Any, model: Path, pictures: Path) -> None:
+    folder = pictures / "test" / "blob 2"
+    code, out, _ = run("classify", model, folder, "--json", "--top", 2)
+    assert code == 0
+    document = json.loads(out)
+    assert len(document["predictions"]) == len(list(folder.iterdir()))
+    assert np.mean([p["top"][0]["label"] == "blob 2" for p in document["predictions"]]) > 0.8
+    assert all(len(p["top"]) == 2 for p in document["predictions"])
+    code, out, _ = run("classify", model, folder)
+    assert code == 0
+    assert "blob 2" in out
+
+
+def test_classify_skips_or_refuses_what_it_cannot_read(run: Any, model: Path, pictures: Path) -> None:
+    broken, good = pictures / "train" / "blob 0" / "broken.jpg", pictures / "test" / "blob 1"
+    code, out, err = run("classify", model, broken, good, "--json")
+    assert code == 0
+    assert len(json.loads(out)["skipped"]) == 1
+    assert "broken.jpg" in err
+    assert run("classify", model, broken, good, "--strict")[0] == 1
+    assert run("classify", model, broken)[0] == 1

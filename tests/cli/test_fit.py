@@ -1,0 +1,66 @@
+"""The verb fit."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+QUICK = ["--set", "encoder.width=8", "--set", "augment.flip=false", "--set", "optimizer.lr=0.05", "--set", "batch=16"]
+
+
+@pytest.fixture(scope="module")
+def folder(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What fit leaves behind, in a process of its own."""
+    path = tmp_path_factory.mktemp("fitted")
+    words = [
+        "fit",
+        pictures,
+        "--out",
+        path / "blobs.lw",
+        "--size",
+        8,
+        "--epochs",
+        3,
+        "--device",
+        "cpu",
+        "--encoder",
+        "none",
+    ]
+    subprocess.run([sys.executable, "-m", "labelwise", *map(str, words), *QUICK], check=True)
+    return path
+
+
+def test_fit_wrote_one_folder_and_listed_what_it_skipped(folder: Path) -> None:
+    assert sorted(p.name for p in folder.iterdir()) == ["blobs.lw"]
+    log = [json.loads(line) for line in (folder / "blobs.lw" / "log.jsonl").read_text().splitlines()]
+    assert "broken.jpg" in log[0]["skipped"]
+    assert "not a picture" in log[0]["reason"]
+    assert [entry["epoch"] for entry in log[1:]] == list(range(3))
+
+
+def test_fit_strict_refuses_unreadable_pictures(run: Any, pictures: Path, tmp_path: Path) -> None:
+    code, out, err = run("fit", pictures, "--out", tmp_path / "m", "--size", 8, "--strict")
+    assert (code, out) == (1, "")
+    assert "broken.jpg" in err
+
+
+def test_fit_keeps_what_is_there(run: Any, pictures: Path, model: Path) -> None:
+    code, _, err = run("fit", pictures, "--out", model, "--size", 8)
+    assert code == 2
+    assert "--overwrite" in err
+
+
+def test_unknown_setting_names_the_nearest(run: Any, pictures: Path, tmp_path: Path) -> None:
+    code, out, err = run("fit", pictures, "--out", tmp_path / "m", "--set", "negatvies=3")
+    assert (code, out) == (2, "")
+    assert 'Did you mean "negatives"?' in err
+    assert run("fit", pictures, "--out", tmp_path / "m", "--method", "indicater")[0] == 2
+
+
+def test_settings_are_listed(run: Any, tmp_path: Path) -> None:
+    code, out, _ = run("fit", "finches", "--out", tmp_path / "m", "--set", "help")
+    assert code == 0
+    assert "optimizer.lr" in out

@@ -1,0 +1,35 @@
+"""How a result is shown."""
+
+import json
+import warnings
+
+import pytest
+
+from labelwise.cli.output import plain_table, show, show_warnings, unbroken
+from labelwise.errors import LabelwiseWarning
+
+
+def test_a_result_is_a_document_or_lines(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    table = plain_table("label", ">share")
+    table.add_row("owl", "90.0 %")
+    lines = (table, unbroken("one line of more than twenty letters"), "a line that is folded at twenty")
+    show({"label": "\N{OWL}"}, *lines, json=True)
+    printed = capsys.readouterr().out
+    assert json.loads(printed) == {"label": "\N{OWL}"}
+    assert "\N{OWL}" in printed
+    show({"label": "owl"}, *lines, json=False)
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["label", "share"],
+        ["owl", "90.0", "%"],
+        ["one", "line", "of", "more", "than", "twenty", "letters"],
+        ["a", "line", "that", "is"],
+        ["folded", "at", "twenty"],
+    ]
+
+
+def test_warnings_of_the_library_are_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    """For the user, without the line of code that they come from."""
+    with show_warnings():
+        warnings.warn("A checkpoint is damaged.", LabelwiseWarning, stacklevel=1)
+    assert capsys.readouterr().err == "Warning: A checkpoint is damaged.\n"

@@ -1,0 +1,126 @@
+"""The verb retrieve."""
+
+import copy
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import labelwise as lw
+from labelwise.data.read.pictures import read_files
+from tests.contract.subjects import trained
+
+
+def some(root: Path, label: int) -> list[Path]:
+    return sorted((root / "pictures" / "test" / f"blob {label}").iterdir())
+
+
+def test_retrieve_from_a_folder(run: Any, root: Path) -> None:
+    query = some(root, 2)[0]
+    code, out, _ = run("retrieve", root / "m.lw", query, "--gallery", root / "pictures" / "test", "-k", 3, "--json")
+    assert code == 0
+    found = json.loads(out)
+    assert found["gallery"] == sum(len(some(root, label)) for label in range(4))
+    matches = found["queries"][0]["matches"]
+    assert [Path(match["file"]).parent.name for match in matches] == ["blob 2"] * 3
+    assert str(query.resolve()) not in [match["file"] for match in matches]
+    code, out, _ = run("retrieve", root / "m.lw", query, "--gallery", root / "pictures" / "test")
+    assert code == 0
+    assert "most like" in out
+    words = ("--by", "whitened", "-k", 3, "--json")
+    code, out, _ = run("retrieve", root / "m.lw", query, "--gallery", root / "pictures" / "test", *words)
+    white = json.loads(out)["queries"][0]["matches"]
+    assert [Path(match["file"]).parent.name for match in white] == ["blob 2"] * 3
+    assert [match["score"] for match in white] != [match["score"] for match in matches]
+
+
+def test_index_is_kept_up_to_date(run: Any, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, index, query = tmp_path / "g", tmp_path / "new" / "g.safetensors", some(root, 1)[0]
+    folder.mkdir()
+    for i in range(4):
+        (folder / f"{i}.png").write_bytes(some(root, 1)[i + 1].read_bytes())
+    (folder / "broken.png").write_text("no picture")
+
+    def ask(source: Path, *words: object) -> list[str]:
+        code, out, _ = run("retrieve", root / "m.lw", query, "--gallery", source, *words, "--json", "-k", 9)
+        assert code == 0
+        return sorted(Path(match["file"]).name for match in json.loads(out)["queries"][0]["matches"])
+
+    assert ask(folder, "--index", index) == ["0.png", "1.png", "2.png", "3.png"]
+    (folder / "0.png").unlink()
+    (folder / "4.png").write_bytes(some(root, 2)[0].read_bytes())
+    read = list[str]()
+
+    def noted(files: list[str], shape: tuple[int, ...], *, strict: bool) -> Any:
+        read.extend(files)
+        return read_files(files, shape, strict=strict)
+
+    monkeypatch.setattr("labelwise.tasks.gallery.read_files", noted)
+    assert ask(folder, "--index", index) == ["1.png", "2.png", "3.png", "4.png"]
+    assert sorted(Path(file).name for file in read) == ["4.png", "broken.png"]
+    assert ask(folder, "--index", index) == ask(index) == ["1.png", "2.png", "3.png", "4.png"]
+
+
+def test_approximate_search_follows_the_folder(run: Any, root: Path, tmp_path: Path) -> None:
+    pytest.importorskip("faiss")
+    folder, kept, query = tmp_path / "g", tmp_path / "g.safetensors", some(root, 1)[0]
+    folder.mkdir()
+    for i in range(6):
+        (folder / f"{i}.png").write_bytes(some(root, 1)[i + 1].read_bytes())
+
+    def ask(source: Path, *words: object) -> list[str]:
+        code, out, err = run("retrieve", root / "m.lw", query, "--gallery", source, *words, "--json", "-k", 9)
+        assert code == 0, err
+        return [Path(match["file"]).name for match in json.loads(out)["queries"][0]["matches"]]
+
+    assert ask(folder, "--approximate") == ask(folder, "--index", kept, "--approximate") == ask(folder)
+    (folder / "0.png").unlink()
+    (folder / "6.png").write_bytes(some(root, 2)[0].read_bytes())
+    exact = ask(folder, "--index", kept)  # without faiss at work: its index is kept right all the same
+    assert sorted(exact) == [f"{i}.png" for i in range(1, 7)]
+    before = kept.stat().st_mtime_ns
+    assert ask(kept, "--approximate") == ask(folder, "--index", kept, "--approximate") == exact
+    assert kept.stat().st_mtime_ns == before
+
+
+def test_approximate_search_says_what_it_lacks(
+    run: Any, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query, folder, kept = some(root, 1)[0], root / "pictures" / "test", tmp_path / "g.safetensors"
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "faiss", None)
+        assert run("retrieve", root / "m.lw", query, "--gallery", folder, "--index", kept)[0] == 0
+        code, out, err = run("retrieve", root / "m.lw", query, "--gallery", kept, "--approximate")
+    assert (code, out) == (2, "")
+    assert 'pip install "labelwise[search]"' in " ".join(err.split())
+    pytest.importorskip("faiss")
+    code, out, err = run("retrieve", root / "m.lw", query, "--gallery", kept, "--approximate")
+    assert (code, out) == (2, "")
+    assert "was kept without --approximate" in " ".join(err.split())
+
+
+def test_wrong_use(run: Any, root: Path, tmp_path: Path) -> None:
+    a = some(root, 0)[0]
+    (tmp_path / "nothing").mkdir()
+    for words, code, message in (
+        (("retrieve", root / "m.lw", a, "--gallery", tmp_path / "nothing"), 1, "No picture found"),
+        (("retrieve", root / "m.lw", a, "--gallery", tmp_path / "g.file"), 1, "Cannot read g.file"),
+        (("retrieve", root / "m.lw", a, "--gallery", tmp_path / "g", "--index", tmp_path / "i"), 2, "is no folder"),
+    ):
+        got, out, err = run(*words)
+        assert (got, out) == (code, "")
+        assert message in " ".join(err.split())
+
+
+def test_retrieve_refuses_a_score_before_it_encodes_the_gallery(run: Any, root: Path, tmp_path: Path) -> None:
+    old = copy.deepcopy(trained("softmax"))
+    old.model.unit_within.zero_()  # type: ignore[operator]
+    lw.save(old, tmp_path / "old.lw")
+    index = tmp_path / "g.safetensors"
+    words = ("--gallery", root / "pictures" / "test", "--index", index, "--by", "whitened")
+    code, out, err = run("retrieve", tmp_path / "old.lw", some(root, 2)[0], *words)
+    assert (code, out) == (1, "")
+    assert "Compare by cosine, or train again" in " ".join(err.split())
+    assert not index.exists()

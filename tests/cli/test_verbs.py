@@ -1,0 +1,60 @@
+"""All verbs: the help, and wrong use."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labelwise import cli
+from labelwise.cli.verbs import VERBS
+
+
+def alone(code: str) -> str:
+    """Return what Python prints for some code in a process of its own."""
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_help_is_quick_because_torch_is_not_imported() -> None:
+    printed = alone(
+        "import sys; sys.argv = ['labelwise', '--help']\nfrom labelwise.cli import main\ntry: main()\n"
+        "except SystemExit: pass\nassert not {'torch', 'numpy', 'jinja2'} & set(sys.modules)"
+    )
+    for verb in VERBS:
+        assert verb.__name__ in printed
+
+
+@pytest.mark.parametrize("module", ["labelwise_papers.verb", "labelwise_papers.data_verbs", "labelwise.cli.output"])
+def test_a_plug_in_may_be_imported_first(module: str) -> None:
+    alone(f"import {module}, labelwise.cli.verbs")
+
+
+def test_verbs_share_no_private_function() -> None:
+    for path in Path(cli.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("labelwise.cli"):
+                assert not [alias.name for alias in node.names if alias.name.startswith("_")], path.name
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["fit", "nowhere", "--out", "m"], 1, "no such file or folder"),
+        (["fit", "finchs", "--out", "m"], 1, 'Did you mean "finches"?'),
+        (["evaluate", "nowhere.lw", "finches"], 1, "No saved classifier at nowhere.lw"),
+        (["fit", "finches"], 2, "--out"),
+        (["fly"], 2, "No such command"),
+        (["fit", "finches", "--out", "m", "--device", "tpu"], 2, "auto, cpu or cuda"),
+    ],
+)
+def test_wrong_use(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], code: int, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    got, out, err = run(*words)
+    assert got == code
+    assert message in " ".join(err.split())
+    assert out == ""
+    assert not (tmp_path / "m").exists()

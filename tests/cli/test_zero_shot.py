@@ -1,0 +1,234 @@
+"""The command line with labels that have a description and no image."""
+
+import csv
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import labelwise as lw
+from labelwise.data.labels.vector_words import read_vector
+from labelwise.errors import LabelwiseError
+from labelwise.methods import METHODS
+
+COLOURS = {
+    "red": (1, 0, 0), "green": (0, 1, 0), "blue": (0, 0, 1), "yellow": (1, 1, 0), "cyan": (0, 1, 1),
+    "magenta": (1, 0, 1), "white": (1, 1, 1), "black": (0, 0, 0),
+}  # fmt: skip
+UNSEEN = ("magenta", "black")
+QUICK = ["--device", "cpu", "--encoder", "none", "--size", 8, "--epochs", 2, "--set", "encoder.width=4"]
+
+
+def write_squares(root: Path, texts: bool, vectors: bool) -> Path:
+    """Coloured squares in folders, what is known of the colours, and a split where two have no picture in train."""
+    made = np.random.default_rng(0)
+    split = ["file,label,split"]
+    for name, colour in COLOURS.items():
+        (root / name).mkdir(parents=True)
+        for i in range(4 if name in UNSEEN else 12):
+            pixels = made.integers(0, 50, (8, 8, 3)) + 200 * np.array(colour)
+            Image.fromarray(pixels.astype(np.uint8)).save(root / name / f"{i}.png")
+            split.append(f"{name}/{i}.png,{name},{'test' if i < 4 else 'train'}")
+    root.with_name(f"{root.name} split.csv").write_text("\n".join(split))
+    rows = [
+        {"label": name, **({"text": f"a {name} square"} if texts else {})}
+        | (dict(zip(("r", "g", "b"), map(str, colour), strict=True)) if vectors else {})
+        for name, colour in COLOURS.items()
+    ]
+    with (root / "labels.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return root
+
+
+@pytest.fixture(scope="module")
+def squares(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_squares(tmp_path_factory.mktemp("data") / "squares", texts=True, vectors=False)
+
+
+def split_of(data: Path) -> list[object]:
+    return ["--splits", data.with_name(f"{data.name} split.csv")]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("models")
+
+
+@pytest.fixture
+def by_text(run: Any, squares: Path, models: Path) -> Path:
+    if not (models / "texts.lw").exists():
+        code, out, err = run("fit", squares, *split_of(squares), "--out", models / "texts.lw", *QUICK)
+        assert code == 0, err
+        assert "Method clarel: sentences describe the labels without an image in train (2)." in " ".join(err.split())
+        said = " ".join(out.split())
+        assert "labels: 6 with images, 2 from a description alone" in said
+        assert "2 labels held out of a trial: unseen " in said
+        assert "harmonic mean" in said
+        assert "calibration error" in said
+    return models / "texts.lw"
+
+
+@pytest.fixture
+def by_vector(run: Any, models: Path) -> Path:
+    if not (models / "vectors.lw").exists():
+        data = write_squares(models / "coloured", texts=False, vectors=True)
+        code, _, err = run("fit", data, *split_of(data), "--method", "eszsl", "--out", models / "vectors.lw", *QUICK)
+        assert code == 0, err
+    return models / "vectors.lw"
+
+
+def test_every_method_is_in_the_help(run: Any) -> None:
+    said = run("fit", "--help")[1]
+    assert all(name in said for name in METHODS)
+
+
+def test_settings_of_any_method_pass_until_one_is_chosen(run: Any, squares: Path, tmp_path: Path) -> None:
+    code, _, err = run("fit", squares, *split_of(squares), "--out", tmp_path / "m", *QUICK, "--set", "negatives=3")
+    assert code == 2
+    assert "Method clarel" in err
+    assert 'No setting "negatives"' in err
+    code, _, err = run("fit", "nowhere", "--out", tmp_path / "m", "--set", "label_texts=0.2")
+    assert code == 1
+    assert "no such file" in err.lower()
+
+
+def test_three_labels_are_too_few_to_hold_one_out(run: Any, squares: Path, tmp_path: Path) -> None:
+    shutil.copytree(squares, tmp_path / "few")
+    for name in ("green", "yellow", "cyan", *UNSEEN):  # labels.csv still describes them
+        shutil.rmtree(tmp_path / "few" / name)
+    code, out, err = run("fit", tmp_path / "few", "--out", tmp_path / "m.lw", *QUICK)
+    assert code == 0, err
+    said = " ".join(out.split())
+    assert "labels: 3 with images, 5 from a description alone" in said
+    assert "too few labels have images to hold some out" in said
+    assert "calibration error" in said
+
+
+def test_a_label_is_taught_by_sentences(run: Any, by_text: Path, squares: Path, tmp_path: Path) -> None:
+    words = ["--text", "an orange square", "--text", "it is orange"]
+    code, out, err = run("teach", by_text, "orange", *words, "--out", tmp_path / "o.lw")
+    assert code == 0, err
+    assert '"orange" learnt from its description; 9 labels' in " ".join(out.split())
+    found = json.loads(run("classify", tmp_path / "o.lw", squares / "red", "--json", "--top", 9)[1])
+    assert "orange" in [entry["label"] for entry in found["predictions"][0]["top"]]
+    assert "orange" in lw.load(tmp_path / "o.lw").unseen
+    code, out, _ = run(
+        "teach", tmp_path / "o.lw", "pink", "--examples", squares / "magenta", "--out", tmp_path / "p.lw"
+    )
+    assert code == 0
+    assert "learnt from 4 pictures" in " ".join(out.split())
+
+
+def test_a_label_is_taught_by_a_vector(run: Any, by_vector: Path, tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text("label,r,g,b\nred,1,0,0\norange,1,0.5,0\n")
+    for i, given in enumerate(("1,0.5,0", tmp_path / "labels.csv")):
+        code, out, err = run("teach", by_vector, "orange", "--vector", given, "--out", tmp_path / f"{i}.lw")
+        assert code == 0, err
+        assert '"orange" learnt from its attributes; 9 labels' in " ".join(out.split())
+    one, other = (lw.load(tmp_path / f"{i}.lw") for i in range(2))
+    assert one.label_embeddings.equal(other.label_embeddings)
+    wanted = lw.teach(lw.load(by_vector), "orange", vector=[1, 0.5, 0])
+    assert one.label_embeddings.equal(wanted.label_embeddings)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        ([], 2, "Give pictures (--examples), sentences (--text) or attributes (--vector); given: none."),
+        (["--text", "a", "--vector", "1"], 2, "given: --text, --vector."),
+        (["--text", ""], 2, "described by a sentence or several; given ''"),
+        (["--text", "qqzzx"], 1, 'No word vector for any word of: "qqzzx"'),
+        (["--vector", "1,0,0"], 2, "trained on the texts of labels; given a vector"),
+        (["--vector", "1,x"], 2, '"x" is no number'),
+        (["--vector", "none.csv"], 1, 'Cannot read the file "none.csv"'),
+    ],
+)
+def test_what_cannot_be_taught(
+    run: Any, by_text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], code: int, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    got, out, err = run("teach", by_text, "new", "--out", "new.lw", *words)
+    assert (got, out) == (code, "")
+    assert message in " ".join(err.split())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "content", ["0.5,1,-2\n", "0.5\n1\n-2\n", "0.5;1;-2", "Label,a,b,c\nowl,7,7,7\nnewt,0.5,1,-2\n", "\n0.5, 1 ,-2e0\n\n"]
+)  # fmt: skip
+def test_a_vector_from_a_file(tmp_path: Path, content: str) -> None:
+    for name in ("v.csv", "v.txt"):
+        (tmp_path / name).write_text(content)
+    assert read_vector(str(tmp_path / "v.csv"), "newt") == [0.5, 1, -2]
+    if not content.startswith("Label"):
+        assert read_vector(str(tmp_path / "v.txt"), "newt") == [0.5, 1, -2]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "is empty"),
+        ("1,2\n3,4\n", "has 2 rows of up to 2 fields"),
+        ("1,,3\n", 'Row 1 of ".*v.csv": "" is no number'),
+        ("a,b\n", '"a" is no number'),
+        ("label,a\nnewts,1\n", 'has no row for "newt". Did you mean "newts"'),
+        ("label,text\nnewt,small\n", "has no attribute columns"),
+        ("label,a\nnewt,x\n", "a finite number was expected"),
+    ],
+)
+def test_a_file_that_holds_no_vector(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "v.csv").write_text(content)
+    with pytest.raises(LabelwiseError, match=message):
+        read_vector(str(tmp_path / "v.csv"), "newt")
+
+
+def test_evaluate_prints_the_zero_shot_protocol(run: Any, by_text: Path, squares: Path, tmp_path: Path) -> None:
+    code, out, err = run(
+        "evaluate", by_text, squares, *split_of(squares), "--json", "--curve", tmp_path / "new" / "curve.png"
+    )
+    assert code == 0, err
+    document = json.loads(out)
+    found = document["zero_shot"]
+    assert (found["seen_labels"], found["unseen_labels"], found["images"]) == (6, 2, 32)
+    assert "curve" not in found
+    whole = (6 * found["seen"] + 2 * found["unseen"]) / 8
+    assert whole == pytest.approx(document["class_accuracy"]), "the gap of the protocol is the classifier's"
+    with Image.open(tmp_path / "new" / "curve.png") as picture:
+        assert picture.size == (600, 552)
+    code, out, _ = run("evaluate", by_text, squares, *split_of(squares))
+    said = " ".join(out.split())
+    assert "zero-shot: 6 seen and 2 unseen labels" in said
+    assert f"all labels, without a gap {100 * found['unseen_without_gap']:.1f} %" in said
+    assert f"unseen labels alone {100 * found['zero_shot']:.1f} %" in said
+    assert f"area under the curve of s over u: {found['area']:.3f}" in said
+
+
+def test_no_protocol_where_one_kind_of_label_is_tested(run: Any, by_text: Path, squares: Path, tmp_path: Path) -> None:
+    code, out, _ = run("evaluate", by_text, squares, *split_of(squares), "--split", "train", "--json")
+    assert code == 0
+    assert "zero_shot" not in json.loads(out)
+    code, _, err = run(
+        "evaluate", by_text, squares, *split_of(squares), "--split", "train", "--curve", tmp_path / "c.png"
+    )
+    assert code == 1
+    assert "needs test images of labels with training images and of labels without" in " ".join(err.split())
+    code, _, err = run("evaluate", by_text, squares, *split_of(squares), "--curve", tmp_path / "c.txt")
+    assert code == 2
+    assert "written as .png, .svg, .pdf" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_check_says_which_methods_can_train(run: Any, squares: Path, tmp_path: Path) -> None:
+    said = run("data", "check", squares, *split_of(squares))[1]
+    assert "Method clarel: can train on this." in said
+    assert "Method indicator: can train on this, without the 2 labels that have no training images." in said
+    bare = shutil.copytree(squares, tmp_path / "bare")
+    (bare / "labels.csv").unlink()
+    assert "Method eszsl: lacks descriptions (vectors or texts of every label)." in run("data", "check", bare)[1]
+    assert json.loads(run("data", "check", bare, "--json")[1])["methods"]["clarel"] == ["descriptions"]
