@@ -10,14 +10,12 @@ from torch import Tensor
 
 import labelwise as lw
 from labelwise.classifier import Classifier
-from labelwise.evaluate.answers import answer_calibration, yes_rates
 from labelwise.evaluate.closed import evaluate_closed
 from labelwise.evaluate.episodes import EpisodeSettings, evaluate_episodes
 from labelwise.evaluate.multilabel import evaluate_multilabel
 from labelwise.evaluate.ordinal import evaluate_ordinal
 from labelwise.evaluate.outliers import evaluate_outliers
 from labelwise.evaluate.pairs import evaluate_pairs
-from labelwise.evaluate.probe import probe_embeddings
 from labelwise.evaluate.retrieval import evaluate_retrieval
 from labelwise.evaluate.tested import Tested
 from labelwise.evaluate.verification import evaluate_verification
@@ -27,6 +25,8 @@ from labelwise.tasks.classify import classify
 from labelwise.tasks.gallery import make_gallery
 from labelwise.tasks.outliers import outliers
 from labelwise.tasks.verify import fit_verifier
+from labelwise_papers.analyses.answers import answer_calibration, yes_rates
+from labelwise_papers.analyses.probe import probe_embeddings
 from tests.changed import known_by_description
 from tests.conftest import blobs, squares
 from tests.contract.subjects import trained

@@ -1,4 +1,4 @@
-"""Figures that say how good answers are: plain functions of predictions, scores or codes.
+"""Figures that say how good answers are: plain functions of predictions or scores.
 
 Inputs are tensors, arrays or lists. Predictions and targets are positions of labels; a larger score means yes.
 """
@@ -16,7 +16,6 @@ from torch import Tensor
 from labelwise.errors import UsageError
 
 Values = Tensor | NDArray[Any] | Sequence[float]
-CHUNK = 2**24  # similarities held at a time
 
 
 def accuracy(predicted: Values, targets: Values) -> float:
@@ -117,50 +116,6 @@ def equal_error_rate(positive: Values, negative: Values) -> EqualError:
     return EqualError(rate=float(rate), threshold=middle if below < middle else at)
 
 
-def recall_at_k(relevant: Tensor | NDArray[Any], k: int) -> float:
-    """Return the share of queries with a relevant item among their first k.
-
-    Args:
-        relevant: whether each item is relevant ``[n, m]``; a row holds one query's items, best first.
-        k: from 1 to m.
-    """
-    ranked = _tensor(relevant, "relevance")
-    if ranked.ndim != 2 or not 1 <= k <= ranked.shape[1]:
-        raise UsageError(f"Recall at {k} needs relevance of shape [queries, at least {k}]; given {list(ranked.shape)}.")
-    return float(ranked[:, :k].bool().any(1).double().mean())
-
-
-def retrieval_recall(codes: Tensor | NDArray[Any], targets: Values, ks: Sequence[int] = (1,)) -> dict[int, float]:
-    """Return recall at each k when every image asks for the others of its target, nearest (Euclidean) first.
-
-    An image is never its own answer; one without another of its target asks nothing. Where a wrong image is as
-    near as a right one the wrong one comes first, so codes that are all alike gain nothing.
-    """
-    device = codes.device if isinstance(codes, Tensor) else "cpu"
-    points, right = _tensor(codes, "code").to(device), _whole(targets, "target").to(device)
-    if points.ndim != 2 or len(points) != len(right) or not ks or min(ks) < 1:
-        raise UsageError(
-            f"Recall needs codes [n, d], one target for each, and k of at least 1; "
-            f"given codes {list(points.shape)}, {len(right)} targets and k = {list(ks)}."
-        )
-    points = points if points.dtype == torch.float64 else points.float()
-    if not points.isfinite().all():
-        raise UsageError("Recall needs finite codes; some are infinite.")
-    lengths = points.square().sum(1)
-    wrong: list[Tensor] = []
-    for rows in torch.split(torch.arange(len(points), device=device), max(1, CHUNK // len(points))):
-        near = 2 * points[rows] @ points.T - lengths  # minus squared distance, up to a constant of each row
-        same = right[rows, None] == right
-        near[rows - rows[0], rows] = -math.inf
-        best = near.masked_fill(~same, -math.inf).amax(1, keepdim=True)
-        first = ((near >= best) & ~same).sum(1)
-        wrong.append(first[best[:, 0] > -math.inf])
-    counts = torch.cat(wrong)
-    if not len(counts):
-        raise UsageError("No two images share a target, so there is nothing to retrieve.")
-    return {k: float((counts < k).double().mean()) for k in ks}
-
-
 @dataclass(frozen=True, eq=False)
 class Reliability:
     """How often answers of a given confidence are right; bins of equal width over [0, 1].
@@ -224,16 +179,14 @@ def brier(probabilities: Values, targets: Values) -> float:
 
 
 def quadratic_kappa(predicted: Values, targets: Values) -> float:
-    """Return Cohen's kappa of ordered classes with quadratic weights: 1 is perfect, 0 is chance.
+    """Return Cohen's kappa of ordered classes with quadratic weights: 1 is perfect, 0 is chance."""
+    from sklearn.metrics import cohen_kappa_score
 
-    The expected squared difference of independent draws is the sum of both variances and the squared
-    difference of the means.
-    """
-    given, right = (part.double() for part in _positions(predicted, targets))
-    chance = given.var(correction=0) + right.var(correction=0) + (given.mean() - right.mean()).square()
-    if not chance > 0:
+    given, right = _positions(predicted, targets)
+    classes = range(_classes(None, torch.cat([given, right])))  # those that nobody names count as steps, too
+    if bool((given == right[0]).all() and (right == right[0]).all()):
         raise UsageError("Kappa is not defined where targets and predictions are all the same class.")
-    return float(1 - (given - right).square().mean() / chance)
+    return float(cohen_kappa_score(given.numpy(), right.numpy(), labels=classes, weights="quadratic"))
 
 
 def mean_absolute_error_in_classes(predicted: Values, targets: Values) -> float:
@@ -250,15 +203,14 @@ def within_one(predicted: Values, targets: Values) -> float:
 
 def spearman(scores: Values, targets: Values) -> float:
     """Return the correlation of the ranks of scores and targets ``[n]``: 1 is the same order; ties share their mean rank."""
-    ranks = []
-    for values in (_scores(scores, "prediction").numpy(), _scores(targets, "target").numpy()):
-        _, place, count = np.unique(values, return_inverse=True, return_counts=True)
-        ranks.append((count.cumsum() - (count - 1) / 2)[place])
-    if len(ranks[0]) != len(ranks[1]) or min(map(np.ptp, ranks)) == 0:
+    from scipy.stats import spearmanr
+
+    said, right = _scores(scores, "prediction").numpy(), _scores(targets, "target").numpy()
+    if len(said) != len(right) or said.min() == said.max() or right.min() == right.max():
         raise UsageError(
-            f"A rank correlation needs two rows [n] of different numbers; given {[len(r) for r in ranks]}."
+            f"A rank correlation needs two rows [n] of different numbers; given {[len(said), len(right)]}."
         )
-    return float(torch.corrcoef(torch.from_numpy(np.stack(ranks)))[0, 1])
+    return float(spearmanr(said, right).statistic)
 
 
 def _tensor(values: Values, what: str) -> Tensor:

@@ -1,18 +1,26 @@
-"""What this package adds to ``labelwise``: benchmarks by name, and the verbs reproduce, data where and data get."""
+"""What this package adds to ``labelwise``: benchmarks by name, and the verbs analyse, reproduce, data where and data get."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labelwise_papers.data_verbs import get, where
-from labelwise_papers.verb import reproduce
-
 if TYPE_CHECKING:
     from labelwise.data.dataset import Dataset
 
-VERBS = (reproduce,)
-DATA_VERBS = (where, get)
+
+def __getattr__(name: str) -> Any:
+    """Return the verbs, imported when the shell asks for them: who loads a benchmark in Python needs no shell."""
+    if name == "VERBS":
+        from labelwise_papers.analyse_verb import analyse
+        from labelwise_papers.verb import reproduce
+
+        return (analyse, reproduce)
+    if name == "DATA_VERBS":
+        from labelwise_papers.data_verbs import get, where
+
+        return (where, get)
+    raise AttributeError(f"module labelwise_papers.plugin has no attribute {name!r}")
 
 
 def names() -> Iterable[str]:

@@ -10,13 +10,13 @@ from PIL import Image
 
 import labelwise as lw
 from labelwise.data import load
-from labelwise.evaluate.answers import answer_calibration, yes_rates
-from labelwise.evaluate.joint import joint_view
-from labelwise.evaluate.neighbours import nearest_labels
-from labelwise.evaluate.probe import probe_embeddings
-from labelwise.evaluate.saliency import salient_share
 from labelwise.evaluate.tested import Tested
 from labelwise.store import save
+from labelwise_papers.analyses.answers import answer_calibration, yes_rates
+from labelwise_papers.analyses.joint import joint_view
+from labelwise_papers.analyses.neighbours import nearest_labels
+from labelwise_papers.analyses.probe import probe_embeddings
+from labelwise_papers.analyses.saliency import salient_share
 from tests.conftest import blobs, quick
 
 WORDS = ("saliency", "probe", "neighbours", "answers", "joint", "calibration")

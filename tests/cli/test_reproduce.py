@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from labelwise.cli.verbs import app
 from labelwise.errors import DataError, UsageError
 from labelwise_papers.reproduce.results import RESULTS, read_results
-from tests.reproduce.tiny_recipes import write_recipe
+from tests.papers.reproduce.tiny_recipes import write_recipe
 
 
 def run(*words: str | Path) -> Result:

@@ -36,8 +36,8 @@ def test_accuracies_are_those_of_episodes_taught_one_by_one(
     assert isinstance(model, LearnsFromExamples)
     images = as_float(TEST.images)
     with torch.no_grad():
-        codes = model.encode_images(images).float()
-    found = episode_accuracies(model, codes, TEST.targets, FEW)
+        embeddings = model.encode_images(images).float()
+    found = episode_accuracies(model, embeddings, TEST.targets, FEW)
     for place, episode in enumerate(episodes(TEST.targets, 3, 2, 4, 6, 5)):
         with torch.no_grad():
             examples = model.encode_images(images[episode.support.flatten()]).float()
@@ -45,9 +45,9 @@ def test_accuracies_are_those_of_episodes_taught_one_by_one(
             taught = model.score(model.encode_images(images[episode.query.flatten()]), label_embeddings).argmax(1)
         right = {"taught": 0, "nearest mean": 0, "cosine": 0}
         for i, row in enumerate(episode.query.flatten().tolist()):
-            means = [codes[rows].mean(0) for rows in episode.support]
-            near = min(range(3), key=lambda c: float((codes[row] - means[c]).norm()))
-            like = max(range(3), key=lambda c: float(torch.cosine_similarity(codes[row], means[c], dim=0)))
+            means = [embeddings[rows].mean(0) for rows in episode.support]
+            near = min(range(3), key=lambda c: float((embeddings[row] - means[c]).norm()))
+            like = max(range(3), key=lambda c: float(torch.cosine_similarity(embeddings[row], means[c], dim=0)))
             for name, answer in (("taught", int(taught[i])), ("nearest mean", near), ("cosine", like)):
                 right[name] += answer == i // 4
         assert {name: round(float(hits[place]) * 12) for name, hits in found.items()} == right

@@ -12,13 +12,13 @@ from torch import Tensor
 from labelwise.classifier import Classifier, bind
 from labelwise.data.dataset import Split, first_true
 from labelwise.errors import DataError, UnsupportedError
-from labelwise.evaluate.answers import answer_calibration, asked_pairs, yes_rates
 from labelwise.evaluate.closed import evaluate_closed
 from labelwise.evaluate.multilabel import evaluate_multilabel
-from labelwise.evaluate.probe import probe_embeddings
 from labelwise.evaluate.tested import Tested, all_truths
 from labelwise.labels import Labels
 from labelwise.metrics import expected_calibration_error
+from labelwise_papers.analyses.answers import answer_calibration, asked_pairs, yes_rates
+from labelwise_papers.analyses.probe import probe_embeddings
 from tests.changed import changed, made_from
 from tests.described import Table
 

@@ -28,14 +28,14 @@ def test_every_score_is_measured_as_it_is_alone() -> None:
     for score, result in found.verification.items():
         assert result == evaluate_verification(Tested.of(classifier, split), by=score)
     assert found.retrieval["similarity"] == evaluate_retrieval(Tested.of(classifier, split))
-    codes, model = classifier.encode(split.images[5:]), classifier.model
+    embeddings, model = classifier.encode(split.images[5:]), classifier.model
     assert isinstance(model, Compares)
     assert isinstance(model, Whitens)
-    ways = torch.nn.functional.normalize(codes, dim=1)
+    ways = torch.nn.functional.normalize(embeddings, dim=1)
     table: dict[By, torch.Tensor] = {
         "cosine": ways @ ways.T,
-        "sum": ways @ ways.T + model.similarity(codes, codes),
-        "whitened": (white := torch.nn.functional.normalize(model.whitened(codes), dim=1)) @ white.T,
+        "sum": ways @ ways.T + model.similarity(embeddings, embeddings),
+        "whitened": (white := torch.nn.functional.normalize(model.whitened(embeddings), dim=1)) @ white.T,
     }
     for by, scores in table.items():
         scores = scores.detach().fill_diagonal_(-torch.inf)
@@ -48,8 +48,8 @@ def test_a_model_without_a_similarity_of_its_own_is_measured_by_cosines() -> Non
     classifier = trained("softmax")
     found = evaluate_pairs(Tested.of(classifier, TEST))
     assert list(found.verification) == list(found.retrieval) == ["cosine", "whitened"]
-    codes = classifier.encode(TEST.images)
-    first, _ = query_figures(classifier.model, codes, TEST.targets)
+    embeddings = classifier.encode(TEST.images)
+    first, _ = query_figures(classifier.model, embeddings, TEST.targets)
     assert found.retrieval["cosine"].recall[1] == pytest.approx(float((first == 0).double().mean()))
 
 

@@ -34,23 +34,23 @@ def slow(similarity: Tensor, targets: list[int]) -> tuple[list[int], list[float]
 def test_figures_of_queries(items: list[tuple[int, int]], chunk: int) -> None:
     targets = [target for target, _ in items]
     angles = torch.tensor([float(angle) for _, angle in items])
-    codes = torch.stack([angles.cos(), angles.sin()], 1)  # many are alike, so there are ties
+    embeddings = torch.stack([angles.cos(), angles.sin()], 1)  # many are alike, so there are ties
     model = trained("softmax").model
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(retrieval, "CHUNK", chunk)
         # The same angles must give the same bits in every chunk, or ties are none: look them up in one table.
-        table = cosines(codes, codes).round(decimals=4)
+        table = cosines(embeddings, embeddings).round(decimals=4)
         patch.setattr(
             retrieval,
             "all_alike",
-            lambda _, a, __, ___: table[[int((codes == x).all(1).nonzero()[0]) for x in a]].clone(),
+            lambda _, a, __, ___: table[[int((embeddings == x).all(1).nonzero()[0]) for x in a]].clone(),
         )
         first, precision = slow(table, targets)
         if not first:
             with pytest.raises(DataError, match="No two images share a label"):
-                query_figures(model, codes, torch.tensor(targets))
+                query_figures(model, embeddings, torch.tensor(targets))
             return
-        found = query_figures(model, codes, torch.tensor(targets))
+        found = query_figures(model, embeddings, torch.tensor(targets))
     assert found[0].tolist() == first
     assert found[1].tolist() == pytest.approx(precision)
 
@@ -58,9 +58,11 @@ def test_figures_of_queries(items: list[tuple[int, int]], chunk: int) -> None:
 @pytest.mark.parametrize("method", ["softmax", "prototype"])
 def test_figures_of_a_split(method: str) -> None:
     classifier, split = trained(method), noisy(blobs().split("test"))
-    codes = classifier.encode(split.images)
+    embeddings = classifier.encode(split.images)
     with torch.no_grad():
-        first, precision = slow(all_alike(classifier.model, codes, codes, "similarity"), split.targets.tolist())
+        first, precision = slow(
+            all_alike(classifier.model, embeddings, embeddings, "similarity"), split.targets.tolist()
+        )
     found = evaluate_retrieval(Tested.of(classifier, split))
     assert found.queries == found.images == len(split)
     for k, share in found.recall.items():

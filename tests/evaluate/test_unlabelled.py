@@ -17,7 +17,7 @@ from labelwise.nn.encoder import Encoder
 from tests.conftest import blobs, squares
 
 
-def codes(*shape: int, seed: int = 0) -> Tensor:
+def embeddings(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
@@ -47,7 +47,7 @@ def slow_votes(asked: Tensor, known: Tensor, targets: Tensor, k: int, temperatur
     seed=st.integers(0, 99),
 )
 def test_votes_equal_a_loop(n: int, m: int, k: int, temperature: float, chunk: int, seed: int) -> None:
-    asked, known = 3 * codes(n, 4, seed=seed), 5 * codes(m, 4, seed=seed + 1)
+    asked, known = 3 * embeddings(n, 4, seed=seed), 5 * embeddings(m, 4, seed=seed + 1)
     targets = torch.randint(0, 4, (m,), generator=torch.Generator().manual_seed(seed))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(unlabelled, "CHUNK", chunk)
@@ -101,8 +101,8 @@ def test_requests_that_make_no_sense() -> None:
     targets = torch.zeros(3, dtype=torch.int64)
     for k, temperature in ((0, 0.1), (3, 0.0)):
         with pytest.raises(UsageError, match=rf"given {k} and {temperature}"):
-            neighbour_votes(codes(2, 4), codes(3, 4), targets, k=k, temperature=temperature)
+            neighbour_votes(embeddings(2, 4), embeddings(3, 4), targets, k=k, temperature=temperature)
     with pytest.raises(UsageError, match=r"given \[2, 4\], \[3, 5\], \[3\]"):
-        neighbour_votes(codes(2, 4), codes(3, 5), targets)
+        neighbour_votes(embeddings(2, 4), embeddings(3, 5), targets)
     with pytest.raises(UsageError, match=r"given \[2, 4\], \[3, 4\], \[2\]"):
-        neighbour_votes(codes(2, 4), codes(3, 4), targets[:2])
+        neighbour_votes(embeddings(2, 4), embeddings(3, 4), targets[:2])

@@ -32,10 +32,10 @@ def test_figures_are_those_of_all_pairs() -> None:
     assert rule is not None
     split = replace(FEW, targets=torch.where(torch.arange(40) < 3, -1, FEW.targets))
     found = evaluate_verification(Tested.of(classifier, split))
-    codes, model = classifier.encode(split.images), classifier.model
+    embeddings, model = classifier.encode(split.images), classifier.model
     assert isinstance(model, Compares)
     with torch.no_grad():
-        one_way = model.similarity(codes, codes)
+        one_way = model.similarity(embeddings, embeddings)
     every = ((one_way + one_way.T) / 2).tolist()
     same, different = list[float](), list[float]()
     for i, j in combinations(range(3, 40), 2):

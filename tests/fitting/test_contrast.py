@@ -111,9 +111,9 @@ def test_the_loss_of_simclr_is_nt_xent_of_both_views(blob_data: Dataset) -> None
     assert batch.images.shape == (20, 2, 3, 8, 8)
     assert batch.targets.tolist() == [-1] * 20
     first, second = (model.contrast.projection(model.encoder(batch.images[:, view])) for view in (0, 1))
-    codes, found = torch.stack([first, second], 1), stage.loss(batch)
-    torch.testing.assert_close(found["contrast"], nt_xent(codes, 0.5))
-    torch.testing.assert_close(found["alignment"], alignment(codes).detach())
+    embeddings, found = torch.stack([first, second], 1), stage.loss(batch)
+    torch.testing.assert_close(found["contrast"], nt_xent(embeddings, 0.5))
+    torch.testing.assert_close(found["alignment"], alignment(embeddings).detach())
     torch.testing.assert_close(found["uniformity"], uniformity(first).detach())
     assert found["contrast"].requires_grad
     assert not found["alignment"].requires_grad

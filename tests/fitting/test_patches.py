@@ -14,7 +14,7 @@ from labelwise.fitting.pretraining import read_encoder, write_encoder
 from labelwise.methods import Encoder, ZeroLabel
 from labelwise.model import as_float
 from labelwise.nn.encoder import ImageEncoder
-from labelwise.nn.patches import CODE, PatchNet
+from labelwise.nn.patches import EMBEDDING_SIZE, PatchNet
 
 SMALL = Patches(width=60)
 
@@ -29,32 +29,32 @@ def found(birds: torch.Tensor) -> ImageEncoder:
     return find_patches(birds, SMALL)
 
 
-def codes(encoder: ImageEncoder, images: torch.Tensor) -> torch.Tensor:
+def embeddings(encoder: ImageEncoder, images: torch.Tensor) -> torch.Tensor:
     with torch.no_grad():
         return encoder(as_float(images))  # type: ignore[no-any-return]
 
 
-def test_codes_are_uncorrelated_and_of_variance_one(found: ImageEncoder, birds: torch.Tensor) -> None:
-    made = codes(found, birds).double()
-    assert made.shape == (len(birds), CODE)
+def test_embeddings_are_uncorrelated_and_of_variance_one(found: ImageEncoder, birds: torch.Tensor) -> None:
+    made = embeddings(found, birds).double()
+    assert made.shape == (len(birds), EMBEDDING_SIZE)
     assert made.mean(0).abs().max() < 1e-2
-    assert torch.allclose(made.T @ made / len(made), torch.eye(CODE, dtype=torch.float64), atol=0.02)
+    assert torch.allclose(made.T @ made / len(made), torch.eye(EMBEDDING_SIZE, dtype=torch.float64), atol=0.02)
 
 
 def test_the_same_seed_finds_the_same(found: ImageEncoder, birds: torch.Tensor) -> None:
     again, other = find_patches(birds, SMALL), find_patches(birds, SMALL, seed=1)
-    assert torch.equal(codes(again, birds[:5]), codes(found, birds[:5]))
-    assert not torch.equal(codes(other, birds[:5]), codes(found, birds[:5]))
+    assert torch.equal(embeddings(again, birds[:5]), embeddings(found, birds[:5]))
+    assert not torch.equal(embeddings(other, birds[:5]), embeddings(found, birds[:5]))
 
 
 def test_a_mirror_image_is_nearer_than_other_pictures(found: ImageEncoder, birds: torch.Tensor) -> None:
     """Random weights, too, keep a mirror image; a darker picture has to be learned."""
-    own, darker = codes(found, birds), codes(found, (birds.float() * 0.8).to(torch.uint8))
+    own, darker = embeddings(found, birds), embeddings(found, (birds.float() * 0.8).to(torch.uint8))
     nearest = torch.cdist(darker, own).argmin(1)
     assert (nearest == torch.arange(len(birds))).float().mean() > 0.9
     rough = ImageEncoder(PatchNet((3, 48, 48), 60), (3, 48, 48))
     rough.fit_normalisation(birds)
-    before, after = codes(rough, birds), codes(rough, (birds.float() * 0.8).to(torch.uint8))
+    before, after = embeddings(rough, birds), embeddings(rough, (birds.float() * 0.8).to(torch.uint8))
     assert (torch.cdist(after, before).argmin(1) == torch.arange(len(birds))).float().mean() < 0.9
 
 
@@ -78,7 +78,7 @@ def test_a_file_holds_all_of_it(found: ImageEncoder, birds: torch.Tensor, tmp_pa
     assert (settings.backbone, settings.width) == ("patches", 60)
     again = settings.build((3, 48, 48))
     again.fit_normalisation(birds)
-    assert torch.allclose(codes(again, birds[:5]), codes(found, birds[:5]), atol=1e-4)
+    assert torch.allclose(embeddings(again, birds[:5]), embeddings(found, birds[:5]), atol=1e-4)
 
 
 def test_a_gradient_reaches_every_part() -> None:

@@ -68,8 +68,8 @@ def slow_terms(images: Tensor, read: Tensor, right: list[list[bool]], sharpness:
     return text, image
 
 
-def slow_choice(head: torch.nn.Linear, codes: Tensor, targets: Tensor) -> float:
-    rows = head(codes).tolist()
+def slow_choice(head: torch.nn.Linear, embeddings: Tensor, targets: Tensor) -> float:
+    rows = head(embeddings).tolist()
     shares = [math.exp(row[t]) / sum(map(math.exp, row)) for row, t in zip(rows, targets.tolist(), strict=True)]
     return -sum(math.log(share) for share in shares) / len(shares)
 
@@ -185,15 +185,15 @@ def test_a_label_from_examples_lies_as_far_from_images_as_one_from_texts() -> No
     assert isinstance(model, ClarelModel)
     train, test = data.split("train"), data.split("test")
     with torch.no_grad():
-        codes, trained = model.encode_images(test.images), model.encode_labels(model.spec.labels)
+        embeddings, trained = model.encode_images(test.images), model.encode_labels(model.spec.labels)
         learnt = model.labels_from_examples(model.encode_images(train.images), train.targets)
         known = {name: row for row, name in enumerate(model.spec.labels.names)}
         rows = [i for i, t in enumerate(test.targets.tolist()) if PAIRS[t] in known]
         texts = torch.stack([trained[known[PAIRS[test.targets[i]]]] for i in rows])
-        by_texts = (codes[rows] - texts).norm(dim=1).mean()
-        by_examples = (codes - learnt[test.targets]).norm(dim=1).mean()
+        by_texts = (embeddings[rows] - texts).norm(dim=1).mean()
+        by_examples = (embeddings - learnt[test.targets]).norm(dim=1).mean()
         means = torch.stack([model.encode_images(train.images[train.targets == i]).mean(0) for i in range(len(PAIRS))])
-        by_means = (codes - means[test.targets]).norm(dim=1).mean()
+        by_means = (embeddings - means[test.targets]).norm(dim=1).mean()
     assert float(by_examples / by_texts) == pytest.approx(1, abs=0.15)
     assert float(by_means / by_texts) < 0.8, "images as they are would be nearer than texts"
 

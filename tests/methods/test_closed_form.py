@@ -26,20 +26,22 @@ RUN = Run(device="cpu")
 
 
 def problem(n: int = 40, d: int = 12, k: int = 5, a: int = 7) -> tuple[Tensor, Tensor, Tensor]:
-    """Image codes, targets and label vectors in double precision; fewer labels than numbers of a vector."""
+    """Image embeddings, targets and label vectors in double precision; fewer labels than numbers of a vector."""
     made = torch.Generator().manual_seed(4)
-    codes, vectors = (torch.randn(*size, generator=made, dtype=torch.float64) for size in ((n, d), (k, a)))
-    return codes, torch.randint(0, k, (n,), generator=made), vectors
+    embeddings, vectors = (torch.randn(*size, generator=made, dtype=torch.float64) for size in ((n, d), (k, a)))
+    return embeddings, torch.randint(0, k, (n,), generator=made), vectors
 
 
-def direct(codes: Tensor, targets: Tensor, vectors: Tensor, penalties: tuple[float, float]) -> Tensor:
+def direct(embeddings: Tensor, targets: Tensor, vectors: Tensor, penalties: tuple[float, float]) -> Tensor:
     """(Z'Z + gamma I)^-1 Z'Y S (S'S + lambda I)^-1, with 1 for the right label and 0 for the others."""
-    right = torch.zeros(len(targets), len(vectors), dtype=codes.dtype)
+    right = torch.zeros(len(targets), len(vectors), dtype=embeddings.dtype)
     for row, target in enumerate(targets.tolist()):
         right[row, target] = 1
-    left = torch.linalg.inv(codes.T @ codes + penalties[0] * torch.eye(codes.shape[1], dtype=codes.dtype))
-    end = torch.linalg.inv(vectors.T @ vectors + penalties[1] * torch.eye(vectors.shape[1], dtype=codes.dtype))
-    found: Tensor = left @ codes.T @ right @ vectors @ end
+    left = torch.linalg.inv(
+        embeddings.T @ embeddings + penalties[0] * torch.eye(embeddings.shape[1], dtype=embeddings.dtype)
+    )
+    end = torch.linalg.inv(vectors.T @ vectors + penalties[1] * torch.eye(vectors.shape[1], dtype=embeddings.dtype))
+    found: Tensor = left @ embeddings.T @ right @ vectors @ end
     return found
 
 
@@ -57,8 +59,8 @@ def trial(method: DescribedMethod) -> TrainData:
 
 def merit(model: BilinearModel, data: TrainData) -> float:
     """The best harmonic mean of any gap on the validation images."""
-    codes, vectors = encoded_images(model, data.val.images), model.vectors(data.known)
-    scores = (codes @ model.weights @ vectors.T).detach()
+    embeddings, vectors = encoded_images(model, data.val.images), model.vectors(data.known)
+    scores = (embeddings @ model.weights @ vectors.T).detach()
     seen = torch.arange(len(data.known)) < len(data.labels)
     return max(harmonic(u, s) for _, u, s in slow_curve(scores, data.val.targets, seen))
 
@@ -66,30 +68,30 @@ def merit(model: BilinearModel, data: TrainData) -> float:
 @pytest.mark.parametrize("penalties", [(0.1, 0.001), (1.0, 1.0), (100.0, 0.03), (0.3, 30.0)])
 @pytest.mark.parametrize("n", [40, 6])
 def test_solutions_equal_direct_inverses(penalties: tuple[float, float], n: int) -> None:
-    codes, targets, vectors = problem(n)
-    found = Solutions.of(codes, targets, vectors).weights(*penalties)
-    torch.testing.assert_close(found, direct(codes, targets, vectors, penalties), rtol=1e-8, atol=1e-10)
+    embeddings, targets, vectors = problem(n)
+    found = Solutions.of(embeddings, targets, vectors).weights(*penalties)
+    torch.testing.assert_close(found, direct(embeddings, targets, vectors, penalties), rtol=1e-8, atol=1e-10)
 
 
 def test_scores_are_those_of_the_weights_for_every_pair() -> None:
-    codes, targets, vectors = problem()
+    embeddings, targets, vectors = problem()
     asked, others = torch.randn(9, 12, dtype=torch.float64), torch.randn(4, 7, dtype=torch.float64)
-    found = Solutions.of(codes, targets, vectors)
+    found = Solutions.of(embeddings, targets, vectors)
     pairs = dict(found.scores(asked, others))
     assert set(pairs) == {(image, label) for image in IMAGE_PENALTIES for label in LABEL_PENALTIES}
     for pair, scores in pairs.items():
         torch.testing.assert_close(scores, asked @ found.weights(*pair) @ others.T)
 
 
-def test_eszsl_solves_on_centred_codes_and_vectors() -> None:
+def test_eszsl_solves_on_centred_embeddings_and_vectors() -> None:
     data = plan_runs(by_vector(), Eszsl(), 0).final
     model = trained(Eszsl(image_penalty=0.5, label_penalty=2.0), data)
-    codes, vectors = encoded_images(model, data.train.images), model.vectors(data.labels)
-    wanted = direct(codes.double(), data.train.targets, vectors.double(), (0.5, 2.0))
+    embeddings, vectors = encoded_images(model, data.train.images), model.vectors(data.labels)
+    wanted = direct(embeddings.double(), data.train.targets, vectors.double(), (0.5, 2.0))
     torch.testing.assert_close(model.weights.double(), wanted, rtol=1e-3, atol=1e-4)
-    torch.testing.assert_close(codes.norm(dim=1), torch.ones(len(codes)))
+    torch.testing.assert_close(embeddings.norm(dim=1), torch.ones(len(embeddings)))
     bound = bind(model, data.known)
-    scores = codes @ model.weights @ model.vectors(data.known).T
+    scores = embeddings @ model.weights @ model.vectors(data.known).T
     torch.testing.assert_close(bound.scores(data.train.images).log_odds, scores, rtol=1e-4, atol=1e-6)
     assert model.penalties.tolist() == [0.5, 2.0]
 
@@ -98,9 +100,9 @@ def test_eszsl_solves_on_centred_codes_and_vectors() -> None:
 def test_ridge_equals_scikit_learn(penalty: float) -> None:
     data = plan_runs(by_vector(), Ridge(), 0).final
     model = trained(Ridge(penalty=penalty), data)
-    codes, vectors = encoded_images(model, data.train.images), model.vectors(data.labels)
+    embeddings, vectors = encoded_images(model, data.train.images), model.vectors(data.labels)
     reference = linear_model.Ridge(alpha=penalty, fit_intercept=False)
-    reference.fit(codes.double().numpy(), vectors[data.train.targets].double().numpy())
+    reference.fit(embeddings.double().numpy(), vectors[data.train.targets].double().numpy())
     wanted = torch.from_numpy(reference.coef_.T.copy()).float()
     torch.testing.assert_close(model.weights.detach(), wanted, rtol=1e-3, atol=1e-4)
     assert model.penalties.tolist() == pytest.approx([penalty, 0])

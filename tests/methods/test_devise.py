@@ -28,18 +28,18 @@ def test_the_loss_equals_a_loop(margin: float) -> None:
     model = method.build(data.spec)
     (stage,) = method.stages(model, data)
     torch.nn.init.normal_(model.weights, std=0.5, generator=torch.Generator().manual_seed(0))
-    codes, targets = encoded_images(model, data.train.images)[:12], data.train.targets[:12]
-    batch = Batch(images=codes, targets=targets, rows=torch.arange(12), rng=BatchRng.seeded(0, 12))
+    embeddings, targets = encoded_images(model, data.train.images)[:12], data.train.targets[:12]
+    batch = Batch(images=embeddings, targets=targets, rows=torch.arange(12), rng=BatchRng.seeded(0, 12))
     found = stage.loss(batch)
     vectors, total = model.vectors(data.labels), 0.0
-    for code, target in zip(codes, targets.tolist(), strict=True):
-        scores = [float(code @ model.weights.detach() @ vector) for vector in vectors]
+    for embedding, target in zip(embeddings, targets.tolist(), strict=True):
+        scores = [float(embedding @ model.weights.detach() @ vector) for vector in vectors]
         total += sum(max(0.0, margin - scores[target] + s) for i, s in enumerate(scores) if i != target)
     assert list(found) == ["rank"]
     assert float(found["rank"].detach()) == pytest.approx(total / 12, rel=1e-4)
 
 
-def test_the_map_is_trained_on_codes_and_nothing_else() -> None:
+def test_the_map_is_trained_on_embeddings_and_nothing_else() -> None:
     method = Devise()
     data = final(method)
     model = method.build(data.spec)

@@ -81,7 +81,7 @@ def test_only_what_follows_is_trained(weights: str, blob_data: Dataset) -> None:
     assert {named[id(value)] for value in stage.parameters} == expected
 
 
-def test_features_and_images_get_the_same_codes(weights: str, blob_data: Dataset) -> None:
+def test_features_and_images_get_the_same_embeddings(weights: str, blob_data: Dataset) -> None:
     encoder = frozen(weights, 6).build((3, 8, 8)).train()
     images = blob_data.split("train").images
     with pytest.raises(UsageError, match="nothing to augment"):
@@ -97,12 +97,12 @@ def test_features_and_images_get_the_same_codes(weights: str, blob_data: Dataset
     np.testing.assert_allclose(encoder.feature_mean, exact.mean(0), rtol=1e-5)
     floor = 1e-3 * exact.std(0).max()
     np.testing.assert_allclose(encoder.feature_std, exact.std(0).clip(floor), rtol=1e-4)
-    codes = encoder(as_float(images))
-    torch.testing.assert_close(encoder(features), codes)
-    torch.testing.assert_close(encoder.pool(encoder.maps(as_float(images))), codes)
+    embeddings = encoder(as_float(images))
+    torch.testing.assert_close(encoder(features), embeddings)
+    torch.testing.assert_close(encoder.pool(encoder.maps(as_float(images))), embeddings)
 
 
-def test_codes_have_the_same_length_whatever_their_size(weights: str, blob_data: Dataset) -> None:
+def test_embeddings_have_the_same_length_whatever_their_size(weights: str, blob_data: Dataset) -> None:
     encoder = frozen(weights).build((3, 8, 8))
     images = blob_data.split("train").images
     encoder.fit_features(encoder.features(images))

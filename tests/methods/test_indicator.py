@@ -89,8 +89,8 @@ def test_few_negatives_of_many_labels_equal_the_literal_form(negatives: int) -> 
 
 @pytest.mark.parametrize("activation", ["none", "relu", "leaky_relu", "sigmoid", "tanh"])
 @pytest.mark.parametrize("asks", ["all", "few", "many"])
-def test_projected_scores_and_gradients_equal_those_of_label_codes(asks: str, activation: str) -> None:
-    """The short way of training against the codes and scores of the contract, for all labels, and for pairs."""
+def test_projected_scores_and_gradients_equal_those_of_label_embeddings(asks: str, activation: str) -> None:
+    """The short way of training against the embeddings and scores of the contract, for all labels, and for pairs."""
     method = Indicator(encoder=Encoder(width=8), activation=activation)  # type: ignore[arg-type]
     network, pictures, k = model(method, LARGE).double(), batch().images.double(), len(LARGE.labels)
     for bias in (network.label_encoder.first.bias, network.label_encoder.second.bias, network.predictor.bias):
@@ -124,7 +124,7 @@ class Sizes(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def test_training_makes_nothing_larger_than_the_table_of_labels(
     sampling: str, factor: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No label codes ``[k, d]`` ever, and with few negatives no scores ``[n, k]`` but a part at a time."""
+    """No label embeddings ``[k, d]`` ever, and with few negatives no scores ``[n, k]`` but a part at a time."""
     k, d, n = 3000, 16, 32
     monkeypatch.setitem(PART, "cpu", 100 * n)
     method = Indicator(sampling="hard" if sampling == "hard" else "uniform")
@@ -172,7 +172,7 @@ def test_hard_sampling_in_parts_follows_the_scores(monkeypatch: pytest.MonkeyPat
     assert chisquare(counts[others].numpy(), (shares[others] * n).numpy()).pvalue > 0.01
 
 
-def test_label_code_of_one_hot_input_is_the_label() -> None:
+def test_label_embedding_of_one_hot_input_is_the_label() -> None:
     network = model(Indicator(activation="tanh"))
     torch.testing.assert_close(network.encode_label_inputs(torch.eye(K)), network.encode_labels(SPEC.labels))
     some = SPEC.labels.select(["c", "a"])

@@ -56,21 +56,23 @@ def likeness(a: Tensor, b: Tensor, width: float, usual: float) -> float:
 
 
 def slow_scores(
-    codes: Tensor, targets: Tensor, vectors: Tensor, asked: tuple[Tensor, Tensor], choice: Choice
+    embeddings: Tensor, targets: Tensor, vectors: Tensor, asked: tuple[Tensor, Tensor], choice: Choice
 ) -> Tensor:
     """Minus half the squared Mahalanobis distance to the predicted means, up to a number for each image."""
     k, images, others = len(vectors), *asked
-    means = torch.stack([codes[targets == i].mean(0) for i in range(k)])
+    means = torch.stack([embeddings[targets == i].mean(0) for i in range(k)])
     centre = means.mean(0)
-    inside = torch.stack([(codes[targets == i] - means[i]).T @ (codes[targets == i] - means[i]) for i in range(k)])
+    inside = torch.stack(
+        [(embeddings[targets == i] - means[i]).T @ (embeddings[targets == i] - means[i]) for i in range(k)]
+    )
     counts = torch.bincount(targets, minlength=k)
     within = (inside / counts[:, None, None]).mean(0)
-    within = within + choice.shrink * within.diagonal().mean() * torch.eye(len(within), dtype=codes.dtype)
+    within = within + choice.shrink * within.diagonal().mean() * torch.eye(len(within), dtype=embeddings.dtype)
     pairs = [float((a - b).square().sum()) for a in vectors for b in vectors]
     usual = sum(pairs) / len(pairs)
     table = [[likeness(a, b, choice.width, usual) for b in vectors] for a in [*vectors, *others]]
-    whole = torch.tensor(table, dtype=codes.dtype)
-    weights = torch.linalg.solve(whole[:k] + choice.penalty * torch.eye(k, dtype=codes.dtype), means - centre)
+    whole = torch.tensor(table, dtype=embeddings.dtype)
+    weights = torch.linalg.solve(whole[:k] + choice.penalty * torch.eye(k, dtype=embeddings.dtype), means - centre)
     predicted = centre + whole[k:] @ weights
     off = images[:, None] - predicted
     return -0.5 * torch.einsum("nkd,de,nke->nk", off, torch.linalg.inv(within), off)
@@ -80,13 +82,13 @@ def slow_scores(
 @pytest.mark.parametrize(("d", "k"), [(9, 5), (4, 7)])
 def test_the_closed_form_is_the_gaussian_formula(width: float, d: int, k: int) -> None:
     made = torch.Generator().manual_seed(1)
-    codes, vectors, images, others = (
+    embeddings, vectors, images, others = (
         torch.randn(*size, generator=made, dtype=torch.float64) for size in ((60, d), (k, 3), (6, d), (4, 3))
     )
     targets = torch.arange(60) % k
     choice = Choice(shrink=0.7, width=width, penalty=0.3)
-    wanted = slow_scores(codes, targets, vectors, (images, others), choice)
-    found = Gaussians.of(codes, targets, vectors)
+    wanted = slow_scores(embeddings, targets, vectors, (images, others), choice)
+    found = Gaussians.of(embeddings, targets, vectors)
     ((_, scores),) = found.scores(images, others, (choice,))
     torch.testing.assert_close(scores.diff(dim=1), wanted.diff(dim=1), rtol=1e-8, atol=1e-8)
     solved = found.solve(choice)
@@ -102,9 +104,9 @@ def test_without_epochs_the_model_is_the_closed_form() -> None:
     data = final()
     model = trained(Izf(epochs=0, **SET), data)
     assert model.flow is None
-    codes = encoded_images(model, data.train.images).double()
+    embeddings = encoded_images(model, data.train.images).double()
     vectors, every = model.vectors(data.labels).double(), model.vectors(data.known).double()
-    wanted = slow_scores(codes, data.train.targets, vectors, (codes[:9], every), Choice(**SET))
+    wanted = slow_scores(embeddings, data.train.targets, vectors, (embeddings[:9], every), Choice(**SET))
     scores = bind(model, data.known).scores(data.train.images[:9]).log_odds
     torch.testing.assert_close(scores.diff(dim=1).double(), wanted.diff(dim=1), rtol=1e-3, atol=1e-3)
 
@@ -116,7 +118,7 @@ def test_scores_are_densities_of_the_flow_and_the_way_back_is_exact(start: Any) 
     assert isinstance(model, IzfModel)
     features = encoded_images(model, data.train.images[:7])
     with torch.no_grad():
-        codes, labels = model.finish(features), model.encode_labels(data.known)
+        embeddings, labels = model.finish(features), model.encode_labels(data.known)
     given = model.latents(features)[0].detach()
     torch.testing.assert_close(model.features_from(given), features, rtol=0, atol=1e-3)
     jacobian = torch.autograd.functional.jacobian(lambda v: model.latents(v[None])[0][0], features[0])  # type: ignore[no-untyped-call]
@@ -126,10 +128,10 @@ def test_scores_are_densities_of_the_flow_and_the_way_back_is_exact(start: Any) 
     for c in model.semantic_part(data.known):
         off = given[0] - torch.cat([c, torch.zeros(d - e)])
         log_p.append(log_det - 0.5 * float(off.square().sum()) - d / 2 * math.log(2 * math.pi))
-    torch.testing.assert_close(model.log_densities(codes, labels)[0], torch.tensor(log_p), rtol=1e-3, atol=1e-2)
-    scores = model.score(codes, labels)[0]
+    torch.testing.assert_close(model.log_densities(embeddings, labels)[0], torch.tensor(log_p), rtol=1e-3, atol=1e-2)
+    scores = model.score(embeddings, labels)[0]
     torch.testing.assert_close(scores - scores[0], torch.tensor(log_p) - log_p[0], rtol=1e-3, atol=1e-2)
-    assert float(model.unfamiliarity(codes, labels)[0]) == pytest.approx(-max(log_p), rel=1e-3, abs=1e-2)
+    assert float(model.unfamiliarity(embeddings, labels)[0]) == pytest.approx(-max(log_p), rel=1e-3, abs=1e-2)
 
 
 def test_training_starts_at_the_closed_form_and_lowers_the_loss() -> None:

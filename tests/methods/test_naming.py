@@ -24,7 +24,7 @@ HIDDEN = torch.tensor([3, 0, 4, 1, 2])
 
 
 def world(noise: float = 0.05) -> tuple[Tensor, Tensor, Tensor]:
-    """Codes, the cluster of each, and label vectors whose likeness is that of the clusters, in another order."""
+    """Embeddings, the cluster of each, and label vectors whose likeness is that of the clusters, in another order."""
     made = torch.Generator().manual_seed(2)
     vectors = torch.randn(5, 6, generator=made)
     members = torch.arange(5).repeat(20)
@@ -32,10 +32,10 @@ def world(noise: float = 0.05) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def evidence_of(shares: Tensor | None = None) -> Evidence:
-    codes, members, vectors = world()
+    embeddings, members, vectors = world()
     unit = normalize(vectors - vectors.mean(0), dim=1)
     other = torch.tensor([2, 0, 1, 4, 3])[members]
-    return Evidence.of(codes, torch.stack([members, other]), (unit @ unit.T)[None].double(), shares)
+    return Evidence.of(embeddings, torch.stack([members, other]), (unit @ unit.T)[None].double(), shares)
 
 
 def test_clusters_get_their_names() -> None:
@@ -58,9 +58,9 @@ def test_an_order_is_not_mixed_with_its_reverse() -> None:
     made = torch.Generator().manual_seed(0)
     members = torch.arange(5).repeat(20)
     angle = place[members] * 0.5 + 0.05 * torch.randn(100, generator=made)
-    codes = torch.stack([angle.cos(), angle.sin()], 1)
+    embeddings = torch.stack([angle.cos(), angle.sin()], 1)
     others = [torch.randperm(5, generator=made)[members] for _ in range(6)]
-    found = Evidence.of(codes, torch.stack([members, *others]), alike)
+    found = Evidence.of(embeddings, torch.stack([members, *others]), alike)
     evidence = replace(found, turned=turned)
     right = torch.tensor(labels.order).argsort()[place]
     tables = name_each(evidence, NamingSettings(matchings=60))
@@ -100,29 +100,29 @@ def test_answers_are_kept_and_change_the_others() -> None:
 
 def test_shares_break_a_tie() -> None:
     """Two labels that are alike to all others the same can only be told apart by how frequent they are."""
-    codes = torch.eye(3)[torch.tensor([0] * 6 + [1] * 3 + [2] * 1)]
-    members = codes.argmax(1)[None]
+    embeddings = torch.eye(3)[torch.tensor([0] * 6 + [1] * 3 + [2] * 1)]
+    members = embeddings.argmax(1)[None]
     alike = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])[None].double()
     shares = torch.tensor([0.3, 0.1, 0.6])
-    evidence = Evidence.of(codes, members, alike, shares)
+    evidence = Evidence.of(embeddings, members, alike, shares)
     assert choose_names(vote(evidence, name_each(evidence, NamingSettings(matchings=20)))).tolist() == [2, 0, 1]
 
 
 def test_balanced_clusters_have_the_sizes_asked_for() -> None:
     made = torch.Generator().manual_seed(0)
-    codes = normalize(torch.randn(300, 4, generator=made) + torch.tensor([1.0, 0, 0, 0]), dim=1)
-    start = kmeans(codes, 3, made)
+    embeddings = normalize(torch.randn(300, 4, generator=made) + torch.tensor([1.0, 0, 0, 0]), dim=1)
+    start = kmeans(embeddings, 3, made)
     before = torch.bincount(start.members, minlength=3) / 300
     for sizes in (torch.full((3,), 1 / 3), torch.tensor([0.2, 0.5, 0.3])):
-        found = balanced(codes, start, sizes)
+        found = balanced(embeddings, start, sizes)
         after = torch.bincount(found.members, minlength=3) / 300
         wanted, free = sizes.sort().values, before.sort().values
         assert float((after.sort().values - wanted).abs().max()) < max(0.06, float((free - wanted).abs().max()))
 
 
 def test_clusterings_come_with_the_best_first() -> None:
-    codes, _, _ = world()
-    found = cluster_starts(codes, 5, 4, 0, None)
+    embeddings, _, _ = world()
+    found = cluster_starts(embeddings, 5, 4, 0, None)
     assert [one.inertia for one in found] == sorted(one.inertia for one in found)
 
 

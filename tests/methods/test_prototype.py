@@ -50,13 +50,13 @@ def a_batch(data: Dataset, rows: list[int]) -> Batch:
     return Batch(images=as_float(train.images[chosen]), targets=train.targets[chosen], rows=chosen, rng=rng)
 
 
-def test_prototypes_follow_the_mean_code_of_labels_in_the_batch(blob_data: Dataset) -> None:
+def test_prototypes_follow_the_mean_embedding_of_labels_in_the_batch(blob_data: Dataset) -> None:
     model = built(SMALL, blob_data)
     before = model.prototypes.clone()
-    codes, targets = torch.randn(6, model.encoder.code_size), torch.tensor([0, 2, 2, 0, 2, 0])
-    model.follow(codes, targets, 0.9)
+    embeddings, targets = torch.randn(6, model.encoder.code_size), torch.tensor([0, 2, 2, 0, 2, 0])
+    model.follow(embeddings, targets, 0.9)
     for label in range(4):
-        own = codes[targets == label]
+        own = embeddings[targets == label]
         wanted = 0.9 * before[label] + 0.1 * own.mean(0) if len(own) else before[label]
         torch.testing.assert_close(model.prototypes[label], wanted)
     assert torch.equal(model.prototypes[[1, 3]], before[[1, 3]])
@@ -117,9 +117,9 @@ def test_pair_and_aux_terms(blob_data: Dataset) -> None:
     model = built(method, blob_data).eval()
     batch = a_batch(blob_data, [0, 1, 2, 4, 5])
     terms = method.loss(model)(batch)
-    codes = model.encode_images(batch.images)
-    torch.testing.assert_close(terms["pair"], 2 * pair_loss(model.similarity(codes, codes), batch.targets))
-    logs = log_softmax(model.dense(codes), 1)
+    embeddings = model.encode_images(batch.images)
+    torch.testing.assert_close(terms["pair"], 2 * pair_loss(model.similarity(embeddings, embeddings), batch.targets))
+    logs = log_softmax(model.dense(embeddings), 1)
     torch.testing.assert_close(terms["aux"], -3 * logs[torch.arange(5), batch.targets].mean())
     smooth = replace(method, pair_smoothing=0.2)
     one, two = (smooth.loss(model)(a_batch(blob_data, [0, 1, 2, 4, 5]))["pair"] for _ in range(2))
@@ -131,31 +131,31 @@ def test_margin_of_the_dense_layer(blob_data: Dataset) -> None:
     method = replace(SMALL, margin=0.4, smoothing=0.0, head="dol")
     model = built(method, blob_data).eval()
     batch = a_batch(blob_data, [0, 1, 2, 4])
-    codes = model.encode_images(batch.images)
-    cosines = cosine_similarity(codes[:, None], model.dense.weight[None], dim=2)
+    embeddings = model.encode_images(batch.images)
+    cosines = cosine_similarity(embeddings[:, None], model.dense.weight[None], dim=2)
     less = cosines.clone()
     for row, target in enumerate(batch.targets.tolist()):
         less[row, target] -= 0.4
     wanted = -log_softmax(30 * less, 1)[torch.arange(4), batch.targets].mean()
     torch.testing.assert_close(method.loss(model)(batch)["aux"], wanted)
     labels = training_data(blob_data).labels
-    torch.testing.assert_close(model.score(codes, model.encode_labels(labels)), 30 * cosines)
+    torch.testing.assert_close(model.score(embeddings, model.encode_labels(labels)), 30 * cosines)
 
 
 @pytest.mark.parametrize("similarity", ["learned", "cosine", "both"])
 def test_heads_score_by_similarity_dense_layer_or_both(similarity: Any, blob_data: Dataset) -> None:
     model = built(replace(SMALL, similarity=similarity), blob_data).eval()
     labels = training_data(blob_data).labels
-    codes = torch.randn(5, model.encoder.code_size)
+    embeddings = torch.randn(5, model.encoder.code_size)
     found = {}
     for head in HEADS:
         model.head = head
-        found[head] = model.score(codes, model.encode_labels(labels))
+        found[head] = model.score(embeddings, model.encode_labels(labels))
     with torch.no_grad():
-        slow = torch.cat([model.compare(model.prototypes, code[None]) for code in codes], 1).T
+        slow = torch.cat([model.compare(model.prototypes, embedding[None]) for embedding in embeddings], 1).T
     torch.testing.assert_close(found["sim"], slow)
-    torch.testing.assert_close(found["dol"], model.dense(codes))
-    torch.testing.assert_close(found["mean"], (slow + model.dense(codes)) / 2)
+    torch.testing.assert_close(found["dol"], model.dense(embeddings))
+    torch.testing.assert_close(found["mean"], (slow + model.dense(embeddings)) / 2)
 
 
 @pytest.mark.parametrize("margin", [None, 0.4])
@@ -164,15 +164,15 @@ def test_examples_become_a_prototype(margin: float | None, blob_data: Dataset) -
     model, _ = train(replace(SMALL, margin=margin, lifted=False), data, CPU)
     assert isinstance(model, PrototypeModel)
     images, groups = as_float(data.train.images[:7]), torch.tensor([1, 0, 0, 1, 1, 0, 1])
-    codes = model.encode_images(images)
+    embeddings = model.encode_images(images)
     with torch.no_grad():
-        means = torch.stack([codes[groups == group].mean(0) for group in (0, 1)])
+        means = torch.stack([embeddings[groups == group].mean(0) for group in (0, 1)])
         torch.testing.assert_close(
-            model.score(codes, model.labels_from_examples(codes, groups)), model.compare(means, codes).T
+            model.score(embeddings, model.labels_from_examples(embeddings, groups)), model.compare(means, embeddings).T
         )
         for head in HEADS[1:]:
             model.head = head
-            made = model.labels_from_examples(codes, groups)
+            made = model.labels_from_examples(embeddings, groups)
             assert made.shape == (2, model.encode_labels(data.labels).shape[1])
             alone = model.labels_from_examples(model.encode_images(images[groups == 1]), groups[groups == 1] * 0)
             torch.testing.assert_close(made[1:], alone, rtol=1e-3, atol=1e-4)
@@ -184,15 +184,17 @@ def test_new_labels_are_brought_to_the_level_of_trained_ones(blob_data: Dataset)
     assert isinstance(model, PrototypeModel)
     images, groups = as_float(data.train.images[:6]), torch.tensor([1, 0, 0, 1, 1, 2])
     with torch.no_grad():
-        codes, every = model.encode_images(images), model.encode_images(as_float(data.train.images))
+        embeddings, every = model.encode_images(images), model.encode_images(as_float(data.train.images))
         level = [
             model.compare(model.prototypes[y : y + 1], every[data.train.targets == y].mean(0)[None]) for y in range(4)
         ]
-        scores = model.score(codes, model.labels_from_examples(codes, groups))
+        scores = model.score(embeddings, model.labels_from_examples(embeddings, groups))
         for group in range(3):
-            mean = codes[groups == group].mean(0)[None]
+            mean = embeddings[groups == group].mean(0)[None]
             lift = torch.stack(level).mean() - model.compare(mean, mean)[0, 0]
-            torch.testing.assert_close(scores[:, group], model.compare(mean, codes)[0] + lift, rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(
+                scores[:, group], model.compare(mean, embeddings)[0] + lift, rtol=1e-4, atol=1e-4
+            )
 
 
 def test_an_untrained_model_learns_no_label(blob_data: Dataset) -> None:
@@ -206,9 +208,9 @@ def test_similarity_of_images(blob_data: Dataset) -> None:
     torch.testing.assert_close(all_alike(plain, a, b, "similarity"), normalize(a) @ normalize(b).T)
     found = fit(blob_data, quick("prototype"), CPU)
     test = blob_data.split("test")
-    codes = found.encode(test.images)
+    embeddings = found.encode(test.images)
     assert isinstance(found.model, Compares)
-    alike = found.model.similarity(codes, codes)
+    alike = found.model.similarity(embeddings, embeddings)
     assert not alike.requires_grad
     same = test.targets[:, None] == test.targets
     other = ~torch.eye(len(test), dtype=torch.bool)

@@ -45,13 +45,13 @@ def build(method: Indicator) -> IndicatorModel:
 
 def literal(network: IndicatorModel, batch: Batch, truths: Tensor, wrong: list[list[int]]) -> Tensor:
     """For each image a yes to each true label and a no to each of its wrong ones, one pair at a time."""
-    codes = network.encode_images(batch.images)
+    embeddings = network.encode_images(batch.images)
     losses = []
-    for code, true, no in zip(codes, truths[batch.rows].tolist(), wrong, strict=True):
-        terms = [code.sum() * 0]
+    for embedding, true, no in zip(embeddings, truths[batch.rows].tolist(), wrong, strict=True):
+        terms = [embedding.sum() * 0]
         for label in range(K):
             psi = network.label_encoder.of_inputs(one_hot(torch.tensor([label]), K).float())[0]
-            logit = network.predictor(code * psi)[0]
+            logit = network.predictor(embedding * psi)[0]
             if true[label]:
                 terms.append(-logit.sigmoid().log())
             if label in no:

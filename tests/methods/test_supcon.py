@@ -109,7 +109,7 @@ def test_contrast_draws_images_of_a_label_together(blob_data: Dataset) -> None:
 
 
 def test_scores_of_the_layer_are_those_it_was_trained_with(blob_data: Dataset) -> None:
-    """The layer is trained on standardised codes and then written for codes as they are."""
+    """The layer is trained on standardised embeddings and then written for embeddings as they are."""
     data = training_data(blob_data)
     torch.manual_seed(0)
     model = SMALL.build(data.spec)
@@ -120,13 +120,13 @@ def test_scores_of_the_layer_are_those_it_was_trained_with(blob_data: Dataset) -
     np.testing.assert_allclose(float(inputs.square().sum(1).mean().sqrt()), LENGTH, rtol=0.3)
     expected = model.head(inputs)
     assert next(stages, None) is None
-    codes = model.eval().encode_images(as_float(data.train.images[batch.rows]))
-    found = model.score(codes, model.encode_labels(data.labels))
+    embeddings = model.eval().encode_images(as_float(data.train.images[batch.rows]))
+    found = model.score(embeddings, model.encode_labels(data.labels))
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
     assert model.counts.sum() == len(data.train)
 
 
-def test_codes_that_do_not_vary_are_left_alone() -> None:
+def test_embeddings_that_do_not_vary_are_left_alone() -> None:
     mean, scale = standard(torch.full((5, 4), 3.0))
     assert mean.tolist() == [3.0] * 4
     assert scale.isfinite().all()

@@ -1,4 +1,4 @@
-"""The text sides of clarel: what a step reads of an image, the code of a label, and what cannot be read."""
+"""The text sides of clarel: what a step reads of an image, the embedding of a label, and what cannot be read."""
 
 from dataclasses import replace
 from itertools import combinations
@@ -48,16 +48,16 @@ def test_a_step_reads_some_sentences_of_each_image(reader: str) -> None:
         batch = Batch(images=data.train.images[rows], targets=data.train.targets[rows], rows=rows, rng=rng)
         with torch.no_grad():
             found = texts.encode(batch, Draw(sentences=2, labels=0.0))
-        for row, code in zip(rows.tolist(), found, strict=True):
+        for row, embedding in zip(rows.tolist(), found, strict=True):
             told = data.train.texts[row]
             choices = list(combinations(told, min(2, len(told))))
-            near = [torch.allclose(code, code_of(model, one), rtol=1e-3, atol=1e-4) for one in choices]
+            near = [torch.allclose(embedding, embedding_of(model, one), rtol=1e-3, atol=1e-4) for one in choices]
             assert near.count(True) == 1
             drawn.add((row, choices[near.index(True)]))
     assert len(drawn) == 1 + 1 + 3
 
 
-def code_of(model: ClarelModel, texts: tuple[str, ...]) -> Tensor:
+def embedding_of(model: ClarelModel, texts: tuple[str, ...]) -> Tensor:
     with torch.no_grad():
         return model.encode_labels(Labels(names=("one",), texts=(texts,)))[0]
 
@@ -65,14 +65,16 @@ def code_of(model: ClarelModel, texts: tuple[str, ...]) -> Tensor:
 def test_reading_words_a_label_is_the_mean_of_its_sentences() -> None:
     model = fitted("words").model
     assert isinstance(model, ClarelModel)
-    alone = torch.stack([code_of(model, (text,)) for text in sentences("red star")])
-    torch.testing.assert_close(code_of(model, sentences("red star")), alone.mean(0), rtol=1e-4, atol=1e-5)
+    alone = torch.stack([embedding_of(model, (text,)) for text in sentences("red star")])
+    torch.testing.assert_close(embedding_of(model, sentences("red star")), alone.mean(0), rtol=1e-4, atol=1e-5)
     assert not torch.allclose(alone[0], alone[1])
     labels = Labels(names=PAIRS, texts=tuple(sentences(name)[: 1 + i % 3] for i, name in enumerate(PAIRS)))
     assert labels.texts is not None
     with torch.no_grad():
-        codes = model.encode_labels(labels)
-    torch.testing.assert_close(codes, torch.stack([code_of(model, one) for one in labels.texts]), rtol=1e-4, atol=1e-5)
+        embeddings = model.encode_labels(labels)
+    torch.testing.assert_close(
+        embeddings, torch.stack([embedding_of(model, one) for one in labels.texts]), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_vectors_of_another_size_are_refused() -> None:

@@ -24,14 +24,14 @@ from labelwise.ops.sinkhorn import SinkhornSettings, sinkhorn
 PRIOR = LabelPrior.of(torch.randn(4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64))
 
 
-def codes(n: int = 30) -> Tensor:
+def embeddings(n: int = 30) -> Tensor:
     return torch.nn.functional.normalize(torch.randn(n, 6, generator=torch.Generator().manual_seed(1)), dim=1)
 
 
 def restarts(r: int = 3) -> Restarts:
     torch.manual_seed(5)
     made = Restarts(r, 4, 6)
-    made.best_centres.copy_(codes(4 * r).view(r, 4, 6))
+    made.best_centres.copy_(embeddings(4 * r).view(r, 4, 6))
     return made
 
 
@@ -41,7 +41,7 @@ def batch_of(images: Tensor) -> Batch:
 
 
 def test_clustering_loss_is_the_cost_of_transport_to_each_centre() -> None:
-    model, x = restarts(), codes()
+    model, x = restarts(), embeddings()
     settings = Clustering(epsilon=0.1, tolerance=1e-6)
     found = clustering_losses(model, x, settings)
     for r in range(3):
@@ -52,7 +52,7 @@ def test_clustering_loss_is_the_cost_of_transport_to_each_centre() -> None:
 
 @pytest.mark.parametrize("guided", [True, False])
 def test_matching_loss_is_that_of_all_samples_written_out(guided: bool) -> None:
-    model, x = restarts(), codes()
+    model, x = restarts(), embeddings()
     settings = Matching(epsilon=0.1, tolerance=1e-7, guided=guided)
     found = matching_losses(model, batch_of(x), PRIOR, settings)
     drawn = PRIOR.draw(30, 3, BatchRng.seeded(3, 30).generator)
@@ -72,7 +72,7 @@ def test_gradient_flows_through_the_plan() -> None:
     for gradient in ("unrolled", "implicit", "detached"):
         model = restarts(1)
         settings = Matching(epsilon=0.1, tolerance=1e-9, gradient=gradient)
-        matching_losses(model, batch_of(codes()), PRIOR, settings).sum().backward()  # type: ignore[no-untyped-call]
+        matching_losses(model, batch_of(embeddings()), PRIOR, settings).sum().backward()  # type: ignore[no-untyped-call]
         assert model.heads.grad is not None
         grads.append(model.heads.grad)
     torch.testing.assert_close(grads[0], grads[1], atol=1e-3, rtol=1e-2)
@@ -80,7 +80,7 @@ def test_gradient_flows_through_the_plan() -> None:
 
 
 def test_restarts_do_not_touch_each_other() -> None:
-    together, x = restarts(), codes()
+    together, x = restarts(), embeddings()
     clustering_losses(together, x, Clustering(epsilon=0.1)).sum().backward()  # type: ignore[no-untyped-call]
     alone = Restarts(1, 4, 6)
     with torch.no_grad():
@@ -121,7 +121,7 @@ def test_clip_each() -> None:
 @pytest.mark.parametrize("initial", ["clusters", "random"])
 def test_stages(initial: str) -> None:
     model = restarts(2)
-    split = Split(images=codes(), targets=torch.full((30,), -1))
+    split = Split(images=embeddings(), targets=torch.full((30,), -1))
     matching = replace(Matching(steps=7, batch=10), initial=initial)  # type: ignore[arg-type]
     before = model.heads.detach().clone()
     stages = transport_stages(model, PRIOR, split, Clustering(steps=5, batch=10), matching)

@@ -50,9 +50,11 @@ def test_waveforms_are_brought_to_one_loudness_and_never_normalised_sample_by_sa
     torch.testing.assert_close(prepared.square().mean(1), torch.ones(6))
     torch.testing.assert_close(prepared / waves, (prepared / waves)[:, :1].expand_as(waves))
     torch.testing.assert_close(
-        encoder(waves), encoder(waves * 0.05), msg="a quiet recording has the code of a loud one"
+        encoder(waves), encoder(waves * 0.05), msg="a quiet recording has the embedding of a loud one"
     )
-    torch.testing.assert_close(encoder(waves), encoder.backbone(prepared), msg="codes are trained, so none is rescaled")
+    torch.testing.assert_close(
+        encoder(waves), encoder.backbone(prepared), msg="embeddings are trained, so none is rescaled"
+    )
     assert not encoder.untrained
     assert encoder.prepare(torch.zeros(1, 2000)).abs().max() == 0
 
@@ -96,19 +98,19 @@ def test_forward_is_pooled_maps(name: str, code_size: int | None) -> None:
     encoder = ImageEncoder.build(name, (3, 16, 16), width=4, code_size=code_size).eval()
     encoder.fit_normalisation(byte_images(4, 3, 16, 16))
     x = torch.rand(2, 3, 16, 16)
-    codes = encoder(x)
-    assert codes.shape == (2, encoder.code_size)
-    torch.testing.assert_close(encoder.pool(encoder.maps(x)), codes)
+    embeddings = encoder(x)
+    assert embeddings.shape == (2, encoder.code_size)
+    torch.testing.assert_close(encoder.pool(encoder.maps(x)), embeddings)
     plain = encoder.backbone((x - encoder.mean[:, None, None]) / encoder.std[:, None, None])
     if code_size in (None, encoder.backbone.width_out):
-        torch.testing.assert_close(codes, plain)
+        torch.testing.assert_close(embeddings, plain)
         assert not [key for key in encoder.state_dict() if key.startswith("project")]
     else:
         assert isinstance(encoder.project, nn.Linear)
-        torch.testing.assert_close(codes, plain @ encoder.project.weight.T + encoder.project.bias)
+        torch.testing.assert_close(embeddings, plain @ encoder.project.weight.T + encoder.project.bias)
 
 
-def test_features_have_codes_but_no_maps() -> None:
+def test_features_have_embeddings_but_no_maps() -> None:
     encoder = ImageEncoder.build("auto", (6,), code_size=3)
     assert encoder(torch.rand(2, 6)).shape == (2, 3)
     with pytest.raises(UnsupportedError, match="no feature maps"):
@@ -135,9 +137,9 @@ def test_half_precision_and_channels_last(name: str) -> None:
     torch.testing.assert_close(encoder(x), expected, atol=1e-3, rtol=1e-2)
     encoder.train()
     with torch.autocast("cpu", torch.bfloat16):
-        codes = encoder(x)
-    assert codes.dtype == torch.bfloat16
-    codes.float().square().sum().backward()
+        embeddings = encoder(x)
+    assert embeddings.dtype == torch.bfloat16
+    embeddings.float().square().sum().backward()
     assert all(value.grad is not None and value.grad.isfinite().all() for value in encoder.parameters())
     encoder.eval()
     with torch.autocast("cpu", torch.bfloat16):

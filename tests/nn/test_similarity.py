@@ -142,7 +142,7 @@ def test_memory_is_bounded(layers: int, monkeypatch: pytest.MonkeyPatch) -> None
         model(a, b)
     with torch.no_grad(), Largest() as unbounded:  # type: ignore[no-untyped-call]
         literal(model, a, b)
-    assert bounded.numbers == 80 * 64, "more than the codes, the scores or a tile at once"
+    assert bounded.numbers == 80 * 64, "more than the embeddings, the scores or a tile at once"
     assert unbounded.numbers == 60 * 80 * 64
 
 

@@ -28,9 +28,9 @@ def test_published_sizes(name: str, shape: tuple[int, ...], size: int, parameter
     with torch.device("meta"):
         backbone = build_backbone(name, shape)
         found = backbone.maps(torch.zeros(2, *shape))
-        codes = backbone(torch.zeros(2, *shape))
+        embeddings = backbone(torch.zeros(2, *shape))
     assert backbone.width_out == size
-    assert codes.shape == (2, size)
+    assert embeddings.shape == (2, size)
     assert found.shape == (2, *maps)
     assert numbers(backbone) == parameters
 
@@ -42,9 +42,9 @@ def test_published_sizes(name: str, shape: tuple[int, ...], size: int, parameter
 def test_every_parameter_learns_and_width_is_followed(name: str, shape: tuple[int, ...], times: float) -> None:
     torch.manual_seed(0)
     backbone = build_backbone(name, shape, width=4)
-    codes = backbone(torch.rand(6, *shape))
-    assert codes.shape == (6, backbone.width_out) == (6, 4 * times)
-    codes.square().sum().backward()
+    embeddings = backbone(torch.rand(6, *shape))
+    assert embeddings.shape == (6, backbone.width_out) == (6, 4 * times)
+    embeddings.square().sum().backward()
     still = [key for key, value in backbone.named_parameters() if value.grad is None or not value.grad.abs().sum()]
     assert [key for key in still if not key.endswith("bias")] == []  # a bias before a batch norm does nothing
     torch.testing.assert_close(backbone.eval()(torch.rand(1, *shape)).shape, torch.Size((1, backbone.width_out)))

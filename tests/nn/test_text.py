@@ -53,9 +53,9 @@ def slow(model: SentenceEncoder, x: Tensor, lengths: Tensor) -> Tensor:
     return model.project(model.dropout(means))  # type: ignore[no-any-return]
 
 
-def gradients(model: SentenceEncoder, codes: Tensor, x: Tensor) -> tuple[Tensor, ...]:
-    weights = torch.randn(codes.shape, dtype=codes.dtype, generator=torch.Generator().manual_seed(2))
-    return torch.autograd.grad((codes * weights).sum(), (x, *model.parameters()))
+def gradients(model: SentenceEncoder, embeddings: Tensor, x: Tensor) -> tuple[Tensor, ...]:
+    weights = torch.randn(embeddings.shape, dtype=embeddings.dtype, generator=torch.Generator().manual_seed(2))
+    return torch.autograd.grad((embeddings * weights).sum(), (x, *model.parameters()))
 
 
 @pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
@@ -139,9 +139,9 @@ def test_the_same_on_a_gpu() -> None:
 def run_in_half_precision(device: str) -> tuple[Tensor, dict[str, Any]]:
     model = encoder().float().to(device).train()
     with torch.autocast(device, torch.bfloat16):
-        codes = model(words().float().to(device), LENGTHS)
-    codes.float().square().sum().backward()
-    return codes, {name: p.grad for name, p in model.named_parameters()}
+        embeddings = model(words().float().to(device), LENGTHS)
+    embeddings.float().square().sum().backward()
+    return embeddings, {name: p.grad for name, p in model.named_parameters()}
 
 
 @pytest.mark.parametrize(
@@ -149,9 +149,9 @@ def run_in_half_precision(device: str) -> tuple[Tensor, dict[str, Any]]:
     ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))],
 )
 def test_half_precision(device: str) -> None:
-    codes, grads = run_in_half_precision(device)
+    embeddings, grads = run_in_half_precision(device)
     expected = encoder().train()(words(), LENGTHS)
-    torch.testing.assert_close(codes.double().cpu(), expected, atol=0.05, rtol=0.05)
+    torch.testing.assert_close(embeddings.double().cpu(), expected, atol=0.05, rtol=0.05)
     for name, grad in grads.items():
         assert grad is not None, name
         assert grad.isfinite().all(), name

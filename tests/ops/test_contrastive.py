@@ -10,7 +10,7 @@ from labelwise.errors import UsageError
 from labelwise.ops.contrastive import alignment, momentum_contrast, nt_xent, supervised_contrastive, uniformity
 
 
-def codes(*shape: int, seed: int = 0) -> Tensor:
+def embeddings(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
@@ -53,34 +53,34 @@ def cosine(a: list[float], b: list[float]) -> float:
     seed=st.integers(0, 99),
 )
 def test_loss_equals_a_double_loop(targets: list[int], views: int, temperature: float, seed: int) -> None:
-    made = 3 * codes(len(targets), views, 5, seed=seed)
+    made = 3 * embeddings(len(targets), views, 5, seed=seed)
     found = supervised_contrastive(made, torch.tensor(targets), temperature)
     assert found.dtype == torch.float32
     assert float(found) == pytest.approx(slow_loss(made, targets, temperature), rel=1e-4, abs=1e-5)
 
 
 def test_one_view_needs_no_axis() -> None:
-    made, targets = codes(6, 4), torch.tensor([0, 1, 0, 1, 2, 0])
+    made, targets = embeddings(6, 4), torch.tensor([0, 1, 0, 1, 2, 0])
     both = [supervised_contrastive(each, targets, 0.2) for each in (made, made[:, None])]
     assert torch.equal(*both)
 
 
 @pytest.mark.parametrize("n", [1, 2, 6])
 def test_without_labels_it_is_nt_xent(n: int) -> None:
-    first, second = codes(n, 8), codes(n, 8, seed=1)
+    first, second = embeddings(n, 8), embeddings(n, 8, seed=1)
     found = supervised_contrastive(torch.stack([first, second], 1), torch.full((n,), -1), 0.5)
     assert float(found) == pytest.approx(slow_nt_xent(first, second, 0.5), rel=1e-5, abs=1e-6)
 
 
 def test_lengths_do_not_matter() -> None:
-    made, targets = codes(5, 2, 4), torch.tensor([0, 1, 0, 1, -1])
+    made, targets = embeddings(5, 2, 4), torch.tensor([0, 1, 0, 1, -1])
     lengths = torch.rand(5, 2, 1, generator=torch.Generator().manual_seed(2)) * 100 + 0.01
     expected = supervised_contrastive(made, targets, 0.1)
     torch.testing.assert_close(supervised_contrastive(made * lengths, targets, 0.1), expected)
 
 
 def test_gradient_equals_differences() -> None:
-    made, targets = codes(4, 2, 3), torch.tensor([0, 1, 0, -1])
+    made, targets = embeddings(4, 2, 3), torch.tensor([0, 1, 0, -1])
     given = made.clone().requires_grad_()
     supervised_contrastive(given, targets, 0.5).backward()  # type: ignore[no-untyped-call]
     assert given.grad is not None
@@ -119,7 +119,7 @@ def test_opposite_rows_at_a_low_temperature_are_finite() -> None:
 
 @pytest.mark.parametrize("shape", [(0, 4), (1, 4), (1, 1, 4), (3, 4)])
 def test_without_a_positive_there_is_no_loss(shape: tuple[int, ...]) -> None:
-    given = codes(*shape).requires_grad_()
+    given = embeddings(*shape).requires_grad_()
     loss = supervised_contrastive(given, torch.arange(shape[0]), 0.1)
     loss.backward()  # type: ignore[no-untyped-call]
     assert float(loss.detach()) == 0
@@ -128,7 +128,7 @@ def test_without_a_positive_there_is_no_loss(shape: tuple[int, ...]) -> None:
 
 
 def test_mixed_precision_computes_in_single() -> None:
-    made, targets = codes(16, 2, 8).bfloat16(), torch.arange(16) % 4
+    made, targets = embeddings(16, 2, 8).bfloat16(), torch.arange(16) % 4
     expected = supervised_contrastive(made.double(), targets, 0.05)
     with torch.autocast("cpu", torch.bfloat16):
         found = supervised_contrastive(made, targets, 0.05)
@@ -137,11 +137,11 @@ def test_mixed_precision_computes_in_single() -> None:
 
 def test_requests_that_make_no_sense() -> None:
     with pytest.raises(UsageError, match=r"given \[4, 3\] and \[8\]"):
-        supervised_contrastive(codes(4, 3), torch.zeros(8), 0.1)
+        supervised_contrastive(embeddings(4, 3), torch.zeros(8), 0.1)
     with pytest.raises(UsageError, match=r"given \[4\] and \[4\]"):
-        supervised_contrastive(codes(4), torch.zeros(4), 0.1)
+        supervised_contrastive(embeddings(4), torch.zeros(4), 0.1)
     with pytest.raises(UsageError, match="above 0; given 0"):
-        supervised_contrastive(codes(4, 3), torch.zeros(4), 0.0)
+        supervised_contrastive(embeddings(4, 3), torch.zeros(4), 0.0)
 
 
 def slow_momentum(queries: Tensor, keys: Tensor, queue: Tensor, temperature: float) -> float:
@@ -162,7 +162,7 @@ def apart(a: list[float], b: list[float]) -> float:
 @settings(deadline=None, max_examples=40)
 @given(n=st.integers(1, 7), temperature=st.sampled_from([0.1, 0.5, 2.0]), seed=st.integers(0, 99))
 def test_nt_xent_equals_a_double_loop(n: int, temperature: float, seed: int) -> None:
-    made = 3 * codes(n, 2, 5, seed=seed)
+    made = 3 * embeddings(n, 2, 5, seed=seed)
     found = nt_xent(made, temperature)
     assert found.dtype == torch.float32
     assert float(found) == pytest.approx(slow_nt_xent(made[:, 0], made[:, 1], temperature), rel=1e-4, abs=1e-5)
@@ -171,7 +171,7 @@ def test_nt_xent_equals_a_double_loop(n: int, temperature: float, seed: int) -> 
 @settings(deadline=None, max_examples=40)
 @given(n=st.integers(1, 6), temperature=st.sampled_from([0.05, 0.5]), scale=st.floats(-2, 2), seed=st.integers(0, 99))
 def test_nt_xent_has_the_gradient_of_the_plain_loss(n: int, temperature: float, scale: float, seed: int) -> None:
-    first, second = (codes(n, 2, 4, seed=seed).float().requires_grad_() for _ in range(2))
+    first, second = (embeddings(n, 2, 4, seed=seed).float().requires_grad_() for _ in range(2))
     (scale * nt_xent(first, temperature)).backward()  # type: ignore[no-untyped-call]
     (scale * supervised_contrastive(second, torch.full((n,), -1), temperature)).backward()  # type: ignore[no-untyped-call]
     assert first.grad is not None
@@ -193,7 +193,7 @@ def test_nt_xent_holds_one_matrix() -> None:
                     pairs[each.untyped_storage().data_ptr()] = each
             return result
 
-    given = codes(12, 2, 5).float().requires_grad_()
+    given = embeddings(12, 2, 5).float().requires_grad_()
     with Watch():  # type: ignore[no-untyped-call]
         nt_xent(given, 0.5).backward()  # type: ignore[no-untyped-call]
     assert len(pairs) == 1
@@ -202,13 +202,17 @@ def test_nt_xent_holds_one_matrix() -> None:
 @settings(deadline=None, max_examples=40)
 @given(n=st.integers(1, 5), m=st.integers(1, 7), temperature=st.sampled_from([0.1, 0.2]), seed=st.integers(0, 99))
 def test_momentum_contrast_equals_a_double_loop(n: int, m: int, temperature: float, seed: int) -> None:
-    queries, keys, queue = codes(n, 4, seed=seed), 2 * codes(n, 4, seed=seed + 1), codes(m, 4, seed=seed + 2)
+    queries, keys, queue = (
+        embeddings(n, 4, seed=seed),
+        2 * embeddings(n, 4, seed=seed + 1),
+        embeddings(m, 4, seed=seed + 2),
+    )
     found = momentum_contrast(queries, keys, queue, temperature)
     assert float(found) == pytest.approx(slow_momentum(queries, keys, queue, temperature), rel=1e-4, abs=1e-5)
 
 
 def test_momentum_contrast_trains_queries_alone() -> None:
-    queries, keys, queue = (codes(3, 4, seed=seed).requires_grad_() for seed in range(3))
+    queries, keys, queue = (embeddings(3, 4, seed=seed).requires_grad_() for seed in range(3))
     momentum_contrast(queries, keys, queue, 0.2).backward()  # type: ignore[no-untyped-call]
     assert queries.grad is not None
     assert keys.grad is queue.grad is None
@@ -222,7 +226,7 @@ def test_momentum_contrast_trains_queries_alone() -> None:
 @settings(deadline=None, max_examples=30)
 @given(n=st.integers(2, 7), seed=st.integers(0, 99))
 def test_alignment_and_uniformity_equal_loops(n: int, seed: int) -> None:
-    made = 5 * codes(n, 2, 3, seed=seed)
+    made = 5 * embeddings(n, 2, 3, seed=seed)
     views = [apart(*pair) for pair in made.tolist()]
     assert float(alignment(made)) == pytest.approx(sum(views) / n, rel=1e-4, abs=1e-6)
     rows = made[:, 0].tolist()
@@ -230,7 +234,7 @@ def test_alignment_and_uniformity_equal_loops(n: int, seed: int) -> None:
     assert float(uniformity(made[:, 0])) == pytest.approx(math.log(sum(near) / len(near)), rel=1e-4, abs=1e-5)
 
 
-def test_figures_of_extreme_codes() -> None:
+def test_figures_of_extreme_embeddings() -> None:
     same, opposite = torch.ones(4, 2, 3), torch.tensor([[[1.0, 0.0], [-1.0, 0.0]]])
     assert float(alignment(same)) == 0
     assert float(uniformity(same[:, 0])) == pytest.approx(0, abs=1e-5)
@@ -240,7 +244,7 @@ def test_figures_of_extreme_codes() -> None:
 
 @pytest.mark.parametrize("scale", [0.0, 1e-20, 1e4])
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
-def test_codes_without_labels_that_are_the_same_have_finite_gradients(kind: torch.dtype, scale: float) -> None:
+def test_embeddings_without_labels_that_are_the_same_have_finite_gradients(kind: torch.dtype, scale: float) -> None:
     for queue in (False, True):
         given = torch.full((4, 2, 6), scale, dtype=kind, requires_grad=True)
         first, second = given.unbind(1)
@@ -252,7 +256,7 @@ def test_codes_without_labels_that_are_the_same_have_finite_gradients(kind: torc
 
 
 def test_mixed_precision_without_labels_computes_in_single() -> None:
-    made = codes(16, 2, 8).bfloat16()
+    made = embeddings(16, 2, 8).bfloat16()
 
     def figures(given: Tensor) -> Tensor:
         first, second = given.unbind(1)
@@ -274,17 +278,17 @@ def test_mixed_precision_without_labels_computes_in_single() -> None:
 def test_requests_without_labels_that_make_no_sense() -> None:
     for shape in ((4, 3), (4, 3, 5), (0, 2, 5)):
         with pytest.raises(UsageError, match=r"given \["):
-            nt_xent(codes(*shape), 0.1)
+            nt_xent(embeddings(*shape), 0.1)
         with pytest.raises(UsageError, match=r"given \["):
-            alignment(codes(*shape))
-    for queue in (codes(5, 4), codes(3)):
+            alignment(embeddings(*shape))
+    for queue in (embeddings(5, 4), embeddings(3)):
         with pytest.raises(UsageError, match=r"given \[2, 3\], \[2, 3\]"):
-            momentum_contrast(codes(2, 3), codes(2, 3), queue, 0.1)
+            momentum_contrast(embeddings(2, 3), embeddings(2, 3), queue, 0.1)
     with pytest.raises(UsageError, match=r"given \[2, 3\], \[1, 3\]"):
-        momentum_contrast(codes(2, 3), codes(1, 3), codes(4, 3), 0.1)
+        momentum_contrast(embeddings(2, 3), embeddings(1, 3), embeddings(4, 3), 0.1)
     with pytest.raises(UsageError, match=r"at least two; given \[1, 3\]"):
-        uniformity(codes(1, 3))
+        uniformity(embeddings(1, 3))
     with pytest.raises(UsageError, match="above 0; given 0"):
-        nt_xent(codes(2, 2, 3), 0.0)
+        nt_xent(embeddings(2, 2, 3), 0.0)
     with pytest.raises(UsageError, match="above 0; given -1"):
-        momentum_contrast(codes(2, 3), codes(2, 3), codes(4, 3), -1)
+        momentum_contrast(embeddings(2, 3), embeddings(2, 3), embeddings(4, 3), -1)

@@ -8,7 +8,7 @@ from labelwise.errors import UsageError
 from labelwise.ops.retrieval import distances, retrieval_loss
 
 
-def codes(*shape: int, seed: int = 0) -> Tensor:
+def embeddings(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
@@ -30,13 +30,13 @@ def slow_loss(images: Tensor, texts: Tensor, right: Tensor) -> tuple[float, floa
 
 
 def test_distances_equal_a_loop() -> None:
-    a, b = codes(5, 7), codes(3, 7, seed=1)
+    a, b = embeddings(5, 7), embeddings(3, 7, seed=1)
     torch.testing.assert_close(distances(a, b), slow_distances(a, b))
 
 
-def test_near_codes_far_from_the_origin() -> None:
-    a = (codes(4, 64) + 100).float()
-    b = a + 1e-3 * codes(4, 64, seed=1).float()
+def test_near_embeddings_far_from_the_origin() -> None:
+    a = (embeddings(4, 64) + 100).float()
+    b = a + 1e-3 * embeddings(4, 64, seed=1).float()
     found = distances(a, b)
     assert found.dtype == torch.float32
     torch.testing.assert_close(found, slow_distances(a.double(), b.double()).float(), rtol=1e-5, atol=1e-5)
@@ -44,14 +44,14 @@ def test_near_codes_far_from_the_origin() -> None:
 
 
 def test_gradients_of_distances() -> None:
-    a, b = codes(4, 3).requires_grad_(), codes(2, 3, seed=1).requires_grad_()
+    a, b = embeddings(4, 3).requires_grad_(), embeddings(2, 3, seed=1).requires_grad_()
     assert torch.autograd.gradcheck(distances, (a, b))
 
 
 @pytest.mark.parametrize("scale", [0.0, 1e-20, 1.0, 1e4])
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64])
 def test_gradients_are_finite_at_a_distance_of_zero(scale: float, kind: torch.dtype) -> None:
-    a = (scale * codes(6, 16)).to(kind).requires_grad_()
+    a = (scale * embeddings(6, 16)).to(kind).requires_grad_()
     b = a.detach().clone().requires_grad_()
     found = distances(a, b)
     assert found.diagonal().abs().max() <= 1e-6 * max(scale, 1e-3)
@@ -66,7 +66,7 @@ def test_gradients_are_finite_at_a_distance_of_zero(scale: float, kind: torch.dt
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
 def test_the_loss_equals_a_loop(share: float) -> None:
-    images, texts = codes(6, 4), codes(6, 4, seed=1)
+    images, texts = embeddings(6, 4), embeddings(6, 4, seed=1)
     text, image = retrieval_loss(images, texts, share)
     slow_text, slow_image = slow_loss(images, texts, torch.eye(6, dtype=torch.bool))
     assert float(text) == pytest.approx(share * slow_text)
@@ -75,7 +75,7 @@ def test_the_loss_equals_a_loop(share: float) -> None:
 
 
 def test_several_right_answers_share_one_probability() -> None:
-    images, texts = codes(6, 4), codes(6, 4, seed=1)
+    images, texts = embeddings(6, 4), embeddings(6, 4, seed=1)
     same = torch.zeros(6, 6, dtype=torch.bool)
     same[0, 3] = same[4, 1] = True  # not the same both ways
     text, image = retrieval_loss(images, texts, 0.5, same)
@@ -87,11 +87,11 @@ def test_several_right_answers_share_one_probability() -> None:
 
 
 def test_gradients_of_the_loss() -> None:
-    images, texts = codes(4, 3).requires_grad_(), codes(4, 3, seed=1).requires_grad_()
+    images, texts = embeddings(4, 3).requires_grad_(), embeddings(4, 3, seed=1).requires_grad_()
     same = torch.zeros(4, 4, dtype=torch.bool)
     same[1, 2] = True
     assert torch.autograd.gradcheck(lambda a, b: retrieval_loss(a, b, 0.3, same), (images, texts))
-    far = (1e3 * codes(4, 3)).float().requires_grad_()  # probabilities that vanish in single precision
+    far = (1e3 * embeddings(4, 3)).float().requires_grad_()  # probabilities that vanish in single precision
     sum(retrieval_loss(far, far.detach().flip(0), 0.5)).backward()  # type: ignore[union-attr]
     assert far.grad is not None
     assert far.grad.isfinite().all()
@@ -100,11 +100,11 @@ def test_gradients_of_the_loss() -> None:
 
 def test_a_share_out_of_range() -> None:
     with pytest.raises(UsageError, match=r"between 0 and 1; given 1\.5"):
-        retrieval_loss(codes(2, 2), codes(2, 2), 1.5)
+        retrieval_loss(embeddings(2, 2), embeddings(2, 2), 1.5)
 
 
 def test_autocast_leaves_distances_alone() -> None:
-    a, b = codes(5, 64).float(), codes(3, 64, seed=1).float()
+    a, b = embeddings(5, 64).float(), embeddings(3, 64, seed=1).float()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     with torch.autocast(device, torch.bfloat16):
         found = distances(a.to(device), b.to(device))

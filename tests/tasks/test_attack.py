@@ -22,7 +22,7 @@ from labelwise.training.stages import Run
 from tests.changed import changed, exact
 from tests.conftest import squares
 from tests.described import Table
-from tests.evaluate.test_answers import DATA, untrained
+from tests.papers.test_answers import DATA, untrained
 from tests.tasks.pixels import pictures, pixels
 
 

@@ -28,19 +28,19 @@ def no_faiss(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "faiss", None)
 
 
-def random_codes(count: int = MANY, method: str = "softmax") -> Tensor:
-    """Return codes in clusters, as wide as those of a method."""
+def random_embeddings(count: int = MANY, method: str = "softmax") -> Tensor:
+    """Return embeddings in clusters, as wide as those of a method."""
     size, drawn = trained(method).encode(TEST.images[:1]).shape[1], torch.Generator().manual_seed(1)
     centres = torch.randn(20, size, generator=drawn)
     labels = torch.randint(20, (count,), generator=drawn)
     return 3 * (centres[labels] + 0.4 * torch.randn(count, size, generator=drawn))
 
 
-def by_hand(codes: Tensor) -> Index:
-    """Return an index whose centres are the first five codes; it needs no faiss."""
-    centres = normalize(codes[:5], dim=1)
-    regions = (normalize(codes, dim=1) @ centres.T).argmax(1).int()
-    return Index(centres=centres, regions=regions, digest=digest_of(codes, centres, regions))
+def by_hand(embeddings: Tensor) -> Index:
+    """Return an index whose centres are the first five embeddings; it needs no faiss."""
+    centres = normalize(embeddings[:5], dim=1)
+    regions = (normalize(embeddings, dim=1) @ centres.T).argmax(1).int()
+    return Index(centres=centres, regions=regions, digest=digest_of(embeddings, centres, regions))
 
 
 def indexed(rows: slice = slice(None), method: str = "softmax") -> Gallery:
@@ -65,17 +65,17 @@ def test_only_the_nearest_regions_are_looked_through(looked_at: int, monkeypatch
     pytest.importorskip("faiss")
     monkeypatch.setattr(module, "LOOKED_AT", looked_at)
     monkeypatch.setattr(module, "CHUNK", 1_000)
-    model, codes = trained("softmax").model, random_codes()
-    index = make_index(codes)
+    model, embeddings = trained("softmax").model, random_embeddings()
+    index = make_index(embeddings)
     assert len(index.centres) == region_count(MANY) == 50
     torch.testing.assert_close(index.centres.norm(dim=1), torch.ones(50))
-    unit = normalize(codes, dim=1)
+    unit = normalize(embeddings, dim=1)
     assert torch.equal(index.regions, (unit @ index.centres.T).argmax(1).int())
     monkeypatch.setattr(
         retrieving, "SPARE", 200
     )  # more than there are: the rest is none, and no reason to look elsewhere
     monkeypatch.delattr(retrieving, "_nearest")
-    _, places = search(model, codes[:30], codes, 3, lists=Lists(index, codes))
+    _, places = search(model, embeddings[:30], embeddings, 3, lists=Lists(index, embeddings))
     for query, found in zip(unit[:30], places.tolist(), strict=True):
         nearest = (index.centres @ query).topk(looked_at).indices
         there = torch.isin(index.regions.long(), nearest).nonzero()[:, 0]
@@ -85,24 +85,24 @@ def test_only_the_nearest_regions_are_looked_through(looked_at: int, monkeypatch
 def test_most_of_the_best_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("faiss")
     monkeypatch.setattr(module, "LOOKED_AT", 8)
-    model, codes = trained("softmax").model, random_codes()
-    scores, places = search(model, codes[:100], codes, 10, lists=Lists(make_index(codes), codes))
-    best, right = search(model, codes[:100], codes, 10)
+    model, embeddings = trained("softmax").model, random_embeddings()
+    scores, places = search(model, embeddings[:100], embeddings, 10, lists=Lists(make_index(embeddings), embeddings))
+    best, right = search(model, embeddings[:100], embeddings, 10)
     hits = (places[:, :, None] == right[:, None]).any(1)
     assert float(hits.float().mean()) > 0.9
-    torch.testing.assert_close(scores[:, 0], best[:, 0])  # each code is its own best
+    torch.testing.assert_close(scores[:, 0], best[:, 0])  # each embedding is its own best
 
 
 @pytest.mark.parametrize("method", ["softmax", "prototype"])
 def test_a_query_that_finds_too_few_is_searched_exactly(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("faiss")
     monkeypatch.setattr(module, "LOOKED_AT", 1)
-    model, codes = trained(method).model, random_codes(method=method)
-    index = by_hand(codes)
+    model, embeddings = trained(method).model, random_embeddings(method=method)
+    index = by_hand(embeddings)
     sizes = torch.bincount(index.regions.long())[index.regions[:60].long()]
     k = int(sizes.median())
-    scores, places = search(model, codes[:60], codes, k, k, Lists(index, codes))
-    exact, _ = search(model, codes[:60], codes, k, k)
+    scores, places = search(model, embeddings[:60], embeddings, k, k, Lists(index, embeddings))
+    exact, _ = search(model, embeddings[:60], embeddings, k, k)
     short = sizes < k
     assert short.any()
     assert not short.all()
@@ -153,21 +153,21 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     assert load_gallery(tmp_path / "plain").index is None
 
 
-def test_an_index_of_other_codes_is_refused(tmp_path: Path) -> None:
+def test_an_index_of_other_embeddings_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("faiss")
     searched = gallery().with_index()
     assert searched.index is not None
-    codes = searched.embeddings.clone()
-    codes[7, 3] += 1e-3
-    for wrong in (codes, codes[:, :-1]):
+    embeddings = searched.embeddings.clone()
+    embeddings[7, 3] += 1e-3
+    for wrong in (embeddings, embeddings[:, :-1]):
         changed = replace(searched, embeddings=wrong)
-        with pytest.raises(UsageError, match=r"does not belong to its \d+ codes"):
+        with pytest.raises(UsageError, match=r"does not belong to its \d+ embeddings"):
             _ = changed.lists
         with pytest.raises(UsageError, match="does not belong"):
             changed.remove(changed.files[:1])
     with pytest.raises(UsageError, match="does not belong"):
-        replace(searched, embeddings=codes, files=tuple(f"other {f}" for f in searched.files)).join(searched)
-    assert replace(changed, embeddings=codes, index=None).with_index().lists
+        replace(searched, embeddings=embeddings, files=tuple(f"other {f}" for f in searched.files)).join(searched)
+    assert replace(changed, embeddings=embeddings, index=None).with_index().lists
     searched.save(tmp_path / "g")
     tensors, about = read_tensors(tmp_path / "g")
     regions = (tensors["regions"] + 1) % len(tensors["centres"])  # each is there, and none is right
@@ -197,8 +197,8 @@ def test_an_index_is_made_again_when_the_gallery_has_outgrown_it() -> None:
     pytest.importorskip("faiss")
     small = gallery(rows=slice(2)).with_index()
     assert small.with_index() is small
-    codes = random_codes(100)
-    more = Gallery(embeddings=codes, files=tuple(f"more {i}" for i in range(100)), probe=small.probe)
+    embeddings = random_embeddings(100)
+    more = Gallery(embeddings=embeddings, files=tuple(f"more {i}" for i in range(100)), probe=small.probe)
     grown = small.join(more)
     assert grown.index is not None
     assert grown.index.outgrown
@@ -225,7 +225,7 @@ def test_wrong_use() -> None:
         retrieve(trained("softmax"), TEST.images[0], searched, candidates=None, approximate=True)
     with pytest.raises(UsageError, match=r"for 3, and candidates=100"):
         search(trained("softmax").model, searched.embeddings[:1], searched.embeddings[:3], 1, lists=searched.lists)
-    with pytest.raises(UsageError, match="given 0 codes"):
+    with pytest.raises(UsageError, match="given 0 embeddings"):
         make_index(searched.embeddings[:0])
     with pytest.raises(UsageError, match="finite numbers"):
         make_index(searched.embeddings / 0)

@@ -29,11 +29,11 @@ def gallery(method: str = "softmax", rows: slice = slice(None)) -> Gallery:
 def test_exact_search_is_the_sorted_similarity(method: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CHUNK", chunk)
     model = trained(method).model
-    codes = trained(method).encode(TEST.images)
+    embeddings = trained(method).encode(TEST.images)
     with torch.no_grad():
-        every = all_alike(model, codes[:9], codes, "similarity")
+        every = all_alike(model, embeddings[:9], embeddings, "similarity")
     slow = every.sort(dim=1, descending=True)
-    scores, places = search(model, codes[:9], codes, 4, candidates=None)
+    scores, places = search(model, embeddings[:9], embeddings, 4, candidates=None)
     torch.testing.assert_close(scores, slow.values[:, :4], atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(every.gather(1, places), scores, atol=1e-5, rtol=1e-5)
     assert all(len(set(row)) == 4 for row in places.tolist())
@@ -42,18 +42,20 @@ def test_exact_search_is_the_sorted_similarity(method: str, chunk: int, monkeypa
 @pytest.mark.parametrize("chunk", [1, 2**24])
 def test_candidates_by_cosine_are_ranked_by_the_learned_similarity(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CHUNK", chunk)
-    model, codes = trained("prototype").model, trained("prototype").encode(TEST.images)
+    model, embeddings = trained("prototype").model, trained("prototype").encode(TEST.images)
     assert isinstance(model, Compares)
-    scores, places = search(model, codes[:6], codes, 3, candidates=10)
-    unit = torch.nn.functional.normalize(codes, dim=1)
+    scores, places = search(model, embeddings[:6], embeddings, 3, candidates=10)
+    unit = torch.nn.functional.normalize(embeddings, dim=1)
     for query in range(6):
         near = (unit @ unit[query]).argsort(descending=True)[:10]
         with torch.no_grad():
-            alike = model.similarity(codes[query : query + 1], codes[near])[0]
+            alike = model.similarity(embeddings[query : query + 1], embeddings[near])[0]
         torch.testing.assert_close(scores[query], alike.sort(descending=True).values[:3], atol=1e-5, rtol=1e-5)
         assert set(places[query].tolist()) <= set(near.tolist())
-    whole = search(model, codes[:6], codes, 3, candidates=None)
-    torch.testing.assert_close(search(model, codes[:6], codes, 3, candidates=10**6)[0], whole[0], atol=1e-5, rtol=1e-5)
+    whole = search(model, embeddings[:6], embeddings, 3, candidates=None)
+    torch.testing.assert_close(
+        search(model, embeddings[:6], embeddings, 3, candidates=10**6)[0], whole[0], atol=1e-5, rtol=1e-5
+    )
 
 
 def test_matches_have_names_and_labels() -> None:

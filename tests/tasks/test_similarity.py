@@ -29,41 +29,45 @@ def rebuilt(classifier: Classifier) -> LabelModel:
 @pytest.mark.parametrize("by", SCORES)
 @pytest.mark.parametrize("method", ["softmax", "prototype"])
 def test_rows_are_the_diagonal_of_the_table(method: str, by: By) -> None:
-    model, codes = trained(method).model, trained(method).encode(TEST.images[:20])
+    model, embeddings = trained(method).model, trained(method).encode(TEST.images[:20])
     with torch.no_grad():
-        table = all_alike(model, codes[:10], codes[10:], by)
-        torch.testing.assert_close(row_alike(model, codes[:10], codes[10:], by), table.diagonal(), atol=1e-5, rtol=1e-5)
+        table = all_alike(model, embeddings[:10], embeddings[10:], by)
+        torch.testing.assert_close(
+            row_alike(model, embeddings[:10], embeddings[10:], by), table.diagonal(), atol=1e-5, rtol=1e-5
+        )
 
 
-def test_whitened_codes_are_compared_by_their_cosine() -> None:
+def test_whitened_embeddings_are_compared_by_their_cosine() -> None:
     classifier = trained("prototype")
-    model, codes = classifier.model, classifier.encode(TEST.images)
+    model, embeddings = classifier.model, classifier.encode(TEST.images)
     assert isinstance(model, Whitens)
-    ways = normalize(model.whitened(codes), dim=1)
-    torch.testing.assert_close(all_alike(model, codes, codes, "whitened"), ways @ ways.T)
-    torch.testing.assert_close(pair_scores(model, codes, codes.flip(0), "whitened"), (ways * ways.flip(0)).sum(1))
-    plain = cosines(codes, codes)
+    ways = normalize(model.whitened(embeddings), dim=1)
+    torch.testing.assert_close(all_alike(model, embeddings, embeddings, "whitened"), ways @ ways.T)
+    torch.testing.assert_close(
+        pair_scores(model, embeddings, embeddings.flip(0), "whitened"), (ways * ways.flip(0)).sum(1)
+    )
+    plain = cosines(embeddings, embeddings)
     assert float((ways @ ways.T - plain).abs().max()) > 0.05
-    same, different = scored_pairs(model, codes, TEST.targets, "whitened", (50, 0))
+    same, different = scored_pairs(model, embeddings, TEST.targets, "whitened", (50, 0))
     assert same.mean() > different.mean()
 
 
 @pytest.mark.parametrize("candidates", [None, 12])
-def test_search_by_whitened_codes(candidates: int | None) -> None:
+def test_search_by_whitened_embeddings(candidates: int | None) -> None:
     classifier = trained("softmax")
-    model, codes = classifier.model, classifier.encode(TEST.images)
-    scores, places = search(model, codes[:5], codes, 4, candidates, by="whitened")
-    table = all_alike(model, codes[:5], codes, "whitened")
+    model, embeddings = classifier.model, classifier.encode(TEST.images)
+    scores, places = search(model, embeddings[:5], embeddings, 4, candidates, by="whitened")
+    table = all_alike(model, embeddings[:5], embeddings, "whitened")
     torch.testing.assert_close(table.gather(1, places), scores, atol=1e-5, rtol=1e-5)
     if candidates is None:
         torch.testing.assert_close(table.topk(4, dim=1).values, scores, atol=1e-5, rtol=1e-5)
     else:
-        near = all_alike(model, codes[:5], codes, "cosine").topk(candidates, dim=1).indices
+        near = all_alike(model, embeddings[:5], embeddings, "cosine").topk(candidates, dim=1).indices
         best = table.gather(1, near).topk(4, dim=1).values
         torch.testing.assert_close(best, scores, atol=1e-5, rtol=1e-5)
 
 
-def test_a_threshold_for_whitened_codes_is_kept_when_saved() -> None:
+def test_a_threshold_for_whitened_embeddings_is_kept_when_saved() -> None:
     classifier = fit_verification(trained("softmax"), TEST, by="whitened")
     answers = verify(classifier, TEST.images[:4], TEST.images[4:8])
     assert verify(roundtrip(classifier), TEST.images[:4], TEST.images[4:8]) == answers
@@ -83,7 +87,7 @@ def test_models_without_statistics_say_so() -> None:
         compared(model, torch.rand(2, 8), "angle")  # type: ignore[arg-type]
 
 
-def test_a_state_saved_before_codes_were_whitened_can_be_read() -> None:
+def test_a_state_saved_before_embeddings_were_whitened_can_be_read() -> None:
     classifier = trained("softmax")
     old = {name: value for name, value in classifier.model.state_dict().items() if not name.startswith("unit_")}
     model = rebuilt(classifier)

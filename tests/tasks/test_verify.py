@@ -26,11 +26,11 @@ def test_learned_score_does_not_depend_on_the_order() -> None:
         verify(classifier, TEST.images[9:18], TEST.images[:9]),
     )
     assert [one.score for one in there] == pytest.approx([one.score for one in back], abs=1e-5)
-    codes, model = classifier.encode(TEST.images[:18]), classifier.model
+    embeddings, model = classifier.encode(TEST.images[:18]), classifier.model
     assert isinstance(model, Compares)
     with torch.no_grad():
-        one_way = model.similarity(codes[:9], codes[9:]).diagonal()
-        other = model.similarity(codes[9:], codes[:9]).diagonal()
+        one_way = model.similarity(embeddings[:9], embeddings[9:]).diagonal()
+        other = model.similarity(embeddings[9:], embeddings[:9]).diagonal()
     assert not torch.allclose(one_way, other, atol=1e-3)
     torch.testing.assert_close(torch.tensor([one.score for one in there]), (one_way + other) / 2)
 
@@ -84,8 +84,8 @@ def test_probability_is_one_of_equally_frequent_kinds() -> None:
     rule = classifier.verifier
     assert rule is not None
     assert rule.eer > 0.02
-    codes = classifier.encode(noisy.images)
-    same, different = scored_pairs(classifier.model, codes, noisy.targets, "similarity", (10**6, 0))
+    embeddings = classifier.encode(noisy.images)
+    same, different = scored_pairs(classifier.model, embeddings, noisy.targets, "similarity", (10**6, 0))
     chances = [(scores * rule.scale + rule.offset).sigmoid().mean() for scores in (same, different)]
     assert float(chances[0] + chances[1]) == pytest.approx(1, abs=0.1)
 
@@ -98,7 +98,7 @@ def test_rule_is_fitted_with_the_classifier_and_saved() -> None:
     assert again.verifier == strict.verifier
     assert roundtrip(changed(classifier, verifier=None)).verifier is None
     taught = lw.teach(strict, "new", examples=TEST.images[:3])
-    assert taught.verifier == strict.verifier  # codes of images stay the same
+    assert taught.verifier == strict.verifier  # embeddings of images stay the same
 
 
 def test_many_validation_images_are_left_for_later(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,10 +125,10 @@ def test_what_is_missing_is_said() -> None:
 
 @pytest.mark.parametrize("by", ["similarity", "cosine", "sum"])
 def test_pairs_looked_up_in_a_table_score_the_same(by: By, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, codes = trained("prototype").model, trained("prototype").encode(VAL.images)
-    looked_up = scored_pairs(model, codes, VAL.targets, by, (1_000, 0))
+    model, embeddings = trained("prototype").model, trained("prototype").encode(VAL.images)
+    looked_up = scored_pairs(model, embeddings, VAL.targets, by, (1_000, 0))
     monkeypatch.setattr("labelwise.tasks.verify.TABLE", 0)
-    for found, slow in zip(looked_up, scored_pairs(model, codes, VAL.targets, by, (1_000, 0)), strict=True):
+    for found, slow in zip(looked_up, scored_pairs(model, embeddings, VAL.targets, by, (1_000, 0)), strict=True):
         torch.testing.assert_close(found, slow, atol=1e-4, rtol=1e-4)
 
 

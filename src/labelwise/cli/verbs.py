@@ -7,7 +7,6 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from labelwise.cli.analyse import analyse
 from labelwise.cli.ask import ask
 from labelwise.cli.attack import attack
 from labelwise.cli.calibrate import calibrate
@@ -38,7 +37,7 @@ RESUME = {
 }
 VERBS: tuple[Callable[..., None], ...] = (
     fit, pretrain, name, classify, ask, rank, verify, retrieve, teach, forget, outliers, explain, imagine, evaluate, report,
-    analyse, attack, calibrate, *(verb for plugin in plugins() for verb in plugin.VERBS), serve, export, demo,
+    attack, calibrate, *(verb for plugin in plugins() for verb in plugin.VERBS), serve, export, demo,
 )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Few-shot episodes on a test split: a few new labels, a few images of each to learn from, others to name.
 
-Every image is encoded once; what an episode learns and asks is computed from codes, many episodes at a time.
+Every image is encoded once; what an episode learns and asks is computed from embeddings, many episodes at a time.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from labelwise.errors import UsageError
 from labelwise.evaluate.tested import Tested
 from labelwise.model import LabelModel, LearnsFromExamples, cannot
 
-CHUNK = 2**22  # numbers of codes held at a time
+CHUNK = 2**22  # numbers of embeddings held at a time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ class EpisodeResult:
         labels: how many labels of the split have enough images to be drawn.
         images: how many labelled images there are.
         accuracy: of ``taught``, labels learnt as ``teach`` does; and on the same codes and episodes of ``nearest mean``, the
-            label whose examples' mean code is nearest, and of ``cosine``, the label whose mean has the largest cosine.
+            label whose examples' mean embedding is nearest, and of ``cosine``, the label whose mean has the largest cosine.
         leaked: share of the images that the classifier was trained or calibrated on; anything but 0 flatters it.
     """
 
@@ -83,7 +83,7 @@ def evaluate_episodes(tested: Tested, settings: EpisodeSettings | None = None) -
 def evaluate_many_episodes(tested: Tested, settings: Sequence[EpisodeSettings]) -> list[EpisodeResult]:
     """Return the result of each of several settings."""
     tested = tested.own_labelled()
-    model, codes, split = tested.classifier.model, tested.scores.embeddings, tested.split
+    model, embeddings, split = tested.classifier.model, tested.scores.embeddings, tested.split
     sizes = torch.bincount(split.targets.cpu())
     return [
         EpisodeResult(
@@ -91,7 +91,8 @@ def evaluate_many_episodes(tested: Tested, settings: Sequence[EpisodeSettings]) 
             labels=int((sizes >= each.shots + each.queries).sum()),
             images=len(split),
             accuracy={
-                name: estimate(hits) for name, hits in episode_accuracies(model, codes, split.targets, each).items()
+                name: estimate(hits)
+                for name, hits in episode_accuracies(model, embeddings, split.targets, each).items()
             },
             leaked=tested.leaked,
         )
@@ -101,16 +102,16 @@ def evaluate_many_episodes(tested: Tested, settings: Sequence[EpisodeSettings]) 
 
 @torch.no_grad()
 def episode_accuracies(
-    model: LabelModel, codes: Tensor, targets: Tensor, settings: EpisodeSettings
+    model: LabelModel, embeddings: Tensor, targets: Tensor, settings: EpisodeSettings
 ) -> dict[str, Tensor]:
-    """Return the accuracy of each episode ``[count]`` by each rule, from image codes ``[n, d]`` and targets ``[n]``."""
+    """Return the accuracy of each episode ``[count]`` by each rule, from image embeddings ``[n, d]`` and targets ``[n]``."""
     if settings.count < 2:
         raise UsageError(f"An error needs at least two episodes; given {settings.count}.")
     drawn = episodes(targets, settings.ways, settings.shots, settings.queries, settings.count, settings.seed)
-    size = settings.ways * (settings.shots + settings.queries) * codes.shape[1]
+    size = settings.ways * (settings.shots + settings.queries) * embeddings.shape[1]
     found: dict[str, list[Tensor]] = {}
     while some := list(islice(drawn, max(1, CHUNK // size))):
-        support, query = (codes[_rows(some, what).to(codes.device)] for what in ("support", "query"))
+        support, query = (embeddings[_rows(some, what).to(embeddings.device)] for what in ("support", "query"))
         for name, scores in _scores(model, support, query).items():
             truth = torch.arange(settings.ways, device=scores.device).repeat_interleave(settings.queries)
             found.setdefault(name, []).append((scores.argmax(2) == truth).double().mean(1).cpu())
@@ -128,7 +129,7 @@ def _rows(some: list[Episode], what: str) -> Tensor:
 
 
 def _scores(model: LabelModel, support: Tensor, query: Tensor) -> dict[str, Tensor]:
-    """Return scores ``[b, ways * queries, ways]`` by each rule, from codes ``[b, ways, shots, d]`` and ``[b, ways, queries, d]``."""
+    """Return scores ``[b, ways * queries, ways]`` by each rule, of ``[b, ways, shots, d]`` and ``[b, ways, queries, d]``."""
     b, ways, shots, d = support.shape
     groups = torch.arange(b * ways, device=support.device).repeat_interleave(shots)
     if not isinstance(model, LearnsFromExamples):

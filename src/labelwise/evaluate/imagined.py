@@ -9,7 +9,7 @@ from torch import Tensor
 
 from labelwise.classifier import Classifier
 from labelwise.errors import DataError, UsageError
-from labelwise.evaluate.joint import find_plane
+from labelwise.ops.plane import find_plane
 from labelwise.ops.retrieval import distances
 from labelwise.ops.segments import segment_mean
 from labelwise.tasks.imagine import Imagined, generated, image_features

@@ -21,8 +21,8 @@ class PairsResult:
     Attributes:
         images: how many were compared.
         labels: how many labels they have.
-        verification: by the model's ``similarity``, the ``cosine`` of codes, and their ``sum``; of these by the cosine alone where
-            the model learns no similarity of its own. By the cosine of ``whitened`` codes where it has what that needs.
+        verification: by the model's ``similarity``, the ``cosine`` of embeddings, and their ``sum``; of these by the
+            cosine alone where the model learns no similarity of its own. By the cosine of ``whitened`` embeddings where it has what that needs.
         retrieval: likewise.
         leaked: share of the images that the classifier was trained or calibrated on; anything but 0 flatters it.
     """

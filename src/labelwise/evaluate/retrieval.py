@@ -56,27 +56,31 @@ def evaluate_retrieval(tested: Tested, *, by: By = "similarity", ks: Sequence[in
     )
 
 
-def query_figures(model: LabelModel, codes: Tensor, targets: Tensor, by: By = "similarity") -> tuple[Tensor, Tensor]:
+def query_figures(
+    model: LabelModel, embeddings: Tensor, targets: Tensor, by: By = "similarity"
+) -> tuple[Tensor, Tensor]:
     """Return for each query how many wrong images come before the first right one, and its average precision at R ``[q]``.
 
-    Where a wrong image is as similar as a right one the wrong one comes first, so codes that are all alike gain nothing.
+    Where a wrong image is as similar as a right one the wrong one comes first, so embeddings that are all alike gain nothing.
 
     Args:
-        model: what made the codes.
-        codes: ``[n, d]``.
+        model: what made the embeddings.
+        embeddings: ``[n, d]``.
         targets: ``[n]``.
         by: what images are ranked by.
     """
-    codes, by = compared(model, codes.float(), by)
-    targets = targets.to(codes.device)
+    embeddings, by = compared(model, embeddings.float(), by)
+    targets = targets.to(embeddings.device)
     before, precision = [], []
     with torch.no_grad():
-        for rows in torch.split(torch.arange(len(codes), device=codes.device), max(1, CHUNK // max(1, len(codes)))):
+        for rows in torch.split(
+            torch.arange(len(embeddings), device=embeddings.device), max(1, CHUNK // max(1, len(embeddings)))
+        ):
             same = targets[rows, None] == targets
             same[rows - rows[0], rows] = False
             ask = same.any(1)
-            scores = all_alike(model, codes[rows[ask]], codes, by)
-            scores[torch.arange(len(scores), device=codes.device), rows[ask]] = -torch.inf
+            scores = all_alike(model, embeddings[rows[ask]], embeddings, by)
+            scores[torch.arange(len(scores), device=embeddings.device), rows[ask]] = -torch.inf
             right = _ranked(scores, same[ask])
             before.append(right.to(torch.uint8).argmax(1))
             precision.append(_precision_at_r(right))

@@ -109,11 +109,6 @@ def leaked_rows(classifier: Classifier, images: Tensor) -> Tensor:
     return torch.isin(image_hashes(images), hashes.cpu())
 
 
-def leaked_share(classifier: Classifier, images: Tensor) -> float:
-    """Return the share of the images that the classifier was made from."""
-    return float(leaked_rows(classifier, images).double().mean()) if len(images) else 0.0
-
-
 def align_targets(classifier: Classifier, split: Split, labels: Labels) -> Tensor:
     """Return the split's targets as positions among the classifier's labels, -1 where an image has no label."""
     used = [labels.names[i] for i in sorted(set(split.targets.tolist())) if i >= 0]

@@ -44,8 +44,10 @@ def probe_neighbours(
         raise DataError(
             f"The vote needs labelled images on both sides; {len(known)} of train and {len(asked)} of test have a label."
         )
-    codes, test_codes = encoder.features(known.images), encoder.features(asked.images)
-    votes = neighbour_votes(test_codes, codes, known.targets.to(codes.device), k=k, temperature=temperature)
+    embeddings, test_embeddings = encoder.features(known.images), encoder.features(asked.images)
+    votes = neighbour_votes(
+        test_embeddings, embeddings, known.targets.to(embeddings.device), k=k, temperature=temperature
+    )
     right = votes.argmax(1).cpu() == asked.targets.cpu()
     return NeighbourResult(
         train_images=len(known), test_images=len(asked), k=min(k, len(known)), accuracy=float(right.double().mean())
@@ -53,28 +55,35 @@ def probe_neighbours(
 
 
 @torch.no_grad()
-def neighbour_votes(codes: Tensor, known: Tensor, targets: Tensor, *, k: int = 200, temperature: float = 0.1) -> Tensor:
+def neighbour_votes(
+    embeddings: Tensor, known: Tensor, targets: Tensor, *, k: int = 200, temperature: float = 0.1
+) -> Tensor:
     """Return the votes for each label ``[n, labels]`` of the nearest known codes (Wu et al., 2018).
 
     Each of the ``k`` known codes of the largest cosine, or of all where there are fewer, votes for its own label with the
     weight ``exp(cosine / temperature)``, relative to the nearest. Only a part of the cosines is held at a time.
 
     Args:
-        codes: of the images asked about ``[n, d]``, of any length.
-        known: codes of labelled images ``[m, d]``.
+        embeddings: of the images asked about ``[n, d]``, of any length.
+        known: embeddings of labelled images ``[m, d]``.
         targets: their labels ``[m]``, 0 and up.
         k: how many vote.
         temperature: low lets the nearest decide.
     """
     if k < 1 or temperature <= 0:
         raise UsageError(f"The vote needs k of at least 1 and a temperature above 0; given {k} and {temperature}.")
-    if codes.ndim != 2 or known.ndim != 2 or codes.shape[1] != known.shape[1] or targets.shape != known.shape[:1]:
-        shapes = ", ".join(str(list(given.shape)) for given in (codes, known, targets))
-        raise UsageError(f"Codes are [n, d], known codes [m, d] and their targets [m]; given {shapes}.")
+    if (
+        embeddings.ndim != 2
+        or known.ndim != 2
+        or embeddings.shape[1] != known.shape[1]
+        or targets.shape != known.shape[:1]
+    ):
+        shapes = ", ".join(str(list(given.shape)) for given in (embeddings, known, targets))
+        raise UsageError(f"Embeddings are [n, d], known codes [m, d] and their targets [m]; given {shapes}.")
     unit, labels = normalize(known.float(), dim=1), int(targets.max()) + 1
-    votes = torch.zeros(len(codes), labels, device=codes.device)
+    votes = torch.zeros(len(embeddings), labels, device=embeddings.device)
     rows = max(1, CHUNK // len(known))
-    for part, out in zip(torch.split(codes, rows), torch.split(votes, rows), strict=True):
+    for part, out in zip(torch.split(embeddings, rows), torch.split(votes, rows), strict=True):
         cosines, places = (normalize(part.float(), dim=1) @ unit.T).topk(min(k, len(known)), dim=1)
         weights = ((cosines - cosines[:, :1]) / temperature).exp()
         out.scatter_add_(1, targets[places], weights)

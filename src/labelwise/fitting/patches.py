@@ -10,7 +10,7 @@ from labelwise.data.rng import BatchRng
 from labelwise.errors import DataError, UsageError
 from labelwise.model import as_float
 from labelwise.nn.encoder import ImageEncoder
-from labelwise.nn.patches import CODE, PatchNet
+from labelwise.nn.patches import EMBEDDING_SIZE, PatchNet
 from labelwise.ops.clusters import kmeans
 
 IMAGES, PATCHES, STEPS = 300, 12_000, 12  # that the dictionary is made of, and how long it is looked for
@@ -38,8 +38,8 @@ class Patches:
 
     def __post_init__(self) -> None:
         """Check the width."""
-        if self.width < CODE:
-            raise UsageError(f"The dictionary needs at least {CODE} patches; given {self.width}.")
+        if self.width < EMBEDDING_SIZE:
+            raise UsageError(f"The dictionary needs at least {EMBEDDING_SIZE} patches; given {self.width}.")
 
 
 @torch.no_grad()
@@ -52,8 +52,8 @@ def find_patches(images: Tensor, settings: Patches | None = None, *, seed: int =
         seed: of the dictionary and of the changes.
     """
     how = settings or Patches()
-    if len(images) <= CODE:
-        raise DataError(f"Patches are found on more than {CODE} pictures; given {len(images)}. Add pictures.")
+    if len(images) <= EMBEDDING_SIZE:
+        raise DataError(f"Patches are found on more than {EMBEDDING_SIZE} pictures; given {len(images)}. Add pictures.")
     shape = tuple(images.shape[1:])
     network = PatchNet(shape, how.width).requires_grad_(False)
     encoder = ImageEncoder(network, shape)
@@ -107,4 +107,4 @@ def _fit_directions(network: PatchNet, pooled: Tensor, changed: list[Tensor]) ->
     embeddings = (x - mean) @ equal
     values, vectors = torch.linalg.eigh(embeddings.T @ embeddings / len(x))
     network.around.copy_(mean)
-    network.directions.copy_(equal @ (vectors[:, -CODE:] / values[-CODE:].clamp_min(1e-12).sqrt()))
+    network.directions.copy_(equal @ (vectors[:, -EMBEDDING_SIZE:] / values[-EMBEDDING_SIZE:].clamp_min(1e-12).sqrt()))

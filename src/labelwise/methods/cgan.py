@@ -160,8 +160,8 @@ class Cgan(GeneratingMethod):
 
         def validate() -> float:
             model.trained_epochs.add_(1)  # before the weights of the epoch are kept
-            *_, (_, codes) = model.heads(data.known, (self.head_penalty or PLAIN_PENALTY,))
-            return harmonic_on_validation(model.score(shown, codes), data) or 0.0
+            *_, (_, embeddings) = model.heads(data.known, (self.head_penalty or PLAIN_PENALTY,))
+            return harmonic_on_validation(model.score(shown, embeddings), data) or 0.0
 
         return validate
 

@@ -1,7 +1,7 @@
 """Clarel: images and sentences in one space, trained by retrieval (algorithm 1 of the paper).
 
 An image should be nearest to its own text among the texts of the batch, and a text to its own image; two classifiers, one
-on image codes and one on text codes, keep labels apart. A new label is the mean code of its sentences.
+on image embeddings and one on text embeddings, keep labels apart. A new label is the mean embedding of its sentences.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,13 +36,13 @@ class ClarelModel(LabelModel):
 
     Attributes:
         encoder_head: classifies what the image encoder makes, where that is trained first.
-        image_head: classifies image codes among the trained labels; serves training only.
-        text_head: the same for text codes.
-        image_mean: the mean over trained labels of their images' mean codes.
-        text_mean: the mean of their label codes.
-        reach: how much label codes spread for a spread of one of the mean image codes.
-        apart: the mean squared distance of a trained label's code from the mean code of its images.
-        within: the mean squared distance of an image code from the mean of its label.
+        image_head: classifies image embeddings among the trained labels; serves training only.
+        text_head: the same for text embeddings.
+        image_mean: the mean over trained labels of their images' mean embeddings.
+        text_mean: the mean of their label embeddings.
+        reach: how much label embeddings spread for a spread of one of the mean image embeddings.
+        apart: the mean squared distance of a trained label's embedding from the mean embedding of its images.
+        within: the mean squared distance of an image embedding from the mean of its label.
     """
 
     penalty = "scale"
@@ -70,11 +70,11 @@ class ClarelModel(LabelModel):
             self.register_buffer(name, torch.ones(()))
 
     def encode_images(self, images: Tensor) -> Tensor:
-        """Return image codes ``[n, e]``."""
+        """Return image embeddings ``[n, e]``."""
         return self.finish(self.encoder(images))
 
     def encode_labels(self, labels: Labels) -> Tensor:
-        """Return label codes ``[k, e]``: the mean code of each label's sentences."""
+        """Return label embeddings ``[k, e]``: the mean embedding of each label's sentences."""
         return self.reader.encode_labels(labels)
 
     def score(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
@@ -82,10 +82,10 @@ class ClarelModel(LabelModel):
         return -distances(image_embeddings, label_embeddings)
 
     def labels_from_examples(self, embeddings: Tensor, groups: Tensor) -> Tensor:
-        """Return label codes ``[g, e]``: where a text of the examples would lie.
+        """Return label embeddings ``[g, e]``: where a text of the examples would lie.
 
         Texts lie apart from images as a whole. The mean code of the examples is moved there, and on in the same direction
-        until new images of the label are as far from its code as images of trained labels are from theirs; without this
+        until new images of the label are as far from its embedding as images of trained labels are from theirs; without this
         a label taught from images would be nearer than labels known from texts.
         """
         count = int(groups.max()) + 1
@@ -100,16 +100,16 @@ class ClarelModel(LabelModel):
 
     @torch.no_grad()
     def fit_examples(self, data: TrainData) -> None:
-        """Learn how mean image codes of labels relate to label codes, which lie apart from images as a whole."""
+        """Learn how mean image embeddings of labels relate to label embeddings, which lie apart from images as a whole."""
         self.eval()
-        codes = encoded(self, self.prepare(data.train.images))
+        embeddings = encoded(self, self.prepare(data.train.images))
         if bool((data.train.targets >= 0).all()):
-            images = segment_mean(codes, data.train.targets, len(data.labels))
-            self.within.copy_((codes - images[data.train.targets]).square().sum(1).mean())
+            images = segment_mean(embeddings, data.train.targets, len(data.labels))
+            self.within.copy_((embeddings - images[data.train.targets]).square().sum(1).mean())
             texts = self.encode_labels(data.labels).float()
         else:  # without labels each image stands for one
             some = data.train.texts[:PAIRS]
-            images = codes[: len(some)]
+            images = embeddings[: len(some)]
             texts = self.encode_labels(Labels(names=tuple(map(str, range(len(some)))), texts=some)).float()
             self.within.zero_()
         self.image_mean.copy_(images.mean(0))
@@ -127,12 +127,12 @@ class ClarelModel(LabelModel):
         return self.encoder.maps(images)
 
     def pool_maps(self, maps: Tensor) -> Tensor:
-        """Return image codes ``[n, e]`` from feature maps."""
+        """Return image embeddings ``[n, e]`` from feature maps."""
         return self.finish(self.encoder.pool(maps))
 
-    def finish(self, codes: Tensor) -> Tensor:
-        """Return image codes ``[n, e]`` from what the image encoder made of images."""
-        rows = codes if self.centre is None else self.centre(codes) * LENGTH
+    def finish(self, embeddings: Tensor) -> Tensor:
+        """Return image embeddings ``[n, e]`` from what the image encoder made of images."""
+        rows = embeddings if self.centre is None else self.centre(embeddings) * LENGTH
         return self.project(self.dropout(rows))  # type: ignore[no-any-return]
 
 
@@ -242,9 +242,9 @@ class Clarel(ImageMethod):
             yield self.stage(self.name, model, data, self.loss(model, texts, model.encode_images))
         else:
             model.eval()
-            codes = encoded(model.encoder, model.prepare(data.train.images))
-            model.centre.fit(codes)
-            fixed = replace(data, train=replace(data.train, images=codes))
+            embeddings = encoded(model.encoder, model.prepare(data.train.images))
+            model.centre.fit(embeddings)
+            fixed = replace(data, train=replace(data.train, images=embeddings))
             sides = nn.ModuleList([model.project, model.reader, model.image_head, model.text_head])
             yield replace(self, augment=Augment()).stage(self.name, sides, fixed, self.loss(model, texts, model.finish))
         model.fit_examples(data)
@@ -252,7 +252,7 @@ class Clarel(ImageMethod):
     def loss(
         self, model: ClarelModel, texts: ImageTexts, encode: Callable[[Tensor], Tensor]
     ) -> Callable[[Batch], dict[str, Tensor]]:
-        """Return the four terms of the loss; ``encode`` makes image codes of the images of a batch."""
+        """Return the four terms of the loss; ``encode`` makes image embeddings of the images of a batch."""
         kappa = self.class_weight
         draw = Draw(sentences=self.drawn, labels=self.label_texts)
 

@@ -1,4 +1,4 @@
-"""DeViSE: a linear map from image codes to label vectors, trained to rank the right label first (Frome et al., 2013)."""
+"""DeViSE: a linear map from image embeddings to label vectors, trained to rank the right label first (Frome et al., 2013)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -38,7 +38,7 @@ class Devise(DescribedMethod):
         yield from self.train_encoder(model, data)
         nn.init.normal_(model.weights, std=0.01)
         vectors = model.vectors(data.labels)
-        codes = replace(data, train=replace(data.train, images=encoded_images(model, data.train.images)))
+        embeddings = replace(data, train=replace(data.train, images=encoded_images(model, data.train.images)))
 
         def loss(batch: Batch) -> dict[str, Tensor]:
             scores = (batch.images @ model.weights @ vectors.T).float()
@@ -46,6 +46,6 @@ class Devise(DescribedMethod):
             short = (self.margin - right + scores).clamp_min(0)
             return {"rank": short.sum(1).mean() - self.margin}  # the right label is short of itself by the margin
 
-        stage = self.stage(self.name, nn.ParameterList([model.weights]), codes, loss)
-        yield replace(stage, batches=replace(self, augment=None).batches(codes))
+        stage = self.stage(self.name, nn.ParameterList([model.weights]), embeddings, loss)
+        yield replace(stage, batches=replace(self, augment=None).batches(embeddings))
         model.fit_statistics(data.train)

@@ -1,9 +1,9 @@
 """ESZSL: labels without images from attribute vectors, in closed form (Romera-Paredes and Torr, 2015).
 
-A bilinear score z.V.s between an image code z and a label vector s is fitted to 1 for the right label and 0 for the
+A bilinear score z.V.s between an image embedding z and a label vector s is fitted to 1 for the right label and 0 for the
 others by least squares, with a penalty on either side: V = (Z'Z + gamma I)^-1 Z'Y S (S'S + lambda I)^-1. One
 eigendecomposition of each Gram matrix gives the solution for every pair of penalties, so both are chosen on labels held
-out of training in the time of a single fit. Codes and vectors are centred and of unit length, without which labels that
+out of training in the time of a single fit. Embeddings and vectors are centred and of unit length, without which labels that
 resemble the average one win too often.
 """
 
@@ -43,11 +43,11 @@ class Solutions:
     middle: Tensor
 
     @classmethod
-    def of(cls, codes: Tensor, targets: Tensor, vectors: Tensor) -> "Solutions":
-        """Return the solutions for image codes ``[n, d]`` with labels ``[n]`` and label vectors ``[k, a]``."""
-        image_values, images = torch.linalg.eigh(codes.T @ codes)
+    def of(cls, embeddings: Tensor, targets: Tensor, vectors: Tensor) -> "Solutions":
+        """Return the solutions for image embeddings ``[n, d]`` with labels ``[n]`` and label vectors ``[k, a]``."""
+        image_values, images = torch.linalg.eigh(embeddings.T @ embeddings)
         label_values, labels = torch.linalg.eigh(vectors.T @ vectors)
-        sums = codes.new_zeros(len(vectors), codes.shape[1]).index_add_(0, targets, codes)
+        sums = embeddings.new_zeros(len(vectors), embeddings.shape[1]).index_add_(0, targets, embeddings)
         middle = images.T @ sums.T @ vectors @ labels  # sums' is Z'Y, with 1 for the right label and 0 for the others
         return cls(images, image_values.clamp_min(0), labels, label_values.clamp_min(0), middle)
 
@@ -56,9 +56,9 @@ class Solutions:
         inner = self.middle / (self.image_values[:, None] + image_penalty) / (self.label_values + label_penalty)
         return self.images @ inner @ self.labels.T
 
-    def scores(self, codes: Tensor, vectors: Tensor) -> Iterator[tuple[tuple[float, float], Tensor]]:
-        """Yield each pair of penalties and the scores of codes ``[n, d]`` against vectors ``[k, a]`` under it."""
-        rotated, ends = codes @ self.images, vectors @ self.labels
+    def scores(self, embeddings: Tensor, vectors: Tensor) -> Iterator[tuple[tuple[float, float], Tensor]]:
+        """Yield each pair of penalties and the scores of embeddings ``[n, d]`` against vectors ``[k, a]`` under it."""
+        rotated, ends = embeddings @ self.images, vectors @ self.labels
         for label_penalty in LABEL_PENALTIES:
             asked = self.middle @ (ends / (self.label_values + label_penalty)).T
             for image_penalty in IMAGE_PENALTIES:
@@ -94,8 +94,8 @@ class Eszsl(DescribedMethod):
         """Yield the stage of the image encoder, if there is one to train; then solve."""
         assert isinstance(model, BilinearModel)
         yield from self.train_encoder(model, data)
-        codes = encoded_images(model, data.train.images)
-        found = Solutions.of(codes, data.train.targets, model.vectors(data.labels))
+        embeddings = encoded_images(model, data.train.images)
+        found = Solutions.of(embeddings, data.train.targets, model.vectors(data.labels))
         pair = self._penalties(model, found, data)
         model.solve(found.weights(*pair), pair)
         model.fit_statistics(data.train)

@@ -1,11 +1,11 @@
 """Indicator networks: "is this image a y?", trained with the true labels, one or several, and N wrong labels per image.
 
-The paper repeats each image N + 1 times, once per asked label. Its predictor is linear in the product of image code
-z and label embedding psi, so w.(z * psi) + b = z.(w * psi) + b: the code of a label is (w * psi, b), each image is
-encoded once, and all scores of a batch are one matrix product.
+The paper repeats each image N + 1 times, once per asked label. Its predictor is linear in the product of the image
+embedding z and what the label encoder gives, psi, so w.(z * psi) + b = z.(w * psi) + b: the embedding of a label is
+(w * psi, b), each image is encoded once, and all scores of a batch are one matrix product.
 
 In training there is a shorter way still. With h the hidden layer of the label encoder, of half the size, psi = V h + c and
-the score is ((z * w) V).h + (z * w).c + b: each image is projected to that half size once, and label codes are never
+the score is ((z * w) V).h + (z * w).c + b: each image is projected to that half size once, and label embeddings are never
 made. With few negatives only the hidden layers of the asked labels are. What remains of the number of labels is the table
 of the first layer itself, whose gradient, momentum and decay the optimiser goes through once a step.
 """
@@ -42,14 +42,14 @@ PART = {"cpu": 2**20, "cuda": 2**24}  # scores that hard sampling holds at a tim
 
 
 class Projected(NamedTuple):
-    """Images as training sees them: a score is ``codes @ hidden + offset``.
+    """Images as training sees them: a score is ``embeddings @ hidden + offset``.
 
     Attributes:
-        codes: ``[n, d/2]``.
+        embeddings: ``[n, d/2]``.
         offset: ``[n, 1]``.
     """
 
-    codes: Tensor
+    embeddings: Tensor
     offset: Tensor
 
 
@@ -78,7 +78,7 @@ class LabelEncoder(nn.Module):
 
 
 class IndicatorModel(LinearModel):
-    """Image encoder, label encoder and predictor; the label code is (w * psi, b)."""
+    """Image encoder, label encoder and predictor; the label embedding is (w * psi, b)."""
 
     def __init__(self, spec: Spec, encoder: Encoder, activation: Activation) -> None:
         super().__init__(spec, encoder)
@@ -90,8 +90,8 @@ class IndicatorModel(LinearModel):
     def _start(self) -> None:
         """Set the weights to begin with, so that labels differ from each other and not from a common bias.
 
-        The paper does not say how. With torch's defaults three small factors make up a label's code, labels start nearly
-        alike, and training lingers there. Image codes that are not trained cannot adapt to a random start, so with them
+        The paper does not say how. With torch's defaults three small factors make up a label's embedding, labels start nearly
+        alike, and training lingers there. Image embeddings that are not trained cannot adapt to a random start, so with them
         it is smaller still.
         """
         nn.init.constant_(self.predictor.weight, 0.3)
@@ -105,32 +105,32 @@ class IndicatorModel(LinearModel):
                 self.label_encoder.second.weight.mul_(0.03)
 
     def encode_labels(self, labels: Labels) -> Tensor:
-        """Return label codes ``[k, d + 1]``."""
-        return self._codes(self.label_encoder(self.trained_rows(labels)))
+        """Return label embeddings ``[k, d + 1]``."""
+        return self._embeddings(self.label_encoder(self.trained_rows(labels)))
 
     def encode_label_inputs(self, inputs: Tensor) -> Tensor:
-        """Return label codes ``[m, d + 1]`` of any label inputs ``[m, k]``, such as all ones or all zeros."""
+        """Return label embeddings ``[m, d + 1]`` of any label inputs ``[m, k]``, such as all ones or all zeros."""
         if inputs.ndim != 2 or inputs.shape[1] != len(self.spec.labels):
             raise UsageError(f"Label inputs are [m, {len(self.spec.labels)}]; given {list(inputs.shape)}.")
-        return self._codes(self.label_encoder.of_inputs(inputs))
+        return self._embeddings(self.label_encoder.of_inputs(inputs))
 
     def project(self, image_embeddings: Tensor) -> Projected:
-        """Return all that scores need of images, from their codes ``[n, d]``."""
+        """Return all that scores need of images, from their embeddings ``[n, d]``."""
         weighted, second = image_embeddings * self.predictor.weight, self.label_encoder.second
         return Projected(weighted @ second.weight, (weighted @ second.bias)[:, None] + self.predictor.bias)
 
     def scores_of_rows(self, images: Projected, rows: slice) -> Tensor:
         """Return the score of every image with every label at these rows ``[n, m]``."""
-        return torch.addmm(images.offset, images.codes, self.label_encoder.hidden(rows))
+        return torch.addmm(images.offset, images.embeddings, self.label_encoder.hidden(rows))
 
     def scores_of_pairs(self, images: Projected, asked: Tensor) -> Tensor:
         """Return the scores of each image with its own labels ``[n, m]``, given at ``asked [n, m]``."""
         if asked.shape[1] * MANY > len(self.spec.labels):
             return self.scores_of_rows(images, slice(None)).gather(1, asked)
         hidden = self.label_encoder.hidden(asked.flatten()).view(-1, *asked.shape)
-        return torch.einsum("nh,hnm->nm", images.codes, hidden) + images.offset
+        return torch.einsum("nh,hnm->nm", images.embeddings, hidden) + images.offset
 
-    def _codes(self, psi: Tensor) -> Tensor:
+    def _embeddings(self, psi: Tensor) -> Tensor:
         return torch.cat([self.predictor.weight * psi, self.predictor.bias.expand(len(psi), 1)], 1)
 
 

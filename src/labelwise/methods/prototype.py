@@ -1,6 +1,6 @@
 """Prototypes with a learned similarity: which label, same label or not, most alike, new labels from a few images.
 
-A label is a prototype, the moving mean of its training codes, and its score is S(prototype, code), see ``nn.similarity``.
+A label is a prototype, the moving mean of its training embeddings, and its score is S(prototype, embedding), see ``nn.similarity``.
 The same S compares two images.
 """
 
@@ -21,7 +21,7 @@ from labelwise.labels import Labels
 from labelwise.methods.shared.linear import Encoder, ImageMethod, LinearModel
 from labelwise.model import LabelModel, Spec
 from labelwise.nn.similarity import Similarity, SimilaritySettings
-from labelwise.ops.linear import CodeStatistics, linear_scores, solve_label_codes
+from labelwise.ops.linear import EmbeddingStatistics, linear_scores, solve_label_embeddings
 from labelwise.ops.segments import segment_mean
 from labelwise.training.distribution import whole_batch
 from labelwise.training.stages import Stage
@@ -32,7 +32,7 @@ Head = Literal["sim", "dol", "mean"]
 class PrototypeModel(LinearModel):
     """Image encoder, prototypes, similarity, and a dense output layer.
 
-    A label's code is all that S needs of its prototype and a level that is added to it, or its row of the dense layer
+    A label's embedding is all that S needs of its prototype and a level that is added to it, or its row of the dense layer
     ``[d + 1]``, or one after the other.
 
     Attributes:
@@ -60,37 +60,37 @@ class PrototypeModel(LinearModel):
             self.register_buffer("prototypes", start)
 
     def encode_labels(self, labels: Labels) -> Tensor:
-        """Return label codes ``[k, e]``."""
+        """Return label embeddings ``[k, e]``."""
         rows = self.trained_rows(labels)
         prototypes = self.prototypes[rows]
-        return self._codes(prototypes, prototypes.new_zeros(len(prototypes)), self._dense_rows()[rows])
+        return self._embeddings(prototypes, prototypes.new_zeros(len(prototypes)), self._dense_rows()[rows])
 
     def labels_from_examples(self, embeddings: Tensor, groups: Tensor) -> Tensor:
-        """Return label codes ``[g, e]``: the mean code of each group's images becomes a prototype.
+        """Return label embeddings ``[g, e]``: the mean embedding of each group's images becomes a prototype.
 
         The row of the dense layer is solved in closed form; with AM-softmax it is the mean direction.
         """
         if not self.counts.any():
             raise UsageError("This model was not trained yet, so it cannot learn a label from examples.")
-        codes = embeddings.float()
+        embeddings = embeddings.float()
         count = int(groups.max()) + 1
-        means = segment_mean(codes, groups, count)
+        means = segment_mean(embeddings, groups, count)
         levels = self._levels(means) if self.lifted else means.new_zeros(count)
         if self.head == "sim":
             rows = means
         elif self.cosine is not None:
-            directions = normalize(segment_mean(normalize(codes, dim=1), groups, count), dim=1)
+            directions = normalize(segment_mean(normalize(embeddings, dim=1), groups, count), dim=1)
             rows = pad(directions * self.cosine, (0, 1))
         else:
-            known, trained = CodeStatistics(self.means, self.counts, self.within), self._dense_rows()
-            rows = solve_label_codes(codes, groups, known, trained)
-        return self._codes(means, levels, rows)
+            known, trained = EmbeddingStatistics(self.means, self.counts, self.within), self._dense_rows()
+            rows = solve_label_embeddings(embeddings, groups, known, trained)
+        return self._embeddings(means, levels, rows)
 
     def _levels(self, means: Tensor) -> Tensor:
-        """Return what brings S of new labels to the level of trained ones ``[g]``, from their mean codes ``[g, d]``.
+        """Return what brings S of new labels to the level of trained ones ``[g]``, from their mean embeddings ``[g, d]``.
 
         S is higher for prototypes it was trained with, so a new one would win too seldom. How much higher, a prototype and
-        the mean code of its label's images tell: S of the two is to be the same for a new label as for trained ones.
+        the mean embedding of its label's images tell: S of the two is to be the same for a new label as for trained ones.
         """
         here = self.counts > 0
         return self.compare.matched(self.prototypes[here], self.means[here]).mean() - self.compare.matched(means, means)
@@ -112,33 +112,33 @@ class PrototypeModel(LinearModel):
         )
 
     def similarity(self, queries: Tensor, gallery: Tensor) -> Tensor:
-        """Return S of every query with every image of the gallery ``[n, m]``, from codes ``[n, d]`` and ``[m, d]``."""
+        """Return S of every query with every image of the gallery ``[n, m]``, from embeddings ``[n, d]`` and ``[m, d]``."""
         with self._gradients(queries, gallery):
             return self.compare(queries, gallery)  # type: ignore[no-any-return]
 
     def matched(self, queries: Tensor, others: Tensor) -> Tensor:
-        """Return S of each row of codes ``[n, d]`` and the same row of others ``[n, d]``: ``[n]``."""
+        """Return S of each row of embeddings ``[n, d]`` and the same row of others ``[n, d]``: ``[n]``."""
         with self._gradients(queries, others):
             return self.compare.matched(queries, others)
 
     @torch.no_grad()
-    def follow(self, codes: Tensor, targets: Tensor, momentum: float) -> None:
+    def follow(self, embeddings: Tensor, targets: Tensor, momentum: float) -> None:
         """Move the prototypes of the labels in a batch to the mean code of their images, by the share 1 - momentum.
 
         Args:
-            codes: of the whole batch ``[n, d]``.
+            embeddings: of the whole batch ``[n, d]``.
             targets: ``[n]``.
             momentum: the share of a prototype that stays.
         """
-        means = segment_mean(codes, targets, len(self.prototypes))
+        means = segment_mean(embeddings, targets, len(self.prototypes))
         here = means.new_zeros(len(means), 1).index_fill_(0, targets, 1 - momentum)
         self.prototypes.lerp_(means, here)
 
-    def _gradients(self, *codes: Tensor) -> AbstractContextManager[object]:
-        """Keep gradients where codes carry them; without, there is a faster way to scores."""
-        return torch.set_grad_enabled(torch.is_grad_enabled() and any(x.requires_grad for x in codes))
+    def _gradients(self, *embeddings: Tensor) -> AbstractContextManager[object]:
+        """Keep gradients where embeddings carry them; without, there is a faster way to scores."""
+        return torch.set_grad_enabled(torch.is_grad_enabled() and any(x.requires_grad for x in embeddings))
 
-    def _codes(self, prototypes: Tensor, levels: Tensor, dense_rows: Tensor) -> Tensor:
+    def _embeddings(self, prototypes: Tensor, levels: Tensor, dense_rows: Tensor) -> Tensor:
         if self.head == "dol":
             return dense_rows
         alike = torch.cat([self.compare.first(prototypes), levels[:, None]], 1)
@@ -162,13 +162,13 @@ class Prototype(ImageMethod):
 
     Attributes:
         head: what scores a label, see ``PrototypeModel``; ``mean`` names trained labels better, ``sim`` taught ones.
-        similarity: S is ``learned``, or the ``cosine`` with a learned scale and offset, or ``both``, their sum: codes are then
+        similarity: S is ``learned``, or the ``cosine`` with a learned scale and offset, or ``both``, their sum: embeddings are then
             trained to point where their label's do, and labels that training never saw are told apart better.
         symmetric: how S(a, b) and S(b, a) become one; ``none`` keeps S(a, b), prototype first.
         hidden: units of a hidden layer of S.
         layers: hidden layers of S, 1 or 2.
         dropout: in S, before its output.
-        prototypes: ``mean``, moving means of codes; or ``sgd``, trained as weights are.
+        prototypes: ``mean``, moving means of embeddings; or ``sgd``, trained as weights are.
         start: prototypes begin ``normal``, as in the paper, or ``uniform`` in [0, 1).
         momentum: lambda, the share of a prototype that stays in a step that has images of its label.
         group: the most images of a label that stand together in a batch, see ``GroupedBatches``; 5 in the paper. Fewer leave room
@@ -255,8 +255,8 @@ class Prototype(ImageMethod):
         """
 
         def of_batch(batch: Batch) -> dict[str, Tensor]:
-            codes = model.encode_images(batch.images).float()
-            every, targets = whole_batch(codes, batch)
+            embeddings = model.encode_images(batch.images).float()
+            every, targets = whole_batch(embeddings, batch)
             if self.prototypes == "mean" and model.training:  # not while a batch is being attacked
                 model.follow(every, targets, self.momentum)
             terms = {}
@@ -267,7 +267,9 @@ class Prototype(ImageMethod):
                 noise = self._noise(batch, len(every)) if self.pair_smoothing else None
                 terms["pair"] = self.pair_weight * pair_loss(model.compare(every, every), targets, noise)
             if self.aux_weight:
-                terms["aux"] = self.aux_weight * self._choice(self._dense(model, codes, batch.targets), batch.targets)
+                terms["aux"] = self.aux_weight * self._choice(
+                    self._dense(model, embeddings, batch.targets), batch.targets
+                )
             return terms
 
         return of_batch
@@ -275,11 +277,11 @@ class Prototype(ImageMethod):
     def _choice(self, scores: Tensor, targets: Tensor) -> Tensor:
         return cross_entropy(scores.float(), targets, label_smoothing=self.smoothing)
 
-    def _dense(self, model: PrototypeModel, codes: Tensor, targets: Tensor) -> Tensor:
+    def _dense(self, model: PrototypeModel, embeddings: Tensor, targets: Tensor) -> Tensor:
         """Return the scores of the dense layer ``[n, k]``, the true ones less the margin."""
         if self.margin is None:
-            return model.dense(codes)  # type: ignore[no-any-return]
-        scores = linear(normalize(codes, dim=1), normalize(model.dense.weight, dim=1)) * self.margin_scale
+            return model.dense(embeddings)  # type: ignore[no-any-return]
+        scores = linear(normalize(embeddings, dim=1), normalize(model.dense.weight, dim=1)) * self.margin_scale
         return scores.scatter_add(
             1, targets[:, None], scores.new_full((len(targets), 1), -self.margin * self.margin_scale)
         )

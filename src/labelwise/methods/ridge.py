@@ -1,4 +1,4 @@
-"""Ridge: image codes are mapped to label vectors by ridge regression; the nearest label vector answers.
+"""Ridge: image embeddings are mapped to label vectors by ridge regression; the nearest label vector answers.
 
 Label vectors have unit length, so the nearest one is the one with the largest product.
 """
@@ -42,9 +42,9 @@ class Ridge(DescribedMethod):
         """Yield the stage of the image encoder, if there is one to train; then solve."""
         assert isinstance(model, BilinearModel)
         yield from self.train_encoder(model, data)
-        codes, vectors = encoded_images(model, data.train.images), model.vectors(data.labels)
-        values, axes = torch.linalg.eigh(codes.T @ codes)
-        sums = codes.new_zeros(len(vectors), codes.shape[1]).index_add_(0, data.train.targets, codes)
+        embeddings, vectors = encoded_images(model, data.train.images), model.vectors(data.labels)
+        values, axes = torch.linalg.eigh(embeddings.T @ embeddings)
+        sums = embeddings.new_zeros(len(vectors), embeddings.shape[1]).index_add_(0, data.train.targets, embeddings)
         middle = axes.T @ sums.T @ vectors
 
         def scores() -> Iterator[tuple[tuple[float, ...], Tensor]]:

@@ -24,7 +24,7 @@ from labelwise.training.stages import Stage
 
 
 class SupconModel(SoftmaxModel):
-    """A linear layer on image codes, and the projection in which codes are contrasted, which serves training only."""
+    """A linear layer on image embeddings, and the projection in which embeddings are contrasted, which serves training only."""
 
     def __init__(self, spec: Spec, encoder: Encoder, projection_size: int) -> None:
         super().__init__(spec, encoder)
@@ -54,7 +54,7 @@ class Supcon(ImageMethod):
     """Supervised contrastive pretraining, then cross-entropy; the baseline called SCL in the indicator paper.
 
     ``epochs``, ``batch``, ``optimizer`` and ``augment`` are those of the contrast, which sees two views of each image. The
-    linear layer is then trained on the codes of the images as they are, computed once, with the same schedule.
+    linear layer is then trained on the embeddings of the images as they are, computed once, with the same schedule.
 
     The paper's settings: temperature 0.1, weight decay 1e-4, a cosine schedule, 500 epochs; learning rate and batch
     0.05 and 256 for CIFAR-10, 0.5 and 256 for STL-10, 0.1 and 128 for BMW-10, 0.5 and 128 for CUB-20, 0.1 and 128 for Pets.
@@ -62,8 +62,8 @@ class Supcon(ImageMethod):
     Attributes:
         augment: None chooses by the images: crops of a fifth of the area and more, changed brightness and contrast, and
             for colour pictures changed colours and a mirror image half of the time.
-        temperature: tau, divides the cosines of codes.
-        projection_size: of the codes that are contrasted.
+        temperature: tau, divides the cosines of embeddings.
+        projection_size: of the embeddings that are contrasted.
         head_epochs: of the linear layer.
         head_optimizer: of the linear layer.
     """
@@ -103,10 +103,10 @@ class Supcon(ImageMethod):
         contrast = self.stage(f"{self.name} contrast", model, data, self.loss(model))
         yield replace(contrast, parameters=[*model.encoder.parameters(), *model.projection.parameters()])
         model.eval()
-        codes = encoded(model, model.prepare(data.train.images))
-        mean, scale = standard(codes)
-        yield self._head_stage(model.head, replace(data, train=replace(data.train, images=(codes - mean) * scale)))
-        with torch.no_grad():  # the layer on codes as they are that gives the same scores
+        embeddings = encoded(model, model.prepare(data.train.images))
+        mean, scale = standard(embeddings)
+        yield self._head_stage(model.head, replace(data, train=replace(data.train, images=(embeddings - mean) * scale)))
+        with torch.no_grad():  # the layer on embeddings as they are that gives the same scores
             model.head.weight.mul_(scale)
             model.head.bias.sub_(model.head.weight @ mean)
         model.fit_statistics(data.train)
@@ -118,13 +118,13 @@ class Supcon(ImageMethod):
             views = batch.images.flatten(0, 1)
             if views.ndim == 4:
                 views = views.contiguous(memory_format=torch.channels_last)
-            codes = model.projection(model.encode_images(views)).unflatten(0, batch.images.shape[:2])
-            return {"contrast": supervised_contrastive(*whole_batch(codes.float(), batch), self.temperature)}
+            embeddings = model.projection(model.encode_images(views)).unflatten(0, batch.images.shape[:2])
+            return {"contrast": supervised_contrastive(*whole_batch(embeddings.float(), batch), self.temperature)}
 
         return of_batch
 
     def _head_stage(self, head: nn.Linear, data: TrainData) -> Stage:
-        """Return the stage that trains the linear layer on fixed codes."""
+        """Return the stage that trains the linear layer on fixed embeddings."""
 
         def loss(batch: Batch) -> dict[str, Tensor]:
             return {"choice": cross_entropy(head(batch.images).float(), batch.targets)}
@@ -141,10 +141,10 @@ class Supcon(ImageMethod):
         )
 
 
-def standard(codes: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean of codes ``[d]`` and the factor ``[d]`` that gives them, centred, a common spread and length."""
-    mean, std = spread(codes, 1)
-    return mean.float(), (LENGTH * codes.shape[1] ** -0.5 / std).float()
+def standard(embeddings: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mean of embeddings ``[d]`` and the factor ``[d]`` that gives them, centred, a common spread and length."""
+    mean, std = spread(embeddings, 1)
+    return mean.float(), (LENGTH * embeddings.shape[1] ** -0.5 / std).float()
 
 
 def contrastive_augment(shape: tuple[int, ...]) -> Augment:

@@ -1,6 +1,6 @@
 """zero_label: a named classifier from images and label names; not one image has a label.
 
-Images are encoded by a network that was trained without these labels, their codes are clustered, and the clusters are named
+Images are encoded by a network that was trained without these labels, their embeddings are clustered, and the clusters are named
 by how alike labels are. There are two ways to name. ``structure`` matches the likeness of clusters to the likeness of labels
 (``naming``). ``transport`` is that of Babu Sam et al. (2022): Sinkhorn clustering (stage II), then a linear layer is trained so
 that its scores follow a prior over labels, with each cluster moving as one (stage III). All restarts are trained together, and
@@ -18,7 +18,6 @@ from labelwise.data.dataset import TrainData
 from labelwise.errors import UsageError
 from labelwise.labels import Labels
 from labelwise.methods.shared.described import Centring, encoded
-from labelwise.methods.shared.directions import MainDirections
 from labelwise.methods.shared.label_prior import LabelPrior, Source, label_similarity
 from labelwise.methods.shared.linear import Encoder, HeadModel
 from labelwise.methods.shared.naming import (
@@ -31,6 +30,7 @@ from labelwise.methods.shared.naming import (
     vote,
 )
 from labelwise.methods.shared.naming_report import NamingReport, modal_shares, plain, prior_agreement, restart_agreement
+from labelwise.methods.shared.pca import PCA
 from labelwise.methods.shared.transport import Clustering, Matching, Restarts, transport_stages
 from labelwise.model import LabelModel, Spec
 from labelwise.ops.assignment import best_matching
@@ -39,7 +39,7 @@ from labelwise.ops.linear import linear_scores
 from labelwise.ops.segments import segment_mean
 from labelwise.training.stages import Method, Stage
 
-MOST_CODES = 20_000  # codes that structure naming clusters
+MOST_EMBEDDINGS = 20_000  # embeddings that structure naming clusters
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -48,7 +48,7 @@ class Found:
 
     Attributes:
         members: the cluster of each image ``[r, n]``.
-        opinions: label codes ``[r, k, d + 1]``.
+        opinions: label embeddings ``[r, k, d + 1]``.
         names: the label of each cluster ``[r, k]``.
         votes: how probable each label is for each cluster of the chosen restart ``[k, k]``.
         losses: ``[r]``.
@@ -65,10 +65,10 @@ class NamedModel(HeadModel):
     """A linear model whose labels are named clusters; scores of an image compete.
 
     Attributes:
-        centres: mean code of each cluster ``[k, d]``, in the clusters' own order.
+        centres: mean embedding of each cluster ``[k, d]``, in the clusters' own order.
         names: the label of each cluster ``[k]``.
         votes: how probable each label is for each cluster ``[k, k]``.
-        opinions: label codes of every restart ``[r, k, d + 1]``, the chosen one first, before a person named any cluster.
+        opinions: label embeddings of every restart ``[r, k, d + 1]``, the chosen one first, before a person named any cluster.
         own_names: the label of each cluster in every restart ``[r, k]``, likewise.
         clusters, overlaps, sizes: see ``naming.Evidence``.
         alike: how alike labels are ``[1, k, k]``; zeros until it is fitted.
@@ -92,7 +92,7 @@ class NamedModel(HeadModel):
         super().__init__(spec, method.encoder)
         k, d, r = len(spec.labels), self.encoder.code_size, method.restarts
         self.naming = method.naming_settings
-        self.centring = MainDirections(d, method.directions) if method.naming == "structure" else Centring(d)
+        self.centring = PCA(d, method.directions) if method.naming == "structure" else Centring(d)
         self.head.requires_grad_(False)
         self.restarts = Restarts(r, k, d) if method.naming == "transport" else None
         self.report: NamingReport | None = None
@@ -105,11 +105,11 @@ class NamedModel(HeadModel):
         self.register_buffer("alike", torch.zeros(1, k, k))
 
     def encode_images(self, images: Tensor) -> Tensor:
-        """Return image codes ``[n, d]`` of unit length."""
+        """Return image embeddings ``[n, d]`` of unit length."""
         return self.centring(self.encoder(images))  # type: ignore[no-any-return]
 
     def pool_maps(self, maps: Tensor) -> Tensor:
-        """Return image codes ``[n, d]`` from feature maps."""
+        """Return image embeddings ``[n, d]`` from feature maps."""
         return self.centring(self.encoder.pool(maps))  # type: ignore[no-any-return]
 
     def evidence(self) -> Evidence:
@@ -126,7 +126,7 @@ class NamedModel(HeadModel):
 
     @torch.no_grad()
     def take(self, found: Found) -> None:
-        """Answer with the label codes of the chosen restart."""
+        """Answer with the label embeddings of the chosen restart."""
         self.opinions.copy_(found.opinions)
         self.head.weight.copy_(found.opinions[0, :, :-1])
         self.head.bias.copy_(found.opinions[0, :, -1])
@@ -149,7 +149,7 @@ class NamedModel(HeadModel):
 
     @torch.no_grad()
     def second_opinions(self, image_embeddings: Tensor) -> Tensor:
-        """Return the label of each code by the clusters of every other restart ``[r - 1, n]``; its own where there is none.
+        """Return the label of each embedding by the clusters of every other restart ``[r - 1, n]``; its own where there is none.
 
         A cluster of another restart counts as the one it overlaps most with, so names play no part in it.
         """
@@ -167,17 +167,17 @@ class ZeroLabel(Method):
     """Names clusters of images by what label names say about each other; reads no label of any image.
 
     Attributes:
-        encoder: what makes codes of images, never trained here: a pretrained one, or weights of your own; features are taken
+        encoder: what makes embeddings of images, never trained here: a pretrained one, or weights of your own; features are taken
             as they are. One with random weights is ablation A.
         naming: ``structure`` or ``transport`` (the paper's).
         prior: where the similarity of labels comes from, see ``label_similarity``.
         neighbours: nearest words that stand for a name beside itself, where the prior is words or sentences.
         second: the prior's value at the second most similar label, 0.2 in the paper, 0.1 in the authors' code.
         restarts: how many; 50 in the paper.
-        centre: codes are taken around their mean before they get unit length; the paper does not.
-        directions: structure naming brings codes of more numbers than this to unit length, and then to so many directions in which
-            they vary most; only where they are centred.
-        smooth: structure naming clusters means of this many neighbouring codes, see ``neighbour_means``; 1 is the codes.
+        centre: embeddings are taken around their mean before they get unit length; the paper does not.
+        directions: structure naming brings embeddings of more numbers than this to unit length, and then to so many
+            directions in which they vary most; only where they are centred.
+        smooth: structure naming clusters means of this many neighbouring embeddings, see ``neighbour_means``; 1 is the embeddings.
         balanced: structure naming makes clusters as large as shares say (equal ones, unless labels have shares).
         search: random matchings that structure naming improves, for each restart.
         clustering: stage II of transport naming.
@@ -231,23 +231,23 @@ class ZeroLabel(Method):
         """Yield stages II and III where naming is by transport; then name, and keep what adding a label needs."""
         assert isinstance(model, NamedModel)
         model.alike.copy_(self.similarity(model.spec.labels)[None])
-        codes = self._codes(model, data)
+        embeddings = self._embeddings(model, data)
         if model.restarts is None:
-            found = self._structure(model, codes)
+            found = self._structure(model, embeddings)
         else:
-            split = replace(data.train, images=codes)
+            split = replace(data.train, images=embeddings)
             prior = LabelPrior.of(model.alike[0].double(), data.labels.shares, second=self.second)
             yield from transport_stages(model.restarts, prior, split, self.clustering, self.matching)
-            found = self._transport(model, model.restarts, codes)
+            found = self._transport(model, model.restarts, embeddings)
         model.take(found)
-        model.report = _report(model, codes, found)
-        answers = linear_scores(codes, model.encode_labels(data.labels)).argmax(1)
-        model.centres.copy_(segment_mean(codes, answers, len(data.labels))[found.names[0]])
+        model.report = _report(model, embeddings, found)
+        answers = linear_scores(embeddings, model.encode_labels(data.labels)).argmax(1)
+        model.centres.copy_(segment_mean(embeddings, answers, len(data.labels))[found.names[0]])
         model.fit_statistics(replace(data.train, targets=answers))
 
     @torch.no_grad()
-    def _codes(self, model: NamedModel, data: TrainData) -> Tensor:
-        """Return the codes of the training images ``[n, d]``, once the model's normalisation is fitted to them."""
+    def _embeddings(self, model: NamedModel, data: TrainData) -> Tensor:
+        """Return the embeddings of the training images ``[n, d]``, once the model's normalisation is fitted to them."""
         model.eval()
         images = data.train.images
         if len(data.train.shape) == 3:
@@ -259,49 +259,53 @@ class ZeroLabel(Method):
             model.centring.fit(encoded(model.encoder, prepared))
         return encoded(model, prepared)
 
-    def _structure(self, model: NamedModel, codes: Tensor) -> Found:
+    def _structure(self, model: NamedModel, embeddings: Tensor) -> Found:
         """Return the best of several clusterings, its clusters named, and the others."""
         k, shares = len(model.spec.labels), model.spec.labels.shares
-        some = codes[
-            torch.randperm(len(codes), generator=torch.Generator().manual_seed(0))[:MOST_CODES].to(codes.device)
+        some = embeddings[
+            torch.randperm(len(embeddings), generator=torch.Generator().manual_seed(0))[:MOST_EMBEDDINGS].to(
+                embeddings.device
+            )
         ]
         sizes = torch.full((k,), 1 / k) if shares is None else shares.float()
         seed = int(torch.randint(2**31, ()))
         smooth = neighbour_means(some, self.smooth)
         starts = cluster_starts(smooth, k, self.restarts, seed, sizes if self.balanced else None)
         rows = torch.stack([discriminant(some, one.members, k) for one in starts])
-        members = torch.stack([linear_scores(codes, own).argmax(1) for own in rows])
+        members = torch.stack([linear_scores(embeddings, own).argmax(1) for own in rows])
         losses = torch.tensor([one.inertia for one in starts])
-        model.keep_evidence(Evidence.of(codes, members, model.alike.double(), shares))
+        model.keep_evidence(Evidence.of(embeddings, members, model.alike.double(), shares))
         tables = name_each(model.evidence(), model.naming)
         votes = vote(model.evidence(), tables)
-        names = torch.stack([choose_names(votes), *(best_matching(table) for table in tables[1:])]).to(codes.device)
+        names = torch.stack([choose_names(votes), *(best_matching(table) for table in tables[1:])]).to(
+            embeddings.device
+        )
         opinions = torch.empty_like(rows).scatter_(1, names[..., None].expand_as(rows), rows)
         return Found(members=members, opinions=opinions, names=names, votes=votes, losses=losses)
 
-    def _transport(self, model: NamedModel, restarts: Restarts, codes: Tensor) -> Found:
+    def _transport(self, model: NamedModel, restarts: Restarts, embeddings: Tensor) -> Found:
         """Return the restart with the lowest loss, and the others; its clusters are the images it gives one label."""
         order = restarts.head_losses.argsort()
         heads = restarts.best_heads[order]
         opinions = torch.cat([heads, torch.zeros_like(heads[..., :1])], -1)
-        answers = (codes @ heads.mT).argmax(-1)
-        model.keep_evidence(Evidence.of(codes, answers, model.alike.double(), model.spec.labels.shares))
+        answers = (embeddings @ heads.mT).argmax(-1)
+        model.keep_evidence(Evidence.of(embeddings, answers, model.alike.double(), model.spec.labels.shares))
         votes = model.overlaps.double().mean(0)
-        names = torch.arange(len(model.spec.labels), device=codes.device).repeat(len(heads), 1)
-        members = nearest_centres(codes, restarts.best_centres[order])[0]
+        names = torch.arange(len(model.spec.labels), device=embeddings.device).repeat(len(heads), 1)
+        members = nearest_centres(embeddings, restarts.best_centres[order])[0]
         return Found(members=members, opinions=opinions, names=names, votes=votes, losses=restarts.head_losses[order])
 
 
-def _report(model: NamedModel, codes: Tensor, found: Found) -> NamingReport:
+def _report(model: NamedModel, embeddings: Tensor, found: Found) -> NamingReport:
     """Return what can be told about a run without a label."""
     k, shares = len(model.spec.labels), model.spec.labels.shares
-    scores = linear_scores(codes, model.encode_labels(model.spec.labels))
-    answers = torch.stack([linear_scores(codes, own).argmax(1) for own in found.opinions])
+    scores = linear_scores(embeddings, model.encode_labels(model.spec.labels))
+    answers = torch.stack([linear_scores(embeddings, own).argmax(1) for own in found.opinions])
     near, far = prior_agreement(segment_mean(scores, answers[0], k), model.alike[0])
     certainty = torch.empty(k).scatter_(0, model.names.cpu(), model.votes.cpu()[torch.arange(k), model.names.cpu()])
     return NamingReport(
         losses=plain(found.losses, 6),
-        sizes=plain(torch.bincount(answers[0], minlength=k) / len(codes)),
+        sizes=plain(torch.bincount(answers[0], minlength=k) / len(embeddings)),
         shares=plain(torch.full((k,), 1 / k) if shares is None else shares),
         certainty=plain(certainty),
         agreement=plain(restart_agreement(answers, k)),

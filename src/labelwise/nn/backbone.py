@@ -10,10 +10,10 @@ from labelwise.nn.weights import Normalisation
 
 
 class Backbone(nn.Module, ABC):
-    """Turns normalised images ``[n, c, h, w]`` into codes ``[n, d]``.
+    """Turns normalised images ``[n, c, h, w]`` into embeddings ``[n, d]``.
 
     Attributes:
-        width_out: d, the size of a code.
+        width_out: d, the size of an embedding.
         published: how images must be normalised for its public weights; None where there are none.
         comes_trained: whether it has public weights of its own, which ``load_published`` loads.
         size: the side of the images that these were trained on; None takes images as they are.
@@ -34,11 +34,11 @@ class Backbone(nn.Module, ABC):
         """Return the last convolutional feature maps ``[n, d, h, w]``."""
 
     def pool(self, maps: Tensor) -> Tensor:
-        """Return codes ``[n, d]``: the mean of each map."""
+        """Return embeddings ``[n, d]``: the mean of each map."""
         return maps.mean((2, 3))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return codes ``[n, d]``."""
+        """Return embeddings ``[n, d]``."""
         return self.pool(self.maps(x))
 
     def load_published(self) -> None:

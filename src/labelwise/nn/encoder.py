@@ -1,6 +1,6 @@
 """The image encoder: normalisation, a backbone, and a projection where another code size is wanted.
 
-Normalisation and backbone are the trunk, what follows is the finish: ``codes = finish(trunk(images))``. A frozen trunk is
+Normalisation and backbone are the trunk, what follows is the finish: ``embeddings = finish(trunk(images))``. A frozen trunk is
 never trained, so its features can be computed once and finished many times.
 """
 
@@ -27,7 +27,9 @@ CHUNK = 2**22  # numbers held in double precision at a time
 FLOOR = 1e-3  # smallest standard deviation, relative to the largest
 LARGEST = 2**28  # numbers of an image: one of more than 9,000 pixels a side is a mistake
 QUIET = 1e-5  # root mean square of a waveform below which it is not made louder: silence stays silence
-LENGTH = 4.0  # of a standardised code, as root mean square: the right learning rate then does not depend on its size
+LENGTH = (
+    4.0  # of a standardised embedding, as root mean square: the right learning rate then does not depend on its size
+)
 PIECE = {"cpu": 8, "cuda": 256}  # images that a frozen trunk takes at a time; on a CPU few fit its caches best
 
 
@@ -38,7 +40,7 @@ class Encoder:
     Attributes:
         backbone: a name that ``build_backbone`` knows; "auto" is "efficientnet_lite0" where it is frozen.
         width: the backbone's base width; None is the published one.
-        code_size: d; None is the size of the backbone's code.
+        code_size: d; None is the size of the backbone's embedding.
         weights: a .safetensors file of the backbone's weights; None starts from the public ones where the backbone
             brings them (efficientnet_lite0 and those of other libraries), else at random.
         frozen: the backbone keeps these weights: each training image is encoded once, and only what follows is trained.
@@ -113,7 +115,7 @@ class Kept(WeakTensorKeyDictionary):
 
 
 class ImageEncoder(nn.Module):
-    """Turns images in [0, 1] ``[n, c, h, w]``, features ``[n, a]`` or waveforms ``[n, samples]`` into codes ``[n, d]``.
+    """Turns images in [0, 1] ``[n, c, h, w]``, features ``[n, a]`` or waveforms ``[n, samples]`` into embeddings ``[n, d]``.
 
     Channels and features are shifted and scaled by what ``fit_normalisation`` finds. A waveform is brought to one loudness instead, a
     root mean square of 1: a sample at one place of a recording means nothing that others at that place share.
@@ -225,7 +227,7 @@ class ImageEncoder(nn.Module):
         return self.backbone.maps(self.prepare(x))
 
     def pool(self, maps: Tensor) -> Tensor:
-        """Return codes ``[n, d]`` from feature maps."""
+        """Return embeddings ``[n, d]`` from feature maps."""
         return self.finish(self.backbone.pool(maps))
 
     def trunk(self, x: Tensor) -> Tensor:
@@ -236,7 +238,7 @@ class ImageEncoder(nn.Module):
         return torch.cat([self.backbone(self.prepare(part)) for part in parts])
 
     def finish(self, features: Tensor) -> Tensor:
-        """Return codes ``[n, d]`` from the backbone's features ``[n, d_backbone]``; those not trained get one length."""
+        """Return embeddings ``[n, d]`` from the backbone's features ``[n, d_backbone]``; those not trained get one length."""
         if self.frozen:
             features = (features - self.feature_mean) / self.feature_std
         if self.untrained:
@@ -244,7 +246,7 @@ class ImageEncoder(nn.Module):
         return self.project(features)  # type: ignore[no-any-return]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return codes ``[n, d]`` of images in [0, 1], or of features that ``trunk`` made of images."""
+        """Return embeddings ``[n, d]`` of images in [0, 1], or of features that ``trunk`` made of images."""
         return self.finish(x if self.made_by_trunk(x) else self.trunk(x))
 
     def made_by_trunk(self, x: Tensor) -> bool:

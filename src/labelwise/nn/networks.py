@@ -147,7 +147,7 @@ class VGG(Backbone):
 class ConvNet(Backbone):
     """A small network for a CPU: four 3x3 convolutions with batch norm; d is 8 times its width.
 
-    A max-pool follows each of the first three as long as at least 4 pixels a side are left. The code takes the maximum
+    A max-pool follows each of the first three as long as at least 4 pixels a side are left. The embedding takes the maximum
     of each map, not its mean: with so few layers, what tells two labels apart may fill only a few pixels.
     """
 

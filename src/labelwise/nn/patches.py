@@ -13,7 +13,7 @@ from labelwise.errors import UsageError
 from labelwise.nn.backbone import Backbone
 
 SIDE, STRIDE = 4, 2  # of a patch, and from one to the next, in pixels
-CODE = 40
+EMBEDDING_SIZE = 40
 RIM = 0.75  # patches farther from the middle, in halves of the side, are the surroundings
 REACH = 0.58  # how far from the middle patches count, likewise
 ROWS, ROW_WIDTH = (-1 / 3, 0.0, 1 / 3), 0.2  # where patches are pooled, from top to bottom
@@ -38,15 +38,15 @@ class PatchNet(Backbone):
     """
 
     def __init__(self, shape: tuple[int, ...], width: int = 200) -> None:
-        super().__init__(CODE)
+        super().__init__(EMBEDDING_SIZE)
         if min(shape[1:]) < 2 * SIDE:
             raise UsageError(f'The backbone "patches" takes images of {2 * SIDE} pixels a side or more; given {shape}.')
-        size = min(CODE, shape[0] * SIDE * SIDE)
+        size = min(EMBEDDING_SIZE, shape[0] * SIDE * SIDE)
         self.filters = nn.Parameter(torch.randn(size, shape[0], SIDE, SIDE).div_(SIDE))
         self.shift = nn.Parameter(torch.zeros(size))
         self.dictionary = nn.Parameter(torch.randn(width, size))
         self.around = nn.Parameter(torch.zeros(len(ROWS) * width))
-        self.directions = nn.Parameter(torch.randn(len(ROWS) * width, CODE))
+        self.directions = nn.Parameter(torch.randn(len(ROWS) * width, EMBEDDING_SIZE))
 
     def patches(self, x: Tensor) -> Tensor:
         """Return each patch as numbers ``[n, p, f]``."""
@@ -72,5 +72,5 @@ class PatchNet(Backbone):
         return (means - SURROUNDINGS * rim[:, None]).clamp_min(SMALLEST).sqrt().flatten(1)
 
     def pool(self, maps: Tensor) -> Tensor:
-        """Return codes ``[n, 40]``."""
+        """Return embeddings ``[n, 40]``."""
         return (self.pooled(maps) - self.around) @ self.directions

@@ -1,6 +1,6 @@
-"""A learned similarity S(a, b) of two codes, and the score of every pair without ever building the pairs.
+"""A learned similarity S(a, b) of two embeddings, and the score of every pair without ever building the pairs.
 
-The first layer on a concatenation splits, W [a, b] = W1 a + W2 b, so each code passes through it once. What is left of a
+The first layer on a concatenation splits, W [a, b] = W1 a + W2 b, so each embedding passes through it once. What is left of a
 pair is leaky(u + v) of two hidden vectors, and with relu(u + v) = max(u, -v) + v
 
     w.leaky(u + v) = slope w.u + w.v + (1 - slope) w.max(u, -v),
@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 from labelwise.errors import UsageError
 
-Half = Callable[[Tensor], Tensor]  # codes [n, d] to their half of the first hidden layer [n, h]
+Half = Callable[[Tensor], Tensor]  # embeddings [n, d] to their half of the first hidden layer [n, h]
 Score = Callable[[Tensor, Tensor], Tensor]  # two lists of what S needs to its part of S
 SLOPE = 0.1
 TILE = {"cpu": 2**19, "cuda": 2**24}  # hidden numbers of pairs held at a time; on a CPU few fit its caches best
@@ -31,8 +31,8 @@ class SimilaritySettings:
     """Which similarity.
 
     Attributes:
-        kind: ``learned`` is a network on both codes; ``cosine`` has a learned scale and offset alone; ``both`` is their sum, the network
-            then learns what the cosine leaves open.
+        kind: ``learned`` is a network on both embeddings; ``cosine`` has a learned scale and offset alone; ``both`` is their sum,
+            the network then learns what the cosine leaves open.
         symmetric: how S(a, b) and S(b, a) become one; ``none`` keeps S(a, b).
         hidden: the size of a hidden layer.
         layers: one hidden layer, or two.
@@ -58,13 +58,13 @@ class SimilaritySettings:
 
 
 class Similarity(nn.Module):
-    """S(a, b) of every pair of two lists of codes, larger is more alike; a prototype goes first, an example second.
+    """S(a, b) of every pair of two lists of embeddings, larger is more alike; a prototype goes first, an example second.
 
-    ``first`` and ``second`` return all that S needs of a code, so that it is computed once for many pairs:
+    ``first`` and ``second`` return all that S needs of an embedding, so that it is computed once for many pairs:
     ``pairs(first(a), second(b))`` is ``forward(a, b)``.
 
     Args:
-        size: d, of a code.
+        size: d, of an embedding.
         settings: which similarity.
     """
 
@@ -83,7 +83,7 @@ class Similarity(nn.Module):
 
     @property
     def first_size(self) -> int:
-        """The size of what ``first`` returns for a code."""
+        """The size of what ``first`` returns for an embedding."""
         return self._hidden_size + (self.size if self.cosine else 0)
 
     @property
@@ -91,13 +91,13 @@ class Similarity(nn.Module):
         """The part of it that is for the network."""
         return self.settings.hidden * (1 if self.settings.symmetric == "none" else 2) if self.learned else 0
 
-    def first(self, codes: Tensor) -> Tensor:
-        """Return all that S needs of codes ``[n, d]`` that come first ``[n, e]``."""
-        return self._needed(self._left, self._right, codes)
+    def first(self, embeddings: Tensor) -> Tensor:
+        """Return all that S needs of embeddings ``[n, d]`` that come first ``[n, e]``."""
+        return self._needed(self._left, self._right, embeddings)
 
-    def second(self, codes: Tensor) -> Tensor:
-        """Return all that S needs of codes ``[m, d]`` that come second ``[m, e]``."""
-        return self._needed(self._right, self._left, codes)
+    def second(self, embeddings: Tensor) -> Tensor:
+        """Return all that S needs of embeddings ``[m, d]`` that come second ``[m, e]``."""
+        return self._needed(self._right, self._left, embeddings)
 
     def pairs(self, first: Tensor, second: Tensor) -> Tensor:
         """Return S of every pair ``[n, m]`` from what ``first`` and ``second`` returned.
@@ -107,12 +107,12 @@ class Similarity(nn.Module):
         return self._sum(self._scores, lambda a, b: a @ b.T, first, second)
 
     def matched(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return S of each row of codes ``[n, d]`` and the same row of others ``[n, d]``: ``[n]``."""
+        """Return S of each row of embeddings ``[n, d]`` and the same row of others ``[n, d]``: ``[n]``."""
         first, second = self.first(a), self.second(b)
         return self._sum(lambda u, v: self._of_sums(u + v), lambda x, y: (x * y).sum(1), first, second)
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return S of every pair ``[n, m]`` of codes ``[n, d]`` and ``[m, d]``."""
+        """Return S of every pair ``[n, m]`` of embeddings ``[n, d]`` and ``[m, d]``."""
         return self.pairs(self.first(a), self.second(b))
 
     def _sum(self, learned: Score, cosine: Score, first: Tensor, second: Tensor) -> Tensor:
@@ -124,18 +124,18 @@ class Similarity(nn.Module):
             scaled = self.scale * cosine(first[:, e:].float(), second[:, e:].float()) + self.offset
         return scaled + self._each_way(learned, first[:, :e], second[:, :e]) if self.learned else scaled
 
-    def _left(self, codes: Tensor) -> Tensor:
-        return linear(codes, self.input.weight[:, : self.size], self.input.bias)
+    def _left(self, embeddings: Tensor) -> Tensor:
+        return linear(embeddings, self.input.weight[:, : self.size], self.input.bias)
 
-    def _right(self, codes: Tensor) -> Tensor:
-        return linear(codes, self.input.weight[:, self.size :])
+    def _right(self, embeddings: Tensor) -> Tensor:
+        return linear(embeddings, self.input.weight[:, self.size :])
 
-    def _needed(self, own: Half, other: Half, codes: Tensor) -> Tensor:
-        """Return the halves of the hidden layer that codes take part in, and then their direction."""
+    def _needed(self, own: Half, other: Half, embeddings: Tensor) -> Tensor:
+        """Return the halves of the hidden layer that embeddings take part in, and then their direction."""
         halves = [own] if self.settings.symmetric == "none" else [own, other]
-        parts = [half(codes) for half in halves] if self.learned else []
+        parts = [half(embeddings) for half in halves] if self.learned else []
         if self.cosine:
-            parts.append(normalize(codes.float(), dim=1))
+            parts.append(normalize(embeddings.float(), dim=1))
         return torch.cat(parts, 1) if len(parts) > 1 else parts[0]
 
     def _each_way(self, score: Score, first: Tensor, second: Tensor) -> Tensor:

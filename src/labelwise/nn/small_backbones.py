@@ -36,7 +36,7 @@ class LeNet(Backbone):
         return F.relu(F.max_pool2d(self.conv2(x), 2))
 
     def pool(self, maps: Tensor) -> Tensor:
-        """Return codes ``[n, d]``: a linear layer on all pixels of the maps."""
+        """Return embeddings ``[n, d]``: a linear layer on all pixels of the maps."""
         return F.relu(self.full(maps.flatten(1)))
 
 
@@ -146,7 +146,7 @@ class XVector(Backbone):
         return self.layers(centred)[:, :, None]  # type: ignore[no-any-return]
 
     def pool(self, maps: Tensor) -> Tensor:
-        """Return codes ``[n, d]``: a linear layer on mean and deviation over time."""
+        """Return embeddings ``[n, d]``: a linear layer on mean and deviation over time."""
         x = maps.flatten(2).float()
         deviation = (x.var(2, correction=0) + 1e-5).sqrt()
         return self.full(torch.cat([x.mean(2), deviation], 1))  # type: ignore[no-any-return]
@@ -180,7 +180,7 @@ class MelXVector(XVector):
         return (self.layers(standard) * heard)[:, :, None]  # type: ignore[no-any-return]
 
     def pool(self, maps: Tensor) -> Tensor:
-        """Return codes ``[n, d]``: a linear layer on mean and deviation over the frames that are not zero everywhere."""
+        """Return embeddings ``[n, d]``: a linear layer on mean and deviation over the frames that are not zero everywhere."""
         x = maps.flatten(2).float()
         heard = x.any(1, keepdim=True)
         count = heard.sum(2).clamp_min(1)

@@ -21,7 +21,7 @@ MOST_BLOCKS = 100
 
 
 class SentenceEncoder(nn.Module):
-    """Turns the word vectors of sentences ``[t, a]`` into codes ``[m, e]``.
+    """Turns the word vectors of sentences ``[t, a]`` into embeddings ``[m, e]``.
 
     Residual convolution blocks that halve a sentence each, an LSTM in both directions, the mean over what is left of the
     sentence, dropout, and a linear layer. What a sentence gets does not depend on the others in eval mode; in training
@@ -57,7 +57,7 @@ class SentenceEncoder(nn.Module):
         self.project = nn.Linear(2 * hidden, code_size)
 
     def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
-        """Return sentence codes ``[m, e]``.
+        """Return sentence embeddings ``[m, e]``.
 
         Args:
             words: word vectors, one sentence after another ``[t, a]``.

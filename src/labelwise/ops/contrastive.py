@@ -1,7 +1,7 @@
 """Contrastive losses: views of one image, and images of one label, should lie closer together than others.
 
-And two figures of codes that need no label (Wang and Isola, 2020): how close views of one image are, and how evenly all
-codes are spread over the sphere. All codes are brought to unit length here, and computed with in single precision.
+And two figures of embeddings that need no label (Wang and Isola, 2020): how close views of one image are, and how evenly all
+embeddings are spread over the sphere. All embeddings are brought to unit length here, and computed with in single precision.
 """
 
 import math
@@ -14,10 +14,10 @@ from torch.nn.functional import normalize
 
 from labelwise.errors import UsageError
 
-SHORTEST = 1e-6  # codes shorter than this are not stretched to unit length, so that gradients stay moderate
+SHORTEST = 1e-6  # embeddings shorter than this are not stretched to unit length, so that gradients stay moderate
 
 
-def supervised_contrastive(codes: Tensor, targets: Tensor, temperature: float) -> Tensor:
+def supervised_contrastive(embeddings: Tensor, targets: Tensor, temperature: float) -> Tensor:
     """Return the mean over anchors of the loss L_out of Khosla et al. (2020), a float32 scalar.
 
     Every row is an anchor. Its positives are the other views of its image and all rows of the same target. The loss of
@@ -26,18 +26,18 @@ def supervised_contrastive(codes: Tensor, targets: Tensor, temperature: float) -
     one image attract each other: with two views this is NT-Xent, the loss of SimCLR.
 
     Args:
-        codes: ``[n, v, e]``, v views of each image, or ``[n, e]`` for one; brought to unit length here.
+        embeddings: ``[n, v, e]``, v views of each image, or ``[n, e]`` for one; brought to unit length here.
         targets: ``[n]``; -1 where there is no label.
         temperature: tau, divides the cosines.
     """
-    if codes.ndim not in (2, 3) or targets.shape != codes.shape[:1]:
+    if embeddings.ndim not in (2, 3) or targets.shape != embeddings.shape[:1]:
         raise UsageError(
-            f"Codes are [n, views, size] or [n, size] with targets [n]; given {list(codes.shape)} and {list(targets.shape)}."
+            f"Embeddings are [n, views, size] or [n, size] with targets [n]; given {list(embeddings.shape)} and {list(targets.shape)}."
         )
     _check_temperature(temperature)
-    views = codes.shape[1] if codes.ndim == 3 else 1
-    with torch.autocast(codes.device.type, enabled=False):
-        rows = normalize(codes.float().reshape(-1, codes.shape[-1]), dim=1, eps=SHORTEST)
+    views = embeddings.shape[1] if embeddings.ndim == 3 else 1
+    with torch.autocast(embeddings.device.type, enabled=False):
+        rows = normalize(embeddings.float().reshape(-1, embeddings.shape[-1]), dim=1, eps=SHORTEST)
         scores = rows @ rows.T / temperature
     itself = torch.eye(len(rows), dtype=torch.bool, device=rows.device)
     images = torch.arange(len(targets), device=rows.device)
@@ -51,20 +51,22 @@ def supervised_contrastive(codes: Tensor, targets: Tensor, temperature: float) -
     return ((total - mean) * anchor).sum() / anchor.sum().clamp_min(1)
 
 
-def nt_xent(codes: Tensor, temperature: float) -> Tensor:
+def nt_xent(embeddings: Tensor, temperature: float) -> Tensor:
     """Return the loss NT-Xent of SimCLR (Chen et al., 2020), a float32 scalar.
 
     Each of the 2n rows has to find the other view of its image among the 2n - 1 other rows. One matrix ``[2n, 2n]`` is held,
     and none is added for the gradient.
 
     Args:
-        codes: ``[n, 2, e]``, two views of each image.
+        embeddings: ``[n, 2, e]``, two views of each image.
         temperature: tau, divides the cosines.
     """
-    if codes.ndim != 3 or codes.shape[1] != 2 or not len(codes):
-        raise UsageError(f"Codes are [n, 2, size], two views of at least one image each; given {list(codes.shape)}.")
+    if embeddings.ndim != 3 or embeddings.shape[1] != 2 or not len(embeddings):
+        raise UsageError(
+            f"Embeddings are [n, 2, size], two views of at least one image each; given {list(embeddings.shape)}."
+        )
     _check_temperature(temperature)
-    loss: Tensor = _NtXent.apply(_unit(codes.transpose(0, 1).flatten(0, 1)), temperature)  # type: ignore[no-untyped-call]
+    loss: Tensor = _NtXent.apply(_unit(embeddings.transpose(0, 1).flatten(0, 1)), temperature)  # type: ignore[no-untyped-call]
     return loss
 
 
@@ -118,30 +120,32 @@ def momentum_contrast(queries: Tensor, keys: Tensor, queue: Tensor, temperature:
     return (torch.logaddexp(own, others.logsumexp(1)) - own).mean()
 
 
-def alignment(codes: Tensor) -> Tensor:
+def alignment(embeddings: Tensor) -> Tensor:
     """Return the mean squared distance of two views ``[n, 2, e]`` of one image, a float32 scalar: 0 is best, 4 the most."""
-    if codes.ndim != 3 or codes.shape[1] != 2 or not len(codes):
-        raise UsageError(f"Codes are [n, 2, size], two views of at least one image; given {list(codes.shape)}.")
-    first, second = _unit(codes).unbind(1)
+    if embeddings.ndim != 3 or embeddings.shape[1] != 2 or not len(embeddings):
+        raise UsageError(
+            f"Embeddings are [n, 2, size], two views of at least one image; given {list(embeddings.shape)}."
+        )
+    first, second = _unit(embeddings).unbind(1)
     return (first - second).square().sum(1).mean()
 
 
-def uniformity(codes: Tensor) -> Tensor:
-    """Return how unevenly codes ``[n, e]`` are spread, a float32 scalar: 0 where all are the same, lower is more even.
+def uniformity(embeddings: Tensor) -> Tensor:
+    """Return how unevenly embeddings ``[n, e]`` are spread, a float32 scalar: 0 where all are the same, lower is more even.
 
     It is the log of the mean of ``exp(-2 distance ** 2)`` over all pairs.
     """
-    if codes.ndim != 2 or len(codes) < 2:
-        raise UsageError(f"Codes are [n, size], at least two; given {list(codes.shape)}.")
-    n, rows = len(codes), _unit(codes)
+    if embeddings.ndim != 2 or len(embeddings) < 2:
+        raise UsageError(f"Embeddings are [n, size], at least two; given {list(embeddings.shape)}.")
+    n, rows = len(embeddings), _unit(embeddings)
     with torch.autocast(rows.device.type, enabled=False):
-        near = (4 * rows) @ rows.T - 4  # -2 distance ** 2 of codes of unit length
+        near = (4 * rows) @ rows.T - 4  # -2 distance ** 2 of embeddings of unit length
     pairs = near.masked_fill(torch.eye(n, dtype=torch.bool, device=rows.device), -torch.inf)
     return pairs.logsumexp((0, 1)) - math.log(n * (n - 1))
 
 
-def _unit(codes: Tensor) -> Tensor:
-    return normalize(codes.float(), dim=-1, eps=SHORTEST)
+def _unit(embeddings: Tensor) -> Tensor:
+    return normalize(embeddings.float(), dim=-1, eps=SHORTEST)
 
 
 def _check_temperature(temperature: float) -> None:

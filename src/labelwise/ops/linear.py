@@ -1,4 +1,4 @@
-"""Scores and label codes of models whose score is linear in the image code."""
+"""Scores and label embeddings of models whose score is linear in the image embedding."""
 
 from dataclasses import dataclass
 
@@ -8,21 +8,21 @@ from torch import Tensor
 from labelwise.ops.segments import segment_mean
 
 
-def linear_scores(image_codes: Tensor, label_codes: Tensor) -> Tensor:
-    """Return ``[n, k]`` scores from image codes ``[n, d]`` and label codes ``[k, d + 1]`` (weights, then bias)."""
-    return torch.addmm(label_codes[:, -1], image_codes, label_codes[:, :-1].T)
+def linear_scores(image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
+    """Return ``[n, k]`` scores from image embeddings ``[n, d]`` and label embeddings ``[k, d + 1]`` (weights, then bias)."""
+    return torch.addmm(label_embeddings[:, -1], image_embeddings, label_embeddings[:, :-1].T)
 
 
 @dataclass(frozen=True, eq=False)
-class CodeStatistics:
-    """What is kept of training codes, so that a label can be added later.
+class EmbeddingStatistics:
+    """What is kept of training embeddings, so that a label can be added later.
 
     Attributes:
-        means: mean code of each label ``[k, d]``.
+        means: mean embedding of each label ``[k, d]``.
         counts: images of each label ``[k]``.
-        within: covariance of codes around the mean of their label, every label weighing the same ``[d, d]``. Where several
-            labels may be true of an image: covariance of all codes around their mean.
-        background: mean of all codes ``[d]`` where several labels may be true of an image, else None.
+        within: covariance of embeddings around the mean of their label, every label weighing the same ``[d, d]``. Where several
+            labels may be true of an image: covariance of all embeddings around their mean.
+        background: mean of all embeddings ``[d]`` where several labels may be true of an image, else None.
     """
 
     means: Tensor
@@ -31,34 +31,34 @@ class CodeStatistics:
     background: Tensor | None = None
 
 
-def code_statistics(codes: Tensor, targets: Tensor, k: int) -> CodeStatistics:
-    """Return the statistics of image codes ``[n, d]``, in double precision.
+def embedding_statistics(embeddings: Tensor, targets: Tensor, k: int) -> EmbeddingStatistics:
+    """Return the statistics of image embeddings ``[n, d]``, in double precision.
 
     Args:
-        codes: image codes ``[n, d]``.
+        embeddings: ``[n, d]``.
         targets: labels ``[n]`` in 0..k-1; or, where several may be true, which are, ``[n, k]`` (bool): an image then counts
             for each of its labels.
         k: how many labels there are.
     """
-    x = codes.double()
+    x = embeddings.double()
     if targets.ndim == 2:
         counts = targets.sum(0).double()
         means = targets.double().T @ x / counts.clamp_min(1)[:, None]
-        return CodeStatistics(means, counts, torch.cov(x.T, correction=0).reshape(x.shape[1], -1), x.mean(0))
+        return EmbeddingStatistics(means, counts, torch.cov(x.T, correction=0).reshape(x.shape[1], -1), x.mean(0))
     counts = torch.bincount(targets, minlength=k).double()
     means = x.new_zeros(k, x.shape[1]).index_add_(0, targets, x) / counts.clamp_min(1)[:, None]
     inside = x - means[targets]
     weight = (1 / (counts.clamp_min(1) * (counts > 0).sum()))[targets]
-    return CodeStatistics(means, counts, (inside * weight[:, None]).T @ inside)
+    return EmbeddingStatistics(means, counts, (inside * weight[:, None]).T @ inside)
 
 
-def solve_label_codes(
-    examples: Tensor, groups: Tensor, known: CodeStatistics, codes: Tensor, *, ridge: float = 1.0
+def solve_label_embeddings(
+    examples: Tensor, groups: Tensor, known: EmbeddingStatistics, label_embeddings: Tensor, *, ridge: float = 1.0
 ) -> Tensor:
-    """Return the codes ``[g, d + 1]`` of new labels from their examples, in closed form, each label on its own.
+    """Return the embeddings ``[g, d + 1]`` of new labels from their examples, in closed form, each label on its own.
 
     A new label scores like the trained label its examples resemble most, plus what tells the two apart: the
-    difference of their Gaussian log-likelihoods with a shared covariance, which is linear in the image code. The mean
+    difference of their Gaussian log-likelihoods with a shared covariance, which is linear in the image embedding. The mean
     of m examples is off by a random amount that makes every image look too far away; the expected excess is added
     back, without which a label taught from few examples would hardly ever win.
 
@@ -66,14 +66,14 @@ def solve_label_codes(
     from all training images does: again a difference of log-likelihoods, brought to the level of trained scores.
 
     Args:
-        examples: image codes of the new labels ``[m, d]``.
+        examples: image embeddings of the new labels ``[m, d]``.
         groups: the new label of each example ``[m]``, in 0..g-1, none of them empty.
-        known: statistics of training codes.
-        codes: codes of the trained labels ``[k, d + 1]``.
+        known: statistics of training embeddings.
+        label_embeddings: of the trained labels ``[k, d + 1]``.
         ridge: added to the covariance, relative to its mean variance.
     """
     here = (known.counts > 0).nonzero()[:, 0]
-    means, counts, trained = known.means[here].double(), known.counts[here].double(), codes[here].double()
+    means, counts, trained = known.means[here].double(), known.counts[here].double(), label_embeddings[here].double()
     within = known.within.double()
     penalty = ridge * within.diagonal().mean().clamp_min(1e-12)
     precision = torch.linalg.inv(within + penalty * torch.eye(len(within), dtype=within.dtype, device=within.device))
@@ -86,24 +86,24 @@ def solve_label_codes(
         base = _likelihoods(points[-1:], precision, excess * 0)[0]
         scores, logs = linear_scores(points, trained), linear_scores(points, likelihoods - base)
         scale = _slope(scores - scores.mean(), logs - logs.mean())
-        found = scale * (new - base)
-        found[:, -1] += scores.mean() - scale * logs.mean()
-        return found.to(examples.dtype)
+        solved = scale * (new - base)
+        solved[:, -1] += scores.mean() - scale * logs.mean()
+        return solved.to(examples.dtype)
     nearest = linear_scores(mean, trained).argmax(1)
-    found = trained[nearest] + _scale(means, trained, likelihoods) * (new - likelihoods[nearest])
-    return found.to(examples.dtype)
+    solved = trained[nearest] + _scale(means, trained, likelihoods) * (new - likelihoods[nearest])
+    return solved.to(examples.dtype)
 
 
 def _likelihoods(means: Tensor, precision: Tensor, excess: Tensor) -> Tensor:
-    """Return the log-likelihood of a code under each mean as a label code ``[k, d + 1]``, up to a common term."""
+    """Return the log-likelihood of an embedding under each mean as a label embedding ``[k, d + 1]``, up to a common term."""
     weights = means @ precision
     bias = -0.5 * (weights * means).sum(1) + excess
     return torch.cat([weights, bias[:, None]], 1)
 
 
-def _scale(means: Tensor, codes: Tensor, likelihoods: Tensor) -> Tensor:
+def _scale(means: Tensor, trained: Tensor, likelihoods: Tensor) -> Tensor:
     """Return how much trained scores change for a change of one in the log-likelihoods, by least squares."""
-    scores, logs = (linear_scores(means, table) for table in (codes, likelihoods))
+    scores, logs = (linear_scores(means, table) for table in (trained, likelihoods))
     scores, logs = (table - table.mean(1, keepdim=True) for table in (scores, logs))
     return _slope(scores, logs)
 

@@ -1,4 +1,4 @@
-"""Distances between codes, and the loss of finding the text of an image and the image of a text."""
+"""Distances between embeddings, and the loss of finding the text of an image and the image of a text."""
 
 import torch
 from torch import Tensor
@@ -7,9 +7,9 @@ from labelwise.errors import UsageError
 
 
 def distances(a: Tensor, b: Tensor) -> Tensor:
-    """Return Euclidean distances ``[n, k]`` of codes ``[n, e]`` and ``[k, e]``, at least in single precision.
+    """Return Euclidean distances ``[n, k]`` of embeddings ``[n, e]`` and ``[k, e]``, at least in single precision.
 
-    Squares and products are summed in double precision, so that little is lost where codes are close to each other.
+    Squares and products are summed in double precision, so that little is lost where embeddings are close to each other.
     The gradient of a distance of zero is zero, where the true one is not defined.
     """
     x, y = a.double(), b.double()
@@ -20,7 +20,7 @@ def distances(a: Tensor, b: Tensor) -> Tensor:
 
 
 def retrieval_loss(
-    image_codes: Tensor, text_codes: Tensor, share: float, same: Tensor | None = None
+    image_embeddings: Tensor, text_embeddings: Tensor, share: float, same: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Return the text term and the image term of the retrieval loss; the loss is their sum.
 
@@ -29,14 +29,14 @@ def retrieval_loss(
     the same among the images (CLAREL, algorithm 1).
 
     Args:
-        image_codes: ``[n, e]``.
-        text_codes: ``[n, e]``; row i describes image i.
+        image_embeddings: ``[n, e]``.
+        text_embeddings: ``[n, e]``; row i describes image i.
         share: lambda, the weight of the text term, from 0 to 1.
         same: ``[n, n]``, True where text j is right for image i as well; right answers share one probability, their sum.
     """
     if not 0 <= share <= 1:
         raise UsageError(f"The share of the text term must lie between 0 and 1; given {share}.")
-    scores = -distances(image_codes, text_codes)
+    scores = -distances(image_embeddings, text_embeddings)
     right = torch.eye(len(scores), dtype=torch.bool, device=scores.device)
     wrong = ~right if same is None else ~(right | same)
     text, image = (-scores.log_softmax(axis).masked_fill(wrong, -torch.inf).logsumexp(axis).mean() for axis in (1, 0))

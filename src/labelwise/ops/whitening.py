@@ -1,4 +1,4 @@
-"""Codes in which images of one label differ alike in every direction: what images of new labels are best compared by."""
+"""Embeddings in which images of one label differ alike in every direction: what images of new labels are best compared by."""
 
 import torch
 from torch import Tensor
@@ -9,15 +9,15 @@ from labelwise.ops.segments import segment_mean
 RIDGE = 1.0
 
 
-def unit_statistics(codes: Tensor, targets: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return the mean of codes at unit length ``[d]`` and their covariance inside a label ``[d, d]``; each label weighs the same.
+def unit_statistics(embeddings: Tensor, targets: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return the mean of embeddings at unit length ``[d]`` and their covariance inside a label ``[d, d]``; each label weighs the same.
 
     Args:
-        codes: ``[n, d]``.
+        embeddings: ``[n, d]``.
         targets: the label of each ``[n]``, in 0..k-1.
         k: how many labels there are.
     """
-    unit = normalize(codes.float(), dim=1)
+    unit = normalize(embeddings.float(), dim=1)
     counts = torch.bincount(targets, minlength=k)
     means = segment_mean(unit, targets, k)
     inside = unit - means[targets]
@@ -25,17 +25,17 @@ def unit_statistics(codes: Tensor, targets: Tensor, k: int) -> tuple[Tensor, Ten
     return means[counts > 0].mean(0), (inside * weight[:, None]).T @ inside
 
 
-def whiten(codes: Tensor, mean: Tensor, within: Tensor, ridge: float = RIDGE) -> Tensor:
-    """Return codes ``[n, d]`` at unit length, less the mean, in coordinates in which ``within`` is the identity.
+def whiten(embeddings: Tensor, mean: Tensor, within: Tensor, ridge: float = RIDGE) -> Tensor:
+    """Return embeddings ``[n, d]`` at unit length, less the mean, in coordinates in which ``within`` is the identity.
 
     Args:
-        codes: ``[n, d]``.
-        mean: ``[d]``, of codes at unit length.
+        embeddings: ``[n, d]``.
+        mean: ``[d]``, of embeddings at unit length.
         within: their covariance inside a label ``[d, d]``.
-        ridge: added to it, relative to its mean variance; the larger, the nearer to codes that are centred alone.
+        ridge: added to it, relative to its mean variance; the larger, the nearer to embeddings that are centred alone.
     """
     extra = ridge * within.diagonal().mean().clamp_min(1e-12).double()
     factor = torch.linalg.cholesky(within.double() + extra * torch.eye(len(within), device=within.device))
-    centred = normalize(codes.float(), dim=1) - mean
+    centred = normalize(embeddings.float(), dim=1) - mean
     found: Tensor = torch.linalg.solve_triangular(factor.float(), centred.T, upper=False).T
     return found

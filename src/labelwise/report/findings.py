@@ -11,7 +11,6 @@ from labelwise.classifier import Classifier
 from labelwise.errors import DataError, UnsupportedError, UsageError
 from labelwise.evaluate.answers import uncalibrated
 from labelwise.evaluate.closed import ClosedResult, evaluate_closed
-from labelwise.evaluate.joint import find_plane
 from labelwise.evaluate.multilabel import MultilabelResult, evaluate_multilabel
 from labelwise.evaluate.ordinal import OrdinalResult, evaluate_ordinal, find_order
 from labelwise.evaluate.outliers import OutlierResult, evaluate_outliers
@@ -21,6 +20,7 @@ from labelwise.evaluate.verification import VerificationResult, verification_wit
 from labelwise.evaluate.zero_shot import ZeroShotResult, evaluate_zero_shot
 from labelwise.metrics import Reliability, confusion_matrix, reliability
 from labelwise.ops.detection import DetCurve
+from labelwise.ops.plane import find_plane
 from labelwise.ops.ranking import f1_scores
 from labelwise.report.case import Case
 from labelwise.scores import Scores

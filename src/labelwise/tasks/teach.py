@@ -91,17 +91,17 @@ def _from_description(classifier: Classifier, name: str, texts: Texts | None, ve
         else:
             new = Labels(names=(name,), vectors=_numbers(vector, model)[None])
         new = method.describe(new)
-        code = model.encode_labels(new)[0].float()
+        embedding = model.encode_labels(new)[0].float()
     made = None if new.vectors is None else new.vectors[0]
     labels = classifier.labels.add(name, vector=made, texts=new.texts[0] if new.texts else ())
-    return classifier.add(labels, code, unseen=True)
+    return classifier.add(labels, embedding, unseen=True)
 
 
 def _check_form(model: LabelModel, form: Literal["texts", "vectors"]) -> None:
     """Raise an error unless this is how the labels of the model's training were described.
 
     Labels may have both, and vectors may have been made of texts. So a trained label tells: it was read from its texts
-    if they alone give its code.
+    if they alone give its embedding.
     """
     known = model.spec.labels
     read, why = "texts" if known.texts is not None else "vectors", ""

@@ -98,10 +98,10 @@ def fit_verifier(
 
 
 def make_verifier(
-    model: LabelModel, codes: Tensor, targets: Tensor, rule: Rule = "eer", *, by: By = "similarity", seed: int = 0
+    model: LabelModel, embeddings: Tensor, targets: Tensor, rule: Rule = "eer", *, by: By = "similarity", seed: int = 0
 ) -> Verifier:
-    """Return the rule that ``fit_verifier`` puts into a classifier, from codes ``[n, d]`` and targets ``[n]``."""
-    same, different = scored_pairs(model, codes, targets, by, (PAIRS, seed))
+    """Return the rule that ``fit_verifier`` puts into a classifier, from embeddings ``[n, d]`` and targets ``[n]``."""
+    same, different = scored_pairs(model, embeddings, targets, by, (PAIRS, seed))
     eer = equal_error_rate(same, different)
     if rule == "eer":
         threshold = eer.threshold
@@ -121,13 +121,13 @@ def can_verify(targets: Tensor) -> bool:
 
 
 def scored_pairs(
-    model: LabelModel, codes: Tensor, targets: Tensor, by: By, draw: tuple[int, int]
+    model: LabelModel, embeddings: Tensor, targets: Tensor, by: By, draw: tuple[int, int]
 ) -> tuple[Tensor, Tensor]:
     """Return the scores of pairs of one label ``[p]`` and of pairs of different labels ``[q]``, on the CPU.
 
     Args:
-        model: what made the codes.
-        codes: ``[n, d]``.
+        model: what made the embeddings.
+        embeddings: ``[n, d]``.
         targets: ``[n]``; -1 where an image has no label.
         by: the score.
         draw: how many pairs of each kind at most, and the seed.
@@ -138,14 +138,14 @@ def scored_pairs(
             f"given {int((targets >= 0).sum())} labelled images of {len(set(targets.tolist()) - {-1})} labels."
         )
     pairs = draw_pairs(targets, *draw)
-    codes, by = compared(model, codes, by)
-    n, d = codes.shape
+    embeddings, by = compared(model, embeddings, by)
+    n, d = embeddings.shape
     if by != "cosine" and n <= TABLE and n * n <= d * (len(pairs.same) + len(pairs.different)):
-        # A learned similarity of all pairs is quick, for each code passes its first layer once.
-        table = _table(model, codes.float(), by)
+        # A learned similarity of all pairs is quick, for each embedding passes its first layer once.
+        table = _table(model, embeddings.float(), by)
         return table[*pairs.same.T], table[*pairs.different.T]
     same, different = (
-        pair_scores(model, codes, codes, by, rows).double().cpu() for rows in (pairs.same, pairs.different)
+        pair_scores(model, embeddings, embeddings, by, rows).double().cpu() for rows in (pairs.same, pairs.different)
     )
     return same, different
 
@@ -154,9 +154,9 @@ def pair_scores(model: LabelModel, first: Tensor, second: Tensor, by: By, rows: 
     """Return the score of each pair ``[p]``, the same for (a, b) as for (b, a): the mean where a similarity is not.
 
     Args:
-        model: what made the codes.
-        first: codes ``[n, d]``.
-        second: codes ``[m, d]``.
+        model: what made the embeddings.
+        first: embeddings ``[n, d]``.
+        second: embeddings ``[m, d]``.
         by: which score.
         rows: which row of each makes a pair ``[p, 2]``; None pairs row i with row i.
     """
@@ -173,10 +173,10 @@ def pair_scores(model: LabelModel, first: Tensor, second: Tensor, by: By, rows: 
     return torch.cat(out)
 
 
-def _table(model: LabelModel, codes: Tensor, by: By) -> Tensor:
+def _table(model: LabelModel, embeddings: Tensor, by: By) -> Tensor:
     """Return ``pair_scores`` of all pairs ``[n, n]``, in double precision on the CPU."""
     with torch.no_grad():
-        alike = all_alike(model, codes, codes, by)
+        alike = all_alike(model, embeddings, embeddings, by)
         return ((alike + alike.T) / 2).double().cpu()
 
 

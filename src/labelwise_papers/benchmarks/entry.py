@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-WHATS = ("images", "features", "audio")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Remote:

@@ -1,4 +1,4 @@
-"""Measures of a classifier of known labels: accuracy, answers, outliers, what it looks at, and what its codes hold."""
+"""Measures of a classifier of known labels: accuracy, answers, outliers, what it looks at, and what its embeddings hold."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ from torch import Tensor
 from labelwise.data import load
 from labelwise.data.read.pictures import as_batch
 from labelwise.errors import UsageError
-from labelwise.evaluate.answers import answer_calibration, yes_rates
 from labelwise.evaluate.closed import evaluate_closed
-from labelwise.evaluate.joint import draw_joint, joint_view
-from labelwise.evaluate.neighbours import nearest_labels
 from labelwise.evaluate.outliers import evaluate_outliers
-from labelwise.evaluate.probe import probe_embeddings
-from labelwise.evaluate.saliency import salient_share
 from labelwise.evaluate.tested import Tested, align_targets
 from labelwise.scores import Scores
+from labelwise_papers.analyses.answers import answer_calibration, yes_rates
+from labelwise_papers.analyses.joint import draw_joint, joint_view
+from labelwise_papers.analyses.neighbours import nearest_labels
+from labelwise_papers.analyses.probe import probe_embeddings
+from labelwise_papers.analyses.saliency import salient_share
 from labelwise_papers.reproduce.sources import is_at_hand
 from labelwise_papers.reproduce.subject import Subject
 from labelwise_papers.reproduce.tiny import tiny
@@ -113,7 +113,7 @@ def saliency(subject: Subject, options: SaliencyOptions) -> Figures:
 
 
 def probe(subject: Subject, _: NoOptions) -> Figures:
-    """Return the accuracy of a logistic regression on image codes."""
+    """Return the accuracy of a logistic regression on image embeddings."""
     data = subject.given
     found = probe_embeddings(Tested.of(subject.classifier, data.split("train"), data.labels), subject.tested)
     return {"probe": 100 * found.probe}

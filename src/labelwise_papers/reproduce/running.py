@@ -126,7 +126,7 @@ def run_cell(cell: Cell, place: Place) -> Entry:
         "quick": cell.quick,
         "figures": {name: _finite(value) for name, value in figures.items()},
         "seconds": round(time.perf_counter() - begun, 2),
-        "training_seconds": None if fitted is None else fitted.summary.get("training", {}).get("seconds"),
+        "training_seconds": None if fitted is None else fitted.origin.summary.get("training", {}).get("seconds"),
         "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
         "peak_device_mib": round(torch.cuda.max_memory_allocated() / 2**20) if torch.cuda.is_available() else None,
         "configuration": cell.configuration,

@@ -1,4 +1,4 @@
-"""What methods share that read a vector of each label: where vectors come from, and codes that can be compared."""
+"""What methods share that read a vector of each label: where vectors come from, and embeddings that can be compared."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -64,11 +64,11 @@ class DescribedModel(LinearModel):
         self.centre_vectors = Centring(self.vector_size)
 
     def encode_images(self, images: Tensor) -> Tensor:
-        """Return image codes ``[n, d]``, centred and of unit length."""
+        """Return image embeddings ``[n, d]``, centred and of unit length."""
         return self.centre_codes(self.encoder(images))  # type: ignore[no-any-return]
 
     def pool_maps(self, maps: Tensor) -> Tensor:
-        """Return image codes ``[n, d]`` from feature maps."""
+        """Return image embeddings ``[n, d]`` from feature maps."""
         return self.centre_codes(self.encoder.pool(maps))  # type: ignore[no-any-return]
 
     def vectors(self, labels: Labels) -> Tensor:
@@ -82,7 +82,7 @@ class DescribedModel(LinearModel):
 
 
 class BilinearModel(DescribedModel):
-    """A score z.V.s of an image code z and a label vector s; the code of a label is what its vector asks of image codes.
+    """A score z.V.s of an image embedding z and a label vector s; the embedding of a label is V.s.
 
     Attributes:
         weights: V ``[d, a]``.
@@ -97,9 +97,9 @@ class BilinearModel(DescribedModel):
         self.register_buffer("penalties", torch.zeros(2))
 
     def encode_labels(self, labels: Labels) -> Tensor:
-        """Return label codes ``[k, d + 1]``."""
-        codes = self.vectors(labels) @ self.weights.T
-        return torch.cat([codes, codes.new_zeros(len(codes), 1)], 1)
+        """Return label embeddings ``[k, d + 1]``."""
+        embeddings = self.vectors(labels) @ self.weights.T
+        return torch.cat([embeddings, embeddings.new_zeros(len(embeddings), 1)], 1)
 
     @torch.no_grad()
     def solve(self, weights: Tensor, penalties: tuple[float, ...]) -> None:
@@ -146,7 +146,7 @@ class DescribedMethod(ImageMethod):
     Attributes:
         source: whether to read the vectors of labels or their texts; auto takes vectors where there are any.
         sentences: what makes a vector of a sentence: words, glove or minilm.
-        power: image codes are raised to it, with their sign, before they are brought to unit length.
+        power: image embeddings are raised to it, with their sign, before they are brought to unit length.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("targets", "descriptions")
@@ -196,7 +196,7 @@ def encoder_stage(method: ImageMethod, encoder: nn.Module, head: nn.Linear, data
 
 @torch.no_grad()
 def encoded_images(model: DescribedModel, images: Tensor) -> Tensor:
-    """Return the image codes ``[n, d]`` of a model, a batch at a time."""
+    """Return the image embeddings ``[n, d]`` of a model, a batch at a time."""
     return model.centre_codes(encoded(model.encoder, model.prepare(images)))  # type: ignore[no-any-return]
 
 

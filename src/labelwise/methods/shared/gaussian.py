@@ -1,7 +1,7 @@
 """The linear flow in closed form: labels as Gaussians whose means follow from their vectors.
 
-Image codes of a label scatter around its mean with a covariance that all labels share. The covariance, shrunk towards a
-multiple of the identity, whitens codes; the means of the trained labels, in whitened space, are regressed on label vectors
+Image embeddings of a label scatter around its mean with a covariance that all labels share. The covariance, shrunk towards a
+multiple of the identity, whitens embeddings; the means of the trained labels, in whitened space, are regressed on label vectors
 by kernel ridge. The predicted mean of any label then lies in a space of few dimensions, the semantic part; what is
 orthogonal to it is the free part, where labels do not differ. One eigendecomposition serves every choice of the settings.
 """
@@ -13,7 +13,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from labelwise.ops.linear import code_statistics
+from labelwise.ops.linear import embedding_statistics
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,10 +43,10 @@ PLAIN = Choice(shrink=3.0, width=0.25, penalty=0.1)
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """An invertible linear map of image codes, and where labels lie.
+    """An invertible linear map of image embeddings, and where labels lie.
 
     Attributes:
-        forward: codes minus ``mean`` times this are latents ``[d, d]``: the semantic part first, then the free part.
+        forward: embeddings minus ``mean`` times this are latents ``[d, d]``: the semantic part first, then the free part.
         inverse: of ``forward``.
         mean: ``[d]``.
         log_det: of ``forward``, one number.
@@ -79,9 +79,9 @@ class Gaussians:
     vectors: Tensor
 
     @classmethod
-    def of(cls, codes: Tensor, targets: Tensor, vectors: Tensor) -> "Gaussians":
-        """Return what image codes ``[n, d]`` with labels ``[n]`` and label vectors ``[k, a]`` say; in single precision."""
-        found = code_statistics(codes, targets, len(vectors))
+    def of(cls, embeddings: Tensor, targets: Tensor, vectors: Tensor) -> "Gaussians":
+        """Return what image embeddings ``[n, d]`` with labels ``[n]`` and label vectors ``[k, a]`` say; in single precision."""
+        found = embedding_statistics(embeddings, targets, len(vectors))
         here = found.counts > 0
         mean = found.means[here].mean(0)
         values, axes = torch.linalg.eigh(found.within)
@@ -99,9 +99,9 @@ class Gaussians:
         found: Tensor = torch.linalg.inv(likeness + choice.penalty * torch.eye(len(likeness)).to(likeness))
         return found
 
-    def scores(self, codes: Tensor, vectors: Tensor, grid: tuple[Choice, ...]) -> Iterator[tuple[Choice, Tensor]]:
-        """Yield each choice and the scores of codes ``[n, d]`` against label vectors ``[m, a]`` under it."""
-        rotated, vectors = (codes.double() - self.mean) @ self.axes, vectors.double()
+    def scores(self, embeddings: Tensor, vectors: Tensor, grid: tuple[Choice, ...]) -> Iterator[tuple[Choice, Tensor]]:
+        """Yield each choice and the scores of embeddings ``[n, d]`` against label vectors ``[m, a]`` under it."""
+        rotated, vectors = (embeddings.double() - self.mean) @ self.axes, vectors.double()
         regressed = {
             (one.width, one.penalty): kernel(vectors, self.vectors, one.width) @ self.ridge(one) for one in grid
         }

@@ -41,15 +41,15 @@ class GeneratingModel(DescribedModel):
         return self.centre_codes(self.encoder(images))  # type: ignore[no-any-return]
 
     def encode_images(self, images: Tensor) -> Tensor:
-        """Return image codes ``[n, e]``."""
+        """Return image embeddings ``[n, e]``."""
         return self.finish(self.features_of(images))
 
     def pool_maps(self, maps: Tensor) -> Tensor:
-        """Return image codes ``[n, e]`` from feature maps."""
+        """Return image embeddings ``[n, e]`` from feature maps."""
         return self.finish(super().pool_maps(maps))
 
     def finish(self, features: Tensor) -> Tensor:
-        """Return image codes ``[n, e]`` from features ``[n, d]``."""
+        """Return image embeddings ``[n, e]`` from features ``[n, d]``."""
         return features
 
 
@@ -62,7 +62,7 @@ class GeneratedSoftmax(GeneratingModel):
     Attributes:
         real: some features of the images of each trained label ``[k * REAL, d]``.
         real_targets: their labels ``[k * REAL]``; -1 where a label has fewer.
-        head_penalty: on the squared weights, in units of the mean squared length of codes.
+        head_penalty: on the squared weights, in units of the mean squared length of embeddings.
     """
 
     exclusive = True
@@ -92,11 +92,11 @@ class GeneratedSoftmax(GeneratingModel):
 
     def encode_labels(self, labels: Labels) -> Tensor:
         """Return the weights and biases ``[k, d + 1]`` of the softmax layer."""
-        *_, (_, codes) = self.heads(labels, (float(self.head_penalty),))
-        return codes
+        *_, (_, embeddings) = self.heads(labels, (float(self.head_penalty),))
+        return embeddings
 
     def heads(self, labels: Labels, penalties: tuple[float, ...]) -> Iterator[tuple[float, Tensor]]:
-        """Yield each penalty and the codes of labels ``[k, d + 1]`` under it."""
+        """Yield each penalty and the embeddings of labels ``[k, d + 1]`` under it."""
         trained = {name: row for row, name in enumerate(self.spec.labels.names)}
         others = sorted(name for name in labels.names if name not in trained)
         places = trained | {name: len(trained) + row for row, name in enumerate(others)}
@@ -110,11 +110,11 @@ class GeneratedSoftmax(GeneratingModel):
             targets = torch.cat([targets, rows.repeat_interleave(self.generated)])
         asked = torch.tensor([places[name] for name in labels.names], device=features.device)
         with torch.no_grad():
-            codes = self.finish(features)
-        unit = float(codes.square().sum(1).mean()) if len(codes) else 1.0
-        found = codes.new_zeros(len(places), codes.shape[1] + 1)
+            embeddings = self.finish(features)
+        unit = float(embeddings.square().sum(1).mean()) if len(embeddings) else 1.0
+        found = embeddings.new_zeros(len(places), embeddings.shape[1] + 1)
         for penalty in penalties:
-            found = fit_softmax(codes, targets, found, penalty * unit)
+            found = fit_softmax(embeddings, targets, found, penalty * unit)
             yield penalty, found[asked]
 
 
@@ -217,8 +217,8 @@ class GeneratingMethod(DescribedMethod):
         penalty = self.head_penalty
         if penalty is None and len(data.val):
             with torch.no_grad():
-                codes = model.finish(encoded_images(model, data.val.images))
-            scored = (((one,), model.score(codes, head)) for one, head in model.heads(data.known, HEAD_PENALTIES))
+                embeddings = model.finish(encoded_images(model, data.val.images))
+            scored = (((one,), model.score(embeddings, head)) for one, head in model.heads(data.known, HEAD_PENALTIES))
             best = best_on_validation(scored, data)
             penalty = best[0] if best else None
         model.head_penalty.fill_(PLAIN_PENALTY if penalty is None else penalty)

@@ -145,9 +145,9 @@ class FlowModel(GeneratingModel):
 
 
 class IzfModel(FlowModel):
-    """Labels by density: the score is log p(v | y) up to a number that no label changes, linear in the image code.
+    """Labels by density: the score is log p(v | y) up to a number that no label changes, linear in the image embedding.
 
-    An image code is the semantic part and then the log-density of the free part, the determinant included, on the scale of
+    An image embedding is the semantic part and then the log-density of the free part, the determinant included, on the scale of
     the training images. The latter has no weight in scores; it tells how familiar an image is.
 
     Attributes:
@@ -166,15 +166,15 @@ class IzfModel(FlowModel):
         self.register_buffer("unit_within", torch.zeros(e, e))
 
     def finish(self, features: Tensor) -> Tensor:
-        """Return image codes ``[n, semantic + 1]`` from features ``[n, d]``."""
+        """Return image embeddings ``[n, semantic + 1]`` from features ``[n, d]``."""
         z, log_det = self.latents(features)
         own, free = z[:, : self.semantic], z[:, self.semantic :]
         rest = log_det - 0.5 * (free.square().sum(1) + free.shape[1] * math.log(2 * math.pi))
         return torch.cat([own, ((rest - self.density[0]) / self.density[1])[:, None]], 1)
 
     def encode_labels(self, labels: Labels) -> Tensor:
-        """Return label codes ``[k, semantic + 2]``: c(y), no weight of the rest, and minus half its squared length."""
-        return self._as_codes(self.semantic_part(labels))
+        """Return label embeddings ``[k, semantic + 2]``: c(y), no weight of the rest, and minus half its squared length."""
+        return self._as_embeddings(self.semantic_part(labels))
 
     def log_densities(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
         """Return log p(v | y) of every pair ``[n, k]``."""
@@ -194,10 +194,10 @@ class IzfModel(FlowModel):
         self.density.copy_(torch.stack([rest.mean(), rest.std(correction=0).clamp_min(1e-6)]))
 
     def labels_from_examples(self, embeddings: Tensor, groups: Tensor) -> Tensor:
-        """Return label codes ``[g, semantic + 2]``: the mean semantic part of the examples, drawn in as far as few say little.
+        """Return label embeddings ``[g, semantic + 2]``: the mean semantic part of the examples, drawn in as far as few say little.
 
         Means of trained labels have a covariance B. With a variance w inside a label, the best guess of the mean from m
-        examples is B (B + w I / m)^-1 times their mean, and it is off by some variance. What trained labels' codes, made from
+        examples is B (B + w I / m)^-1 times their mean, and it is off by some variance. What trained labels' embeddings, made from
         descriptions, are off their means by is another; scores are levelled by half the difference.
         """
         if not self.counts.any():
@@ -212,11 +212,11 @@ class IzfModel(FlowModel):
         apart = (known - trained).square().sum(1).mean()
         spread = inside / torch.bincount(groups)[:, None]
         share = values / (values + spread)
-        made = self._as_codes((centre + ((means - centre) @ axes * share) @ axes.T).float())
+        made = self._as_embeddings((centre + ((means - centre) @ axes * share) @ axes.T).float())
         made[:, -1] += 0.5 * (spread[:, 0] * share.sum(1) - apart).float()
         return made
 
-    def _as_codes(self, semantic: Tensor) -> Tensor:
+    def _as_embeddings(self, semantic: Tensor) -> Tensor:
         bias = -0.5 * semantic.square().sum(1, keepdim=True)
         return torch.cat([semantic, torch.zeros_like(bias), bias], 1)
 
@@ -229,5 +229,5 @@ class IzfSoftmaxModel(GeneratedSoftmax, FlowModel):
         self.keep_for_head(spec, settings.generated)
 
     def finish(self, features: Tensor) -> Tensor:
-        """Return image codes ``[n, d]``, the latents of features ``[n, d]``."""
+        """Return image embeddings ``[n, d]``, the latents of features ``[n, d]``."""
         return self.latents(features)[0]

@@ -14,7 +14,7 @@ from labelwise.errors import UsageError
 from labelwise.labels import Labels
 from labelwise.model import LabelModel, Spec, as_float
 from labelwise.nn.encoder import Encoder, ImageEncoder
-from labelwise.ops.linear import CodeStatistics, code_statistics, linear_scores, solve_label_codes
+from labelwise.ops.linear import EmbeddingStatistics, embedding_statistics, linear_scores, solve_label_embeddings
 from labelwise.ops.whitening import unit_statistics, whiten
 from labelwise.training.adversarial import Adversarial
 from labelwise.training.optimizers import Optimizer, Schedule
@@ -26,15 +26,15 @@ FEWEST_STEPS, SMALLEST_BATCH = 10, 8  # steps of an epoch over features, as far 
 
 
 class LinearModel(LabelModel):
-    """A model whose score is linear in the image code: label codes are ``[k, d + 1]``, weights and then a bias.
+    """A model whose score is linear in the image embedding: label embeddings are ``[k, d + 1]``, weights and then a bias.
 
     Attributes:
-        means: mean training code of each label, see ``ops.linear.CodeStatistics``.
+        means: mean training embedding of each label, see ``ops.linear.EmbeddingStatistics``.
         counts: training images of each label.
-        within: covariance of training codes inside a label.
-        background: mean training code where several labels may be true of an image; else infinite.
-        unit_mean: mean training code at unit length.
-        unit_within: covariance of training codes at unit length inside a label; zeros where several may be true of an image.
+        within: covariance of training embeddings inside a label.
+        background: mean training embedding where several labels may be true of an image; else infinite.
+        unit_mean: mean training embedding at unit length.
+        unit_within: covariance of training embeddings at unit length inside a label; zeros where several may be true of an image.
     """
 
     infinite: ClassVar[tuple[str, ...]] = ("background",)
@@ -57,7 +57,7 @@ class LinearModel(LabelModel):
         self.register_buffer("unit_within", torch.zeros(d, d))
 
     def encode_images(self, images: Tensor) -> Tensor:
-        """Return image codes ``[n, d]`` of images, or of the features that the encoder's trunk made of images."""
+        """Return image embeddings ``[n, d]`` of images, or of the features that the encoder's trunk made of images."""
         return self.encoder(images)  # type: ignore[no-any-return]
 
     def prepare(self, images: Tensor) -> Tensor:
@@ -73,7 +73,7 @@ class LinearModel(LabelModel):
         return self.encoder.maps(images)
 
     def pool_maps(self, maps: Tensor) -> Tensor:
-        """Return image codes ``[n, d]`` from feature maps."""
+        """Return image embeddings ``[n, d]`` from feature maps."""
         return self.encoder.pool(maps)
 
     def trained_rows(self, labels: Labels) -> Tensor | slice:
@@ -88,46 +88,46 @@ class LinearModel(LabelModel):
         self.eval()
         images = self.prepare(split.images)
         parts = [self.encode_images(as_float(x.to(self.device))) for x in torch.split(images, 256)]
-        codes = torch.cat(parts).float()
+        embeddings = torch.cat(parts).float()
         targets = split.targets if split.truths is None else split.truths
-        found = code_statistics(codes, targets, len(self.spec.labels))
+        found = embedding_statistics(embeddings, targets, len(self.spec.labels))
         self.means.copy_(found.means)
         self.counts.copy_(found.counts)
         self.within.copy_(found.within)
         if found.background is not None:
             self.background.copy_(found.background)
         else:
-            mean, within = unit_statistics(codes, targets.to(codes.device), len(self.spec.labels))
+            mean, within = unit_statistics(embeddings, targets.to(embeddings.device), len(self.spec.labels))
             self.unit_mean.copy_(mean)
             self.unit_within.copy_(within)
 
     @property
     def whitens(self) -> bool:
-        """Whether training images of one label had different codes, as they all have but in the smallest data."""
+        """Whether training images of one label had different embeddings, as they all have but in the smallest data."""
         return bool(self.unit_within.any())
 
-    def whitened(self, codes: Tensor) -> Tensor:
-        """Return codes ``[n, d]`` in which training images of one label differ about alike in every direction."""
-        return whiten(codes, self.unit_mean, self.unit_within)
+    def whitened(self, embeddings: Tensor) -> Tensor:
+        """Return embeddings ``[n, d]`` in which training images of one label differ about alike in every direction."""
+        return whiten(embeddings, self.unit_mean, self.unit_within)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *more: Any) -> None:
-        """Take a state that was saved before there was a background or codes were whitened, too."""
+        """Take a state that was saved before there was a background or embeddings were whitened, too."""
         for name, value in (("background", torch.inf), ("unit_mean", 0.0), ("unit_within", 0.0)):
             state_dict.setdefault(prefix + name, torch.full(getattr(self, name).shape, value))
         super()._load_from_state_dict(state_dict, prefix, *more)
 
     def labels_from_examples(self, embeddings: Tensor, groups: Tensor) -> Tensor:
-        """Return label codes ``[g, d + 1]`` solved in closed form from codes of examples and training statistics."""
+        """Return label embeddings ``[g, d + 1]`` solved in closed form from embeddings of examples and training statistics."""
         if not self.counts.any():
             raise UsageError("This model was not trained yet, so it cannot learn a label from examples.")
         background = self.background if bool(self.background.isfinite().all()) else None
-        known = CodeStatistics(self.means, self.counts, self.within, background)
+        known = EmbeddingStatistics(self.means, self.counts, self.within, background)
         trained = self.encode_labels(self.spec.labels)
-        return solve_label_codes(embeddings.float(), groups, known, trained)
+        return solve_label_embeddings(embeddings.float(), groups, known, trained)
 
 
 class HeadModel(LinearModel):
-    """An ordinary classifier seen label by label: the code of a label is its row of the last layer."""
+    """An ordinary classifier seen label by label: the embedding of a label is its row of the last layer."""
 
     def __init__(self, spec: Spec, encoder: Encoder) -> None:
         super().__init__(spec, encoder)

@@ -59,19 +59,19 @@ class Evidence:
     turned: Tensor | None = None
 
     @classmethod
-    def of(cls, codes: Tensor, members: Tensor, labels: Tensor, shares: Tensor | None = None) -> "Evidence":
-        """Return the evidence of clusterings ``[r, n]`` of codes ``[n, d]``, and label similarities ``[s, k, k]``."""
+    def of(cls, embeddings: Tensor, members: Tensor, labels: Tensor, shares: Tensor | None = None) -> "Evidence":
+        """Return the evidence of clusterings ``[r, n]`` of embeddings ``[n, d]``, and label similarities ``[s, k, k]``."""
         k = labels.shape[-1]
         inside = one_hot(members, k).double()
         counts = inside.sum(1)
         overlaps = inside[0].T @ inside / counts[0].clamp_min(1)[:, None]
-        alike = torch.stack([cluster_similarity(codes, own, k) for own in members])
+        alike = torch.stack([cluster_similarity(embeddings, own, k) for own in members])
         return cls(clusters=alike, overlaps=overlaps, sizes=counts / members.shape[1], labels=labels, shares=shares)
 
 
-def cluster_similarity(codes: Tensor, members: Tensor, k: int) -> Tensor:
-    """Return how alike clusters are ``[k, k]``: the cosine of their mean codes around the mean of these."""
-    means = segment_mean(codes.double(), members, k)
+def cluster_similarity(embeddings: Tensor, members: Tensor, k: int) -> Tensor:
+    """Return how alike clusters are ``[k, k]``: the cosine of their mean embeddings around the mean of these."""
+    means = segment_mean(embeddings.double(), members, k)
     unit = normalize(means - means.mean(0), dim=1)
     return unit @ unit.T
 
@@ -158,27 +158,27 @@ def _fits(evidence: Evidence, sizes: Tensor, settings: NamingSettings) -> Tensor
     return -settings.size_weight * apart / len(sizes)
 
 
-def cluster_starts(codes: Tensor, k: int, starts: int, seed: int, sizes: Tensor | None) -> list[Clusters]:
-    """Return clusterings of codes ``[n, d]`` from several starts, the one of least inertia first.
+def cluster_starts(embeddings: Tensor, k: int, starts: int, seed: int, sizes: Tensor | None) -> list[Clusters]:
+    """Return clusterings of embeddings ``[n, d]`` from several starts, the one of least inertia first.
 
     Args:
-        codes: of unit length.
+        embeddings: of unit length.
         k: how many clusters.
         starts: how many clusterings.
         seed: of the starts.
         sizes: shares of images that clusters should have, in any order ``[k]``; None leaves them free.
     """
     generator = torch.Generator().manual_seed(seed)
-    found = sorted((kmeans(codes, k, generator, starts=1) for _ in range(starts)), key=lambda one: one.inertia)
+    found = sorted((kmeans(embeddings, k, generator, starts=1) for _ in range(starts)), key=lambda one: one.inertia)
     if sizes is None:
         return found
-    return sorted((balanced(codes, one, sizes) for one in found), key=lambda one: one.inertia)
+    return sorted((balanced(embeddings, one, sizes) for one in found), key=lambda one: one.inertia)
 
 
-def balanced(codes: Tensor, start: Clusters, sizes: Tensor) -> Clusters:
+def balanced(embeddings: Tensor, start: Clusters, sizes: Tensor) -> Clusters:
     """Return clusters of these sizes (shares ``[k]``, the largest for the largest cluster), from those of a start.
 
-    Codes are shared out by entropic transport, and centres moved to the mean of what they receive, in turns.
+    Embeddings are shared out by entropic transport, and centres moved to the mean of what they receive, in turns.
     """
     k, centres = len(sizes), start.centres
     order = torch.bincount(start.members, minlength=k).argsort(descending=True)
@@ -186,14 +186,16 @@ def balanced(codes: Tensor, start: Clusters, sizes: Tensor) -> Clusters:
     wanted[order.cpu()] = sizes.sort(descending=True).values
     settings = SinkhornSettings(epsilon=0.01, iterations=100, tolerance=1e-5, gradient="detached")
     for _ in range(BALANCING_STEPS):
-        plan = sinkhorn(torch.cdist(codes, centres).square(), columns=wanted.to(codes), settings=settings).plan
-        moved = plan.T @ codes / plan.sum(0)[:, None].clamp_min(1e-12)
+        plan = sinkhorn(
+            torch.cdist(embeddings, centres).square(), columns=wanted.to(embeddings), settings=settings
+        ).plan
+        moved = plan.T @ embeddings / plan.sum(0)[:, None].clamp_min(1e-12)
         done = float((moved - centres).abs().max()) < 1e-4
         centres = moved
         if done:
             break
-    members, _ = nearest_centres(codes, centres)
-    spent = (plan * torch.cdist(codes, centres).square()).sum() / plan.sum()
+    members, _ = nearest_centres(embeddings, centres)
+    spent = (plan * torch.cdist(embeddings, centres).square()).sum() / plan.sum()
     return Clusters(centres, members, float(spent))
 
 

@@ -110,7 +110,9 @@ def renamed_report(report: Mapping[str, Any], old: "NamedModel", new: "NamedMode
         names: the label of each cluster in each restart ``[r, k]``, the chosen one first.
     """
     order = new.names.argsort()
-    scores = linear_scores(new.means, new.encode_labels(new.spec.labels))  # the mean score is that of the mean code
+    scores = linear_scores(
+        new.means, new.encode_labels(new.spec.labels)
+    )  # the mean score is that of the mean embedding
     near, far = prior_agreement(scores, new.alike[0])
     return {
         **report,

@@ -1,4 +1,4 @@
-"""Text sides: sentences, or vectors that stand for them, become codes in the space of image codes."""
+"""Text sides: sentences, or vectors that stand for them, become embeddings in the space of image embeddings."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -37,11 +37,11 @@ class ImageTexts(ABC):
 
     @abstractmethod
     def encode(self, batch: Batch, draw: Draw) -> Tensor:
-        """Return the text codes ``[n, e]`` of a batch's images."""
+        """Return the text embeddings ``[n, e]`` of a batch's images."""
 
 
 class TextReader(nn.Module, ABC):
-    """Turns the sentences of images and of labels into codes."""
+    """Turns the sentences of images and of labels into embeddings."""
 
     @abstractmethod
     def read(self, data: TrainData) -> ImageTexts:
@@ -49,7 +49,7 @@ class TextReader(nn.Module, ABC):
 
     @abstractmethod
     def encode_labels(self, labels: Labels) -> Tensor:
-        """Return label codes ``[k, e]``."""
+        """Return label embeddings ``[k, e]``."""
 
 
 class VectorReader(TextReader):
@@ -63,7 +63,7 @@ class VectorReader(TextReader):
         self.project = nn.Linear(size, code_size)
 
     def encode_vectors(self, vectors: Tensor) -> Tensor:
-        """Return the codes ``[n, e]`` of vectors ``[n, a]``."""
+        """Return the embeddings ``[n, e]`` of vectors ``[n, a]``."""
         size = self.project.in_features
         if vectors.shape[1] != size:
             raise UsageError(
@@ -74,7 +74,7 @@ class VectorReader(TextReader):
         return self.project(self.dropout(rows))  # type: ignore[no-any-return]
 
     def encode_labels(self, labels: Labels) -> Tensor:
-        """Return label codes ``[k, e]``."""
+        """Return label embeddings ``[k, e]``."""
         return self.encode_vectors(self.source.of(labels).to(self.project.weight.device))
 
     def read(self, data: TrainData) -> "VectorTexts":
@@ -123,7 +123,7 @@ class VectorTexts(ImageTexts):
         self.shared = images is None
 
     def encode(self, batch: Batch, draw: Draw) -> Tensor:
-        """Return the text codes ``[n, e]`` of a batch's images."""
+        """Return the text embeddings ``[n, e]`` of a batch's images."""
         if self.images is None:
             return self.reader.encode_vectors(self.labels[batch.targets])
         vectors = self.images.mean(batch, draw.sentences)
@@ -148,20 +148,20 @@ class SentenceReader(TextReader):
         self.encoder = SentenceEncoder(self.vectors.size, code_size, filters=filters, hidden=hidden, dropout=dropout)
 
     def encode_tokens(self, tokens: Tokens) -> Tensor:
-        """Return the mean sentence code of each instance ``[count, e]``."""
+        """Return the mean sentence embedding of each instance ``[count, e]``."""
         table: Tensor = self.table  # type: ignore[assignment]
-        codes = self.encoder(table[tokens.flat.to(table.device)], tokens.lengths)
-        return segment_mean(codes, tokens.groups.to(table.device), tokens.count)
+        embeddings = self.encoder(table[tokens.flat.to(table.device)], tokens.lengths)
+        return segment_mean(embeddings, tokens.groups.to(table.device), tokens.count)
 
     def encode_labels(self, labels: Labels) -> Tensor:
-        """Return label codes ``[k, e]``, some sentences at a time."""
+        """Return label embeddings ``[k, e]``, some sentences at a time."""
         flat, groups = _flat(_texts_of(labels))
         parts = [
             self.encode_tokens(tokenise([[text] for text in flat[start : start + CHUNK]], self.vectors, self.longest))
             for start in range(0, len(flat), CHUNK)
         ]
-        codes = torch.cat(parts)
-        return segment_mean(codes, groups.to(codes.device), len(labels))
+        embeddings = torch.cat(parts)
+        return segment_mean(embeddings, groups.to(embeddings.device), len(labels))
 
     def read(self, data: TrainData) -> "SentenceTexts":
         """Return the words of the training images' sentences, and of their labels'."""
@@ -177,7 +177,7 @@ class SentenceTexts(ImageTexts):
         self.reader, self.tokens, self.labels, self.shared = reader, tokens, labels, shared
 
     def encode(self, batch: Batch, draw: Draw) -> Tensor:
-        """Return the text codes ``[n, e]`` of a batch's images."""
+        """Return the text embeddings ``[n, e]`` of a batch's images."""
         rows = batch.targets if self.shared else batch.rows + self.labels
         if not self.shared and draw.labels:
             by_label = (batch.rng.uniform(1)[:, 0] < draw.labels) & (batch.targets >= 0)

@@ -1,6 +1,6 @@
 """Naming by transport, stages II and III of zero_label (Babu Sam et al., 2022), all restarts trained together.
 
-Stage II brings k centres to the image codes by entropic transport. Stage III trains a linear layer so that its scores follow a
+Stage II brings k centres to the image embeddings by entropic transport. Stage III trains a linear layer so that its scores follow a
 prior over labels, which is transport again; images of one cluster move as one.
 """
 
@@ -26,7 +26,7 @@ HEAD_SCALE = 10.0  # the linear layer starts at the centres divided by it
 
 @dataclass(frozen=True, kw_only=True)
 class Clustering:
-    """Stage II of transport naming: centres that entropic transport brings to the codes.
+    """Stage II of transport naming: centres that entropic transport brings to the embeddings.
 
     Attributes:
         steps: of gradient descent.
@@ -111,7 +111,7 @@ def transport_stages(
     Args:
         restarts: what is trained.
         prior: what scores are to follow.
-        split: its images are codes of unit length ``[n, d]``; its targets are not read.
+        split: its images are embeddings of unit length ``[n, d]``; its targets are not read.
         clustering: settings of stage II.
         matching: settings of stage III.
     """
@@ -135,12 +135,12 @@ def transport_stages(
     yield replace(names, clip=lambda heads: clip_each(heads, matching.clip))
 
 
-def clustering_losses(restarts: Restarts, codes: Tensor, settings: Clustering) -> Tensor:
-    """Return the loss of stage II of each restart ``[r]`` on a batch of codes ``[n, d]``, and keep centres that are the best."""
-    with torch.autocast(codes.device.type, enabled=False):
+def clustering_losses(restarts: Restarts, embeddings: Tensor, settings: Clustering) -> Tensor:
+    """Return the loss of stage II of each restart ``[r]`` on a batch of embeddings ``[n, d]``, and keep centres that are the best."""
+    with torch.autocast(embeddings.device.type, enabled=False):
         centres = restarts.centres
-        near = 2 * centres @ codes.T
-        cost = (centres.square().sum(-1)[..., None] + codes.square().sum(-1) - near).clamp_min(0)
+        near = 2 * centres @ embeddings.T
+        cost = (centres.square().sum(-1)[..., None] + embeddings.square().sum(-1) - near).clamp_min(0)
         found = sinkhorn(cost, settings=_solver(settings))
         losses = found.objective if settings.gradient == "envelope" else found.cost
     restarts.keep("centre", losses.detach())
@@ -149,16 +149,16 @@ def clustering_losses(restarts: Restarts, codes: Tensor, settings: Clustering) -
 
 def matching_losses(restarts: Restarts, batch: Batch, prior: LabelPrior, settings: Matching) -> Tensor:
     """Return the loss of stage III of each restart ``[r]``, and keep heads that are the best (eq. 5, or 4 where not guided)."""
-    codes, _ = whole_batch(batch.images, batch)
-    with torch.autocast(codes.device.type, enabled=False):
+    embeddings, _ = whole_batch(batch.images, batch)
+    with torch.autocast(embeddings.device.type, enabled=False):
         heads = restarts.heads
-        costs = prior.costs(codes @ heads.mT)
+        costs = prior.costs(embeddings @ heads.mT)
         drawn = prior.draw(batch.rng.total, len(heads), batch.rng.generator).to(costs)
         found = sinkhorn(costs, columns=drawn, settings=_solver(settings))
         if not settings.guided:
             losses = found.objective if settings.gradient == "envelope" else found.cost
         else:
-            members, _ = nearest_centres(codes, restarts.best_centres)
+            members, _ = nearest_centres(embeddings, restarts.best_centres)
             losses = guided_cost(found.plan, costs, one_hot(members, heads.shape[1]).to(costs))
     restarts.keep("head", losses.detach())
     return losses

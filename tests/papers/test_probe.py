@@ -1,4 +1,4 @@
-"""The probe of image codes: what it is trained on, and what it is compared with."""
+"""The probe of image embeddings: what it is trained on, and what it is compared with."""
 
 from dataclasses import replace
 
@@ -10,25 +10,25 @@ from sklearn.linear_model import SGDClassifier
 from labelwise.classifier import bind
 from labelwise.data.dataset import Split
 from labelwise.errors import DataError
-from labelwise.evaluate.probe import probe_embeddings
 from labelwise.evaluate.tested import Tested
 from labelwise.labels import Labels
 from labelwise.methods import METHODS
+from labelwise_papers.analyses.probe import probe_embeddings
 from tests.changed import changed, made_from
 from tests.described import Table
-from tests.evaluate.test_answers import DATA, untrained
+from tests.papers.test_answers import DATA, untrained
 
 LABELS = Labels(names=("a", "b", "c"))
 
 
 def rows(n: int, seed: int) -> Split:
-    """Codes in three clouds; the true label is one further than the largest score, so the classifier is wrong."""
+    """Embeddings in three clouds; the true label is one further than the largest score, so the classifier is wrong."""
     made = torch.Generator().manual_seed(seed)
     cloud = torch.arange(n) % 3
     return Split(images=4 * torch.eye(3)[cloud] + torch.randn(n, 3, generator=made), targets=(cloud + 1) % 3)
 
 
-def test_the_probe_reads_codes_and_not_the_labels_of_the_classifier() -> None:
+def test_the_probe_reads_embeddings_and_not_the_labels_of_the_classifier() -> None:
     classifier, train, test = bind(Table(LABELS), LABELS), rows(120, 0), rows(90, 1)
     found = probe_embeddings(Tested.of(classifier, train, LABELS), Tested.of(classifier, test, LABELS))
     own = [int(max(range(3), key=row.__getitem__)) for row in test.images.tolist()]
@@ -61,7 +61,7 @@ def test_the_seed_decides_and_the_calibration_does_not_matter() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_method_has_codes(method: str) -> None:
+def test_every_method_has_embeddings(method: str) -> None:
     classifier, train, test = untrained(method), DATA.split("train"), DATA.split("test")
     found = probe_embeddings(
         Tested.of(classifier, train, DATA.labels), Tested.of(classifier, test, DATA.labels), seed=4

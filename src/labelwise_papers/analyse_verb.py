@@ -161,7 +161,7 @@ def _check_picture(what: What, path: Path | None) -> None:
 
 
 def _saliency(asked: Asked) -> Analysis:
-    from labelwise.evaluate.saliency import draw_saliency, salient_share
+    from labelwise_papers.analyses.saliency import draw_saliency, salient_share
 
     scores, targets = asked.tested.labelled()
     assert scores.images is not None
@@ -180,7 +180,7 @@ def _saliency(asked: Asked) -> Analysis:
 
 
 def _probe(asked: Asked) -> Analysis:
-    from labelwise.evaluate.probe import probe_embeddings
+    from labelwise_papers.analyses.probe import probe_embeddings
 
     found = probe_embeddings(asked.train, asked.tested, seed=asked.seed)
     if not found.converged:
@@ -192,7 +192,7 @@ def _probe(asked: Asked) -> Analysis:
 
 
 def _neighbours(classifier: "Classifier") -> Analysis:
-    from labelwise.evaluate.neighbours import nearest_labels
+    from labelwise_papers.analyses.neighbours import nearest_labels
 
     found = nearest_labels(classifier)
     table = plain_table("label", "nearest first, with the distance", title=f"distances between {found.between}")
@@ -203,7 +203,7 @@ def _neighbours(classifier: "Classifier") -> Analysis:
 
 
 def _answers(asked: Asked) -> Analysis:
-    from labelwise.evaluate.answers import yes_rates
+    from labelwise_papers.analyses.answers import yes_rates
 
     found = yes_rates(asked.tested, seed=asked.seed)
     table = plain_table(f"{asked.title}: share of yes", ">raw scores", ">calibrated")
@@ -221,7 +221,7 @@ def _answers(asked: Asked) -> Analysis:
 
 
 def _joint(asked: Asked) -> Analysis:
-    from labelwise.evaluate.joint import draw_joint, joint_view
+    from labelwise_papers.analyses.joint import draw_joint, joint_view
 
     (known, targets), (test, own) = asked.train.labelled(), asked.tested.labelled()
     view = joint_view(known, targets, test[:1], projection=asked.projection)
@@ -240,7 +240,7 @@ def _joint(asked: Asked) -> Analysis:
 
 
 def _calibration(asked: Asked) -> Analysis:
-    from labelwise.evaluate.answers import answer_calibration, draw_calibration
+    from labelwise_papers.analyses.answers import answer_calibration, draw_calibration
 
     found = answer_calibration(asked.tested, seed=asked.seed)
     figures: dict[str, Any] = {"images": found.images, "leaked": found.leaked}

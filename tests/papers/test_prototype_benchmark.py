@@ -23,7 +23,7 @@ from labelwise.training.adversarial import Adversarial
 from tests.conftest import blobs
 from tests.contract.subjects import trained
 
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 import metric_learning
 import prototype
@@ -136,14 +136,14 @@ def test_rivals_keep_their_groups(tmp_path: Path) -> None:
     assert rival.group == 5
 
 
-def test_rules_on_codes_alone() -> None:
+def test_rules_on_embeddings_alone() -> None:
     classifier, split = trained("softmax"), blobs().split("test")
     model = classifier.model
     assert isinstance(model, LinearModel)
-    codes = classifier.encode(split.images)
+    embeddings = classifier.encode(split.images)
     means = torch.stack(list(model.means))
-    distances = (codes[:, None] - means).norm(dim=2)
-    cosines = torch.cosine_similarity(codes[:, None], means, dim=2)
+    distances = (embeddings[:, None] - means).norm(dim=2)
+    cosines = torch.cosine_similarity(embeddings[:, None], means, dim=2)
     found = {r: bind(Means(model, r), classifier.labels).scores(split.images).log_odds for r in prototype.RULES}
     assert torch.equal(found["nearest mean"].argmax(1), distances.argmin(1))
     torch.testing.assert_close(found["cosine"], cosines)

@@ -1,4 +1,4 @@
-"""Codes in the directions in which they vary most."""
+"""Embeddings in the directions in which they vary most."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from torch.nn.functional import normalize
 from labelwise.methods.shared.described import Centring
 
 
-class MainDirections(Centring):
+class PCA(Centring):
     """Rows of unit length around their mean, less all that lies in other directions than those in which they vary most.
 
     Rows get unit length first, too. Until it is fitted to rows of more numbers than directions it is a ``Centring``.

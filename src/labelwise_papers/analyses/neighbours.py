@@ -1,4 +1,4 @@
-"""Which labels are alike to the model: for each label the others whose codes are nearest."""
+"""Which labels are alike to the model: for each label the others whose embeddings are nearest."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class NearestLabels:
 
     Attributes:
         between: what distances are taken between: ``label embeddings``, which a label encoder makes before the predictor
-            weighs them (psi of the indicator paper), or ``label codes`` where a model has no others.
+            weighs them (psi of the indicator paper), or ``label codes``, those that are scored, where a model has no others.
         labels: one entry for each label.
     """
 
@@ -54,7 +54,7 @@ def nearest_labels(classifier: Classifier, k: int = 3) -> NearestLabels:
 def label_embeddings(classifier: Classifier) -> Tensor | None:
     """Return what the model's label encoder makes of each label ``[k, d]``, or None.
 
-    None where there is no label encoder, or where a label was taught later and so has a code that it did not make.
+    None where there is no label encoder, or where a label was taught later and so has an embedding that it did not make.
     """
     model, labels = classifier.model, classifier.labels
     encoder: Callable[[Tensor], Tensor] | None = getattr(model, "label_encoder", None)

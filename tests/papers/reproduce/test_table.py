@@ -8,7 +8,7 @@ import pytest
 from labelwise_papers.recipe import Figure, Recipe
 from labelwise_papers.reproduce.cells import Choice, cells_of
 from labelwise_papers.reproduce.table import HEAD, Line, lines_of, markdown, spread, verdict
-from tests.reproduce.tiny_recipes import tiny_recipe
+from tests.papers.reproduce.tiny_recipes import tiny_recipe
 
 
 def entries(recipe: Recipe, values: dict[str, list[float]]) -> list[dict[str, Any]]:

@@ -9,18 +9,18 @@ from torch import Tensor
 from labelwise.classifier import Classifier, bind
 from labelwise.data.dataset import Dataset, Split
 from labelwise.errors import DataError, UsageError
-from labelwise.evaluate.answers import (
+from labelwise.evaluate.tested import Tested
+from labelwise.labels import Labels
+from labelwise.methods import METHODS
+from labelwise.methods.indicator import IndicatorModel
+from labelwise.model import Spec
+from labelwise_papers.analyses.answers import (
     answer_calibration,
     draw_calibration,
     odd_answers,
     wrong_labels,
     yes_rates,
 )
-from labelwise.evaluate.tested import Tested
-from labelwise.labels import Labels
-from labelwise.methods import METHODS
-from labelwise.methods.indicator import IndicatorModel
-from labelwise.model import Spec
 from tests.changed import changed, made_from
 from tests.conftest import blobs, quick
 from tests.described import Table

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from sklearn.decomposition import PCA
+from sklearn import decomposition
 from torch.nn.functional import normalize
 
 import labelwise as lw
@@ -9,7 +9,7 @@ from labelwise.errors import UsageError
 from labelwise.labels import Labels
 from labelwise.methods import ZeroLabel
 from labelwise.methods.shared.described import Centring
-from labelwise.methods.shared.directions import MainDirections
+from labelwise.methods.shared.pca import PCA
 from tests.contract.subjects import roundtrip
 
 
@@ -19,10 +19,10 @@ def rows(n: int = 80, d: int = 12, seed: int = 0) -> torch.Tensor:
 
 
 def test_products_are_those_of_principal_components() -> None:
-    made = MainDirections(12, 4)
+    made = PCA(12, 4)
     made.fit(rows())
     unit = normalize(rows(), dim=1).numpy()
-    fitted = PCA(4).fit(unit)
+    fitted = decomposition.PCA(4).fit(unit)
     other = rows(20, seed=1)
     expected = normalize(torch.from_numpy(fitted.transform(normalize(other, dim=1).numpy())).float(), dim=1)
     found = made(other)
@@ -33,14 +33,14 @@ def test_products_are_those_of_principal_components() -> None:
 
 @pytest.mark.parametrize("most", [12, 128])
 def test_short_rows_are_centred_alone(most: int) -> None:
-    made, plain = MainDirections(12, most), Centring(12)
+    made, plain = PCA(12, most), Centring(12)
     for each in (made, plain):
         each.fit(rows())
     torch.testing.assert_close(made(rows(5, seed=1)), plain(rows(5, seed=1)))
 
 
 def test_a_state_is_read_with_and_without_directions() -> None:
-    made, again, old = MainDirections(12, 4), MainDirections(12, 4), MainDirections(12, 4)
+    made, again, old = PCA(12, 4), PCA(12, 4), PCA(12, 4)
     made.fit(rows())
     again.load_state_dict(made.state_dict())
     torch.testing.assert_close(again(rows(5)), made(rows(5)))
@@ -51,29 +51,29 @@ def test_a_state_is_read_with_and_without_directions() -> None:
 
 
 def wide(noise: float) -> Dataset:
-    """Codes of 200 numbers: four classes in a few directions, and noise in all of them."""
+    """Embeddings of 200 numbers: four classes in a few directions, and noise in all of them."""
     made = torch.Generator().manual_seed(0)
     targets = torch.arange(4).repeat(60)
     centres = torch.randn(4, 200, generator=made)
-    codes = (centres[targets] + noise * torch.randn(240, 200, generator=made)) * (
+    embeddings = (centres[targets] + noise * torch.randn(240, 200, generator=made)) * (
         1 + torch.rand(240, 1, generator=made)
     )
     parts = {"train": slice(0, 160), "val": slice(160, 200), "test": slice(200, 240)}
-    splits = {name: Split(images=codes[part], targets=targets[part]) for name, part in parts.items()}
+    splits = {name: Split(images=embeddings[part], targets=targets[part]) for name, part in parts.items()}
     return Dataset(name="wide", labels=Labels(names=("cat", "dog", "ship", "truck")), splits=splits)
 
 
-def test_a_model_of_long_codes_uses_them_and_is_saved_whole() -> None:
+def test_a_model_of_long_embeddings_uses_them_and_is_saved_whole() -> None:
     data = wide(0.5)
     classifier = lw.fit(data, ZeroLabel(prior="words", directions=8), lw.Run(device="cpu"))
-    codes = classifier.encode(data.split("test").images)
-    assert torch.linalg.matrix_rank(codes) == 8
+    embeddings = classifier.encode(data.split("test").images)
+    assert torch.linalg.matrix_rank(embeddings) == 8
     again = roundtrip(classifier)
-    torch.testing.assert_close(again.encode(data.split("test").images), codes)
+    torch.testing.assert_close(again.encode(data.split("test").images), embeddings)
     assert torch.equal(again.scores(data.split("test").images).best, classifier.scores(data.split("test").images).best)
 
 
-def test_naming_by_transport_takes_codes_as_they_are() -> None:
+def test_naming_by_transport_takes_embeddings_as_they_are() -> None:
     model = ZeroLabel(naming="transport", directions=8).build(
         lw.Spec(shape=(200,), labels=Labels(names=("cat", "dog")))
     )

@@ -6,11 +6,11 @@ from torch import Tensor
 
 from labelwise.classifier import Classifier, bind
 from labelwise.errors import DataError, UnsupportedError, UsageError
-from labelwise.evaluate.saliency import draw_saliency, pixel_shares, salient_share
 from labelwise.methods import METHODS
 from labelwise.model import Locates, as_float
+from labelwise_papers.analyses.saliency import draw_saliency, pixel_shares, salient_share
 from tests.described import Table
-from tests.evaluate.test_answers import DATA, untrained
+from tests.papers.test_answers import DATA, untrained
 
 TEST = DATA.split("test").select(range(20))
 

@@ -7,7 +7,7 @@ import pytest
 
 from labelwise.errors import DataError
 from labelwise_papers.benchmarks.unpickle import read_arrays
-from tests.data.benchmarks.made import python2
+from tests.papers.benchmarks.made import python2
 
 
 class Harm:

@@ -7,7 +7,7 @@ from labelwise.errors import DataError, UsageError
 from labelwise_papers.benchmarks import ENTRIES, list_benchmarks, load_benchmark, where
 from labelwise_papers.benchmarks.packs_at_hand import PACKS
 from labelwise_papers.benchmarks.registry import LAYOUTS, PROTOCOLS, data_root
-from tests.data.benchmarks import made
+from tests.papers.benchmarks import made
 
 NAMES = """cifar10 cifar100 cifar100-20 stl10 pets cub200 cub20 cars196 cars-bmw bmw10 flowers102 pacs mnist fashion-mnist
 tinyimagenet lsun omniglot miniimagenet utkface adience awa1 awa2 sun apy cub flo voxceleb1 audiomnist"""

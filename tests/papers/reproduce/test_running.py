@@ -19,7 +19,7 @@ from labelwise_papers.reproduce import running
 from labelwise_papers.reproduce.cells import Cell, Choice, cells_of
 from labelwise_papers.reproduce.results import RESULTS, read_results
 from labelwise_papers.reproduce.running import Place, is_done, run_cells
-from tests.reproduce.tiny_recipes import tiny_recipe
+from tests.papers.reproduce.tiny_recipes import tiny_recipe
 
 KILLS = 20
 

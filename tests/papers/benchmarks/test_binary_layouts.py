@@ -8,7 +8,7 @@ from labelwise.data.dataset import Dataset
 from labelwise.errors import DataError
 from labelwise_papers.benchmarks import load_benchmark
 from labelwise_papers.benchmarks.binary_layouts import read_idx
-from tests.data.benchmarks.made import cifar_rows, pairs, python2, text
+from tests.papers.benchmarks.made import cifar_rows, pairs, python2, text
 
 
 def cifar10_binary(home: Path) -> None:

@@ -1,4 +1,4 @@
-"""What image codes hold without the labels: a logistic regression on them, beside the classifier itself."""
+"""What image embeddings hold without the labels: a logistic regression on them, beside the classifier itself."""
 
 import warnings
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from labelwise.metrics import accuracy
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeResult:
-    """Accuracy of a logistic regression on image codes, and of the classifier.
+    """Accuracy of a logistic regression on image embeddings, and of the classifier.
 
     Attributes:
         train_images: how many the regression was trained on.
         test_images: how many both were tested on.
         probe: accuracy of the regression.
         classifier: accuracy of the classifier on the same images, all of its labels allowed.
-        rounds: passes over the training codes.
+        rounds: passes over the training embeddings.
         converged: whether training ended because it no longer helped, not because the passes ran out.
         leaked: share of the test images that the classifier was trained or calibrated on.
     """

@@ -1,4 +1,4 @@
-"""Joint codes: they add up to the score, and their plane shows the labels that an image fits best."""
+"""Joint embeddings: they add up to the score, and their plane shows the labels that an image fits best."""
 
 import sys
 from types import SimpleNamespace
@@ -11,11 +11,12 @@ import torch
 from labelwise.classifier import Classifier
 from labelwise.data.dataset import Split
 from labelwise.errors import DataError, UnsupportedError, UsageError
-from labelwise.evaluate.joint import JointView, Projection, draw_joint, joint_codes, joint_view
 from labelwise.methods import METHODS
 from labelwise.methods.indicator import IndicatorModel
+from labelwise.ops.plane import Projection
+from labelwise_papers.analyses.joint import JointView, draw_joint, joint_embeddings, joint_view
 from tests.conftest import blobs
-from tests.evaluate.test_answers import untrained
+from tests.papers.test_answers import untrained
 
 DATA = blobs(6, 20)
 TRAIN, IMAGE = DATA.split("train"), DATA.split("test").images[0]
@@ -27,33 +28,33 @@ def view_of(classifier: Classifier, train: Split, *, projection: Projection = "p
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name not in ("clarel", "prototype")])
-def test_joint_codes_and_a_bias_add_up_to_the_score(method: str) -> None:
+def test_joint_embeddings_and_a_bias_add_up_to_the_score(method: str) -> None:
     classifier = untrained(method, DATA)
     known = classifier.scores(TRAIN.images)
-    codes = joint_codes(known, TRAIN.targets)
+    embeddings = joint_embeddings(known, TRAIN.targets)
     biases = classifier.label_embeddings[TRAIN.targets, -1]
     wanted = known.raw.gather(1, TRAIN.targets[:, None])[:, 0]
-    torch.testing.assert_close(codes.sum(1) + biases, wanted, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(embeddings.sum(1) + biases, wanted, atol=1e-5, rtol=1e-4)
 
 
-def test_joint_codes_of_an_indicator_are_those_of_the_paper_weighed() -> None:
+def test_joint_embeddings_of_an_indicator_are_those_of_the_paper_weighed() -> None:
     classifier = untrained("indicator", DATA)
     model = classifier.model
     assert isinstance(model, IndicatorModel)
     with torch.no_grad():
         h = model.encode_images(TRAIN.images / 255) * model.label_encoder.of_inputs(torch.eye(6)[TRAIN.targets])
         wanted = model.predictor.weight * h
-    torch.testing.assert_close(joint_codes(classifier.scores(TRAIN.images), TRAIN.targets), wanted)
+    torch.testing.assert_close(joint_embeddings(classifier.scores(TRAIN.images), TRAIN.targets), wanted)
 
 
-def test_a_score_that_is_not_linear_has_no_joint_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_score_that_is_not_linear_has_no_joint_embedding(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnsupportedError, match="ClarelModel does not score by weights"):
-        joint_codes(untrained("clarel", DATA).scores(TRAIN.images), TRAIN.targets)
+        joint_embeddings(untrained("clarel", DATA).scores(TRAIN.images), TRAIN.targets)
     classifier = untrained("softmax", DATA)
     plain = classifier.model.score
-    monkeypatch.setattr(classifier.model, "score", lambda z, codes: plain(z, codes).square())
+    monkeypatch.setattr(classifier.model, "score", lambda z, embeddings: plain(z, embeddings).square())
     with pytest.raises(UnsupportedError, match="no joint code"):
-        joint_codes(classifier.scores(TRAIN.images), TRAIN.targets)
+        joint_embeddings(classifier.scores(TRAIN.images), TRAIN.targets)
 
 
 @pytest.mark.parametrize("most", [4, 10])
@@ -63,19 +64,19 @@ def test_the_view_equals_a_slow_reference(most: int) -> None:
     scores = classifier.scores(IMAGE[None]).log_odds[0].tolist()
     best = sorted(range(6), key=lambda i: -scores[i])[:most]
     assert view.names == tuple(f"blob {i}" for i in best)
-    weights, image_code = classifier.label_embeddings[:, :-1], classifier.encode(IMAGE[None])[0]
+    weights, image_embedding = classifier.label_embeddings[:, :-1], classifier.encode(IMAGE[None])[0]
     clouds = {i: (classifier.encode(TRAIN.images[TRAIN.targets == i]) * weights[i]).double().numpy() for i in best}
     for place, label in enumerate(best):
         centre = clouds[label].mean(0)
         spread = np.mean([np.sum((row - centre) ** 2) for row in clouds[label]]) ** 0.5
-        wanted = np.linalg.norm((image_code * weights[label]).numpy() - centre) / spread
+        wanted = np.linalg.norm((image_embedding * weights[label]).numpy() - centre) / spread
         assert float(view.distances[place]) == pytest.approx(wanted, rel=1e-4)
         assert int((view.targets == place).sum()) == len(clouds[label])
     stacked = np.concatenate([clouds[i] for i in best])
     axes = np.linalg.eigh(np.cov(stacked.T))[1][:, -2:]
     lengths = np.sort(np.linalg.norm((stacked - stacked.mean(0)) @ axes, axis=1))
     assert np.sort(np.linalg.norm(view.points.numpy(), axis=1)) == pytest.approx(lengths, rel=1e-3, abs=1e-4)
-    star = [np.linalg.norm(((image_code * weights[i]).numpy() - stacked.mean(0)) @ axes) for i in best]
+    star = [np.linalg.norm(((image_embedding * weights[i]).numpy() - stacked.mean(0)) @ axes) for i in best]
     assert np.linalg.norm(view.asked.numpy(), axis=1) == pytest.approx(star, rel=1e-3, abs=1e-4)
 
 
@@ -107,7 +108,7 @@ def test_umap_is_asked_for_and_missed(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setitem(sys.modules, "umap", SimpleNamespace(UMAP=FirstTwo))
     view = view_of(classifier, TRAIN, projection="umap")
-    assert torch.equal(view.points, joint_codes(classifier.scores(TRAIN.images), TRAIN.targets)[:, :2])
+    assert torch.equal(view.points, joint_embeddings(classifier.scores(TRAIN.images), TRAIN.targets)[:, :2])
     assert draw_joint(view).axes[0].get_xlabel() == "UMAP 1"
     with pytest.raises(UsageError, match='given "tsne"'):
         view_of(classifier, TRAIN, projection="tsne")  # type: ignore[arg-type]

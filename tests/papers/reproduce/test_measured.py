@@ -8,7 +8,7 @@ from labelwise_papers.recipe import find_recipes
 from labelwise_papers.reproduce.cells import Choice, cells_of
 from labelwise_papers.reproduce.results import read_results
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 RESULTS = ROOT / "docs" / "results" / "measured"
 PAGE = ROOT / "docs" / "results" / "tables.md"
 

@@ -5,11 +5,11 @@ import torch
 
 from labelwise.classifier import Classifier, bind
 from labelwise.errors import UsageError
-from labelwise.evaluate.neighbours import nearest_labels
 from labelwise.methods import METHODS
 from labelwise.methods.indicator import IndicatorModel
+from labelwise_papers.analyses.neighbours import nearest_labels
 from tests.conftest import blobs
-from tests.evaluate.test_answers import untrained
+from tests.papers.test_answers import untrained
 
 DATA = blobs(6, 12)
 
@@ -39,7 +39,7 @@ def test_an_indicator_is_measured_between_embeddings(k: int) -> None:
     model = classifier.model
     assert isinstance(model, IndicatorModel)
     with torch.no_grad():
-        model.predictor.weight.copy_(torch.linspace(-2, 2, model.encoder.code_size))  # codes now differ from psi
+        model.predictor.weight.copy_(torch.linspace(-2, 2, model.encoder.code_size))  # embeddings now differ from psi
         psi = model.label_encoder.of_inputs(torch.eye(6))
     assert check(bind(model, DATA.labels), psi, k) == "label embeddings"
     some = ["blob 4", "blob 1", "blob 5"]
@@ -47,20 +47,20 @@ def test_an_indicator_is_measured_between_embeddings(k: int) -> None:
     assert check(bind(model, DATA.labels).select(some), psi[rows], k) == "label embeddings"
 
 
-def test_a_taught_label_has_a_code_alone() -> None:
+def test_a_taught_label_has_an_embedding_alone() -> None:
     classifier = untrained("indicator", DATA)
-    code = torch.randn(classifier.label_embeddings.shape[1], generator=torch.Generator().manual_seed(0))
-    taught = classifier.add(classifier.labels.add("okapi"), code)
+    embedding = torch.randn(classifier.label_embeddings.shape[1], generator=torch.Generator().manual_seed(0))
+    taught = classifier.add(classifier.labels.add("okapi"), embedding)
     assert check(taught, taught.label_embeddings, 3) == "label codes"
     known = classifier.remove("blob 2")
-    again = known.add(known.labels.add("blob 2"), code)
+    again = known.add(known.labels.add("blob 2"), embedding)
     assert check(again, again.label_embeddings, 3) == "label codes", (
-        "its code is no longer what the label encoder makes"
+        "its embedding is no longer what the label encoder makes"
     )
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name in ("softmax", "multilabel", "clarel")])
-def test_other_methods_are_measured_between_codes(method: str) -> None:
+def test_other_methods_are_measured_between_embeddings(method: str) -> None:
     classifier = untrained(method, DATA)
     assert check(classifier, classifier.label_embeddings, 2) == "label codes"
 

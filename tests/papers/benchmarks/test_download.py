@@ -12,7 +12,7 @@ import pytest
 from labelwise.errors import DataError
 from labelwise_papers.benchmarks import ENTRIES, Entry, Remote
 from labelwise_papers.benchmarks import download as fetch
-from tests.data.benchmarks.made import cub
+from tests.papers.benchmarks.made import cub
 
 CONTENT = bytes(i * i % 251 for i in range(50_000))
 

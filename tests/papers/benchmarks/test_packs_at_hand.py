@@ -8,7 +8,7 @@ import pytest
 
 from labelwise.errors import DataError
 from labelwise_papers.benchmarks import ENTRIES, load_benchmark
-from tests.data.benchmarks.made import pairs, png
+from tests.papers.benchmarks.made import pairs, png
 
 ROOT = Path(os.environ.get("LABELWISE_DATA", "none"))
 # Splits and labels that each packed file must give, as the papers or the official pages state them.

@@ -1,27 +1,25 @@
 """Where an image lies once a label is asked about: joint codes of images and labels, in a plane to look at.
 
-A linear score is the sum of the entries of h = z * w, the image code times the label's weights, and a bias. So h says what
+A linear score is the sum of the entries of h = z * w, the image embedding times the label's weights, and a bias. So h says what
 each entry adds to the answer. Training images under their own label make one cloud for each label; an image under a wrong
 label should fall outside of that label's cloud.
 """
 
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from labelwise.errors import DataError, UnsupportedError, UsageError
+from labelwise.errors import DataError, UnsupportedError
 from labelwise.ops.linear import linear_scores
+from labelwise.ops.plane import Projection, find_plane
 from labelwise.scores import Scores
-
-Projection = Literal["pca", "umap"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class JointView:
-    """Joint codes of the s labels that one image fits best, in a plane.
+    """Joint embeddings of the s labels that one image fits best, in a plane.
 
     Attributes:
         names: these labels, best first.
@@ -41,7 +39,7 @@ class JointView:
     projection: Projection
 
 
-def joint_codes(scores: Scores, columns: Tensor) -> Tensor:
+def joint_embeddings(scores: Scores, columns: Tensor) -> Tensor:
     """Return z * w ``[n, d]``: the embedding of image i times the weights of the label at ``columns[i]``, without its bias.
 
     A single image goes with every column given.
@@ -75,8 +73,8 @@ def joint_view(
     rows = (columns >= 0).nonzero()[:, 0]
     if len(rows) < 3:
         raise DataError(f"A plane needs at least three training images of the best labels; there are {len(rows)}.")
-    points = joint_codes(known[rows].of(few), columns[rows]).cpu()
-    asked = joint_codes(image.of(few), torch.arange(len(best))).cpu()
+    points = joint_embeddings(known[rows].of(few), columns[rows]).cpu()
+    asked = joint_embeddings(image.of(few), torch.arange(len(best))).cpu()
     return JointView(
         names=few.labels.names,
         points=torch.as_tensor(plane.fit_transform(points.numpy())),
@@ -109,22 +107,6 @@ def _distances(known: Tensor, targets: Tensor, asked: Tensor) -> Tensor:
         if len(cloud) > 1 and spread > 0:
             found[label] = (asked[label] - centre).norm() / spread
     return found
-
-
-def find_plane(projection: Projection) -> Any:
-    """Return what makes a plane of many numbers: ``fit_transform`` for training images, ``transform`` for others."""
-    if projection == "umap":
-        try:
-            return import_module("umap").UMAP(n_components=2, random_state=0)
-        except ImportError:
-            raise UsageError(
-                "UMAP needs the package umap-learn, which is not installed. Run: pip install umap-learn; or choose pca."
-            ) from None
-    if projection != "pca":
-        raise UsageError(f'A plane is made by pca or umap; given "{projection}".')
-    from sklearn.decomposition import PCA
-
-    return PCA(2, svd_solver="full")
 
 
 def draw_joint(view: JointView, truth: str | None = None) -> Any:

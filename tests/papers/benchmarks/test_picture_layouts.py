@@ -8,8 +8,8 @@ import pytest
 from labelwise.errors import DataError
 from labelwise_papers.benchmarks import load_benchmark
 from labelwise_papers.benchmarks.listed_layouts import FLOWER_NAMES
-from tests.data.benchmarks import made
-from tests.data.benchmarks.made import pairs, put, text, values
+from tests.papers.benchmarks import made
+from tests.papers.benchmarks.made import pairs, put, text, values
 
 
 def test_pets_by_breed_and_by_species(tmp_path: Path) -> None:
