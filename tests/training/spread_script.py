@@ -6,12 +6,15 @@ processes do differently.
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from torch import Tensor, nn
 
 from labelwise.data.augment import Augment
+from labelwise.data.batches import Batch
 from labelwise.data.dataset import Dataset, TrainData
 from labelwise.files import write_tensors
 from labelwise.fitting.fit import training_data
@@ -27,15 +30,18 @@ from labelwise.methods import (
     Method,
     Multilabel,
     Prototype,
+    Softmax,
     Supcon,
     ZeroLabel,
 )
+from labelwise.methods.shared.linear import SoftmaxModel
 from labelwise.methods.shared.transport import Clustering, Matching
+from labelwise.model import LabelModel, Spec
 from labelwise.training.adversarial import Adversarial
 from labelwise.training.distribution import is_main_process, process_group
 from labelwise.training.loop import train
 from labelwise.training.optimizers import Optimizer
-from labelwise.training.stages import Run
+from labelwise.training.stages import Run, Stage
 from tests.conftest import blobs, squares
 from tests.described import by_text, by_vector
 
@@ -71,6 +77,27 @@ def trial(method: Method, data: Dataset) -> tuple[Method, TrainData]:
     return method, found
 
 
+@dataclass(frozen=True, kw_only=True)
+class Seldom(Softmax):
+    """Softmax with a parameter that few images use: often none of a batch, or of those of one process alone."""
+
+    def build(self, spec: Spec) -> SoftmaxModel:
+        model = super().build(spec)
+        model.register_parameter("seldom", nn.Parameter(torch.ones(())))
+        return model
+
+    def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
+        (stage,) = super().stages(model, data)
+        seldom = model.get_parameter("seldom")
+
+        def loss(batch: Batch) -> dict[str, Tensor]:
+            few = batch.rows < 3
+            extra = (seldom * few).square().mean() if few.any() else torch.zeros(())
+            return {**stage.loss(batch), "extra": extra}
+
+        yield replace(stage, loss=loss, parameters=[*stage.parameters, seldom])
+
+
 CASES: dict[str, Callable[[], tuple[Method, TrainData]]] = {
     "indicator": lambda: (
         Indicator(epochs=2, batch=BATCH, encoder=SMALL, optimizer=SLOW, augment=EVERY, average=0.9), pictures()
@@ -79,6 +106,7 @@ CASES: dict[str, Callable[[], tuple[Method, TrainData]]] = {
         Indicator(epochs=2, batch=BATCH, encoder=SMALL, optimizer=SLOW, negatives=2, sampling="hard"), pictures()
     ),
     "one short batch": lambda: (Indicator(epochs=3, batch=500, encoder=SMALL, optimizer=SLOW), pictures()),
+    "a seldom parameter": lambda: (Seldom(epochs=2, batch=BATCH, encoder=SMALL, optimizer=SLOW), pictures()),
     "features": lambda: (Indicator(epochs=2), training_data(by_vector())),
     "several labels": lambda: (
         Multilabel(epochs=2, batch=BATCH, encoder=SMALL, optimizer=SLOW), training_data(squares(90))
