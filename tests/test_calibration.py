@@ -1,7 +1,5 @@
 """Calibration against what its sentences say, on three labels of which one is known from a description alone."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from torch import Tensor
@@ -60,11 +58,8 @@ def test_the_temperature_divides_where_labels_compete_alone() -> None:
 
 
 @pytest.mark.parametrize("exclusive", [False, True])
-def test_what_is_stated_and_how_sure_it_is(exclusive: bool) -> None:
+def test_how_sure_it_is(exclusive: bool) -> None:
     own, log_odds = calibration(exclusive=exclusive), raw() * 40
-    assert torch.equal(own.stated(log_odds), own.choice(log_odds))
-    several = replace(own, multilabel=True)
-    assert torch.equal(several.stated(log_odds), own.yes(log_odds))
     confidence = own.confidence(log_odds)
     assert confidence.dtype == torch.float64, "log-odds of 40 still differ from 41 there"
     torch.testing.assert_close(confidence.float(), own.yes(log_odds).amax(1))

@@ -16,6 +16,7 @@ class Calibration:
     ``log_odds = raw * scale + offset`` per label, so that ``sigmoid(log_odds)`` is the probability of a yes, and
     ``softmax(log_odds / temperature)`` that of each label, given that one of them is right.
 
+    >>> import torch
     >>> two = Calibration(scale=torch.tensor([1.0, 2.0]), offset=torch.zeros(2), unseen=torch.tensor([False, False]))
     >>> two.log_odds(torch.tensor([[1.0, 1.0]]))
     tensor([[1., 2.]])
@@ -57,10 +58,6 @@ class Calibration:
     def yes(self, log_odds: Tensor) -> Tensor:
         """Return ``[n, k]``: how probable a yes to "is it this label?" is, each label on its own."""
         return self.choice(log_odds) if self.exclusive else log_odds.sigmoid()
-
-    def stated(self, log_odds: Tensor) -> Tensor:
-        """Return what is told of each label ``[n, k]``: its probability among the labels, or of a yes where several may be true."""
-        return self.yes(log_odds) if self.multilabel else self.choice(log_odds)
 
     def confidence(self, log_odds: Tensor) -> Tensor:
         """Return ``[n]`` the largest probability of a yes, in double precision; low where no label fits."""

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 class Scores:
     """The scores of n pictures and k labels, and what follows from them; each thing is computed once, when asked.
 
-    >>> import labelwise as lw
-    >>> scores = lw.load(path).scores(pictures)  # doctest: +SKIP
-    >>> scores.top(2)[0]  # doctest: +SKIP
-    [('barn owl', 0.93), ('tawny owl', 0.05)]
+    >>> scores = classifier.scores(pictures)
+    >>> label, probability = scores.top(2)[0][0]  # the best of the first picture
+    >>> label in classifier.labels.names and 0 < probability <= 1
+    True
+    >>> len(scores.top(2)[0])
+    2
 
     Attributes:
         classifier: whose labels.

@@ -1,0 +1,15 @@
+"""The examples in the contracts' docstrings run."""
+
+import doctest
+
+from labelwise import calibration, scores
+from tests.conftest import blobs
+from tests.contract.subjects import trained
+
+
+def test_examples_of_the_contracts_run() -> None:
+    names = {"classifier": trained("softmax"), "pictures": blobs().split("test").images[:3]}
+    for module in (calibration, scores):
+        result = doctest.testmod(module, extraglobs=names)
+        assert result.attempted
+        assert not result.failed, module.__name__
