@@ -17,7 +17,7 @@ from statistics import mean, stdev
 import torch
 
 from labelwise.api import teach
-from labelwise.data.dataset import Dataset, Split, first_true
+from labelwise.data.dataset import Dataset, Split
 from labelwise.data.sets.finch_marks import finches_marks
 from labelwise.data.sets.finches import UNSEEN
 from labelwise.evaluate.multilabel import MultilabelResult, evaluate_multilabel
@@ -53,9 +53,7 @@ def without(data: Dataset, name: str) -> Dataset:
     columns = [data.labels.index(other) for other in names]
     splits = {}
     for part, split in data.splits.items():
-        assert split.truths is not None
-        truths = split.truths[:, columns]
-        splits[part] = replace(split, truths=truths, targets=first_true(truths))
+        splits[part] = replace(split, targets=split.targets[:, columns])
     return replace(data, labels=data.labels.select(names), splits=splits)
 
 
@@ -84,19 +82,17 @@ def measure_taught(method: ImageMethod, seed: int) -> dict[str, float]:
     """Return how well a mark is known that was taught from five pictures."""
     data, _ = divided()
     train, test, column = data.split("train"), data.split("test"), data.labels.index(TAUGHT)
-    assert train.truths is not None
-    assert test.truths is not None
     classifier = fit(without(data, TAUGHT), method, Run(seed=seed, device="cpu"))
-    having = train.truths[:, column].nonzero()[:, 0]
+    having = train.targets[:, column].nonzero()[:, 0]
     drawn = having[torch.randperm(len(having), generator=torch.Generator().manual_seed(seed))[:5]]
     taught = teach(classifier, TAUGHT, examples=train.images[drawn])
     scores = taught.scores(test.images)
-    precision = float(average_precisions(scores.log_odds[:, -1:], test.truths[:, [column]]))
+    precision = float(average_precisions(scores.log_odds[:, -1:], test.targets[:, [column]]))
     yes = scores.yes[:, -1] >= 0.5
-    right = (yes == test.truths[:, column]).double().mean()
+    right = (yes == test.targets[:, column]).double().mean()
     return {
         "taught average precision": precision,
-        "taught share": float(test.truths[:, column].double().mean()),
+        "taught share": float(test.targets[:, column].double().mean()),
         "taught right": float(right),
     }
 

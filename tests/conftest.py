@@ -16,7 +16,7 @@ from hypothesis import settings
 from safetensors.torch import save_file
 
 from labelwise.data.augment import Augment
-from labelwise.data.dataset import Dataset, Split, first_true
+from labelwise.data.dataset import Dataset, Split
 from labelwise.labels import Labels
 from labelwise.methods import METHODS, Cgan, Encoder, ImageMethod, Izf, Method, Prototype, ZeroLabel
 from labelwise.methods.shared.linear import HeadModel
@@ -60,10 +60,7 @@ def squares(images: int = 240, side: int = 8, seed: int = 0) -> Dataset:
         pixels[row, colour, top * 2 : top * 2 + 3, left * 2 : left * 2 + 3] += 150
     third = images // 3
     parts = {"train": slice(0, third), "val": slice(third, 2 * third), "test": slice(2 * third, None)}
-    splits = {
-        name: Split(images=pixels[rows], targets=first_true(truths[rows]), truths=truths[rows])
-        for name, rows in parts.items()
-    }
+    splits = {name: Split(images=pixels[rows], targets=truths[rows]) for name, rows in parts.items()}
     return Dataset(name="squares", labels=Labels(names=("red", "green", "blue")), splits=splits)
 
 

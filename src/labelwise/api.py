@@ -61,8 +61,7 @@ def fit_verification(
     classifier: Classifier, split: Split, rule: verify_task.Rule = "eer", *, by: By = "similarity", seed: int = 0
 ) -> Classifier:
     """Return the classifier with a threshold for pairs, fitted on held-out labelled images; see ``tasks.verify``."""
-    targets = split.targets if split.truths is None else split.truths
-    return verify_task.fit_verifier(classifier.scores(split.images), targets, rule, by=by, seed=seed)
+    return verify_task.fit_verifier(classifier.scores(split.images), split.targets, rule, by=by, seed=seed)
 
 
 def retrieve(  # noqa: PLR0913 - each may be chosen

@@ -10,11 +10,11 @@ from sklearn.metrics import average_precision_score, f1_score
 from torch import Tensor
 
 from labelwise.classifier import Classifier, bind
-from labelwise.data.dataset import Split, first_true
+from labelwise.data.dataset import Split
 from labelwise.errors import DataError, UnsupportedError
 from labelwise.evaluate.closed import evaluate_closed
 from labelwise.evaluate.multilabel import evaluate_multilabel
-from labelwise.evaluate.tested import Tested, all_truths
+from labelwise.evaluate.tested import Tested, align_targets
 from labelwise.labels import Labels
 from labelwise.metrics import expected_calibration_error
 from labelwise_papers.analyses.answers import answer_calibration, asked_pairs, yes_rates
@@ -35,7 +35,7 @@ def known_scores(n: int = 80, seed: int = 0) -> tuple[Classifier, Split, Tensor]
     classifier = changed(
         bound, scale=bound.calibration.scale * 1.5, offset=bound.calibration.offset - 1, multilabel=True
     )
-    return classifier, Split(images=scores, targets=first_true(truths), truths=truths), truths
+    return classifier, Split(images=scores, targets=truths), truths
 
 
 def test_figures_equal_scikit_learn() -> None:
@@ -60,7 +60,7 @@ def test_figures_equal_scikit_learn() -> None:
 def test_truths_follow_the_names_of_labels() -> None:
     classifier, split, truths = known_scores()
     order = [2, 0, 3, 1]
-    moved = Split(images=split.images, targets=first_true(truths[:, order]), truths=truths[:, order])
+    moved = Split(images=split.images, targets=truths[:, order])
     names = Labels(names=tuple("cadb"))
     assert evaluate_multilabel(Tested.of(classifier, moved, names)) == evaluate_multilabel(
         Tested.of(classifier, split, LABELS)
@@ -73,16 +73,16 @@ def test_truths_follow_the_names_of_labels() -> None:
 
 def test_labels_that_only_one_side_knows() -> None:
     classifier, split, truths = known_scores()
-    fewer = Split(images=split.images, targets=first_true(truths[:, :3]), truths=truths[:, :3])
+    fewer = Split(images=split.images, targets=truths[:, :3])
     found = evaluate_multilabel(Tested.of(classifier, fewer, LABELS.select(["a", "b", "c"])))
     assert found.asked == 3
     assert list(found.average_precision) == ["a", "b", "c"]
     with pytest.raises(DataError, match=r"do not say where these labels are true: d. Forget them"):
-        all_truths(classifier, fewer, LABELS.select(["a", "b", "c"]))
+        align_targets(classifier, fewer, LABELS.select(["a", "b", "c"]))
     with pytest.raises(DataError, match=r"does not know these labels of the data: c. Teach them"):
         evaluate_multilabel(Tested.of(classifier.remove("c"), split, LABELS))
     assert evaluate_multilabel(Tested.of(classifier.remove("d"), split, LABELS)).asked == 3  # true of no image
-    bare = Split(images=split.images, targets=torch.full((80,), -1), truths=torch.zeros_like(truths))
+    bare = Split(images=split.images, targets=torch.zeros_like(truths))
     with pytest.raises(DataError, match="No label is true of any of these images"):
         evaluate_multilabel(Tested.of(classifier, bare, LABELS))
 
@@ -90,7 +90,7 @@ def test_labels_that_only_one_side_knows() -> None:
 def test_asked_pairs_are_one_true_and_one_wrong_label_of_each_image() -> None:
     classifier, split, truths = known_scores()
     truths[7] = True
-    split = replace(split, truths=truths, targets=first_true(truths))
+    split = replace(split, targets=truths)
     scores, pairs = asked_pairs(Tested.of(classifier, split, LABELS), seed=1)
     assert len(scores) == 80
     assert truths[pairs.right].all()

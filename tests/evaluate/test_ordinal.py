@@ -98,6 +98,6 @@ def test_images_without_a_label_are_left_out() -> None:
     )
     with pytest.raises(DataError, match="no labelled test image"):
         evaluate_ordinal(Tested.of(told(labels), Split(images=split.images, targets=split.targets * 0 - 1), labels))
-    several = Split(images=saying([[1, 1, 1, 1]]), targets=torch.tensor([0]), truths=torch.ones(1, 4).bool())
+    several = Split(images=saying([[1, 1, 1, 1]]), targets=torch.ones(1, 4).bool())
     with pytest.raises(DataError, match="evaluate_multilabel"):
         evaluate_ordinal(Tested.of(told(labels), several, labels))

@@ -9,7 +9,6 @@ from torch.nn.functional import one_hot
 
 import labelwise as lw
 from labelwise.data.batches import Batch
-from labelwise.data.dataset import first_true
 from labelwise.data.rng import BatchRng
 from labelwise.errors import UsageError
 from labelwise.evaluate.multilabel import evaluate_multilabel
@@ -34,7 +33,7 @@ def problem(seed: int = 0) -> tuple[Tensor, Batch]:
     truths = torch.rand(12, K, generator=made) < 0.4
     truths[3], truths[5] = False, torch.arange(K) != 2
     images = torch.rand(len(ROWS), 3, 8, 8, generator=made)
-    batch = Batch(images=images, targets=first_true(truths[ROWS]), rows=ROWS, rng=BatchRng.seeded(5, len(ROWS)))
+    batch = Batch(images=images, targets=truths[ROWS], rows=ROWS, rng=BatchRng.seeded(5, len(ROWS)))
     return truths, batch
 
 
@@ -73,7 +72,7 @@ def test_indicator_loss_and_gradients_equal_the_literal_form(negatives: int, sam
         logits = scores if sampling == "hard" else None
         uniforms = BatchRng.seeded(5, len(ROWS)).uniform(K)
         wrong = sample_wrong_labels(uniforms, truths[batch.rows], negatives, logits).tolist()
-    loss = torch.stack(list(method.loss_of_several(ours, negatives, truths)(batch).values())).sum()
+    loss = torch.stack(list(method.loss_of_several(ours, negatives)(batch).values())).sum()
     reference = literal(theirs, batch, truths, wrong)
     torch.testing.assert_close(loss, reference, rtol=1e-4, atol=1e-5)
     loss.backward()  # type: ignore[no-untyped-call]
@@ -85,10 +84,9 @@ def test_indicator_loss_and_gradients_equal_the_literal_form(negatives: int, sam
 def test_one_true_label_each_is_the_ordinary_loss() -> None:
     _, batch = problem()
     targets = torch.arange(12) % K
-    given = replace(batch, targets=targets[ROWS])
     truths, method = one_hot(targets, K).bool(), Indicator(encoder=Encoder(width=8))
-    several = method.loss_of_several(build(method), K - 1, truths)(given)
-    one = method.loss(build(method), K - 1)(given)
+    several = method.loss_of_several(build(method), K - 1)(replace(batch, targets=truths[ROWS]))
+    one = method.loss(build(method), K - 1)(replace(batch, targets=targets[ROWS]))
     for term in ("yes", "no"):
         torch.testing.assert_close(several[term], one[term])
 
@@ -103,8 +101,7 @@ def test_multilabel_loss_is_a_cross_entropy_of_each_pair() -> None:
     images = data.train.images[rows].float() / 255
     batch = Batch(images=images, targets=data.train.targets[rows], rows=rows, rng=BatchRng.seeded(0, 3))
     found = stage.loss(batch)["answers"]
-    truths = data.train.truths
-    assert truths is not None
+    truths = data.train.targets
     with torch.no_grad():
         p = model.score(model.encode_images(images), model.encode_labels(data.labels)).sigmoid()
     wanted = (

@@ -63,7 +63,7 @@ def test_two_of_a_kind_do_not_differ() -> None:
 def test_compared_where_several_labels_may_be_true() -> None:
     data = squares(60)
     labels = data.labels
-    split = Split(images=torch.randn(20, 3), targets=data.split("test").targets, truths=data.split("test").truths)
+    split = Split(images=torch.randn(20, 3), targets=data.split("test").targets)
     data = Dataset(name="told", labels=labels, splits={"test": split})
     one = told(labels, multilabel=True)
     made = report(one, data, ReportSettings(name="a", compare={"b": one}))

@@ -258,8 +258,7 @@ def test_several_labels() -> None:
     assert f"mean average precision {shown(found.mean_average_precision)}" in page.words
     assert "confusion" not in page.ids
     rows = page.table("label")
-    truths = data.split("test").truths
-    assert truths is not None
+    truths = data.split("test").targets
     assert [row[:3] for row in rows] == [
         [name, str(int(truths[:, i].sum())), shown(found.average_precision[name])]
         for i, name in enumerate(data.labels.names)

@@ -152,7 +152,7 @@ def test_a_model_of_several_labels_answers_each(site: Sites, visit: Visit, pictu
     here, split = site("several"), squares().split("test")
     page = visit.open(here)
     heads = []
-    for row in (int(split.truths.sum(1).argmax()), int(split.truths.sum(1).argmin())):  # type: ignore[union-attr]
+    for row in (int(split.targets.sum(1).argmax()), int(split.targets.sum(1).argmin())):
         file = pictures.save(split.images[row], f"squares {row}")
         found = here.post("/classify", file)
         with page.expect_response("**/classify*"):

@@ -11,7 +11,7 @@ import torch
 
 import labelwise as lw
 from labelwise.classifier import NONE, UNKNOWN, Classifier
-from labelwise.data.dataset import Split, first_true
+from labelwise.data.dataset import Split
 from labelwise.errors import DataError
 from labelwise.evaluate.multilabel import evaluate_multilabel
 from labelwise.evaluate.outliers import evaluate_outliers
@@ -33,8 +33,8 @@ def part_to_test() -> Split:
 
 
 def truths(split: Split) -> torch.Tensor:
-    assert split.truths is not None
-    return split.truths
+    assert split.multilabel
+    return split.targets
 
 
 @pytest.mark.parametrize("method", ["indicator", "multilabel"])
@@ -80,12 +80,12 @@ def test_images_without_a_true_label_are_trained_on() -> None:
     data = squares(60)
     seen = training_data(data)
     assert (len(seen.train), len(seen.val)) == (20, 20)
-    assert bool((seen.train.targets < 0).any())
+    assert not bool(seen.train.labelled.all())
     none = torch.tensor([[False] * 3] * 10 + [[True, False, True]] * 5 + [[True, True, False]] * 5)
-    part = Split(images=data.split("train").images, targets=first_true(none), truths=none)
+    part = Split(images=data.split("train").images, targets=none)
     seen = training_data(replace(data, splits={"train": part}))
     assert len(seen.train) + len(seen.val) == 20
-    assert int((seen.val.targets < 0).sum()) == 1
+    assert int((~seen.val.labelled).sum()) == 1
 
 
 def test_labels_without_a_training_image_lose_their_column() -> None:
@@ -93,15 +93,14 @@ def test_labels_without_a_training_image_lose_their_column() -> None:
     part = data.split("train")
     changed = truths(part).clone()
     changed[:, 0] = False
-    part = replace(part, truths=changed, targets=first_true(changed))
+    part = replace(part, targets=changed)
     seen = training_data(replace(data, splits={**data.splits, "train": part}))
     assert seen.labels.names == ("green", "blue")
     assert seen.unseen is not None
     assert seen.unseen.names == ("red",)
     assert torch.equal(truths(seen.val), truths(data.split("val"))[:, 1:])
-    assert torch.equal(seen.val.targets, first_true(truths(data.split("val"))[:, 1:]))
     changed[:, 1] = False
-    part = replace(part, truths=changed, targets=first_true(changed))
+    part = replace(part, targets=changed)
     with pytest.raises(DataError, match=r"images of at least two labels; .* has 1"):
         training_data(replace(data, splits={**data.splits, "train": part}))
 
@@ -122,7 +121,7 @@ def test_calibration_is_of_each_label_and_needs_yes_and_no() -> None:
     with pytest.raises(
         DataError, match=r"yes or no \(bool\) to each of its 3 labels .* given targets torch.int64 \[80\]"
     ):
-        lw.calibrate(classifier, val.images, val.targets)
+        lw.calibrate(classifier, val.images, torch.zeros(80).long())
     with pytest.raises(DataError, match=r"takes one label for each image; given targets torch.bool"):
         lw.calibrate(trained_on_blobs("indicator"), val.images, truths(val))
 
@@ -186,6 +185,6 @@ def test_a_run_with_other_truths_is_not_continued(tmp_path: Path) -> None:
     other[5, 2] = ~other[5, 2]
     if not bool(other[5, :2].any()):
         other[5, 1] = True
-    changed = replace(data, train=replace(data.train, truths=other, targets=first_true(other)))
+    changed = replace(data, train=replace(data.train, targets=other))
     method = quick("indicator", 3)
     assert run_identity(method, data, lw.Run())["data"] != run_identity(method, changed, lw.Run())["data"]

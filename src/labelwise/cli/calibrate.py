@@ -27,7 +27,7 @@ def calibrate(  # noqa: PLR0913 - the options of the verb
     overwrite: Overwrite = False,
 ) -> None:
     """Fit probabilities, the outlier rule and the threshold of verify anew, on held-out images of your own."""
-    from labelwise.evaluate.tested import align_targets, all_truths
+    from labelwise.evaluate.tested import align_targets
     from labelwise.store import check_free, save
     from labelwise.tasks.calibrate import calibrate as run
     from labelwise.tasks.verify import can_verify, fit_verifier
@@ -36,12 +36,12 @@ def calibrate(  # noqa: PLR0913 - the options of the verb
     classifier = open_model(model)
     dataset = open_data_for(classifier.shape, data, root, splits)
     part = dataset.split(split)
-    targets = (all_truths if dataset.multilabel else align_targets)(classifier, part, dataset.labels)
+    targets = align_targets(classifier, part, dataset.labels)
     scores = classifier.scores(part.images)
     calibrated = run(scores, targets, keep=keep)
     if false_accepts is not None or by != "similarity" or (not dataset.multilabel and can_verify(targets)):
-        own = part.targets if part.truths is None else part.truths
-        calibrated = fit_verifier(scores.of(calibrated), own, "eer" if false_accepts is None else false_accepts, by=by)
+        verified = scores.of(calibrated)
+        calibrated = fit_verifier(verified, part.targets, "eer" if false_accepts is None else false_accepts, by=by)
     save(calibrated, out_folder, overwrite=overwrite)
     figures = calibrated.origin.summary["calibration"]
     out().print(f"[bold]{out_folder}[/]: calibration error {calibration_line(figures)}, on {figures['images']} images")

@@ -35,7 +35,7 @@ def zero_shot(tested: "Tested", curve: Path | None) -> Figures | None:
     """
     from labelwise.evaluate.zero_shot import draw_curve, evaluate_zero_shot
 
-    used = {tested.labels.names[i] for i in set(tested.split.targets.tolist()) if i >= 0}
+    used = {tested.labels.names[i] for i in tested.split.present}
     unseen = tested.classifier.unseen
     if tested.multilabel or (curve is None and not (used & unseen and used - unseen)):
         return None

@@ -112,12 +112,12 @@ def _gallery(classifier: "Classifier", dataset: "Dataset", data: str, split: str
         raise DataError(f"The split {split} of {data} has no image to compare with. Choose another with --split.")
     place = {name: i for i, name in enumerate(classifier.labels.names)}
     places = torch.tensor([*(place.get(name, -1) for name in dataset.labels.names), -1])
-    words = (*dataset.labels.names, "")
+    targets = torch.full((len(part),), -1) if part.multilabel else part.targets
     return Gallery(
         classifier=classifier,
         split=replace(part, images=as_batch(part.images, classifier.shape)),
-        places=places[part.targets],
-        words=tuple(words[i] for i in part.targets.tolist()),
+        places=places[targets],
+        words=tuple(part.words(dataset.labels.names)),
     )
 
 

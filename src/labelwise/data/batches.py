@@ -22,7 +22,7 @@ class Batch:
 
     Attributes:
         images: floats in [0, 1] ``[n, c, h, w]``, or features ``[n, a]``.
-        targets: ``[n]``.
+        targets: ``[n]``, or ``[n, k]`` where several labels may be true.
         rows: where they stand in the split, ``[n]``.
         rng: random numbers for these rows.
         done: the share of the stage's steps that came before; 1 outside of training.

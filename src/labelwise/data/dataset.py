@@ -1,7 +1,10 @@
 """What a source returns: images and targets per split, the labels, and what could not be read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import wraps
+from typing import Any
+from warnings import warn
 
 import torch
 from torch import Tensor
@@ -9,6 +12,7 @@ from torch import Tensor
 from labelwise.errors import DataError, listing
 from labelwise.labels import Labels
 from labelwise.model import Spec
+from labelwise.ops.targets import have_label, label_words, labels_present, several_true, strata, truth_table
 
 SPLITS = ("train", "val", "test")
 PER_IMAGE = ("files", "texts", "domains", "groups")
@@ -21,9 +25,8 @@ class Split:
 
     Attributes:
         images: bytes ``[n, c, h, w]`` (uint8), or precomputed features ``[n, a]`` (float32).
-        targets: positions in the data set's labels ``[n]`` (int64); -1 where there is no label.
-        truths: where several labels may be true of one image: which of the labels are, ``[n, k]`` (bool). ``targets`` is
-            then the first of them, and -1 says that none is true. None: an image has one label, its target.
+        targets: positions in the data set's labels ``[n]`` (int64), -1 where there is no label; or, where several labels may be
+            true of one image, or none, which of them are ``[n, k]`` (bool). See ``ops.targets``.
         files: where each image came from, n names, or empty.
         texts: sentences that describe each image, n tuples, or empty.
         domains: where or how each image was taken (a camera, a style), n names, or empty.
@@ -36,7 +39,6 @@ class Split:
     texts: tuple[tuple[str, ...], ...] = ()
     domains: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
-    truths: Tensor | None = None
 
     def __post_init__(self) -> None:
         """Check that all pieces have the same length and that values are usable."""
@@ -51,8 +53,12 @@ class Split:
             piece = getattr(self, what)
             if len(piece) != n and (what == "targets" or len(piece)):
                 raise DataError(f"There are {n} images but {len(piece)} {what}; give one for each image.")
-        if self.truths is not None:
-            _check_truths(self.truths, self.targets)
+        wanted = self.targets.ndim == 1 and not self.targets.is_floating_point() and self.targets.dtype != torch.bool
+        if not wanted and not (self.targets.ndim == 2 and self.targets.shape[1] and self.targets.dtype == torch.bool):
+            raise DataError(
+                "Targets must be positions of labels, whole numbers [n], or yes or no (bool) to each label, [n, k]; given "
+                f"{self.targets.dtype} {list(self.targets.shape)}."
+            )
         if self.images.is_floating_point() and n and not torch.isfinite(torch.stack(self.images.aminmax())).all():
             bad = int((~torch.isfinite(self.images)).any(1).nonzero()[0])
             raise DataError(f"Row {bad} of the features holds a value that is not a finite number (NaN or infinity).")
@@ -66,19 +72,38 @@ class Split:
         return tuple(self.images.shape[1:])
 
     @property
+    def multilabel(self) -> bool:
+        """Whether several labels may be true of one image, or none."""
+        return several_true(self.targets)
+
+    @property
+    def labelled(self) -> Tensor:
+        """Which images have a label, or more ``[n]`` (bool)."""
+        return have_label(self.targets)
+
+    @property
+    def present(self) -> list[int]:
+        """The labels that some image has, in order."""
+        return labels_present(self.targets)
+
+    @property
     def strata(self) -> Tensor:
-        """What to divide images by, see ``divided_by``."""
-        return divided_by(self.targets, self.truths)
+        """What to divide images by ``[n]``: their label, or the rarest of several."""
+        return strata(self.targets)
+
+    @property
+    def truths(self) -> Tensor | None:
+        """The former name of targets ``[n, k]``; None where an image has one label. The next version does not know it."""
+        warn("Split.truths is now Split.targets where Split.multilabel", DeprecationWarning, stacklevel=2)
+        return self.targets if self.multilabel else None
 
     def table(self, labels: int) -> Tensor:
         """Return which of so many labels are true of each image ``[n, labels]`` (bool)."""
-        if self.truths is not None:
-            return self.truths
-        return self.targets[:, None] == torch.arange(labels, device=self.targets.device)
+        return truth_table(self.targets, labels)
 
     def words(self, names: Sequence[str]) -> list[str]:
-        """Return the name of each image's label, see ``label_words``."""
-        return label_words(names, self.targets, self.truths)
+        """Return the name of each image's label, several joined by semicolons, blank where there is none."""
+        return label_words(names, self.targets)
 
     def select(self, rows: Sequence[int] | Tensor) -> "Split":
         """Return these rows only, in this order."""
@@ -88,18 +113,16 @@ class Split:
         order = index.tolist()
         at = index.to(self.images.device)
         kept = {what: tuple(getattr(self, what)[i] for i in order) for what in PER_IMAGE if getattr(self, what)}
-        truths = None if self.truths is None else self.truths[at]
-        return Split(images=self.images[at], targets=self.targets[at], truths=truths, **kept)
+        return Split(images=self.images[at], targets=self.targets[at], **kept)
 
     def join(self, other: "Split") -> "Split":
         """Return the rows of both; a piece that only one of them has is dropped."""
-        if (self.truths is None) != (other.truths is None):
+        if self.multilabel != other.multilabel:
             raise DataError("Images that have one label cannot be joined with images of which several may be true.")
         kept = {what: getattr(self, what) + getattr(other, what) for what in PER_IMAGE}
         whole = {what: piece for what, piece in kept.items() if len(piece) == len(self) + len(other)}
         targets = torch.cat([self.targets, other.targets])
-        truths = None if self.truths is None or other.truths is None else torch.cat([self.truths, other.truths])
-        return Split(images=torch.cat([self.images, other.images]), targets=targets, truths=truths, **whole)
+        return Split(images=torch.cat([self.images, other.images]), targets=targets, **whole)
 
     def to(self, device: str | torch.device) -> "Split":
         """Return the split with its targets on a device, and its images too unless they would fill half of it."""
@@ -107,44 +130,23 @@ class Split:
         room = torch.cuda.mem_get_info(chosen)[0] // 2 if chosen.type == "cuda" else None
         small = room is None or self.images.nbytes <= room
         images = self.images.to(chosen) if small else self.images
-        truths = None if self.truths is None else self.truths.to(chosen)
-        return replace(self, images=images, targets=self.targets.to(chosen), truths=truths)
+        return replace(self, images=images, targets=self.targets.to(chosen))
 
 
-def first_true(truths: Tensor) -> Tensor:
-    """Return the first true label of each image ``[n]`` (int64), -1 where none is, from truths ``[n, k]`` (bool)."""
-    return torch.where(truths.any(1), truths.to(torch.uint8).argmax(1), -1)
+def _with_truths(init: Callable[..., None]) -> Callable[..., None]:
+    """Return the constructor of a split that takes the former keyword ``truths``, too; the next version does not."""
+
+    @wraps(init)
+    def with_truths(self: Split, *, truths: Tensor | None = None, **pieces: Any) -> None:
+        if truths is not None:
+            warn("truths of Split(truths=...) are now Split.targets, bool [n, k]", DeprecationWarning, stacklevel=2)
+            pieces["targets"] = truths
+        init(self, **pieces)
+
+    return with_truths
 
 
-def divided_by(targets: Tensor, truths: Tensor | None) -> Tensor:
-    """Return what images are divided by ``[n]``: their targets, or of several true labels the rarest, so that it is shared out."""
-    if truths is None:
-        return targets
-    counts = torch.where(truths, truths.sum(0), len(truths) + 1)
-    return torch.where(truths.any(1), counts.argmin(1), -1)
-
-
-def label_words(names: Sequence[str], targets: Tensor, truths: Tensor | None) -> list[str]:
-    """Return the name of each image's label, several joined by semicolons, blank where there is none."""
-    if truths is None:
-        return [names[target] if target >= 0 else "" for target in targets.tolist()]
-    return [";".join(name for name, true in zip(names, row, strict=True) if true) for row in truths.tolist()]
-
-
-def _check_truths(truths: Tensor, targets: Tensor) -> None:
-    """Raise an error unless truths ``[n, k]`` fit the targets ``[n]``."""
-    if truths.dtype != torch.bool or truths.ndim != 2 or len(truths) != len(targets) or not truths.shape[1]:
-        raise DataError(
-            f"Truths must be yes or no (bool) for each of {len(targets)} images and each label, [n, k]; given "
-            f"{truths.dtype} {list(truths.shape)}."
-        )
-    wrong = (targets != first_true(truths)).nonzero()[:, 0]
-    if len(wrong):
-        row = int(wrong[0])
-        raise DataError(
-            f"The target of an image is its first true label, or -1 where none is true; image {row} has the target "
-            f"{int(targets[row])} and the true labels {truths[row].nonzero()[:, 0].tolist()}. Use first_true(truths)."
-        )
+Split.__init__ = _with_truths(Split.__init__)  # type: ignore[method-assign]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,18 +188,18 @@ class Dataset:
         shapes = {split.shape for split in self.splits.values() if len(split)}
         if len(shapes) > 1:
             raise DataError(f"All splits must hold images of one shape; given {sorted(shapes)}.")
-        for name, split in self.splits.items():
-            if len(split) and not -1 <= int(split.targets.min()) <= int(split.targets.max()) < len(self.labels):
-                raise DataError(f"Targets of split {name} must lie in -1..{len(self.labels) - 1} (-1: no label).")
-        if len({split.truths is None for split in self.splits.values() if len(split)}) > 1:
+        if len({split.multilabel for split in self.splits.values() if len(split)}) > 1:
             raise DataError(
-                "Several labels may be true of the images in some splits only; give truths for all or none."
+                "Several labels may be true of the images in some splits only; say yes or no in all or none."
             )
         for name, split in self.splits.items():
-            if split.truths is not None and split.truths.shape[1] != len(self.labels):
+            targets, k = split.targets, len(self.labels)
+            if split.multilabel and targets.shape[1] != k:
                 raise DataError(
-                    f"There are {len(self.labels)} labels, but truths of split {name} say yes or no to {split.truths.shape[1]}."
+                    f"There are {k} labels, but targets of split {name} say yes or no to {targets.shape[1]}."
                 )
+            if not split.multilabel and len(split) and not -1 <= int(targets.min()) <= int(targets.max()) < k:
+                raise DataError(f"Targets of split {name} must lie in -1..{k - 1} (-1: no label).")
 
     def split(self, name: str) -> Split:
         """Return one split, or raise an error that lists those there are."""
@@ -209,7 +211,7 @@ class Dataset:
     @property
     def multilabel(self) -> bool:
         """Whether several labels may be true of one image, or none."""
-        return any(split.truths is not None for split in self.splits.values())
+        return any(split.multilabel for split in self.splits.values())
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -82,7 +82,7 @@ def inspect(dataset: Dataset) -> Inspection:
         shape=dataset.shape,
         images={split: len(part) for split, part in splits.items()},
         counts=counts,
-        unlabelled={split: int((part.targets < 0).sum()) for split, part in splits.items()},
+        unlabelled={split: int((~part.labelled).sum()) for split, part in splits.items()},
         multilabel=dataset.multilabel,
         imbalance=max(some) / min(some) if some else None,
         unreadable=dict(Counter(each.reason for each in dataset.skipped).most_common()),
@@ -96,8 +96,8 @@ def inspect(dataset: Dataset) -> Inspection:
 
 def _label_counts(part: Split, k: int) -> list[int]:
     """Return how many images each of k labels is true of."""
-    if part.truths is not None:
-        return part.truths.sum(0).tolist()
+    if part.multilabel:
+        return part.targets.sum(0).tolist()
     return torch.bincount(part.targets.cpu() + 1, minlength=k + 1)[1:].tolist()
 
 

@@ -74,4 +74,4 @@ def check_new(classifier: Classifier, data: Dataset, split: str) -> None:
 
 def used_labels(split: Split, labels: Labels) -> list[str]:
     """Return the labels that some image of a split has."""
-    return [labels.names[i] for i in sorted(set(split.targets.tolist())) if i >= 0]
+    return [labels.names[i] for i in split.present]

@@ -228,7 +228,7 @@ def _taken(classifier: Classifier, data: Dataset, names: Sequence[str]) -> dict[
 
 def _blank(split: Split, *, unknown: bool) -> Tensor:
     """Return which images ``[n]`` (bool) lack the label they need; where several may be true, none of them is an answer, too."""
-    return (split.targets < 0).cpu() & (split.truths is None and not unknown)
+    return ~split.labelled.cpu() & (not split.multilabel and not unknown)
 
 
 def _whole(masks: Sequence[Tensor]) -> Tensor:

@@ -25,7 +25,7 @@ class Tested:
     Attributes:
         scores: of the images.
         split: the images as the model takes them, with what the data say of them.
-        labels: what its targets and truths are about.
+        labels: what its targets are about.
         leaks: which of them the classifier was trained or calibrated on ``[n]`` (bool).
     """
 
@@ -51,7 +51,7 @@ class Tested:
     @property
     def multilabel(self) -> bool:
         """Whether several labels may be true of one image."""
-        return self.split.truths is not None
+        return self.split.multilabel
 
     def __len__(self) -> int:
         return len(self.split)
@@ -67,12 +67,12 @@ class Tested:
     @property
     def leaked(self) -> float:
         """The share of the images to measure that the classifier was made from: of those with a label, where each has one at most."""
-        measured = self.leaks if self.multilabel else self.leaks[self.split.targets.cpu() >= 0]
+        measured = self.leaks if self.multilabel else self.leaks[self.split.labelled.cpu()]
         return float(measured.double().mean()) if len(measured) else 0.0
 
     @cached_property
     def targets(self) -> Tensor:
-        """The position of each image's label among the classifier's ``[n]`` on the CPU, -1 where it has none."""
+        """The targets among the classifier's labels, on the CPU."""
         return align_targets(self.classifier, self.split, self.labels)
 
     def labelled(self) -> tuple[Scores, Tensor]:
@@ -91,7 +91,7 @@ class Tested:
             raise DataError(
                 "Several labels may be true of these images, so two of them are neither the same nor different."
             )
-        rows = (self.split.targets.cpu() >= 0).nonzero()[:, 0]
+        rows = self.split.labelled.cpu().nonzero()[:, 0]
         return self if len(rows) == len(self) else self[rows]
 
     def asked(self) -> tuple[Scores, Tensor]:
@@ -110,8 +110,10 @@ def leaked_rows(classifier: Classifier, images: Tensor) -> Tensor:
 
 
 def align_targets(classifier: Classifier, split: Split, labels: Labels) -> Tensor:
-    """Return the split's targets as positions among the classifier's labels, -1 where an image has no label."""
-    used = [labels.names[i] for i in sorted(set(split.targets.tolist())) if i >= 0]
+    """Return the split's targets among the classifier's labels, on the CPU; several may be true only if the data say it of each."""
+    if split.multilabel:
+        return _all_truths(classifier, split, labels).cpu()
+    used = [labels.names[i] for i in split.present]
     _refuse_foreign(classifier, used, "leave their images out")
     places = torch.full((len(labels) + 1,), -1)
     for name in used:
@@ -125,7 +127,7 @@ def asked_truths(classifier: Classifier, split: Split, labels: Labels) -> tuple[
     Args:
         classifier: any classifier.
         split: images, of which several labels may be true.
-        labels: what its truths are about.
+        labels: what its targets are about.
     """
     truths = split.table(len(labels))
     _refuse_foreign(classifier, [labels.names[i] for i in truths.any(0).nonzero()[:, 0].tolist()], "leave them out")
@@ -135,7 +137,7 @@ def asked_truths(classifier: Classifier, split: Split, labels: Labels) -> tuple[
     return classifier.select(names), truths[:, torch.tensor([labels.index(name) for name in names])]
 
 
-def all_truths(classifier: Classifier, split: Split, labels: Labels) -> Tensor:
+def _all_truths(classifier: Classifier, split: Split, labels: Labels) -> Tensor:
     """Return which of the classifier's labels are true ``[n, k]``, or raise an error where the data do not say it of all."""
     asked, truths = asked_truths(classifier, split, labels)
     silent = [name for name in classifier.labels.names if name not in asked.labels.names]

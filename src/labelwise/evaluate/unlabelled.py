@@ -37,7 +37,7 @@ def probe_neighbours(
 
     Images without a label are left out.
     """
-    if train.truths is not None or test.truths is not None:
+    if train.multilabel or test.multilabel:
         raise UnsupportedError("Neighbours vote for one label of each image; of these, several may be true.")
     known, asked = (split.select((split.targets >= 0).nonzero()[:, 0]) for split in (train, test))
     if not len(known) or not len(asked):

@@ -11,7 +11,6 @@ from labelwise.data.dataset import Dataset
 from labelwise.data.labels.knowledge import describe_labels
 from labelwise.errors import DataError, StoreError, UsageError, listing
 from labelwise.fitting.pretraining import read_encoder
-from labelwise.fitting.steps import labels_present
 from labelwise.labels import Labels
 from labelwise.methods import METHODS, method_class
 from labelwise.nn.encoder import PRETRAINED, Encoder, pretrained_encoder
@@ -174,7 +173,7 @@ def choose_method(data: Dataset) -> Choice:
         labels = describe_labels(data).labels
     except DataError:  # the sentences of images leave some label out
         labels = data.labels
-    seen = len(labels_present(data.split("train")))
+    seen = len(data.split("train").present)
     unseen = len(labels) - seen
     if seen < 2:
         reason = "only the order of the labels is known" if labels.order is not None else "only label names are known"

@@ -141,7 +141,7 @@ def contrast_stage(settings: Contrast, encoder: ImageEncoder, head: ContrastHead
         raise DataError(f"Contrast needs at least two images; given {len(images)}. Add pictures.")
     encoder.fit_normalisation(images)
     head.start(encoder)
-    alone = Split(images=images, targets=torch.full_like(data.train.targets, -1))
+    alone = Split(images=images, targets=torch.full((len(images),), -1))
     views = TwoViews(settings.augment or contrastive_augment(data.train.shape))
     loss_of = _simclr if settings.kind == "simclr" else _moco
     return Stage(

@@ -55,7 +55,7 @@ def write_features(dataset: Dataset, path: str | Path) -> None:
     file = Path(path)
     if len(dataset.shape) != 1:
         raise DataError(f'"{dataset.name}" holds pictures of shape {dataset.shape}, not features. Encode it first.')
-    without = sum(int((split.targets < 0).sum()) for split in dataset.splits.values() if split.truths is None)
+    without = sum(int((~split.labelled).sum()) for split in dataset.splits.values() if not split.multilabel)
     if without:
         raise DataError(f'{without} pictures of "{dataset.name}" have no label. Leave them out.')
     check_features_file(file)
@@ -81,10 +81,9 @@ def check_features_file(file: Path) -> None:
 def _columns(names: tuple[str, ...], splits: Mapping[str, Split]) -> dict[str, Array]:
     """Return what the file holds, all splits one after another."""
     parts = [split for split in splits.values() if len(split)]
-    labels = [split.targets if split.truths is None else split.truths for split in parts]
     columns: dict[str, Array] = {
         "features": torch.cat([split.images for split in parts]).cpu().numpy(),
-        "labels": torch.cat(labels).cpu().numpy(),
+        "labels": torch.cat([split.targets for split in parts]).cpu().numpy(),
         "classes": np.array(names),
         "split": np.array([name for name, split in splits.items() for _ in range(len(split))]),
     }

@@ -11,7 +11,7 @@ from labelwise.data.labels.knowledge import require
 from labelwise.data.read.files import at_side
 from labelwise.errors import DataError, UsageError, listing
 from labelwise.fitting.choice import decide, encoder_of
-from labelwise.fitting.steps import labels_present, of_labels, origin_of, remembering, set_aside, train_on, validation
+from labelwise.fitting.steps import of_labels, origin_of, remembering, set_aside, train_on, validation
 from labelwise.fitting.zero_shot import fit_zero_shot
 from labelwise.labels import unfit_name
 from labelwise.methods import METHODS
@@ -55,9 +55,9 @@ def fit(data: Dataset, method: Method | None = None, run: Run | None = None) -> 
     scores = bound.scores_of(bound.encode(prepared(model, part.val.images)))
     about |= {"validation_images": len(part.val), **_merit(scores.log_odds.cpu(), part.val)}
     bound = replace(bound, origin=origin_of(method, part, {"training": about}))
-    targets = part.val.targets if part.val.truths is None else part.val.truths
+    targets = part.val.targets
     done = calibrate(scores.of(bound), targets)
-    if part.val.truths is not None or len(scores) > MOST_VERIFIED or not can_verify(targets):
+    if part.val.multilabel or len(scores) > MOST_VERIFIED or not can_verify(targets):
         return done
     return replace(done, verifier=make_verifier(model, scores.embeddings, targets))
 
@@ -84,7 +84,7 @@ def _fit_unlabelled(data: Dataset, method: Method, run: Run) -> Classifier:
 
 def _without_targets(split: Split) -> Split:
     """Return the images alone: no method can read a label from them."""
-    return Split(images=split.images, targets=torch.full_like(split.targets, -1), files=split.files)
+    return Split(images=split.images, targets=torch.full((len(split),), -1), files=split.files)
 
 
 def _check_method(data: Dataset, method: Method) -> None:
@@ -107,9 +107,9 @@ def _check_method(data: Dataset, method: Method) -> None:
 
 def _merit(scores: Tensor, val: Split) -> dict[str, float]:
     """Return how good scores ``[n, k]`` of validation images are: accuracy, or mean average precision of several labels."""
-    if val.truths is None:
-        return {"validation_accuracy": float((scores.argmax(1) == val.targets).double().mean())}
-    return {"validation_precision": float(average_precisions(scores, val.truths).nanmean())}
+    if val.multilabel:
+        return {"validation_precision": float(average_precisions(scores, val.targets).nanmean())}
+    return {"validation_accuracy": float((scores.argmax(1) == val.targets).double().mean())}
 
 
 def training_data(data: Dataset, seed: int = 0) -> TrainData:
@@ -117,7 +117,7 @@ def training_data(data: Dataset, seed: int = 0) -> TrainData:
 
     Labels that no training image has are unseen: their descriptions stay, their validation images do not.
     """
-    seen = labels_present(data.split("train"))
+    seen = data.split("train").present
     if len(seen) < 2:
         raise DataError(
             f'Training needs images of at least two labels; the train split of "{data.name}" has {len(seen)}. '

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from labelwise.classifier import Classifier, Origin
-from labelwise.data.dataset import Dataset, Split, TrainData, first_true
+from labelwise.data.dataset import Dataset, Split, TrainData
 from labelwise.data.split.make import split_off
 from labelwise.familiarity import memorable
 from labelwise.model import LabelModel, prepared
+from labelwise.ops.targets import among_labels
 from labelwise.training.loop import train
 from labelwise.training.stages import Method, Run
 
@@ -19,13 +19,6 @@ from labelwise.training.stages import Method, Run
 def validation(data: Dataset) -> Split:
     """Return the validation images; none where the data have no such split."""
     return data.splits["val"] if "val" in data.splits else data.split("train").select([])
-
-
-def labels_present(split: Split) -> list[int]:
-    """Return the positions of the labels that images of a split have, in order."""
-    if split.truths is not None:
-        return split.truths.any(0).nonzero()[:, 0].tolist()
-    return sorted({target for target in split.targets.tolist() if target >= 0})
 
 
 def set_aside(split: Split, strata: Tensor, share: float, seed: int) -> tuple[Split, Split]:
@@ -39,13 +32,8 @@ def of_labels(split: Split, labels: Sequence[int], total: int) -> Split:
 
     Where several labels may be true, an image without a true one is an image all the same: every answer to it is no.
     """
-    if split.truths is not None:
-        truths = split.truths[:, torch.tensor(labels, device=split.truths.device)]
-        return replace(split, truths=truths, targets=first_true(truths))
-    places = torch.full((total + 1,), -1)  # the last is that of images without a label, -1
-    places[torch.tensor(labels)] = torch.arange(len(labels))
-    moved = replace(split, targets=places[split.targets.cpu()])
-    return moved.select((moved.targets >= 0).nonzero()[:, 0])
+    moved = replace(split, targets=among_labels(split.targets, labels, total))
+    return moved if moved.multilabel else moved.select(moved.labelled.nonzero()[:, 0])
 
 
 def train_on(part: TrainData, data: Dataset, method: Method, run: Run) -> tuple[LabelModel, dict[str, Any]]:

@@ -17,7 +17,7 @@ from labelwise.data.dataset import Dataset, Split, TrainData
 from labelwise.data.labels.knowledge import describe_labels
 from labelwise.errors import DataError
 from labelwise.familiarity import Familiarity
-from labelwise.fitting.steps import labels_present, of_labels, origin_of, remembering, set_aside, train_on, validation
+from labelwise.fitting.steps import of_labels, origin_of, remembering, set_aside, train_on, validation
 from labelwise.labels import Labels
 from labelwise.model import LabelModel, prepared
 from labelwise.ops.balance import BalanceCurve, balance_curve
@@ -50,7 +50,7 @@ def fit_zero_shot(data: Dataset, method: Method, run: Run) -> Classifier:
         method: one whose ``zero_shot`` is True.
         run: seed, device, folder; the trial keeps its files in a folder ``trial`` inside.
     """
-    if not method.uses_targets and not bool((data.split("train").targets >= 0).any()):
+    if not method.uses_targets and not bool(data.split("train").labelled.any()):
         return fit_pairs(data, method, run)
     with process_group(choose_device(run.device)):  # one for both runs
         return _fit_twice(data, method, run)
@@ -103,7 +103,7 @@ def plan_runs(data: Dataset, method: Method, seed: int) -> Plan:
     parts = [_rows(split, split.targets >= 0) for split in (data.split("train"), validation(data))]
     train_part, val = (_described(part, labels) for part in parts) if any(part.texts for part in parts) else parts
     whole = train_part.join(val) if len(val) else train_part
-    seen = labels_present(whole)
+    seen = whole.present
     if len(seen) < 2:
         raise DataError(
             f'Training needs images of at least two labels; "{data.name}" has {len(seen)}. Add images of others.'

@@ -25,6 +25,7 @@ from labelwise.labels import Labels
 from labelwise.methods.shared.linear import Encoder, ImageMethod, LinearModel
 from labelwise.model import LabelModel, Spec
 from labelwise.ops.negatives import sample_by_score, sample_uniformly, sample_wrong_labels
+from labelwise.ops.targets import several_true
 from labelwise.training.stages import Stage
 
 Activation = Literal["none", "relu", "leaky_relu", "sigmoid", "tanh"]
@@ -177,9 +178,7 @@ class Indicator(ImageMethod):
         model.encoder.fit_normalisation(data.train.images)
         last = len(data.labels) - 1 if self.negatives is None else self.negatives
         for position, negatives in enumerate((*self.curriculum, last)):
-            loss = self.loss(model, negatives)
-            if data.train.truths is not None:
-                loss = self.loss_of_several(model, negatives, data.train.truths)
+            loss = (self.loss_of_several if data.train.multilabel else self.loss)(model, negatives)
             stage = self.stage(f"indicator N={negatives}", model, data, loss)
             yield self._later(stage) if position else stage
         model.fit_statistics(data.train)
@@ -201,26 +200,19 @@ class Indicator(ImageMethod):
 
         return of_batch
 
-    def loss_of_several(
-        self, model: IndicatorModel, negatives: int, truths: Tensor
-    ) -> Callable[[Batch], dict[str, Tensor]]:
+    def loss_of_several(self, model: IndicatorModel, negatives: int) -> Callable[[Batch], dict[str, Tensor]]:
         """Return the loss of eq. 4 with K1 the number of an image's true labels, which may be 0, and K2 = 1.
 
-        The truths of a batch are as large as its scores of all labels, so these are made whatever N.
-
-        Args:
-            model: the model to train.
-            negatives: N, wrong labels per image.
-            truths: which labels are true of each training image ``[images, k]``.
+        The targets of a batch are as large as its scores of all labels, so these are made whatever N.
         """
 
         def of_batch(batch: Batch) -> dict[str, Tensor]:
-            images, true = model.project(model.encode_images(batch.images)), truths[batch.rows]
+            images, true = model.project(model.encode_images(batch.images)), batch.targets
             scores = model.scores_of_rows(images, slice(None)).float()
             yes = (softplus(-scores) * true).sum(1)
             if negatives >= len(model.spec.labels) - 1:
                 return {"yes": yes.mean(), "no": (softplus(scores) * ~true).sum(1).mean()}
-            wrong = self.wrong_labels(model, images, replace(batch, targets=true), negatives)
+            wrong = self.wrong_labels(model, images, batch, negatives)
             no = softplus(scores.gather(1, wrong.clamp_min(0))) * (wrong >= 0)
             return {"yes": yes.mean(), "no": no.sum(1).mean()}
 
@@ -233,7 +225,7 @@ class Indicator(ImageMethod):
         Targets of the batch may be ``[n, k]``, see ``ops.negatives.sample_by_score``.
         """
         k, rng = len(model.spec.labels), batch.rng
-        if self.sampling == "uniform" and batch.targets.ndim == 2:
+        if self.sampling == "uniform" and several_true(batch.targets):
             return sample_wrong_labels(rng.uniform(k), batch.targets, negatives)
         if self.sampling == "uniform":
             return sample_uniformly(rng.uniform(negatives, 2), batch.targets, k)

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
+from torch.nn.functional import binary_cross_entropy_with_logits
 
 from labelwise.data.batches import Batch
 from labelwise.data.dataset import TrainData
 from labelwise.methods.shared.linear import HeadModel, ImageMethod, LinearModel
 from labelwise.model import LabelModel, Spec
+from labelwise.ops.targets import truth_table
 from labelwise.training.stages import Stage
 
 
@@ -31,9 +32,7 @@ class Multilabel(ImageMethod):
 
         def loss(batch: Batch) -> dict[str, Tensor]:
             scores = model.score(model.encode_images(batch.images), model.encode_labels(data.labels)).float()
-            truths = data.train.truths
-            truth = one_hot(batch.targets, scores.shape[1]) if truths is None else truths[batch.rows]
-            truth = truth.to(scores)
+            truth = truth_table(batch.targets, scores.shape[1]).to(scores)
             return {"answers": binary_cross_entropy_with_logits(scores, truth, reduction="sum") / len(scores)}
 
         return self.train_whole(model, data, loss)

@@ -4,7 +4,9 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, one_hot
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
+
+from labelwise.ops.targets import truth_table
 
 
 def fit_platt(scores: Tensor, targets: Tensor) -> tuple[float, float]:
@@ -19,7 +21,7 @@ def fit_platt(scores: Tensor, targets: Tensor) -> tuple[float, float]:
         targets: true labels ``[n]``, or which labels are true ``[n, k]`` (bool).
     """
     x = scores.double().detach()
-    truth = (one_hot(targets, x.shape[1]) if targets.ndim == 1 else targets).double()
+    truth = truth_table(targets, x.shape[1]).double()
     yes, no = truth.sum(), (1 - truth).sum()
     soft = torch.where(truth > 0, (yes + 1) / (yes + 2), 1 / (no + 2))
     spread = float(x.std()) if x.numel() > 1 else 1.0

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from labelwise.ops.segments import segment_mean
+from labelwise.ops.targets import several_true
 
 
 def linear_scores(image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
@@ -41,7 +42,7 @@ def embedding_statistics(embeddings: Tensor, targets: Tensor, k: int) -> Embeddi
         k: how many labels there are.
     """
     x = embeddings.double()
-    if targets.ndim == 2:
+    if several_true(targets):
         counts = targets.sum(0).double()
         means = targets.double().T @ x / counts.clamp_min(1)[:, None]
         return EmbeddingStatistics(means, counts, torch.cov(x.T, correction=0).reshape(x.shape[1], -1), x.mean(0))

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from labelwise.ops.targets import several_true
+
 STEP = 2.0**-24  # between two neighbouring uniform numbers in single precision
 
 
@@ -54,7 +56,7 @@ def sample_by_score(parts: Iterable[tuple[Tensor, Tensor]], targets: Tensor, cou
     start = 0
     for uniforms, logits in parts:
         keys = _gumbel(uniforms).add_(logits)
-        if targets.ndim == 2:
+        if several_true(targets):
             keys = keys.masked_fill_(targets[:, start : start + keys.shape[1]], -torch.inf)
         else:
             keys = _without(keys, targets - start)
@@ -63,7 +65,7 @@ def sample_by_score(parts: Iterable[tuple[Tensor, Tensor]], targets: Tensor, cou
         kept = best.topk(min(count, best.shape[1]), sorted=False)
         best, labels = kept.values, labels.gather(1, kept.indices)
         start += keys.shape[1]
-    return labels if targets.ndim == 1 else labels.masked_fill(best == -torch.inf, -1)
+    return labels.masked_fill(best == -torch.inf, -1) if several_true(targets) else labels
 
 
 def sample_wrong_labels(uniforms: Tensor, targets: Tensor, count: int, logits: Tensor | None = None) -> Tensor:

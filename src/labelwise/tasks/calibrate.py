@@ -11,6 +11,7 @@ from labelwise.classifier import Classifier
 from labelwise.errors import DataError, UsageError
 from labelwise.metrics import expected_calibration_error
 from labelwise.ops.calibration import fit_platt, fit_platt_each, fit_temperature
+from labelwise.ops.targets import several_true
 from labelwise.scores import Scores
 
 
@@ -26,7 +27,7 @@ def calibrate(scores: Scores, targets: Tensor, *, keep: float = 0.95) -> Classif
         raise UsageError(f"The share of images to keep as known lies between 0 and 1; given {keep}.")
     classifier = scores.classifier
     _check_targets(classifier, targets)
-    if targets.ndim == 1:
+    if not several_true(targets):
         rows = (targets >= 0).nonzero()[:, 0]
         scores, targets = scores[rows], targets[rows]
     if len(targets) < 2:
@@ -75,7 +76,7 @@ def calibration_errors(scores: Scores, targets: Tensor, suffix: str = "") -> dic
         targets: ``[n]``, or which labels are true ``[n, k]`` (bool).
         suffix: ends the names of the figures.
     """
-    if targets.ndim == 2:
+    if several_true(targets):
         return {f"answer_ece{suffix}": expected_calibration_error(scores.yes.flatten(), targets.flatten())}
     best, chosen = scores.probabilities.max(1)
     truth = one_hot(targets, scores.yes.shape[1]).flatten().bool()

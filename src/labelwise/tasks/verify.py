@@ -13,6 +13,7 @@ from labelwise.model import LabelModel
 from labelwise.ops.calibration import fit_platt
 from labelwise.ops.detection import det_curve, threshold_at
 from labelwise.ops.pairs import draw_pairs
+from labelwise.ops.targets import several_true
 from labelwise.scores import Scores
 from labelwise.tasks.similarity import By, all_alike, compared, row_alike
 
@@ -86,7 +87,7 @@ def fit_verifier(
         by: the score: the model's ``similarity``, the ``cosine`` of embeddings, their ``sum``, or the cosine of ``whitened`` ones.
         seed: of the pairs that are drawn where there are many.
     """
-    if targets.ndim == 2:
+    if several_true(targets):
         raise DataError(
             "Several labels may be true of these images, so two of them are neither the same nor different."
         )
@@ -132,7 +133,7 @@ def scored_pairs(
         by: the score.
         draw: how many pairs of each kind at most, and the seed.
     """
-    if targets.ndim != 1 or not can_verify(targets):
+    if several_true(targets) or not can_verify(targets):
         raise DataError(
             "Pairs need at least two images of one label and one image of another; "
             f"given {int((targets >= 0).sum())} labelled images of {len(set(targets.tolist()) - {-1})} labels."

@@ -111,8 +111,8 @@ class Adversarial:
 
 def scores_loss(model: nn.Module, data: TrainData) -> Loss:
     """Return the cross-entropy of a model's scores of all labels."""
-    if not isinstance(model, LabelModel) or data.train.truths is not None:
-        why = "trains a part of the model, without scores" if data.train.truths is None else "has several true labels"
+    if not isinstance(model, LabelModel) or data.train.multilabel:
+        why = "has several true labels" if data.train.multilabel else "trains a part of the model, without scores"
         raise UsageError(f'This stage {why}, so no cross-entropy can be raised. Set adversarial.loss to "stage".')
     labels = data.labels
 

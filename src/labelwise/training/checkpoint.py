@@ -42,8 +42,7 @@ class Progress:
 
 def run_identity(method: Method, data: TrainData, run: Run) -> dict[str, Any]:
     """Return what must be the same for a run to be continued."""
-    targets = data.train.targets if data.train.truths is None else data.train.truths
-    content, images = zlib.crc32(targets.cpu().numpy().tobytes()), data.train.images
+    content, images = zlib.crc32(data.train.targets.cpu().numpy().tobytes()), data.train.images
     for part in torch.split(images, max(1, CHUNK // math.prod(images.shape[1:]))):
         content = zlib.crc32(part.cpu().contiguous().numpy().data, content)
     settings: dict[str, Any] = json.loads(json.dumps(asdict(method)))  # type: ignore[call-overload]

@@ -61,7 +61,7 @@ class Method(ABC):
         name: what users call it.
         needs: the pieces of data it trains on, as ``data.inspect`` names them: ``targets``, ``vectors``, ``texts`` ...
         zero_shot: whether its models score labels that have a description and no image; see ``zero_shot``.
-        multilabel: whether it trains on images of which several labels may be true, or none; see ``Split.truths``.
+        multilabel: whether it trains on images of which several labels may be true, or none; see ``Split.targets``.
     """
 
     name: ClassVar[str]

@@ -10,7 +10,7 @@ from torch.nn.functional import one_hot
 
 from labelwise.errors import UsageError
 from labelwise.evaluate.answers import uncalibrated
-from labelwise.evaluate.tested import Tested, all_truths
+from labelwise.evaluate.tested import Tested
 from labelwise.metrics import Reliability, brier, expected_calibration_error, reliability
 from labelwise.ops.negatives import sample_wrong_labels
 from labelwise.scores import Scores
@@ -149,7 +149,7 @@ def asked_pairs(tested: Tested, seed: int) -> tuple[Scores, Pairs]:
         scores, targets = tested.labelled()
         rows = torch.arange(len(scores), device=device)
         return scores, Pairs(one_hot(targets, k).bool(), (rows, targets), (rows, wrong_labels(targets, k, seed)))
-    truths = all_truths(tested.classifier, tested.split, tested.labels)
+    truths = tested.targets
     made = torch.Generator().manual_seed(seed)
     drawn = []
     for banned in (~truths, truths):

@@ -173,7 +173,7 @@ def hold_out(data: Dataset, domain: str, seed: int) -> Dataset:
 def _check(whole: Split, methods: tuple[Method, ...], every: int, name: str) -> None:
     if not whole.domains:
         raise DataError(f'"{name}" has no domains. Add a column "domain" to its table.')
-    if whole.truths is not None:
+    if whole.multilabel:
         raise UnsupportedError("Several labels may be true of these images; domains are compared by accuracy on one.")
     if not methods or every < 0:
         raise UsageError(f"Give at least one method, and epochs of 0 or more; given {len(methods)} and {every}.")

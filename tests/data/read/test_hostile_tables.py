@@ -241,12 +241,12 @@ def check_rows(data: Dataset, slow: Reading, folder: Path) -> None:
         wanted[key, row.get("label", row.get("labels")), row.get("domain", ""), row.get("group", ""), texts] += 1
     for name, split in data.splits.items():
         for i, target in enumerate(split.targets.tolist()):
+            label: str | None
+            if split.multilabel:
+                label = ";".join(sorted(name for name, yes in zip(data.labels.names, target, strict=True) if yes))
+            else:
+                label = data.labels.names[target] if target >= 0 else None
             key = split.files[i] if split.files else tuple(split.images[i].tolist())
-            label: str | None = data.labels.names[target] if target >= 0 else None
-            if split.truths is not None:
-                true = [name for name, yes in zip(data.labels.names, split.truths[i].tolist(), strict=True) if yes]
-                assert target == (data.labels.index(true[0]) if true else -1)
-                label = ";".join(sorted(true))
             about = [getattr(split, what)[i] if getattr(split, what) else "" for what in ("domains", "groups")]
             got[(key, label, *about, split.texts[i] if split.texts else ())] += 1
             homes[key] = name

@@ -130,7 +130,7 @@ def with_knowledge(dataset: Dataset, knowledge: Knowledge) -> Dataset:
         labels = replace(labels, **(_pieces(dataset.labels) | _pieces(labels)))
     extra = len(labels) - len(dataset.labels)
     splits = {
-        name: split if split.truths is None else replace(split, truths=pad(split.truths, (0, extra)))
+        name: replace(split, targets=pad(split.targets, (0, extra))) if split.multilabel else split
         for name, split in dataset.splits.items()
     }
     return replace(dataset, labels=labels, splits=splits)

@@ -17,6 +17,7 @@ from labelwise.data.split.divide import place_splits
 from labelwise.data.split.make import VAL_SHARE, Shares, grouped, stratified
 from labelwise.errors import DataError, listing
 from labelwise.labels import Labels
+from labelwise.ops.targets import strata
 
 
 def build(
@@ -64,22 +65,24 @@ def divide_rows(name: str, rows: Rows, shares: Shares, seed: int) -> dict[str, T
     """Return the rows of each split there is, in the order of ``SPLITS``, as the top of this file says."""
     _check_groups(name, rows)
     if not rows.splits:
-        return _by_shares(name, rows.strata, rows.groups, shares, seed)
+        return _by_shares(name, strata(rows.targets), rows.groups, shares, seed)
     parts = {split: torch.tensor([i for i, s in enumerate(rows.splits) if s == split]) for split in set(rows.splits)}
     if "train" in parts and "val" not in parts:  # data to test on alone have neither
         train = parts["train"]
         groups = [rows.groups[i] for i in train.tolist()] if rows.groups else ()
         tenth = Shares(train=1 - VAL_SHARE, val=VAL_SHARE, test=0)
-        parts |= {s: train[part] for s, part in _by_shares(name, rows.strata[train], groups, tenth, seed).items()}
+        parts |= {
+            s: train[part] for s, part in _by_shares(name, strata(rows.targets)[train], groups, tenth, seed).items()
+        }
     return {split: parts[split] for split in SPLITS if split in parts}
 
 
-def _by_shares(name: str, strata: Tensor, groups: Sequence[str], shares: Shares, seed: int) -> dict[str, Tensor]:
+def _by_shares(name: str, classes: Tensor, groups: Sequence[str], shares: Shares, seed: int) -> dict[str, Tensor]:
     """Return the rows of each split; no group, where there are any, is divided."""
     if not groups:
-        return stratified(strata, shares, seed)
+        return stratified(classes, shares, seed)
     try:
-        return grouped(groups, strata, shares, seed)
+        return grouped(groups, classes, shares, seed)
     except DataError as error:
         raise DataError(
             f'"{name}": {error} Data to test on alone need no division: say test in the column "split".'

@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labelwise.data.dataset import PER_IMAGE, Skipped, Split, divided_by, first_true
+from labelwise.data.dataset import PER_IMAGE, Skipped, Split
 from labelwise.data.read.pictures import Array
 from labelwise.errors import DataError, UsageError, listing, suggest
+from labelwise.ops.targets import among_labels, labels_present
 
 Targets = Sequence[int] | Sequence[str] | Array | Tensor
 
@@ -22,7 +23,7 @@ class Rows:
 
     Attributes:
         names: of the labels; empty where there are none, and all targets are -1.
-        targets: as in ``Split``, as are truths, files, texts, domains and groups; these may be empty.
+        targets: as in ``Split``, as are files, texts, domains and groups; these may be empty.
         images: pixels or features; None where they are yet to be read from the files.
         splits: the split of each, where the source names them.
         skipped: what could not be read.
@@ -31,7 +32,6 @@ class Rows:
 
     names: tuple[str, ...]
     targets: Tensor
-    truths: Tensor | None = None
     images: Tensor | None = None
     splits: Sequence[str] = ()
     files: tuple[str, ...] = ()
@@ -52,16 +52,11 @@ class Rows:
     def __len__(self) -> int:
         return len(self.targets)
 
-    @property
-    def strata(self) -> Tensor:
-        """What to divide rows by, see ``divided_by``."""
-        return divided_by(self.targets, self.truths)
-
     def split(self) -> Split:
         """Return all of it as one split."""
         assert self.images is not None, "the pictures are yet to be read"
         columns = {what: getattr(self, what) for what in PER_IMAGE}
-        return Split(images=self.images, targets=self.targets, truths=self.truths, **columns)
+        return Split(images=self.images, targets=self.targets, **columns)
 
     def select(self, rows: Sequence[int]) -> "Rows":
         """Return these rows only, in this order; the labels stay."""
@@ -71,7 +66,6 @@ class Rows:
         return replace(
             self,
             targets=self.targets[rows],
-            truths=None if self.truths is None else self.truths[rows],
             images=None if self.images is None else self.images[rows],
             splits=[self.splits[i] for i in rows] if self.splits else (),
             **columns,
@@ -79,19 +73,15 @@ class Rows:
 
     def present(self, rows: Sequence[int] | Tensor | slice = slice(None)) -> set[int]:
         """Return the labels that these rows have."""
-        if self.truths is not None:
-            return set(self.truths[rows].any(0).nonzero()[:, 0].tolist())
-        return set(self.targets[rows].tolist()) - {-1}
+        return set(labels_present(self.targets[rows]))
 
     def without_absent(self) -> "Rows":
         """Return the same without the labels that no row has."""
         kept = sorted(self.present())
         if len(kept) == len(self.names):
             return self
-        places = torch.full((len(self.names) + 1,), -1)  # the last is where -1 points
-        places[kept] = torch.arange(len(kept))
-        truths = None if self.truths is None else self.truths[:, kept]
-        return replace(self, names=tuple(self.names[i] for i in kept), targets=places[self.targets], truths=truths)
+        targets = among_labels(self.targets, kept, len(self.names))
+        return replace(self, names=tuple(self.names[i] for i in kept), targets=targets)
 
 
 def named_rows(labels: Sequence[str | None], several: Sequence[tuple[str, ...]] = ()) -> Rows:
@@ -105,10 +95,10 @@ def named_rows(labels: Sequence[str | None], several: Sequence[tuple[str, ...]] 
     position: dict[str | None, int] = {name: i for i, name in enumerate(names)}
     if not several or not names:
         return Rows(names=names, targets=torch.tensor([position.get(label, -1) for label in labels], dtype=torch.int64))
-    truths = torch.zeros(len(several), len(names), dtype=torch.bool)
+    targets = torch.zeros(len(several), len(names), dtype=torch.bool)
     pairs = [(row, position[name]) for row, each in enumerate(several) for name in each]
-    truths[tuple(torch.tensor(pairs).T)] = True
-    return Rows(names=names, targets=first_true(truths), truths=truths)
+    targets[tuple(torch.tensor(pairs).T)] = True
+    return Rows(names=names, targets=targets)
 
 
 def as_labels(labels: Targets) -> Array:
@@ -157,6 +147,5 @@ def _truth_rows(values: Array, names: Sequence[str] | None) -> Rows:
             f"Yes and no are given for {values.shape[1]} labels of each image; name each of them. Names given: "
             f"{0 if names is None else len(names)}."
         )
-    truths = torch.from_numpy(np.array(values))
     known = tuple(unicodedata.normalize("NFC", str(name)) for name in names)
-    return Rows(names=known, targets=first_true(truths), truths=truths)
+    return Rows(names=known, targets=torch.from_numpy(np.array(values)))

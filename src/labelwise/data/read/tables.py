@@ -26,7 +26,7 @@ from pathlib import Path
 
 import torch
 
-from labelwise.data.dataset import Dataset, label_words
+from labelwise.data.dataset import Dataset
 from labelwise.data.labels.knowledge import find_knowledge
 from labelwise.data.read.build import build
 from labelwise.data.read.columns import Columns
@@ -37,6 +37,7 @@ from labelwise.data.read.rows import Rows, named_rows
 from labelwise.data.split.make import split_name
 from labelwise.errors import DataError
 from labelwise.labels import unfit_name
+from labelwise.ops.targets import label_words
 
 PARQUET_SUFFIXES = frozenset((".parquet", ".pq"))
 
@@ -106,7 +107,7 @@ def _distinct(rows: Rows, columns: Columns) -> Rows:
 def _statements(rows: Rows) -> dict[str, Sequence[str | tuple[str, ...]]]:
     """Return all that rows say about their pictures."""
     columns: dict[str, Sequence[str | tuple[str, ...]]] = {
-        "labels": label_words(rows.names, rows.targets, rows.truths),
+        "labels": label_words(rows.names, rows.targets),
         "splits": rows.splits,
         "domains": rows.domains,
         "groups": rows.groups,

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import torch
 
-from labelwise.data.dataset import Dataset, first_true
+from labelwise.data.dataset import Dataset
 from labelwise.data.sets.finch_drawing import Bird
 from labelwise.data.sets.finches import SPECIES, finches
 from labelwise.labels import Labels
@@ -34,8 +34,5 @@ def finches_marks(*, seed: int = 0, per_species: int = 100) -> Dataset:
     """
     whole = finches(seed=seed, per_species=per_species)
     marks = torch.tensor([[has(bird) for has in MARKS.values()] for bird in SPECIES.values()])
-    splits = {}
-    for name, split in whole.splits.items():
-        truths = marks[split.targets]
-        splits[name] = replace(split, targets=first_true(truths), truths=truths)
+    splits = {name: replace(split, targets=marks[split.targets]) for name, split in whole.splits.items()}
     return Dataset(name="finches/marks", labels=Labels(names=tuple(MARKS)), splits=splits)

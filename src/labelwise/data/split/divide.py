@@ -72,11 +72,9 @@ def pool(dataset: Dataset) -> Split:
             blank = () if what == "texts" else ""
             pieces[what] = tuple(each for part in filled for each in getattr(part, what) or [blank] * len(part))
     pieces["files"] = tuple(file or f"image {i}" for i, file in enumerate(pieces["files"]))
-    truths = [part.truths for part in filled if part.truths is not None]
     whole = Split(
         images=joined_images([part.images for part in filled]),
         targets=torch.cat([part.targets for part in filled]),
-        truths=torch.cat(truths) if truths else None,
     )
     return replace(whole, **pieces)  # type: ignore[arg-type]
 

@@ -89,15 +89,14 @@ class LinearModel(LabelModel):
         images = self.prepare(split.images)
         parts = [self.encode_images(as_float(x.to(self.device))) for x in torch.split(images, 256)]
         embeddings = torch.cat(parts).float()
-        targets = split.targets if split.truths is None else split.truths
-        found = embedding_statistics(embeddings, targets, len(self.spec.labels))
+        found = embedding_statistics(embeddings, split.targets, len(self.spec.labels))
         self.means.copy_(found.means)
         self.counts.copy_(found.counts)
         self.within.copy_(found.within)
         if found.background is not None:
             self.background.copy_(found.background)
         else:
-            mean, within = unit_statistics(embeddings, targets.to(embeddings.device), len(self.spec.labels))
+            mean, within = unit_statistics(embeddings, split.targets.to(embeddings.device), len(self.spec.labels))
             self.unit_mean.copy_(mean)
             self.unit_within.copy_(within)
 

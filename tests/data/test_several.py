@@ -2,19 +2,19 @@
 
 import csv
 import json
+import re
+import warnings
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from PIL import Image
 from torch import Tensor
 
 from labelwise.data import apply_split, arrays, contact_sheet, divide, inspect, load, pack, pool, table, write_split
-from labelwise.data.dataset import Dataset, Split, divided_by, first_true
+from labelwise.data.dataset import Dataset, Split
 from labelwise.data.inspect import ONE_LABEL, lines, missing_pieces
 from labelwise.data.labels.knowledge import Knowledge, with_knowledge
 from labelwise.data.sets.finch_marks import MARKS, finches_marks
@@ -30,34 +30,22 @@ TRUTHS = torch.tensor([[0, 1, 1], [0, 0, 0], [1, 0, 1], [0, 0, 1]]).bool()
 
 def split(truths: Tensor = TRUTHS) -> Split:
     images = torch.arange(len(truths) * 2).float().view(-1, 2)
-    return Split(images=images, targets=first_true(truths), truths=truths, files=tuple("abcdefgh"[: len(truths)]))
+    return Split(images=images, targets=truths, files=tuple("abcdefgh"[: len(truths)]))
 
 
 def truths_of(part: Split) -> Tensor:
-    assert part.truths is not None
-    return part.truths
+    assert part.multilabel
+    return part.targets
 
 
-@given(st.lists(st.lists(st.booleans(), min_size=3, max_size=3), min_size=1, max_size=9))
-@settings(deadline=None)
-def test_first_true_and_rarest_label_equal_a_loop(rows: list[list[bool]]) -> None:
-    truths = torch.tensor(rows)
-    assert first_true(truths).tolist() == [row.index(True) if any(row) else -1 for row in rows]
-    counts = [sum(column) for column in zip(*rows, strict=True)]
-    rarest = [min((c, i) for i, c in enumerate(counts) if row[i])[1] if any(row) else -1 for row in rows]
-    assert divided_by(first_true(truths), truths).tolist() == rarest
-    targets = torch.tensor([4, -1, 2])
-    assert divided_by(targets, None) is targets
-
-
-def test_truths_follow_their_images() -> None:
+def test_targets_follow_their_images() -> None:
     whole = split()
     assert torch.equal(truths_of(whole.select([2, 0])), TRUTHS[[2, 0]])
     assert torch.equal(truths_of(whole.join(whole.select([1]))), TRUTHS[[0, 1, 2, 3, 1]])
     assert truths_of(whole.select([])).shape == (0, 3)
     assert truths_of(whole.to("cpu")).dtype == torch.bool
     assert whole.words(("x", "y", "z")) == ["y;z", "", "x;z", "z"]
-    assert torch.equal(whole.table(3), TRUTHS)
+    assert whole.table(3) is whole.targets
     plain = Split(images=whole.images, targets=torch.tensor([1, -1, 0, 2]))
     assert plain.words(("x", "y", "z")) == ["y", "", "x", "z"]
     assert plain.table(3).int().tolist() == [[0, 1, 0], [0, 0, 0], [1, 0, 0], [0, 0, 1]]
@@ -66,28 +54,41 @@ def test_truths_follow_their_images() -> None:
 
 
 @pytest.mark.parametrize(
-    ("truths", "targets", "message"),
-    [
-        (TRUTHS.int(), [1, -1, 0, 2], r"yes or no \(bool\) for each of 4 images .* given torch.int32 \[4, 3\]"),
-        (TRUTHS[:3], [1, -1, 0, 2], r"given torch.bool \[3, 3\]"),
-        (TRUTHS[:, :0], [-1] * 4, r"given torch.bool \[4, 0\]"),
-        (TRUTHS, [2, -1, 0, 2], r"image 0 has the target 2 and the true labels \[1, 2\]"),
-        (TRUTHS, [1, 0, 0, 2], r"image 1 has the target 0 and the true labels \[\]"),
-    ],
+    "targets", [TRUTHS.int(), TRUTHS[:, :0], TRUTHS[:, 0], TRUTHS[:, 0].float(), TRUTHS[..., None]]
 )
-def test_truths_that_do_not_fit_are_refused(truths: Tensor, targets: list[int], message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        Split(images=torch.zeros(4, 2), targets=torch.tensor(targets), truths=truths)
+def test_targets_that_are_neither_positions_nor_yes_and_no_are_refused(targets: Tensor) -> None:
+    with pytest.raises(
+        DataError, match=r"Targets must be positions .* given torch.*" + re.escape(str([*targets.shape]))
+    ):
+        Split(images=torch.zeros(4, 2), targets=targets)
+    with pytest.raises(DataError, match="There are 4 images but 3 targets"):
+        Split(images=torch.zeros(4, 2), targets=TRUTHS[:3])
 
 
-def test_a_data_set_has_truths_about_its_labels_in_all_splits_or_none() -> None:
+def test_the_former_name_works_with_a_warning() -> None:
+    images = torch.zeros(4, 2)
+    with pytest.warns(DeprecationWarning, match="now Split.targets"):
+        former = Split(images=images, targets=torch.tensor([1, -1, 0, 2]), truths=TRUTHS)  # type: ignore[call-arg]
+    assert torch.equal(former.targets, TRUTHS)
+    with pytest.warns(DeprecationWarning, match="now Split.targets"):
+        assert former.truths is former.targets
+    with pytest.warns(DeprecationWarning, match="now Split.targets"):
+        assert replace(former, truths=~TRUTHS).targets.equal(~TRUTHS)  # type: ignore[call-arg]
+    with pytest.warns(DeprecationWarning, match="now Split.targets"):
+        assert Split(images=images, targets=torch.zeros(4).long()).truths is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert replace(former, files=tuple("abcd")).multilabel
+
+
+def test_a_data_set_says_yes_or_no_to_its_labels_in_all_splits_or_none() -> None:
     names = Labels(names=("x", "y", "z"))
     assert Dataset(name="d", labels=names, splits={"train": split()}).multilabel
     assert not blobs().multilabel
-    with pytest.raises(DataError, match="There are 2 labels, but truths of split train say yes or no to 3"):
+    with pytest.raises(DataError, match="There are 2 labels, but targets of split train say yes or no to 3"):
         Dataset(name="d", labels=Labels(names=("x", "y")), splits={"train": split(TRUTHS[1:2])})
     plain = Split(images=torch.zeros(1, 2), targets=torch.tensor([0]))
-    with pytest.raises(DataError, match="truths for all or none"):
+    with pytest.raises(DataError, match="in all or none"):
         Dataset(name="d", labels=names, splits={"train": split(), "test": plain})
 
 
@@ -236,7 +237,7 @@ def test_data_are_divided_anew_with_every_label_in_every_split() -> None:
 def test_equal_images_with_different_labels_are_found() -> None:
     images = torch.zeros(3, 2)
     truths = torch.tensor([[True, True], [True, False], [True, False]])
-    part = Split(images=images, targets=first_true(truths), truths=truths)
+    part = Split(images=images, targets=truths)
     report = check_leaks(Dataset(name="d", labels=Labels(names=("x", "y")), splits={"train": part}))
     assert [place.label for place in report.conflicts[0]] == ["x;y", "x", "x"]
 
@@ -263,8 +264,8 @@ def test_an_inspection_counts_each_label_of_an_image() -> None:
 
 def test_a_sheet_shows_an_image_under_each_of_its_labels(tmp_path: Path) -> None:
     images = torch.full((1, 3, 8, 8), 200, dtype=torch.uint8)
-    both = Split(images=images, targets=torch.tensor([0]), truths=torch.tensor([[True, True]]))
-    one = Split(images=images, targets=torch.tensor([0]), truths=torch.tensor([[True, False]]))
+    both = Split(images=images, targets=torch.tensor([[True, True]]))
+    one = Split(images=images, targets=torch.tensor([[True, False]]))
     widths = []
     for name, part in (("both", both), ("one", one)):
         data = Dataset(name=name, labels=Labels(names=("x", "y")), splits={"train": part})
