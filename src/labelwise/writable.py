@@ -66,13 +66,17 @@ def check_room(place: Path, size: int) -> None:
 
 
 @contextmanager
-def sole_writer(target: Path) -> Iterator[None]:
+def sole_writer(target: Path, lock: Path | None = None) -> Iterator[None]:
     """While open, no other process can open it for the same target; that is an error at once.
 
-    The lock is that of the file ``.NAME.lock`` beside the target. The system frees it when its process ends, in whatever way.
+    The system frees the lock when its process ends, in whatever way.
+
+    Args:
+        target: the file or folder.
+        lock: the file to lock; None is ``.NAME.lock`` beside the target.
     """
-    path = target.with_name(f".{target.name}.lock")
-    with _parents(target):
+    path = lock or target.with_name(f".{target.name}.lock")
+    with _parents(path):
         file = _open_lock(path, target)
         try:
             os.ftruncate(file, 0)

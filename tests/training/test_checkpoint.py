@@ -4,6 +4,7 @@ import json
 import os
 import warnings
 from collections.abc import Iterator
+from contextvars import Context
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -15,12 +16,12 @@ from torch import Tensor, nn
 
 from labelwise.data.batches import Batch
 from labelwise.data.dataset import Dataset, TrainData
-from labelwise.errors import StoreError
+from labelwise.errors import StoreError, UsageError
 from labelwise.files import read_tensors, write_tensors
 from labelwise.fitting.fit import training_data
 from labelwise.methods import Softmax
 from labelwise.model import LabelModel
-from labelwise.training.checkpoint import Progress, RunFolder, load_optimizer, optimizer_tensors
+from labelwise.training.checkpoint import Progress, RunFolder, load_optimizer, optimizer_tensors, sole_run
 from labelwise.training.loop import train
 from labelwise.training.stages import Run, Stage
 
@@ -242,3 +243,23 @@ def test_a_checkpoint_of_version_0_1_goes_on_with_a_remark(
     (tmp_path / BEFORE).unlink()
     with pytest.warns(UserWarning, match=r"has no checksum, as version 0\.1 wrote it"):
         assert same(resumed(blob_data, run), undisturbed)
+
+
+def test_one_run_at_a_time_trains_into_a_folder(blob_data: Dataset, tmp_path: Path) -> None:
+    data, run = training_data(blob_data), Run(device="cpu", folder=tmp_path / "run")
+    plain, tried = Softmax(epochs=1), []
+
+    class Meanwhile(Softmax):
+        """While it trains, another run is started in the same folder: in a context of its own, as in another process."""
+
+        def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
+            with pytest.raises(UsageError, match=rf"Another process \({os.getpid()}\) writes to .*run"):
+                Context().run(train, plain, data, run)
+            tried.append(True)
+            yield from super().stages(model, data)
+
+    train(Meanwhile(epochs=1), data, run)
+    assert tried == [True]
+    assert not (tmp_path / "run" / ".lock").exists()
+    with sole_run(tmp_path / "other"):  # as the shell holds it around a run of its own
+        train(plain, data, replace(run, folder=tmp_path / "other"))

@@ -12,7 +12,7 @@ from labelwise.cli.inputs import open_data, tell_skipped
 from labelwise.cli.names import method_of_names, naming_lines, read_names
 from labelwise.cli.options import AsJson, Data, Device, Out, Overwrite, Root, Seed, Settings, Size, Splits, Strict
 from labelwise.cli.output import calibration_line, note, out, percent, settings_table, show
-from labelwise.cli.run_folder import sole_run, weights_told
+from labelwise.cli.run_folder import sole_verb, weights_told
 from labelwise.errors import UsageError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def fit(  # noqa: PLR0913 - the options of the verb
     check_free(out_folder, overwrite)
     folder = out_folder.with_name(out_folder.name + ".run")
     wish = _wish(method if names is None else method_of_names(method, splits), encoder, words, epochs)
-    with sole_run(out_folder, folder, resume=resume):
+    with sole_verb(out_folder, folder, resume=resume):
         side = None if size else _side(wish, data)
         if names is None:
             dataset = open_data(data, side, size=size, root=root, splits=splits, strict=strict)

@@ -13,7 +13,7 @@ import typer
 from labelwise.cli.inputs import open_data, tell_skipped
 from labelwise.cli.options import AsJson, Device, Overwrite, Root, Seed, Settings, Size, Splits, Strict
 from labelwise.cli.output import note, out, percent, settings_table, show
-from labelwise.cli.run_folder import sole_run, weights_told
+from labelwise.cli.run_folder import sole_verb, weights_told
 from labelwise.errors import UsageError
 from labelwise.writable import check_writable
 
@@ -67,7 +67,7 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
     _check_out(out_file, overwrite)
     _check_resume(method, resume, device)
     folder = resume or out_file.with_name(out_file.name + ".run")
-    with sole_run(out_file, folder, resume=resume is not None):
+    with sole_verb(out_file, folder, resume=resume is not None):
         images, dataset = _read(data, method, (root, splits), size, strict)
         if probe and dataset is None:
             raise UsageError(f'"{data}" has no labels to look at. Leave out --probe.')

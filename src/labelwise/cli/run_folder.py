@@ -10,19 +10,16 @@ AGAIN = "the same command and --resume"
 
 
 @contextmanager
-def sole_run(target: Path, folder: Path, *, resume: bool) -> Iterator[None]:
-    """While open, this run alone writes to the target and the folder; an error where another does, or one lies unfinished.
-
-    Of several processes of one run, as torchrun starts them, the main one has the lock.
-    """
-    from labelwise.training.checkpoint import refuse_unfinished
+def sole_verb(target: Path, folder: Path, *, resume: bool) -> Iterator[None]:
+    """While open, this run alone writes to the target and the folder; an error where another does, or one lies unfinished."""
+    from labelwise.training.checkpoint import refuse_unfinished, sole_run
     from labelwise.training.distribution import is_main_process
     from labelwise.writable import sole_writer
 
     if not is_main_process():
         yield
         return
-    with sole_writer(target), sole_writer(folder):
+    with sole_writer(target), sole_run(folder):
         for place in () if resume else (folder, folder / "trial"):
             refuse_unfinished(place)
         yield

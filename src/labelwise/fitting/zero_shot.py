@@ -22,6 +22,7 @@ from labelwise.labels import Labels
 from labelwise.model import LabelModel, prepared
 from labelwise.ops.balance import BalanceCurve, balance_curve
 from labelwise.tasks.calibrate import calibrate
+from labelwise.training.checkpoint import sole_run
 from labelwise.training.distribution import choose_device, process_group
 from labelwise.training.loop import train
 from labelwise.training.stages import Method, Run
@@ -52,7 +53,7 @@ def fit_zero_shot(data: Dataset, method: Method, run: Run) -> Classifier:
     """
     if not method.uses_targets and not bool(data.split("train").labelled.any()):
         return fit_pairs(data, method, run)
-    with process_group(choose_device(run.device)):  # one for both runs
+    with process_group(choose_device(run.device)), sole_run(run.folder):  # one for both runs
         return _fit_twice(data, method, run)
 
 

@@ -3,7 +3,9 @@
 import json
 import math
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,10 +23,34 @@ from labelwise.files import (
     write_atomically,
     write_tensors,
 )
+from labelwise.training.distribution import is_main_process
 from labelwise.training.stages import Method, Run
+from labelwise.writable import sole_writer
 
 CHUNK = 2**24  # numbers that a checksum reads at a time, since all images may be more than fits in memory
 NEWEST, BEFORE = "checkpoint.safetensors", "previous.safetensors"
+
+
+OWN: ContextVar[frozenset[Path]] = ContextVar("own", default=frozenset())  # the folders of the run around this call
+
+
+@contextmanager
+def sole_run(folder: Path | None) -> Iterator[None]:
+    """While open, this run alone writes to its folder, if it has one: another is refused at once. Its own steps open it again.
+
+    The lock lies inside, since the folder may be all that can be written to. Of several processes, as torchrun starts them, the
+    main one has it.
+    """
+    own = OWN.get()
+    if folder is None or not is_main_process() or folder.resolve() in own:
+        yield
+        return
+    token = OWN.set(own | {folder.resolve()})
+    try:
+        with sole_writer(folder, folder / ".lock"):
+            yield
+    finally:
+        OWN.reset(token)
 
 
 @dataclass

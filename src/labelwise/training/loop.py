@@ -17,7 +17,7 @@ from labelwise.files import state_tensors, under
 from labelwise.interruption import Note, noted
 from labelwise.model import LabelModel
 from labelwise.ops.finite import first_not_finite
-from labelwise.training.checkpoint import Progress, RunFolder, load_optimizer, optimizer_tensors, run_identity
+from labelwise.training.checkpoint import Progress, RunFolder, load_optimizer, optimizer_tensors, run_identity, sole_run
 from labelwise.training.distribution import (
     any_process,
     as_one_batch,
@@ -81,6 +81,7 @@ def train(method: Method, data: TrainData, run: Run) -> tuple[LabelModel, dict[s
     with ExitStack() as stack:
         stack.enter_context(torch.random.fork_rng([device] if device.type == "cuda" else []))
         shard = stack.enter_context(process_group(device))
+        stack.enter_context(sole_run(run.folder))
         torch.manual_seed(run.seed)
         data = data.to(device)
         model = method.build(data.spec).to(device)

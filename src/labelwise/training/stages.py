@@ -98,7 +98,8 @@ class Run:
     Attributes:
         seed: of weights, order, augmentation and sampling.
         device: ``auto``, ``cpu`` or ``cuda``.
-        folder: where ``log.jsonl`` and checkpoints go; None keeps nothing and cannot be resumed.
+        folder: where ``log.jsonl`` and checkpoints go; None keeps nothing and cannot be resumed. One process at a time
+            trains into it.
         resume: continue the run in ``folder``.
         checkpoint_seconds: how often a checkpoint is written.
         snapshots: keep the weights after every so many epochs in ``folder``, see ``RunFolder.snapshots``; 0 keeps none.
