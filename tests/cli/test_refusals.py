@@ -205,7 +205,7 @@ def test_room_is_asked_for_before_the_first_epoch(
 ) -> None:
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr("shutil.disk_usage", lambda _: usage(10**6, 10**6 - 500, 500))
-    monkeypatch.setattr("labelwise.training.loop._train_stage", lambda *_: pytest.fail("it was trained"))
+    monkeypatch.setattr("labelwise.training.loop._Loop.train_stage", lambda *_: pytest.fail("it was trained"))
     for words in (
         ["fit", *FIT, "--out", tmp_path / "m.lw"],
         ["pretrain", *QUICK[:4], "--out", tmp_path / "e.safetensors"],
@@ -230,7 +230,7 @@ def test_what_was_trained_is_kept_when_it_cannot_be_saved(
     assert "--resume" in one_line(err)
     assert not (tmp_path / "m.lw").exists()
     with monkeypatch.context() as patch:
-        patch.setattr("labelwise.training.loop._train_epoch", lambda *_: pytest.fail("it was trained again"))
+        patch.setattr("labelwise.training.loop._Loop._train_epoch", lambda *_: pytest.fail("it was trained again"))
         code, _, err = run(*words, tmp_path / "m.lw", "--resume")
     assert code == 0, err
     assert saved(tmp_path / "m.lw") == saved(tmp_path / "whole.lw"), "the same weights, among other things"

@@ -61,7 +61,7 @@ def test_a_run_ends_with_the_average() -> None:
 def test_a_resumed_run_ends_with_the_same_average(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, method = training_data(blobs()), averaging()
     whole, _ = train(method, data, Run(device="cpu"))
-    taken, step = [0], loop._step
+    taken, step = [0], loop._Loop._step
 
     def stops(*given: object) -> object:
         taken[0] += 1
@@ -69,7 +69,7 @@ def test_a_resumed_run_ends_with_the_same_average(tmp_path: Path, monkeypatch: p
             raise ZeroDivisionError
         return step(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(loop, "_step", stops)
+    monkeypatch.setattr(loop._Loop, "_step", stops)
     run = Run(device="cpu", folder=tmp_path, checkpoint_seconds=0)
     with pytest.raises(ZeroDivisionError):
         train(method, data, run)

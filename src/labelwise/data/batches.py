@@ -1,10 +1,10 @@
 """Batches of a split in a shuffled, repeatable order, augmented on the device."""
 
-import threading
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import blake2b
-from queue import Queue
 from typing import Protocol
 
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor
 from labelwise.data.dataset import Split
 from labelwise.data.rng import BatchRng
 from labelwise.errors import UsageError
+from labelwise.interruption import stoppable
 from labelwise.model import as_float
 
 
@@ -112,29 +113,11 @@ class ShuffledBatches:
 
 def ahead(items: Iterator[Tensor], depth: int = 3) -> Iterator[Tensor]:
     """Yield the same items, made by another thread up to ``depth`` in advance."""
-    ready: Queue[Tensor | BaseException | None] = Queue(depth)
-    closed = threading.Event()
-
-    def work() -> None:
-        try:
-            for item in items:
-                ready.put(item)
-                if closed.is_set():
-                    return
-            ready.put(None)
-        except BaseException as error:
-            ready.put(error)
-
-    threading.Thread(target=work, daemon=True).start()
-    try:
-        while (item := ready.get()) is not None:
-            if isinstance(item, BaseException):
-                raise item
+    with stoppable(ThreadPoolExecutor(1)) as pool:
+        made = deque(pool.submit(next, items, None) for _ in range(depth))
+        while (item := made.popleft().result()) is not None:
+            made.append(pool.submit(next, items, None))
             yield item
-    finally:
-        closed.set()
-        while not ready.empty():
-            ready.get()
 
 
 def mix(*numbers: int) -> int:

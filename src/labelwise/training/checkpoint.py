@@ -2,6 +2,7 @@
 
 import json
 import math
+import warnings
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,15 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from labelwise.data.dataset import TrainData
-from labelwise.errors import StoreError, UsageError
-from labelwise.files import (
-    has_checksum,
-    read_tensors,
-    state_tensors,
-    under,
-    write_atomically,
-    write_tensors,
-)
+from labelwise.errors import LabelwiseWarning, StoreError, UsageError
+from labelwise.files import has_checksum, read_tensors, state_tensors, under, write_atomically, write_tensors
 from labelwise.training.distribution import is_main_process
 from labelwise.training.stages import Method, Run
 from labelwise.writable import sole_writer
@@ -115,17 +109,12 @@ def refuse_unfinished(folder: Path) -> None:
 
 
 class RunFolder:
-    """The folder of one training run: ``log.jsonl``, the last two checkpoints and each finished stage's weights.
-
-    Attributes:
-        remarks: what the user should know about the checkpoint that the run goes on from.
-    """
+    """The folder of one training run: ``log.jsonl``, the last two checkpoints and each finished stage's weights."""
 
     def __init__(self, path: Path, identity: Mapping[str, Any]) -> None:
         self.path = path
         self.identity = dict(identity)
         self.log = path / "log.jsonl"
-        self.remarks: tuple[str, ...] = ()
         self._whole = path / NEWEST  # the newest checkpoint that is not damaged
 
     def start(self, resume: bool, notes: Iterable[Mapping[str, Any]] = ()) -> Progress:
@@ -137,11 +126,11 @@ class RunFolder:
             self._cut_log(progress)
             return progress
         self.path.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.log, "".join(json.dumps(note) + "\n" for note in notes).encode())
+        self._start_log(notes)
         return Progress()
 
     def _newest_whole(self) -> Progress:
-        """Return where the newest checkpoint that can be read stands; ``remarks`` then tell what is wrong with others."""
+        """Return where the newest checkpoint that can be read stands, with a warning of what is wrong with others."""
         faults = []
         for path in (path for name in (NEWEST, BEFORE) if (path := self.path / name).is_file()):
             try:
@@ -155,7 +144,8 @@ class RunFolder:
             remarks = [f"{fault} The run in {self.path} goes on from {before}" for fault in faults]
             if not has_checksum(path):
                 remarks.append(f"{path} has no checksum, as version 0.1 wrote it: if it is damaged, nobody can tell.")
-            self.remarks = tuple(remarks)
+            for remark in remarks if is_main_process() else ():
+                warnings.warn(remark, LabelwiseWarning, stacklevel=4)
             return progress
         raise StoreError(
             f"The run in {self.path} cannot be resumed. {' '.join(faults)} Put a copy of the folder in its place if there is "
@@ -170,7 +160,7 @@ class RunFolder:
         except (KeyError, TypeError):
             raise StoreError(f"{path.name} is damaged: it does not say where the run stands.") from None
         for number in range(progress.stage):
-            read_tensors(self._stage(number))
+            read_tensors(self._weights(f"stage-{number}"))
         return identity, progress
 
     def _check_identity(self, stored: Mapping[str, Any]) -> None:
@@ -184,12 +174,14 @@ class RunFolder:
             )
 
     def _cut_log(self, progress: Progress) -> None:
-        if self.log.exists():
-            lines = [json.loads(line) for line in self.log.read_text().splitlines() if line.endswith("}")]
-            kept = [
-                x for x in lines if (x.get("stage_number", -1), x.get("epoch", -1)) < (progress.stage, progress.epoch)
-            ]
-            write_atomically(self.log, "".join(json.dumps(x) + "\n" for x in kept).encode())
+        """Drop what the log says of epochs that are trained again."""
+        texts = self.log.read_text().splitlines() if self.log.exists() else []
+        entries = [json.loads(text) for text in texts if text.endswith("}")]
+        end = (progress.stage, progress.epoch)
+        self._start_log(each for each in entries if (each.get("stage_number", -1), each.get("epoch", -1)) < end)
+
+    def _start_log(self, entries: Iterable[Mapping[str, Any]]) -> None:
+        write_atomically(self.log, "".join(json.dumps(entry) + "\n" for entry in entries).encode())
 
     def append_log(self, entry: Mapping[str, Any]) -> None:
         """Append one line to ``log.jsonl``."""
@@ -207,31 +199,13 @@ class RunFolder:
         """Return the tensors of the checkpoint that the run goes on from."""
         return read_tensors(self._whole)[0]
 
-    def _stage(self, number: int) -> Path:
-        return self.path / f"stage-{number}.safetensors"
+    def _weights(self, name: str) -> Path:
+        return self.path / f"{name}.safetensors"
 
-    def write_stage(self, number: int, model: nn.Module) -> None:
-        """Keep the weights at the end of a stage, so that a resumed run passes through it."""
-        write_tensors(self._stage(number), state_tensors("model", model), {})
+    def write_weights(self, name: str, model: nn.Module) -> None:
+        """Keep the weights under a name: of a finished stage, which a resumed run passes through, or after some epochs."""
+        write_tensors(self._weights(name), state_tensors("model", model), {})
 
-    def write_snapshot(self, stage: int, epochs: int, model: nn.Module) -> None:
-        """Keep the weights as they are after so many epochs of a stage."""
-        path = self.path / f"snapshot-{stage}-{epochs:05d}.safetensors"
-        write_tensors(path, state_tensors("model", model), {"stage": stage, "epochs": epochs})
-
-    def snapshots(self) -> dict[int, Path]:
-        """Return the files with the weights that were kept in the last stage, by the number of epochs, in order."""
-        paths = sorted(self.path.glob("snapshot-*-*.safetensors"), key=_numbers)
-        last = _numbers(paths[-1])[0] if paths else 0
-        return {_numbers(path)[1]: path for path in paths if _numbers(path)[0] == last}
-
-    def read_stage(self, number: int, model: nn.Module) -> None:
-        """Load the weights at the end of a finished stage."""
-        tensors, _ = read_tensors(self._stage(number))
-        model.load_state_dict(under("model", tensors))
-
-
-def _numbers(snapshot: Path) -> tuple[int, int]:
-    """Return the stage and the epochs that the name of a snapshot says."""
-    _, stage, epochs = snapshot.stem.split("-")
-    return int(stage), int(epochs)
+    def read_weights(self, name: str, model: nn.Module) -> None:
+        """Load the weights that are kept under a name."""
+        model.load_state_dict(under("model", read_tensors(self._weights(name))[0]))

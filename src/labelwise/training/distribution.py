@@ -119,10 +119,8 @@ def whole_batch(embeddings: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     if not dist.is_initialized():
         return embeddings, batch.targets
     rows, total = batch.rng.rows, batch.rng.total
-    every, targets = (
-        embeddings.new_zeros(total, *embeddings.shape[1:]),
-        batch.targets.new_zeros(total, *batch.targets.shape[1:]),
-    )
+    every = embeddings.new_zeros(total, *embeddings.shape[1:])
+    targets = batch.targets.new_zeros(total, *batch.targets.shape[1:])
     every[rows], targets[rows] = embeddings, batch.targets
     dist.all_reduce(targets)
     return _summed(every), targets

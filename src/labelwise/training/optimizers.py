@@ -1,7 +1,7 @@
 """Settings of an optimiser and of its learning rate over time; plain values, so that a recipe can state them."""
 
 import math
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
@@ -25,18 +25,14 @@ class Optimizer:
 
     def build(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         """Return the torch optimiser of these parameters, fused where they lie on a GPU."""
+        kinds: dict[str, Callable[..., torch.optim.Optimizer]]
+        kinds = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+        if self.name not in kinds:
+            raise UsageError(f'Unknown optimiser "{self.name}". Choose sgd, adam or adamw.')
         chosen = list(parameters)
+        own = {"momentum": self.momentum, "nesterov": self.nesterov and self.momentum > 0} if self.name == "sgd" else {}
         fused = bool(chosen) and all(p.is_cuda for p in chosen)
-        if self.name == "sgd":
-            nesterov = self.nesterov and self.momentum > 0
-            return torch.optim.SGD(
-                chosen, self.lr, self.momentum, weight_decay=self.weight_decay, nesterov=nesterov, fused=fused
-            )
-        if self.name == "adam":
-            return torch.optim.Adam(chosen, self.lr, weight_decay=self.weight_decay, fused=fused)
-        if self.name == "adamw":
-            return torch.optim.AdamW(chosen, self.lr, weight_decay=self.weight_decay, fused=fused)
-        raise UsageError(f'Unknown optimiser "{self.name}". Choose sgd, adam or adamw.')
+        return kinds[self.name](chosen, lr=self.lr, weight_decay=self.weight_decay, fused=fused, **own)
 
 
 @dataclass(frozen=True, kw_only=True)

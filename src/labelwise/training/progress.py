@@ -10,11 +10,14 @@ Bar = Callable[[Mapping[str, Tensor], int, float], None]
 
 
 @contextmanager
-def progress_bar(name: str, epochs: int, steps: int, done: int) -> Iterator[Bar]:
+def progress_bar(name: str, epochs: int, steps: int, done: int, *, shown: bool) -> Iterator[Bar]:
     """Yield a function that takes the sums of the loss terms, the step in this epoch and the learning rate.
 
     The sums are read from the device a few times a second only, so that the bar does not slow training.
     """
+    if not shown:
+        yield lambda *_: None
+        return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -23,20 +26,14 @@ def progress_bar(name: str, epochs: int, steps: int, done: int) -> Iterator[Bar]
     columns = (TextColumn(words), BarColumn(), TextColumn(figures), TextColumn("left"), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=False) as bar:
         task = bar.add_task(name, total=epochs * steps, completed=done, epoch=1, loss=float("nan"), rate=0.0)
-        count, shown = done, 0.0
+        count, last = done, 0.0
 
         def update(sums: Mapping[str, Tensor], step: int, rate: float) -> None:
-            nonlocal count, shown
+            nonlocal count, last
             count += 1
-            if count == epochs * steps or time.monotonic() - shown > 0.25:
-                shown = time.monotonic()
+            if count == epochs * steps or time.monotonic() - last > 0.25:
+                last = time.monotonic()
                 loss = sum(value.item() for value in sums.values()) / step
                 bar.update(task, completed=count, epoch=(count - 1) // steps + 1, loss=loss, rate=rate)
 
         yield update
-
-
-@contextmanager
-def no_bar(name: str, epochs: int, steps: int, done: int) -> Iterator[Bar]:  # noqa: ARG001
-    """Yield a function that shows nothing."""
-    yield lambda *_: None

@@ -102,7 +102,7 @@ class Run:
             trains into it.
         resume: continue the run in ``folder``.
         checkpoint_seconds: how often a checkpoint is written.
-        snapshots: keep the weights after every so many epochs in ``folder``, see ``RunFolder.snapshots``; 0 keeps none.
+        snapshots: keep the weights after every so many epochs in ``folder``, as ``snapshot-STAGE-EPOCHS.safetensors``; 0 keeps none.
         progress: show a progress bar on standard error.
         notes: entries for the head of the log.
     """

@@ -30,7 +30,6 @@ from labelwise.labels import Labels
 from labelwise.model import LabelModel, prepared
 from labelwise.nn.encoder import side_for
 from labelwise.settings import to_plain
-from labelwise.training.checkpoint import RunFolder
 from labelwise.training.loop import train
 from labelwise.training.stages import Method, Run
 
@@ -202,7 +201,7 @@ def _candidates(data: Dataset, method: Method, run: Run, views: Views, content: 
     model, _ = train(method, seen, run)
     last = {view: _measure(of(model), seen.labels, data, 0) for view, of in views.items()}
     found: dict[str, list[Candidate]] = {view: [] for view in views}
-    for epochs, file in sorted(RunFolder(run.folder, {}).snapshots().items()):
+    for epochs, file in _snapshots(run.folder).items():
         model.load_state_dict(under("model", read_tensors(file)[0]))
         for view, of in views.items():
             found[view].append(_measure(of(model), seen.labels, data, epochs))
@@ -213,6 +212,13 @@ def _candidates(data: Dataset, method: Method, run: Run, views: Views, content: 
     for file in run.folder.glob("*.safetensors"):
         file.unlink()
     return found
+
+
+def _snapshots(folder: Path) -> dict[int, Path]:
+    """Return the files with the weights that were kept in the last stage, by the number of epochs, in order."""
+    files = {tuple(map(int, file.stem.split("-")[1:])): file for file in folder.glob("snapshot-*-*.safetensors")}
+    last = max(files, default=(0,))[0]
+    return {epochs: files[stage, epochs] for stage, epochs in sorted(files) if stage == last}
 
 
 def _measure(model: LabelModel, labels: Labels, data: Dataset, epochs: int) -> Candidate:
