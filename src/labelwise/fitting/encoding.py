@@ -10,7 +10,7 @@ import torch
 
 from labelwise.classifier import Classifier
 from labelwise.data.dataset import Dataset, Split
-from labelwise.data.read.pictures import Array, as_batch
+from labelwise.data.read.pictures import Array
 from labelwise.errors import DataError, UsageError
 from labelwise.nn.encoder import Encoder
 from labelwise.training.distribution import choose_device
@@ -40,7 +40,7 @@ def encode_dataset(dataset: Dataset, encoder: Encoder, device: str = "auto") -> 
 def encode_with(dataset: Dataset, classifier: Classifier) -> Dataset:
     """Return the same data with the embeddings ``[n, d]`` of a trained classifier in place of the pixels."""
     splits = {
-        name: replace(split, images=classifier.encode(as_batch(split.images, classifier.shape)).cpu())
+        name: replace(split, images=classifier.encode(classifier.batch(split.images)).cpu())
         for name, split in dataset.splits.items()
     }
     return replace(dataset, splits=splits)

@@ -1,7 +1,7 @@
 """An image encoder trained without any label, and the file of its weights, which every method takes as ``encoder.weights``."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,6 +18,7 @@ from labelwise.nn.backbones import build_backbone
 from labelwise.nn.encoder import Encoder, ImageEncoder
 from labelwise.training.loop import train
 from labelwise.training.stages import Method, Run, Stage
+from labelwise.view import WHOLE, View
 
 
 class ContrastModel(LabelModel):
@@ -52,7 +53,7 @@ class Pretrain(Contrast, Method):
 
     def build(self, spec: Spec) -> ContrastModel:
         """Return the untrained model."""
-        return ContrastModel(spec, fresh_encoder(self.encoder, spec.shape), self)
+        return ContrastModel(spec, fresh_encoder(self.encoder, spec.shape, spec.view), self)
 
     def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
         """Yield the contrast."""
@@ -60,20 +61,21 @@ class Pretrain(Contrast, Method):
         yield contrast_stage(self, model.encoder, model.contrast, data)
 
 
-def fresh_encoder(settings: Encoder, shape: tuple[int, ...]) -> ImageEncoder:
+def fresh_encoder(settings: Encoder, shape: tuple[int, ...], view: View = WHOLE) -> ImageEncoder:
     """Return an encoder to train, normalised as it will be when its weights are loaded again."""
     if settings.frozen or settings.code_size is not None or len(shape) == 1:
         raise UsageError(
             "Pretraining trains a backbone on pictures, as it is: leave out encoder.frozen and encoder.code_size, and give "
             f"pictures, not features (given images of shape {shape})."
         )
-    seen = shape if settings.size is None else (shape[0], settings.size, settings.size)
+    view = settings.sized(view)
+    seen = view.seen(shape)
     backbone = build_backbone(settings.backbone, seen, settings.width)
     if settings.weights is not None or backbone.comes_trained:
-        return settings.build(shape)
+        return settings.build(shape, view)
     if backbone.published and shape[0] == 1:  # grey images fill all channels
         backbone = build_backbone(settings.backbone, (len(backbone.published[0]), *seen[1:]), settings.width)
-    return ImageEncoder(backbone, shape, fixed=backbone.published, size=settings.size or backbone.size)
+    return ImageEncoder(backbone, shape, fixed=backbone.published, view=replace(view, size=view.size or backbone.size))
 
 
 def pretrain(images: Tensor, method: Pretrain, run: Run | None = None) -> tuple[ImageEncoder, dict[str, Any]]:
@@ -101,7 +103,7 @@ def write_encoder(path: Path, encoder: ImageEncoder, settings: Encoder, about: M
         about: more to tell in the file.
     """
     name = "convnet" if settings.backbone == "auto" else settings.backbone
-    built = {"backbone": name, "width": settings.width, "shape": list(encoder.shape), "size": encoder.size}
+    built = {"backbone": name, "width": settings.width, "shape": list(encoder.shape), "size": encoder.view.size}
     built |= {"mean": encoder.mean.tolist(), "std": encoder.std.tolist()}
     write_tensors(path, encoder.backbone.state_dict(), {**about, "encoder": built})
 
