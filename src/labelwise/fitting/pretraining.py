@@ -1,7 +1,7 @@
 """An image encoder trained without any label, and the file of its weights, which every method takes as ``encoder.weights``."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,7 +14,6 @@ from labelwise.files import read_tensors, write_tensors
 from labelwise.fitting.contrast import Contrast, ContrastHead, contrast_stage
 from labelwise.labels import Labels
 from labelwise.model import LabelModel, Spec
-from labelwise.nn.backbones import build_backbone
 from labelwise.nn.encoder import Encoder, ImageEncoder
 from labelwise.training.loop import train
 from labelwise.training.stages import Method, Run, Stage
@@ -68,14 +67,7 @@ def fresh_encoder(settings: Encoder, shape: tuple[int, ...], view: View = WHOLE)
             "Pretraining trains a backbone on pictures, as it is: leave out encoder.frozen and encoder.code_size, and give "
             f"pictures, not features (given images of shape {shape})."
         )
-    view = settings.sized(view)
-    seen = view.seen(shape)
-    backbone = build_backbone(settings.backbone, seen, settings.width)
-    if settings.weights is not None or backbone.comes_trained:
-        return settings.build(shape, view)
-    if backbone.published and shape[0] == 1:  # grey images fill all channels
-        backbone = build_backbone(settings.backbone, (len(backbone.published[0]), *seen[1:]), settings.width)
-    return ImageEncoder(backbone, shape, fixed=backbone.published, view=replace(view, size=view.size or backbone.size))
+    return settings.build(shape, view, to_publish=True)
 
 
 def pretrain(images: Tensor, method: Pretrain, run: Run | None = None) -> tuple[ImageEncoder, dict[str, Any]]:

@@ -28,9 +28,7 @@ CHUNK = 2**22  # numbers held in double precision at a time
 FLOOR = 1e-3  # smallest standard deviation, relative to the largest
 LARGEST = 2**28  # numbers of an image: one of more than 9,000 pixels a side is a mistake
 QUIET = 1e-5  # root mean square of a waveform below which it is not made louder: silence stays silence
-LENGTH = (
-    4.0  # of a standardised embedding, as root mean square: the right learning rate then does not depend on its size
-)
+LENGTH = 4.0  # root mean square of a standardised embedding: the right learning rate then does not depend on its size
 PIECE = {"cpu": 8, "cuda": 256}  # images that a frozen trunk takes at a time; on a CPU few fit its caches best
 
 
@@ -55,11 +53,11 @@ class Encoder:
     frozen: bool = False
     size: int | None = None
 
-    def build(self, shape: tuple[int, ...], view: View = WHOLE) -> "ImageEncoder":
+    def build(self, shape: tuple[int, ...], view: View = WHOLE, *, to_publish: bool = False) -> "ImageEncoder":
         """Return a new image encoder with these settings, for images of a shape that are seen so.
 
         Weights that cannot be loaded raise their error on first use, so that a saved classifier, which holds them, opens
-        without.
+        without. One whose own weights are ``to_publish`` is normalised as public ones are.
         """
         view = self.sized(view)
         if view.size is not None and len(shape) == 1:
@@ -71,15 +69,15 @@ class Encoder:
         if math.prod(largest) > LARGEST:
             raise UsageError(f"An image has at most {LARGEST} numbers; given {largest}.")
         backbone = build_backbone(name, seen, self.width)
-        if self.weights is not None and backbone.published and shape[0] == 1:  # grey images fill all channels
-            backbone = build_backbone(name, (len(backbone.published[0]), *seen[1:]), self.width)
         trained = backbone.comes_trained or self.weights is not None
+        fixed = backbone.published if trained or to_publish else None
+        if fixed and not backbone.comes_trained and shape[0] == 1:  # grey images fill all channels
+            backbone = build_backbone(name, (len(fixed[0]), *seen[1:]), self.width)
         if frozen and not trained:
             raise UsageError(
                 f'A frozen "{name}" would keep its random weights. Give weights, the path of a .safetensors file, or '
                 'choose "efficientnet_lite0", which brings its own.'
             )
-        fixed = backbone.published if trained else None
         view = replace(view, size=view.size or backbone.size)
         encoder = ImageEncoder(backbone, shape, self.code_size, fixed=fixed, frozen=frozen, view=view)
         if trained:
@@ -182,13 +180,6 @@ class ImageEncoder(nn.Module):
         self._missing: LabelwiseError | None = None
         self._encoded = Kept()
         self.register_load_state_dict_post_hook(ImageEncoder._loaded)  # type: ignore[no-untyped-call]
-
-    @classmethod
-    def build(
-        cls, backbone: str, shape: tuple[int, ...], width: int | None = None, code_size: int | None = None
-    ) -> Self:
-        """Return a new encoder with the backbone of this name (see ``build_backbone``), without public weights."""
-        return cls(build_backbone(backbone, shape, width), shape, code_size)
 
     def load_weights(self, path: str | None) -> None:
         """Load the backbone's weights from a file, or the public ones; an error is kept for the first use.
@@ -300,8 +291,7 @@ class ImageEncoder(nn.Module):
     def fit_normalisation(self, images: Tensor) -> None:
         """Set mean and std to those of each channel of images (bytes count as [0, 1]), or of each feature.
 
-        Nothing happens for waveforms, and where the backbone's weights were made with a fixed mean and std. Computed in double precision, a chunk at a time. No std is less than a thousandth of the largest, so what
-        hardly varies is not blown up; where nothing varies at all, it is 1.
+        Nothing happens for waveforms, and where the backbone's weights were made with a fixed mean and std.
         """
         if self._missing is not None:
             raise self._missing
@@ -312,33 +302,33 @@ class ImageEncoder(nn.Module):
                 f"Normalisation needs at least one image of shape {list(self.shape)}; given {list(images.shape)}."
             )
         unit = 255 if images.dtype == torch.uint8 else 1
-        mean, std = spread(images, unit)
-        self.mean.copy_(mean / unit)
-        self.std.copy_(std / unit)
+        for buffer, value in zip((self.mean, self.std), spread(images, unit), strict=True):
+            buffer.copy_(value / unit)
 
     def fit_features(self, features: Tensor) -> None:
         """Set what a frozen trunk's features are standardised with to the mean and std of these ``[n, d_backbone]``."""
-        mean, std = spread(features, 1)
-        self.feature_mean.copy_(mean)
-        self.feature_std.copy_(std)
+        for buffer, value in zip((self.feature_mean, self.feature_std), spread(features, 1), strict=True):
+            buffer.copy_(value)
 
 
 def spread(images: Tensor, unit: float) -> tuple[Tensor, Tensor]:
-    """Return mean and std of each channel ``[c]``; no std is less than a thousandth of the largest, or all are ``unit``."""
-    mean = channel_means(images, torch.zeros(images.shape[1]), power=1)
-    std = channel_means(images, mean, power=2).sqrt()
+    """Return mean and std of each channel ``[c]``, in double precision, a chunk at a time.
+
+    No std is less than a thousandth of the largest, so that what hardly varies is not blown up; where nothing varies, it is ``unit``.
+    """
+
+    def mean_of(centre: Tensor, power: int) -> Tensor:
+        others = [0, *range(2, images.ndim)]
+        centre = centre.view(-1, *[1] * (images.ndim - 2))
+        chunks = torch.split(images, max(1, CHUNK // images[0].numel()))
+        sums = [(chunk.double() - centre).pow_(power).sum(others) for chunk in chunks]
+        return torch.stack(sums).sum(0) / images[:, 0].numel()
+
+    mean = mean_of(torch.zeros(images.shape[1], device=images.device, dtype=torch.float64), 1)
+    std = mean_of(mean, 2).sqrt()
     if not std.isfinite().all():
         raise UsageError("The images hold a value that is not a finite number (NaN or infinity).")
     return mean, std.clamp(min=FLOOR * float(std.max())) if std.any() else torch.full_like(std, unit)
-
-
-def channel_means(images: Tensor, centre: Tensor, power: int) -> Tensor:
-    """Return the mean of ``(value - centre) ** power`` of each channel ``[c]``, in double precision."""
-    centre = centre.to(images.device, torch.float64).view(-1, *[1] * (images.ndim - 2))
-    others = [0, *range(2, images.ndim)]
-    rows = max(1, CHUNK // images[0].numel())
-    sums = [(chunk.double() - centre).pow_(power).sum(others) for chunk in torch.split(images, rows)]
-    return torch.stack(sums).sum(0) / images[:, 0].numel()
 
 
 def shown(parts: Sequence[Tensor], words: str) -> Iterable[Tensor]:
