@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from labelwise.tasks.attack import attack
     from labelwise.tasks.imagine import imagine
     from labelwise.training.stages import Run
+    from labelwise.view import View
 
 # Where each public name lives. Nothing is imported before it is used: torch alone takes a second.
 _PLACES = {
@@ -41,6 +42,7 @@ _PLACES = {
     "Labels": "labels",
     "Run": "training.stages",
     "Spec": "model",
+    "View": "view",
     "ask": "api",
     "attack": "tasks.attack",
     "calibrate": "api",
@@ -67,6 +69,7 @@ __all__ = [
     "Run",
     "Scores",
     "Spec",
+    "View",
     "ask",
     "attack",
     "calibrate",

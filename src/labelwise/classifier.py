@@ -16,6 +16,7 @@ from labelwise.familiarity import Familiarity
 from labelwise.labels import Labels
 from labelwise.model import LabelModel, as_float, check_shape
 from labelwise.scores import Scores
+from labelwise.view import View
 
 UNKNOWN, NONE = "unknown", "none"
 
@@ -95,6 +96,15 @@ class Classifier:
         """The shape of an image as the model takes it."""
         return self.model.spec.shape
 
+    @property
+    def view(self) -> View:
+        """How pictures are brought to the model."""
+        return self.model.spec.view
+
+    def batch(self, pictures: Pictures) -> Tensor:
+        """Return pictures as the model takes them: bytes ``[n, c, h, w]``, or features ``[n, a]``; see ``as_batch``."""
+        return as_batch(pictures, self.shape, self.view.fit)
+
     def encode(self, images: Tensor, batch: int = 256) -> Tensor:
         """Return image embeddings ``[n, d]`` as floats, computed a batch at a time without gradients."""
         with torch.no_grad():
@@ -103,7 +113,7 @@ class Classifier:
 
     def scores(self, pictures: Pictures) -> Scores:
         """Return the scores of pictures: paths, PIL images, arrays or tensors; one or many. Each is encoded once."""
-        images = as_batch(pictures, self.shape)
+        images = self.batch(pictures)
         check_shape(images, self.shape)
         return Scores(self, self.encode(images), images)
 

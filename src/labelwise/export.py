@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from labelwise import __version__
 from labelwise.classifier import Classifier
 from labelwise.errors import LabelwiseError, UnsupportedError, UsageError
+from labelwise.view import View
 
 TOLERANCE = 1e-4
 BATCHES = (1, 2, 7)  # that the file is checked with
@@ -105,12 +106,18 @@ def metadata(classifier: Classifier) -> dict[str, str]:
     """Return what the file says about itself, each entry JSON."""
     shape, outlier = classifier.shape, classifier.familiarity.rule
     pictures = len(shape) == 3
-    prepared = (
-        f"Turn as EXIF says, lay over white, resize so that the picture covers {shape[2]} x {shape[1]} pixels (antialiased "
-        "bilinear), keep the centre; bytes 0..255, channels first, " + ("RGB." if shape[0] == 3 else "grey.")
-        if pictures
-        else f"{shape[0]} features of each image, float32, made as those of training were."
-    )
+    prepared = f"{shape[0]} features of each image, float32, made as those of training were."
+    if pictures:
+        sides, squashed = f"{shape[2]} x {shape[1]} pixels (antialiased bilinear)", classifier.view.fit == "squash"
+        how = (
+            f"stretch both sides to {sides}"
+            if squashed
+            else f"resize so that the picture covers {sides}, keep the centre"
+        )
+        kind = "RGB." if shape[0] == 3 else "grey."
+        prepared = (
+            f"Turn as EXIF says, lay over white, {how}; bytes 0..255, channels first, {kind}{_inside(classifier.view)}"
+        )
     about: dict[str, Any] = {
         "labels": list(classifier.labels.names),
         "shape": list(shape),
@@ -124,6 +131,16 @@ def metadata(classifier: Classifier) -> dict[str, str]:
         "labelwise": __version__,
     }
     return {name: json.dumps(value, ensure_ascii=False) for name, value in about.items()}
+
+
+def _inside(view: View) -> str:
+    """Return in words what the graph does itself to the pictures it is handed."""
+    steps = []
+    if view.crop is not None:
+        what = f"{view.crop:g} of each side" if view.crop <= 1 else f"{view.crop} x {view.crop} pixels"
+        steps.append(f"keeps the middle {what}")
+    steps += ["sees the mirror image, too, and averages"] if view.mirror else []
+    return f" The graph itself {' and '.join(steps)}." if steps else ""
 
 
 def _packages() -> Any:

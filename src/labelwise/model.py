@@ -15,17 +15,24 @@ from torch import Tensor, nn
 from labelwise.calibration import Penalty
 from labelwise.errors import UnsupportedError, UsageError
 from labelwise.labels import Labels
+from labelwise.view import WHOLE, View
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Spec:
-    """All that a method needs to build its model: the shape of one image and the labels to train on.
+    """All that a method needs to build its model: the shape of one image, the labels to train on, and how it sees pictures.
 
-    ``shape`` is ``(channels, height, width)``, or ``(size,)`` for precomputed features.
+    ``shape`` is ``(channels, height, width)``, or ``(size,)`` for precomputed features. A model keeps ``view`` itself when it encodes
+    pictures of this shape, as ``nn.encoder`` does.
     """
 
     shape: tuple[int, ...]
     labels: Labels
+    view: View = WHOLE
+
+    def __post_init__(self) -> None:
+        """Check that images of this shape can be seen so."""
+        self.view.check(self.shape)
 
 
 class LabelModel(nn.Module, ABC):
@@ -35,7 +42,7 @@ class LabelModel(nn.Module, ABC):
     inside, so that pixel bounds mean the same for every method.
 
     Attributes:
-        spec: the image shape and the labels the model was built for.
+        spec: the image shape, the labels and the view the model was built for.
         reads: which pieces of ``Labels`` beyond the names ``encode_labels`` needs.
         exclusive: True where scores of one image compete (softmax): only their differences carry meaning.
         fitted_together: True where embeddings depend on all labels at once, so a label cannot be added on its own.

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from labelwise.model import LabelModel, Spec
 from labelwise.ops.finite import first_not_finite
 from labelwise.settings import from_plain
 from labelwise.training.stages import Method
+from labelwise.view import View
 
 Document = Mapping[str, Any]
 Tensors = Mapping[str, Tensor]
@@ -40,6 +41,7 @@ class Description:
     described: tuple[str, ...] = ()
     gap: float = 0.0
     verification: Verifier | None = None
+    view: View = field(default_factory=View)
 
     def __post_init__(self) -> None:
         """Check the temperature, by which scores in single precision are divided."""
@@ -59,8 +61,9 @@ def classifier_of(about: Document, tensors: Tensors) -> Classifier:
     labels = _labels(about["labels"], under("labels", own))
     _check_rows(len(labels), own)
     trained = _labels(about["trained_labels"], under("trained_labels", own))
-    method = _method(about["method"])
-    model = model_of(method, Spec(shape=description.shape, labels=trained), under("model", tensors))
+    method = replace(_method(about["method"]), view=description.view)
+    spec = Spec(shape=description.shape, labels=trained, view=description.view)
+    model = model_of(method, spec, under("model", tensors))
     check_finite({}, state_tensors("model", model), model)
     return Classifier(
         model=model,

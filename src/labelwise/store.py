@@ -19,6 +19,7 @@ from labelwise.labels import Labels
 from labelwise.rebuild import check_finite, classifier_of
 from labelwise.settings import to_plain
 from labelwise.training.stages import Method
+from labelwise.view import WHOLE
 from labelwise.writable import check_writable
 
 FORMAT = 1
@@ -118,11 +119,13 @@ def _write(classifier: Classifier, folder: Path) -> None:
     for prefix, labels in (("labels", classifier.labels), ("trained_labels", classifier.model.spec.labels)):
         known = {"vectors": labels.vectors, "shares": labels.shares, "similarity": labels.similarity}
         tensors |= {f"{prefix}/{what}": t for what, t in known.items() if t is not None}
-    method = origin.method
+    method, view = origin.method, classifier.view
+    settings = {name: value for name, value in to_plain(method).items() if name != "view"}
     about = {
         "format": FORMAT,
-        "method": {"name": getattr(method, "name", ""), "settings": to_plain(method)},
+        "method": {"name": getattr(method, "name", ""), "settings": settings},
         "shape": list(classifier.model.spec.shape),
+        **({} if view == WHOLE else {"view": to_plain(view)}),
         "labels": _label_words(classifier.labels),
         "trained_labels": _label_words(classifier.model.spec.labels),
         "temperature": calibration.temperature,

@@ -119,7 +119,7 @@ def analyse(  # noqa: PLR0913 - the options of the verb
     else:
         from labelwise.evaluate.part import choose_part
 
-        dataset, draw = open_data_for(classifier.shape, data, root, splits), out_picture is not None
+        dataset, draw = open_data_for(classifier, data, root, splits), out_picture is not None
         part = choose_part(classifier, dataset, split or _usual_split(what, dataset)).draw(limit, seed)
         found = ANALYSES[what](Asked(classifier, dataset, part, limit, seed, projection, draw=draw))
     warn_leaked(found.figures.get("leaked", 0), ADVICE)

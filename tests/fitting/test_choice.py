@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from labelwise.data.dataset import Dataset
-from labelwise.fitting.choice import choose_method
+from labelwise.fitting.choice import choose_method, decide
 from labelwise.labels import Labels
 from labelwise.methods import METHODS
 from tests.conftest import blobs, squares
@@ -20,11 +20,10 @@ def unlabelled(data: Dataset) -> Dataset:
 
 
 def test_labelled_images() -> None:
-    found = choose_method(blobs())
-    assert found.method == "indicator"
-    assert (
-        found.line()
-        == "Method indicator: every training image has a label. Alternatives: prototype, softmax, multilabel."
+    decision = decide(blobs())
+    assert decision.method.name == "indicator"
+    assert decision.reasons == (
+        "Method indicator: every training image has a label. Alternatives: prototype, softmax, multilabel.",
     )
 
 
@@ -73,14 +72,13 @@ def val_alone(data: Dataset, label: int) -> Dataset:
     ],
 )
 def test_what_is_known_decides(data: Dataset, method: str, others: tuple[str, ...]) -> None:
-    found = choose_method(data)
-    assert (found.method, found.alternatives) == (method, others)
+    assert choose_method(data)[0] == (method, *others)
     assert {method, *others} <= set(METHODS)
 
 
 def test_the_reason_is_told() -> None:
     lines = [
-        choose_method(with_unseen(blobs(), **known)).line()
+        decide(with_unseen(blobs(), **known)).reasons[0]
         for known in ({"texts": (("x",),) * 5}, {"vectors": torch.eye(5)}, {})
     ]
     assert lines == [

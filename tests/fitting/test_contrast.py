@@ -13,9 +13,8 @@ from labelwise.data.batches import Shard
 from labelwise.data.dataset import Dataset, TrainData
 from labelwise.data.rng import BatchRng
 from labelwise.errors import Interrupted, UsageError
-from labelwise.fitting.contrast import Contrast, contrast_stage
 from labelwise.fitting.fit import training_data
-from labelwise.fitting.pretraining import ContrastModel, Pretrain, pretrain
+from labelwise.fitting.pretraining import ContrastModel, Pretrain, contrast_stage, pretrain
 from labelwise.methods.supcon import contrastive_augment
 from labelwise.model import as_float
 from labelwise.nn.encoder import Encoder
@@ -105,19 +104,19 @@ def test_the_log_has_figures_that_are_not_minimised(kind: str, tmp_path: Path, b
 def test_the_loss_of_simclr_is_nt_xent_of_both_views(blob_data: Dataset) -> None:
     data = data_of(blob_data)
     model = built("simclr", data)
-    stage = contrast_stage(small("simclr"), model.encoder, model.contrast, data)
+    stage = contrast_stage(small("simclr"), model, data)
     model.eval()
     batch = next(iter(stage.batches.epoch(5, 0, Shard())))
     assert batch.images.shape == (20, 2, 3, 8, 8)
     assert batch.targets.tolist() == [-1] * 20
-    first, second = (model.contrast.projection(model.encoder(batch.images[:, view])) for view in (0, 1))
+    first, second = (model.projection(model.encoder(batch.images[:, view])) for view in (0, 1))
     embeddings, found = torch.stack([first, second], 1), stage.loss(batch)
     torch.testing.assert_close(found["contrast"], nt_xent(embeddings, 0.5))
     torch.testing.assert_close(found["alignment"], alignment(embeddings).detach())
     torch.testing.assert_close(found["uniformity"], uniformity(first).detach())
     assert found["contrast"].requires_grad
     assert not found["alignment"].requires_grad
-    wanted = [*model.encoder.parameters(), *model.contrast.projection.parameters()]
+    wanted = [*model.encoder.parameters(), *model.projection.parameters()]
     assert [id(p) for p in stage.parameters] == [id(p) for p in wanted]
 
 
@@ -125,13 +124,12 @@ def test_moco_follows_and_fills_its_queue(blob_data: Dataset) -> None:
     """Three steps of a queue of 50 by hand: the copy is a running mean, and the third batch wraps around."""
     data = data_of(blob_data)
     model, settings = built("moco", data), replace(small("moco"), momentum=0.9)
-    head = model.contrast
-    assert head.keys is not None
-    stage = contrast_stage(settings, model.encoder, head, data)
-    assert torch.equal(head.keys.state_dict()["0.mean"], model.encoder.mean), "the copy sees other images"
-    trained = [*model.encoder.parameters(), *head.projection.parameters()]
+    assert model.keys is not None
+    stage = contrast_stage(settings, model, data)
+    assert torch.equal(model.keys.state_dict()["0.mean"], model.encoder.mean), "the copy sees other images"
+    trained = [*model.encoder.parameters(), *model.projection.parameters()]
     slow = [p.detach().clone() for p in trained]
-    queue, place = head.queue.clone(), 0
+    queue, place = model.queue.clone(), 0
     torch.testing.assert_close(queue.norm(dim=1), torch.ones(50))
     model.train()
     for batch in list(stage.batches.epoch(5, 0, Shard()))[:3]:
@@ -140,23 +138,23 @@ def test_moco_follows_and_fills_its_queue(blob_data: Dataset) -> None:
                 p.add_(0.1 * torch.randn_like(p))
         slow = [0.9 * old + 0.1 * p.detach() for old, p in zip(slow, trained, strict=True)]
         found = stage.loss(batch)["contrast"]
-        for mine, expected in zip(head.keys.parameters(), slow, strict=True):
+        for mine, expected in zip(model.keys.parameters(), slow, strict=True):
             torch.testing.assert_close(mine, expected)
         with torch.no_grad():  # batch norm in training uses the batch alone, so a second pass gives the same codes
-            queries = head.projection(model.encoder(batch.images[:, 0]))
-            keys = head.keys(batch.images[:, 1])
+            queries = model.projection(model.encoder(batch.images[:, 0]))
+            keys = model.keys(batch.images[:, 1])
         torch.testing.assert_close(found.detach(), momentum_contrast(queries, keys, queue, 0.2), rtol=1e-4, atol=1e-4)
         for row in normalize(keys, dim=1):
             queue[place % 50] = row
             place += 1
-        torch.testing.assert_close(head.queue, queue)
-        assert int(head.place) == place % 50
+        torch.testing.assert_close(model.queue, queue)
+        assert int(model.place) == place % 50
         found.backward()  # type: ignore[no-untyped-call]
-    assert all(p.grad is None for p in head.keys.parameters())
-    before = {name: value.clone() for name, value in head.state_dict().items()}
-    head.eval()
+    assert all(p.grad is None for p in model.keys.parameters())
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    model.eval()
     stage.loss(batch)
-    kept = {name: value for name, value in head.state_dict().items() if "projection" not in name}
+    kept = {name: value for name, value in model.state_dict().items() if "projection" not in name}
     assert all(torch.equal(kept[name], before[name]) for name in ("queue", "place")), "a look is not a step"
 
 
@@ -175,7 +173,7 @@ def test_training_tells_pictures_apart(kind: str, blob_data: Dataset) -> None:
         assert isinstance(of, ContrastModel)
         of.eval()
         with torch.no_grad():
-            return float(nt_xent(torch.stack([of.contrast.projection(of.encoder(x)) for x in views], 1), 0.2))
+            return float(nt_xent(torch.stack([of.projection(of.encoder(x)) for x in views], 1), 0.2))
 
     assert loss(model) < loss(fresh) - 0.3
 
@@ -197,10 +195,10 @@ def test_a_step_in_mixed_precision_never_waits_for_the_device(kind: str, blob_da
 
     data = data_of(blob_data)
     model = built(kind, data)
-    stage = contrast_stage(small(kind), model.encoder, model.contrast, data)
+    stage = contrast_stage(small(kind), model, data)
     model.train()
     batch = next(iter(stage.batches.epoch(5, 0, Shard())))
-    model.contrast.eval()
+    model.eval()
     plain = float(stage.loss(batch)["contrast"].detach())
     with torch.autocast("cpu", torch.bfloat16):
         half = stage.loss(batch)["contrast"]
@@ -223,8 +221,8 @@ def test_settings_are_checked() -> None:
             override(small("moco"), {name: value})
     with pytest.raises(UsageError, match=r"at least one batch \(20\); given 19"):
         override(small("moco"), {"queue": "19"})
-    assert (Contrast().tau, Contrast(kind="moco").tau, Contrast(temperature=0.1).tau) == (0.5, 0.2, 0.1)
+    assert (Pretrain().tau, Pretrain(kind="moco").tau, Pretrain(temperature=0.1).tau) == (0.5, 0.2, 0.1)
     views = contrastive_augment((3, 32, 32))
     assert (views.brightness, views.contrast, views.saturation, views.hue) == (0.4, 0.4, 0.4, 0.1)
     assert (views.jitter_probability, views.grey, views.flip) == (0.8, 0.2, True)
-    assert replace(Contrast(), augment=Augment()).augment == Augment()
+    assert replace(Pretrain(), augment=Augment()).augment == Augment()

@@ -11,9 +11,8 @@ from labelwise.classifier import bind
 from labelwise.data.dataset import Dataset
 from labelwise.errors import DataError, StoreError, UnsupportedError, UsageError
 from labelwise.files import read_tensors, write_tensors
-from labelwise.fitting.contrast import Contrast, ContrastHead
 from labelwise.fitting.fit import fit
-from labelwise.fitting.pretraining import fresh_encoder, pretrain, read_encoder, write_encoder
+from labelwise.fitting.pretraining import ContrastModel, fresh_encoder, pretrain, read_encoder, write_encoder
 from labelwise.labels import Labels
 from labelwise.methods import Softmax
 from labelwise.model import as_float
@@ -88,6 +87,8 @@ def test_what_cannot_be_trained_is_an_error(tmp_path: Path, blob_data: Dataset) 
     with pytest.raises(DataError, match="at least two images; given 1"):
         pretrain(images[:1], small("simclr"), CPU)
     with pytest.raises(UsageError, match="this one is not trained"):
-        ContrastHead(Contrast(), replace(read_encoder(path), frozen=True).build((3, 8, 8)))
+        ContrastModel(
+            data_of(blob_data).spec, replace(read_encoder(path), frozen=True).build((3, 8, 8)), small("simclr")
+        )
     with pytest.raises(UnsupportedError, match="knows none"):
         bind(built("simclr", data_of(blob_data)), Labels(names=("a", "b")))

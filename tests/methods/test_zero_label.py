@@ -10,7 +10,8 @@ import torch
 import labelwise as lw
 from labelwise.data.dataset import Dataset, Split
 from labelwise.errors import UnsupportedError, UsageError
-from labelwise.fitting.naming import cluster_examples, name_clusters, uncertain_clusters
+from labelwise.evaluate.naming import cluster_images
+from labelwise.fitting.naming import name_clusters, uncertain_clusters
 from labelwise.labels import Labels
 from labelwise.methods import Encoder, Softmax, ZeroLabel
 from labelwise.methods.shared.transport import Clustering, Matching
@@ -141,10 +142,9 @@ def test_answers_are_checked() -> None:
 
 def test_examples_belong_to_their_cluster() -> None:
     classifier, train = lw.fit(world(), STRUCTURE, CPU), world().split("train")
-    rows = cluster_examples(classifier, train.images, 5)
-    assert rows.shape == (5, 5)
-    for cluster, label in enumerate(model_of(classifier).names.tolist()):
-        assert set(train.targets[rows[cluster]].tolist()) == {label}
+    clusters = cluster_images(classifier, train.images, 5)
+    for own, label in zip(clusters, model_of(classifier).names.tolist(), strict=True):
+        assert set(train.targets[list(own.nearest)].tolist()) == {label}
 
 
 def test_summary_tells_a_run_without_labels() -> None:

@@ -107,7 +107,7 @@ def test_features_of_public_weights(name: str, monkeypatch: pytest.MonkeyPatch) 
     library, published, size = CASES[name]
     inject(monkeypatch, library())
     encoder = Encoder(backbone=name, frozen=True).build((1, 9, 9))
-    assert (encoder.size, encoder.backbone.published) == (size, published)
+    assert (encoder.view.size, encoder.backbone.published) == (size, published)
     grey = torch.full((2, 1, 9, 9), 0.75)
     mean, std = (torch.tensor(numbers) for numbers in published)
     bias = encoder.backbone.state_dict()["network.conv.bias"]

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from labelwise.errors import UnsupportedError, UsageError
 from labelwise.nn import encoder as module
+from labelwise.nn.backbones import build_backbone
 from labelwise.nn.encoder import LENGTH, ImageEncoder
 
 
@@ -19,7 +20,7 @@ def test_normalisation_of_bytes(chunk: int, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(module, "CHUNK", chunk)
     images = byte_images(7, 3, 9, 5)
     images[:, 1] //= 4
-    encoder = ImageEncoder.build("convnet", (3, 9, 5))
+    encoder = build("convnet", (3, 9, 5))
     encoder.fit_normalisation(images)
     slow = np.stack([images[:, c].numpy().astype(np.float64).ravel() / 255 for c in range(3)])
     np.testing.assert_allclose(encoder.mean, slow.mean(1), rtol=1e-6)
@@ -29,9 +30,13 @@ def test_normalisation_of_bytes(chunk: int, monkeypatch: pytest.MonkeyPatch) -> 
     torch.testing.assert_close(whitened.std((0, 2, 3), correction=0), torch.ones(3))
 
 
+def build(name: str, shape: tuple[int, ...], width: int | None = None, code_size: int | None = None) -> ImageEncoder:
+    return ImageEncoder(build_backbone(name, shape, width), shape, code_size)
+
+
 def test_normalisation_of_features_far_from_zero() -> None:
     features = torch.randn(1000, 4, generator=torch.Generator().manual_seed(0)) + torch.tensor([0, 1, 1e3, -1e4])
-    encoder = ImageEncoder.build("identity", (4,))
+    encoder = build("identity", (4,))
     encoder.fit_normalisation(features)
     exact = features.numpy().astype(np.float64)
     np.testing.assert_allclose(encoder.mean, exact.mean(0), rtol=1e-6)
@@ -43,7 +48,7 @@ def test_normalisation_of_features_far_from_zero() -> None:
 
 def test_waveforms_are_brought_to_one_loudness_and_never_normalised_sample_by_sample() -> None:
     waves = torch.randn(6, 2000, generator=torch.Generator().manual_seed(0)) * 0.1
-    encoder = ImageEncoder.build("xvector_8k", (2000,), width=8).eval()
+    encoder = build("xvector_8k", (2000,), width=8).eval()
     encoder.fit_normalisation(waves)
     assert (encoder.mean.tolist(), encoder.std.tolist()) == ([0], [1])
     prepared = encoder.prepare(waves)
@@ -60,21 +65,21 @@ def test_waveforms_are_brought_to_one_loudness_and_never_normalised_sample_by_sa
 
 
 def test_std_has_a_floor() -> None:
-    encoder = ImageEncoder.build("identity", (3,))
+    encoder = build("identity", (3,))
     encoder.fit_normalisation(torch.tensor([[0.0, 5.0, 1.0], [4.0, 5.0, 1.0]]))
     assert encoder.std.tolist() == pytest.approx([2, 0.002, 0.002])
     encoder.fit_normalisation(torch.full((3, 3), 7.0))
     assert encoder.std.tolist() == [1, 1, 1]
-    grey = ImageEncoder.build("convnet", (1, 8, 8))
+    grey = build("convnet", (1, 8, 8))
     grey.fit_normalisation(torch.full((2, 1, 8, 8), 51, dtype=torch.uint8))
     assert grey.mean.tolist() == pytest.approx([0.2])
     assert grey.std.tolist() == [1]
 
 
 def test_normalisation_is_saved() -> None:
-    encoder = ImageEncoder.build("convnet", (3, 8, 8), code_size=5)
+    encoder = build("convnet", (3, 8, 8), code_size=5)
     encoder.fit_normalisation(byte_images(4, 3, 8, 8))
-    other = ImageEncoder.build("convnet", (3, 8, 8), code_size=5)
+    other = build("convnet", (3, 8, 8), code_size=5)
     other.load_state_dict(encoder.state_dict())
     x = torch.rand(2, 3, 8, 8)
     assert torch.equal(other.eval()(x), encoder.eval()(x))
@@ -86,7 +91,7 @@ def test_normalisation_is_saved() -> None:
     [torch.empty(0, 3, 8, 8), torch.zeros(2, 1, 8, 8), torch.full((2, 3, 8, 8), torch.nan)],
 )
 def test_images_that_cannot_be_normalised(images: Tensor) -> None:
-    encoder = ImageEncoder.build("convnet", (3, 8, 8))
+    encoder = build("convnet", (3, 8, 8))
     with pytest.raises(UsageError, match=r"at least one image of shape \[3, 8, 8\]|not a finite number"):
         encoder.fit_normalisation(images)
     assert encoder.mean.tolist() == [0, 0, 0]
@@ -95,7 +100,7 @@ def test_images_that_cannot_be_normalised(images: Tensor) -> None:
 @pytest.mark.parametrize("name", ["convnet", "resnet18", "vgg11_bn"])
 @pytest.mark.parametrize("code_size", [None, 6, 16])
 def test_forward_is_pooled_maps(name: str, code_size: int | None) -> None:
-    encoder = ImageEncoder.build(name, (3, 16, 16), width=4, code_size=code_size).eval()
+    encoder = build(name, (3, 16, 16), width=4, code_size=code_size).eval()
     encoder.fit_normalisation(byte_images(4, 3, 16, 16))
     x = torch.rand(2, 3, 16, 16)
     embeddings = encoder(x)
@@ -111,7 +116,7 @@ def test_forward_is_pooled_maps(name: str, code_size: int | None) -> None:
 
 
 def test_features_have_embeddings_but_no_maps() -> None:
-    encoder = ImageEncoder.build("auto", (6,), code_size=3)
+    encoder = build("auto", (6,), code_size=3)
     assert encoder(torch.rand(2, 6)).shape == (2, 3)
     with pytest.raises(UnsupportedError, match="no feature maps"):
         encoder.maps(torch.rand(2, 6))
@@ -119,14 +124,14 @@ def test_features_have_embeddings_but_no_maps() -> None:
 
 def test_code_size_must_be_positive() -> None:
     with pytest.raises(UsageError, match="code size must be at least 1; given 0"):
-        ImageEncoder.build("convnet", (3, 8, 8), code_size=0)
+        build("convnet", (3, 8, 8), code_size=0)
 
 
 @pytest.mark.parametrize("name", ["convnet", "resnet18", "resnet50", "vgg11_bn"])
 def test_half_precision_and_channels_last(name: str) -> None:
     torch.manual_seed(0)
     last = torch.channels_last
-    encoder = ImageEncoder.build(name, (3, 32, 32), width=4, code_size=8).eval()
+    encoder = build(name, (3, 32, 32), width=4, code_size=8).eval()
     encoder.fit_normalisation(byte_images(4, 3, 32, 32))
     x = torch.rand(4, 3, 32, 32)
     expected = encoder(x)
@@ -144,3 +149,17 @@ def test_half_precision_and_channels_last(name: str) -> None:
     encoder.eval()
     with torch.autocast("cpu", torch.bfloat16):
         assert encoder.normalise(x).dtype == torch.float32
+
+
+def test_an_interrupted_encoding_leaves_the_mode_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = build("convnet", (3, 8, 8), width=4).train()
+
+    def stop(_: Tensor) -> Tensor:
+        assert not encoder.training
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(encoder, "trunk", stop)
+    with pytest.raises(KeyboardInterrupt):
+        encoder.features(torch.zeros(2, 3, 8, 8))
+    assert encoder.training
+    assert all(part.training for part in encoder.modules())

@@ -75,7 +75,7 @@ def test_training_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
         return found(self, loss, batch)
 
     monkeypatch.setattr(Adversarial, "attacked", watched)
-    method = replace(quick("softmax"), epochs=2, batch=40, adversarial=HARD)  # type: ignore[type-var]
+    method = replace(quick("softmax"), epochs=2, batch=40, adversarial=HARD)  # type: ignore[call-arg]
     fit(blobs(4, per_label=60), method, CPU)
     assert seen == [step / len(seen) for step in range(len(seen))]
     assert len(seen) > 2

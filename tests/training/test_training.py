@@ -216,13 +216,13 @@ def test_best_epoch_is_kept_and_patience_stops(blob_data: Dataset, tmp_path: Pat
 
 
 def test_divergence_is_an_error(blob_data: Dataset) -> None:
-    wild = replace(quick("softmax"), optimizer=Optimizer(lr=1e12))  # type: ignore[type-var]
+    wild = replace(quick("softmax"), optimizer=Optimizer(lr=1e12))  # type: ignore[call-arg]
     with pytest.raises(LabelwiseError, match=r"training diverged\. Lower the learning rate"):
         fit(blob_data, wild, Run(device="cpu"))
 
 
 def test_gradient_clipping_is_applied(blob_data: Dataset) -> None:
-    frozen = replace(quick("softmax", 1), clip=1e-12, optimizer=Optimizer(lr=0.1, weight_decay=0))  # type: ignore[type-var]
+    frozen = replace(quick("softmax", 1), clip=1e-12, optimizer=Optimizer(lr=0.1, weight_decay=0))  # type: ignore[call-arg]
     model, _ = train(frozen, training_data(blob_data), Run(device="cpu", seed=2))
     torch.manual_seed(2)
     start = frozen.build(Spec(shape=blob_data.shape, labels=blob_data.labels))

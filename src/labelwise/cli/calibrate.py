@@ -34,7 +34,7 @@ def calibrate(  # noqa: PLR0913 - the options of the verb
 
     check_free(out_folder, overwrite)
     classifier = open_model(model)
-    dataset = open_data_for(classifier.shape, data, root, splits)
+    dataset = open_data_for(classifier, data, root, splits)
     part = dataset.split(split)
     targets = align_targets(classifier, part, dataset.labels)
     scores = classifier.scores(part.images)

@@ -161,7 +161,7 @@ def _features(data: str, encoder: str, size: int | None, root: Path | None, devi
             raise UsageError(
                 f'"{encoder}" takes images of shape {list(shape)}, and --size says {size}. Leave --size out.'
             )
-        return encode_with(open_data_for(shape, data, root), classifier)
+        return encode_with(open_data_for(classifier, data, root), classifier)
     written = Path(encoder).suffix.lower() == ".safetensors"
     settings = read_encoder(encoder) if written else Encoder(backbone=encoder, frozen=True)
     side = side_to_read(data, replace(settings, size=settings.side() or 224))

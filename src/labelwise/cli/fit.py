@@ -103,7 +103,7 @@ def _side(wish: "Wish", data: str) -> int | None:
     from labelwise.fitting.choice import encoder_of, possible_method
 
     method = possible_method(wish, own_pictures=names_own_files(data))
-    return side_to_read(data, encoder_of(method))
+    return side_to_read(data, encoder_of(method), method.view)
 
 
 def _method(data: "Dataset", wish: "Wish") -> "Method":

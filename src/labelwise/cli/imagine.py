@@ -86,7 +86,7 @@ def imagine(  # noqa: PLR0913 - the options of the verb
     names = list(dict.fromkeys(label or _described(classifier)))
     for name in names:
         classifier.labels.index(name)
-    dataset = open_data_for(classifier.shape, data, root, splits)
+    dataset = open_data_for(classifier, data, root, splits)
     gallery = _gallery(classifier, dataset, data, split)
     imagined = run(classifier, names, gallery.split.images, targets=gallery.places, count=count, seed=seed)
     rows = _rows(gallery, imagined, _figures(gallery, count, seed))
@@ -105,8 +105,6 @@ def _described(classifier: "Classifier") -> list[str]:
 def _gallery(classifier: "Classifier", dataset: "Dataset", data: str, split: str) -> Gallery:
     import torch
 
-    from labelwise.data.read.pictures import as_batch
-
     part = dataset.split(split)
     if not len(part):
         raise DataError(f"The split {split} of {data} has no image to compare with. Choose another with --split.")
@@ -115,7 +113,7 @@ def _gallery(classifier: "Classifier", dataset: "Dataset", data: str, split: str
     targets = torch.full((len(part),), -1) if part.multilabel else part.targets
     return Gallery(
         classifier=classifier,
-        split=replace(part, images=as_batch(part.images, classifier.shape)),
+        split=replace(part, images=classifier.batch(part.images)),
         places=places[targets],
         words=tuple(part.words(dataset.labels.names)),
     )

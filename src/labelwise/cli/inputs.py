@@ -57,12 +57,14 @@ def open_data(
 
 
 def open_data_for(
-    shape: tuple[int, ...], data: str, root: Path | None = None, splits: Path | None = None, *, strict: bool = False
+    classifier: "Classifier", data: str, root: Path | None = None, splits: Path | None = None, *, strict: bool = False
 ) -> "Dataset":
-    """Return the same at the size of a model that takes images of this shape."""
+    """Return the same with pictures as the model of a classifier takes them."""
     from labelwise.data.catalogue import size_for
+    from labelwise.data.read.files import at_side
 
-    return open_data(data, size_for(shape), root=root, splits=splits, strict=strict)
+    dataset = open_data(data, size_for(classifier.shape), root=root, splits=splits, strict=strict)
+    return at_side(dataset, fit=classifier.view.fit)
 
 
 def open_part(
@@ -71,7 +73,7 @@ def open_part(
     """Return the images of data that a classifier is measured on, see ``choose_part``."""
     from labelwise.evaluate.part import choose_part
 
-    return choose_part(classifier, open_data_for(classifier.shape, data, root, splits), split)
+    return choose_part(classifier, open_data_for(classifier, data, root, splits), split)
 
 
 def open_unknown(classifier: "Classifier", unknown: str, root: Path | None) -> "Part":
@@ -93,7 +95,7 @@ def open_pictures(
         raise DataError(f"No picture found in {listing(str(p) for p in paths)}.")
     if len(classifier.shape) != 3:
         raise UsageError("This model takes precomputed features, not pictures.")
-    images, kept, skipped = read_files(files, classifier.shape, strict=strict)
+    images, kept, skipped = read_files(files, classifier.shape, fit=classifier.view.fit, strict=strict)
     tell_skipped(skipped)
     return images, [str(files[i]) for i in kept], [asdict(one) for one in skipped]
 

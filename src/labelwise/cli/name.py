@@ -158,17 +158,17 @@ def _answered(classifier: "Classifier", new: dict[int, str]) -> "Classifier":
 
 def _look(classifier: "Classifier", data: str, count: int, root: Path | None, strict: bool) -> Shown:
     """Return the images of the data and which to show of each cluster; no label is read."""
-    from labelwise.data.read.pictures import as_batch, list_pictures
+    from labelwise.data.read.pictures import list_pictures
     from labelwise.evaluate.naming import cluster_images
 
-    shape, path = classifier.shape, Path(data)
-    if len(shape) == 3 and path.is_dir() and list_pictures(path):
+    path = Path(data)
+    if len(classifier.shape) == 3 and path.is_dir() and list_pictures(path):
         images, files, _ = open_pictures(classifier, [path], strict=strict)
     else:
-        dataset = open_data_for(shape, data, root, strict=strict)
+        dataset = open_data_for(classifier, data, root, strict=strict)
         where = "train" if "train" in dataset.splits else next(iter(dataset.splits))
         split = dataset.split(where)
-        images = as_batch(split.images, shape)
+        images = classifier.batch(split.images)
         files = list(split.files) or [f"{where} {i}" for i in range(len(split))]
     return Shown(images=images, files=files, clusters=cluster_images(classifier, images, count))
 

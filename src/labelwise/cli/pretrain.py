@@ -130,20 +130,22 @@ def _read(
 ) -> tuple["Tensor", "Dataset | None"]:
     """Return the pictures to train on, and the data set they come from where it has splits and labels."""
     from labelwise.data.catalogue import side_to_read
-    from labelwise.data.read.files import read_paths
+    from labelwise.data.read.files import at_side, read_paths
     from labelwise.data.read.pictures import list_pictures
     from labelwise.data.read.unsorted import plain_folder
     from labelwise.fitting.patches import Patches
     from labelwise.nn.encoder import DEFAULT_SIDE, Encoder
+    from labelwise.view import WHOLE
 
     (root, splits), place = where, plain_folder(Path(data))
-    side = side_to_read(data, Encoder() if isinstance(method, Patches) else method.encoder)
+    encoder, view = (Encoder(), WHOLE) if isinstance(method, Patches) else (method.encoder, method.view)
+    side = None if size else side_to_read(data, encoder, view)
     if place is not None and splits is None:
         whole = size or side or DEFAULT_SIDE
-        images, _, skipped = read_paths(list_pictures(place), (3, whole, whole), strict=strict)
+        images, _, skipped = read_paths(list_pictures(place), (3, whole, whole), strict=strict, fit=view.fit)
         tell_skipped(skipped)
         return images, None
-    dataset = open_data(data, side, size=size, root=root, splits=splits, strict=strict)
+    dataset = at_side(open_data(data, side, size=size, root=root, splits=splits, strict=strict), fit=view.fit)
     tell_skipped(dataset.skipped)
     return dataset.split("train").images, dataset
 

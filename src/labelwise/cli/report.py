@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from labelwise.cli.inputs import open_data_for
+from labelwise.cli.inputs import open_data
 from labelwise.cli.options import AsJson, Data, Device, Model, Root, Seed, SplitName, Splits, Unknown
 from labelwise.cli.output import note, show, unbroken
 from labelwise.errors import UsageError, listing
@@ -37,7 +37,7 @@ def report(  # noqa: PLR0913 - the options of the verb
     device: Device = "auto",
 ) -> None:
     """One page about a classifier: figures, curves, confusions, best and worst pictures. A single HTML file."""
-    from labelwise.data.catalogue import load_unlabelled
+    from labelwise.data.catalogue import load_unlabelled, size_for
     from labelwise.report import ReportSettings, open_saved
     from labelwise.report import report as run
 
@@ -47,7 +47,7 @@ def report(  # noqa: PLR0913 - the options of the verb
     with _told(quiet=json) as tell:
         tell("reading classifiers and data")
         saved = dict(zip(_names(folders), [open_saved(folder, device) for folder in folders], strict=True))
-        reader = cache(lambda shape: open_data_for(shape, data, root, splits))
+        reader = cache(lambda shape: open_data(data, size_for(shape), root=root, splits=splits))
         dataset = reader(next(iter(saved.values())).classifier.shape)
         places = [*_option("--data-root", root), *_option("--splits", splits)]
         words = [word for folder in folders[1:] for word in _option("--compare", folder)]

@@ -23,6 +23,7 @@ from labelwise.data.sets.finches import finches, finches_unseen
 from labelwise.errors import DataError, listing, suggest
 from labelwise.nn.encoder import Encoder, side_for
 from labelwise.plugins import plugin_with, plugins
+from labelwise.view import WHOLE, View
 
 # Each takes the seed of the split, which only matters where a set has none of its own.
 EMBEDDED: dict[str, Callable[[int], Dataset]] = {
@@ -78,11 +79,11 @@ def names_own_files(source: str | Path) -> bool:
     return (path.is_dir() and not (path / "att_splits.mat").exists()) or path.suffix.lower() in TABLES
 
 
-def side_to_read(source: str | Path, encoder: Encoder) -> int | None:
+def side_to_read(source: str | Path, encoder: Encoder, view: View = WHOLE) -> int | None:
     """Return the side that the pictures of a word are read at for an encoder; None leaves it to where they come from."""
     if names_own_files(source):
-        return side_for(encoder)
-    return None if str(source) in EMBEDDED and not Path(source).exists() else encoder.side()
+        return side_for(encoder, view)
+    return None if str(source) in EMBEDDED and not Path(source).exists() else encoder.side(view)
 
 
 def _fitted(data: Dataset, size: int | None) -> Dataset:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from labelwise.classifier import Classifier
 from labelwise.data.dataset import SPLITS, Dataset, Skipped, Split
-from labelwise.data.read.pictures import as_batch
+from labelwise.data.read.files import at_side
 from labelwise.data.split.divide import pool
 from labelwise.errors import DataError, UsageError, listing, suggest
 from labelwise.evaluate.tested import leaked_rows
@@ -126,6 +126,7 @@ def choose_parts(
         split: as in ``choose_part``.
         unknown: likewise.
     """
+    pairs = [(classifier, at_side(data, fit=classifier.view.fit)) for classifier, data in pairs]
     first = pairs[0][1]
     for classifier, data in pairs:
         _check_fit(classifier, data)
@@ -222,8 +223,7 @@ def _made_from(classifier: Classifier, data: Dataset) -> bool:
 def _taken(classifier: Classifier, data: Dataset, names: Sequence[str]) -> dict[str, Split]:
     """Return the splits that have images, as a model takes them."""
     parts = {name: data.splits[name] for name in names if len(data.splits[name])}
-    shape = classifier.shape
-    return {name: replace(part, images=as_batch(part.images, shape)) for name, part in parts.items()}
+    return {name: replace(part, images=classifier.batch(part.images)) for name, part in parts.items()}
 
 
 def _blank(split: Split, *, unknown: bool) -> Tensor:

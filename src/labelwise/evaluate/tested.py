@@ -10,7 +10,6 @@ from torch import Tensor
 
 from labelwise.classifier import Classifier
 from labelwise.data.dataset import Split
-from labelwise.data.read.pictures import as_batch
 from labelwise.data.split.hashes import image_hashes
 from labelwise.errors import DataError, listing
 from labelwise.labels import Labels
@@ -37,7 +36,7 @@ class Tested:
     @classmethod
     def of(cls, classifier: Classifier, split: Split, labels: Labels | None = None) -> Self:
         """Return the images of a split, encoded once; without labels, its targets point into those of the classifier."""
-        split = replace(split, images=as_batch(split.images, classifier.shape)) if len(split) else split
+        split = replace(split, images=classifier.batch(split.images)) if len(split) else split
         embeddings = classifier.encode(prepared(classifier.model, split.images))
         scores = Scores(classifier, embeddings, split.images)
         leaks = leaked_rows(classifier, split.images)

@@ -62,8 +62,9 @@ def decide(data: Dataset, wish: Wish | None = None) -> Decision:
     own = data.own_pictures and len(data.shape) == 3
     why: tuple[str, ...] = ()
     if wish.method == "auto":
-        choice = choose_method(data)
-        wish, why = replace(wish, method=choice.method), (choice.line(),)
+        (name, *others), reason = choose_method(data)
+        other = f" Alternatives: {listing(others)}." if others else ""
+        wish, why = replace(wish, method=name), (f"Method {name}: {reason}.{other}",)
     try:
         method = make_method(wish, own_pictures=own)
     except UsageError as error:
@@ -153,22 +154,8 @@ def _encoder_line(method: Method) -> str:
     return f"Encoder {PRETRAINED}: pretrained, {how}. --encoder none trains one."
 
 
-@dataclass(frozen=True, kw_only=True)
-class Choice:
-    """A method, why it was chosen, and what else would do."""
-
-    method: str
-    reason: str
-    alternatives: tuple[str, ...] = ()
-
-    def line(self) -> str:
-        """Return the choice in one line for the user."""
-        other = f" Alternatives: {listing(self.alternatives)}." if self.alternatives else ""
-        return f"Method {self.method}: {self.reason}.{other}"
-
-
-def choose_method(data: Dataset) -> Choice:
-    """Return the method to train on this data, by what is known of its labels."""
+def choose_method(data: Dataset) -> tuple[tuple[str, ...], str]:
+    """Return the methods that do for this data, by what is known of its labels, best first, and the reason in words."""
     try:
         labels = describe_labels(data).labels
     except DataError:  # the sentences of images leave some label out
@@ -176,19 +163,16 @@ def choose_method(data: Dataset) -> Choice:
     seen = len(data.split("train").present)
     unseen = len(labels) - seen
     if seen < 2:
-        reason = "only the order of the labels is known" if labels.order is not None else "only label names are known"
-        return Choice(method="zero_label", reason=reason)
+        return (
+            "zero_label",
+        ), f"only {'label names are' if labels.order is None else 'the order of the labels is'} known"
     if data.multilabel:
-        reason = "several labels may be true of one image"
-        return Choice(method="indicator", reason=reason, alternatives=("multilabel",))
+        return ("indicator", "multilabel"), "several labels may be true of one image"
     if unseen and (labels.texts is not None or labels.vectors is not None):
         what = "attribute vectors" if labels.texts is None else "sentences"
-        method, *others = _readers(labels)
-        reason = f"{what} describe the labels without an image in train ({unseen})"
-        return Choice(method=method, reason=reason, alternatives=tuple(others))
+        return _readers(labels), f"{what} describe the labels without an image in train ({unseen})"
     alone = f"; nothing describes the labels without any ({unseen})" if unseen else ""
-    reason = f"every training image has a label{alone}"
-    return Choice(method="indicator", reason=reason, alternatives=("prototype", "softmax", "multilabel"))
+    return ("indicator", "prototype", "softmax", "multilabel"), f"every training image has a label{alone}"
 
 
 def _readers(labels: Labels) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """Encode a data set once: features that many experiments can train on, without the encoder."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +10,9 @@ import torch
 
 from labelwise.classifier import Classifier
 from labelwise.data.dataset import Dataset, Split
-from labelwise.data.read.pictures import Array, as_batch
+from labelwise.data.read.pictures import Array
 from labelwise.errors import DataError, UsageError
+from labelwise.files import write_atomically
 from labelwise.nn.encoder import Encoder
 from labelwise.training.distribution import choose_device
 from labelwise.writable import check_writable
@@ -40,7 +41,7 @@ def encode_dataset(dataset: Dataset, encoder: Encoder, device: str = "auto") -> 
 def encode_with(dataset: Dataset, classifier: Classifier) -> Dataset:
     """Return the same data with the embeddings ``[n, d]`` of a trained classifier in place of the pixels."""
     splits = {
-        name: replace(split, images=classifier.encode(as_batch(split.images, classifier.shape)).cpu())
+        name: replace(split, images=classifier.encode(classifier.batch(split.images)).cpu())
         for name, split in dataset.splits.items()
     }
     return replace(dataset, splits=splits)
@@ -60,17 +61,13 @@ def write_features(dataset: Dataset, path: str | Path) -> None:
         raise DataError(f'{without} pictures of "{dataset.name}" have no label. Leave them out.')
     check_features_file(file)
     file.parent.mkdir(parents=True, exist_ok=True)
-    part = file.with_name(f".{file.name}.{os.getpid()}.part")
-    try:
-        with part.open("wb") as stream:
-            np.savez(stream, allow_pickle=False, **_columns(dataset.labels.names, dataset.splits))
-        os.replace(part, file)
-    finally:
-        part.unlink(missing_ok=True)
+    stream = BytesIO()
+    np.savez(stream, allow_pickle=False, **_columns(dataset.labels.names, dataset.splits))
+    write_atomically(file, stream.getbuffer())
 
 
 def check_features_file(file: Path) -> None:
-    """Raise an error where features cannot be written to a file: before they are network."""
+    """Raise an error where features cannot be written to a file: before they are computed."""
     if file.suffix.lower() != ".npz":
         raise UsageError(f'Features are written as an .npz file; given "{file}".')
     check_writable(file)

@@ -31,7 +31,7 @@ def fit(data: Dataset, method: Method | None = None, run: Run | None = None) -> 
 
     The test split is never read. Without a validation split a tenth of the training images is set aside for it. Methods
     that read descriptions of labels are fitted as ``zero_shot`` says. Methods that read no target are fitted without any.
-    Pictures from files whose size was left open are read at the size that the method's encoder takes.
+    Pictures from files whose size was left open are read at the size that the method's encoder takes, see ``View``.
 
     Args:
         data: labels and splits.
@@ -41,7 +41,7 @@ def fit(data: Dataset, method: Method | None = None, run: Run | None = None) -> 
     run = run or Run()
     method = method or decide(data).method
     _check_method(data, method)
-    data = at_side(data, side_for(encoder_of(method)))
+    data = as_seen_by(method, data)
     if method.zero_shot:
         return fit_zero_shot(data, method, run)
     if not method.uses_targets:
@@ -60,6 +60,12 @@ def fit(data: Dataset, method: Method | None = None, run: Run | None = None) -> 
     if part.val.multilabel or len(scores) > MOST_VERIFIED or not can_verify(targets):
         return done
     return replace(done, verifier=make_verifier(model, scores.embeddings, targets))
+
+
+def as_seen_by(method: Method, data: Dataset) -> Dataset:
+    """Return the data with pictures as the view and the encoder of a method take them, as far as that was left open."""
+    side = side_for(encoder_of(method), method.view) if data.side_open else None
+    return at_side(data, side, method.view.fit)
 
 
 def _fit_unlabelled(data: Dataset, method: Method, run: Run) -> Classifier:

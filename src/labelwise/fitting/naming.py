@@ -5,7 +5,6 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
 
 from labelwise.classifier import Classifier, bind
 from labelwise.errors import UnsupportedError, UsageError
@@ -28,7 +27,7 @@ class Doubt:
 def uncertain_clusters(classifier: Classifier) -> list[Doubt]:
     """Return the clusters of a ``zero_label`` classifier, the one whose name is least certain first.
 
-    Show a person some images of it (``cluster_examples``), and hand the answers to ``name_clusters``.
+    Show a person some images of it (``evaluate.naming.cluster_images``), and hand the answers to ``name_clusters``.
     """
     model = named_model(classifier)
     names = model.spec.labels.names
@@ -38,14 +37,6 @@ def uncertain_clusters(classifier: Classifier) -> list[Doubt]:
         kept = tuple((name, round(vote, 4)) for name, vote in others[:3] if vote > 0)
         doubts.append(Doubt(cluster=cluster, label=names[label], probability=votes[label], others=kept))
     return sorted(doubts, key=lambda doubt: doubt.probability)
-
-
-def cluster_examples(classifier: Classifier, images: Tensor, count: int = 9) -> Tensor:
-    """Return the rows of the images nearest to the centre of each cluster ``[k, count]``, to show to a person."""
-    model = named_model(classifier)
-    embeddings = classifier.encode(model.prepare(images))
-    far = torch.cdist(embeddings, model.centres)
-    return far.topk(min(count, len(embeddings)), dim=0, largest=False).indices.T
 
 
 def name_clusters(classifier: Classifier, answers: Mapping[int, str]) -> Classifier:

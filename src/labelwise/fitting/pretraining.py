@@ -1,32 +1,136 @@
-"""An image encoder trained without any label, and the file of its weights, which every method takes as ``encoder.weights``."""
+"""Pretraining: an image encoder learns without any label, by SimCLR or MoCo v2, and every method takes its weights from a file."""
 
+import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
+from labelwise.data.augment import Augment
+from labelwise.data.batches import Batch, ShuffledBatches
 from labelwise.data.dataset import Split, TrainData
-from labelwise.errors import StoreError, UnsupportedError, UsageError
+from labelwise.errors import DataError, StoreError, UnsupportedError, UsageError
 from labelwise.files import read_tensors, write_tensors
-from labelwise.fitting.contrast import Contrast, ContrastHead, contrast_stage
 from labelwise.labels import Labels
+from labelwise.methods.supcon import TwoViews, contrastive_augment
 from labelwise.model import LabelModel, Spec
-from labelwise.nn.backbones import build_backbone
 from labelwise.nn.encoder import Encoder, ImageEncoder
+from labelwise.ops.contrastive import alignment, momentum_contrast, nt_xent, uniformity
+from labelwise.training.distribution import whole_batch
 from labelwise.training.loop import train
-from labelwise.training.stages import Method, Run, Stage
+from labelwise.training.optimizers import Optimizer, Schedule
+from labelwise.training.stages import Loss, Method, Run, Stage
+from labelwise.view import WHOLE, View
+
+TEMPERATURES = {"simclr": 0.5, "moco": 0.2}
+MEASURED = ("alignment", "uniformity")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pretrain(Method):
+    """How to train an image encoder without labels, at random or from its weights on, to write to a file; it makes no classifier.
+
+    The zero-label paper: SimCLR, ResNet-50, batch 128 (512 for CIFAR100-20), 500 epochs, Adam with a rate of 1e-3. MoCo v2 as
+    published for ImageNet: a queue of 65536 and a momentum of 0.999.
+
+    Attributes:
+        kind: ``simclr`` compares the images of a batch with each other; ``moco`` compares them with a queue of embeddings that
+            a slowly following copy of the encoder made, so that a small batch suffices.
+        temperature: tau, divides the cosines of embeddings; None is 0.5 for SimCLR and 0.2 for MoCo.
+        hidden: size of the projection's hidden layer.
+        projection_size: of the embeddings that are contrasted.
+        epochs: how often to go through the images.
+        batch: images of a step, over all processes; two views of each are made.
+        augment: None chooses by the images, see ``contrastive_augment``.
+        queue: how many embeddings of earlier images MoCo compares with, at least a batch.
+        momentum: share of the copy that MoCo keeps at each step.
+        encoder: what is trained.
+    """
+
+    name: ClassVar[str] = "pretrain"
+    needs: ClassVar[tuple[str, ...]] = ()
+
+    kind: Literal["simclr", "moco"] = "simclr"
+    temperature: float | None = None
+    hidden: int = 512
+    projection_size: int = 128
+    epochs: int = 100
+    batch: int = 128
+    optimizer: Optimizer = field(default_factory=lambda: Optimizer(name="adam", lr=1e-3, weight_decay=1e-6))
+    schedule: Schedule = field(default_factory=lambda: Schedule(name="onecycle", warmup=0.05))
+    augment: Augment | None = None
+    queue: int = 4096
+    momentum: float = 0.99
+    encoder: Encoder = field(default_factory=Encoder)
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        if self.kind not in TEMPERATURES:
+            raise UsageError(f'Unknown kind of contrast "{self.kind}". Choose simclr or moco.')
+        for name, least in {"hidden": 1, "projection_size": 1, "epochs": 1, "batch": 2, "queue": 1}.items():
+            if getattr(self, name) < least:
+                raise UsageError(f'Setting "{name}" must be at least {least}; given {getattr(self, name)}.')
+        if self.temperature is not None and self.temperature <= 0:
+            raise UsageError(f"The temperature must be above 0; given {self.temperature}.")
+        if not 0 <= self.momentum < 1:
+            raise UsageError(f"The momentum is a share from 0 to below 1; given {self.momentum}.")
+        if self.kind == "moco" and self.queue < self.batch:
+            raise UsageError(f"The queue takes at least one batch ({self.batch}); given {self.queue}. Make it longer.")
+
+    @property
+    def tau(self) -> float:
+        """The temperature in use."""
+        return TEMPERATURES[self.kind] if self.temperature is None else self.temperature
+
+    def build(self, spec: Spec) -> "ContrastModel":
+        """Return the untrained model."""
+        return ContrastModel(spec, fresh_encoder(self.encoder, spec.shape, spec.view), self)
+
+    def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
+        """Yield the contrast."""
+        assert isinstance(model, ContrastModel)
+        yield contrast_stage(self, model, data)
 
 
 class ContrastModel(LabelModel):
-    """An image encoder and what trains it; it knows no label, so it scores none."""
+    """An image encoder and what trains it; it knows no label, so it scores none.
 
-    def __init__(self, spec: Spec, encoder: ImageEncoder, settings: Contrast) -> None:
+    Attributes:
+        projection: in which embeddings are contrasted.
+        keys: MoCo's copy of encoder and projection, which follows them slowly; None for SimCLR.
+        queue: embeddings of earlier images, of unit length ``[m, e]``; empty for SimCLR.
+        place: where in the queue the next embedding goes.
+    """
+
+    queue: Tensor
+    place: Tensor
+
+    def __init__(self, spec: Spec, encoder: ImageEncoder, settings: Pretrain) -> None:
         super().__init__(spec)
+        if encoder.untrained:
+            raise UsageError(
+                "Contrast trains an image encoder, and this one is not trained: it is frozen, or the data are features "
+                "already. Give pictures and leave out encoder.frozen."
+            )
+        d, hidden, size = encoder.code_size, settings.hidden, settings.projection_size
         self.encoder = encoder
-        self.contrast = ContrastHead(settings, encoder)
+        self.projection = nn.Sequential(
+            nn.Linear(d, hidden), nn.BatchNorm1d(hidden), nn.ReLU(inplace=True), nn.Linear(hidden, size)
+        )
+        moco = settings.kind == "moco"
+        self.keys = copy.deepcopy(self.followed).requires_grad_(False) if moco else None
+        self.register_buffer("queue", normalize(torch.randn(settings.queue if moco else 0, size), dim=1))
+        self.register_buffer("place", torch.zeros((), dtype=torch.int64))
+
+    @property
+    def followed(self) -> nn.Sequential:
+        """What is trained, which the keys follow."""
+        return nn.Sequential(self.encoder, self.projection)
 
     def encode_images(self, images: Tensor) -> Tensor:
         """Return image embeddings ``[n, d]``."""
@@ -40,40 +144,94 @@ class ContrastModel(LabelModel):
         """Raise an error: there are no labels here."""
         raise UnsupportedError("An encoder trained without labels scores none.")
 
+    @torch.no_grad()
+    def follow(self, momentum: float) -> None:
+        """Move the keys' parameters towards those that are trained."""
+        if self.keys is not None:
+            own, trained = list(self.keys.parameters()), list(self.followed.parameters())
+            get_ema_multi_avg_fn(momentum)(own, trained, 0)  # type: ignore[no-untyped-call]
 
-@dataclass(frozen=True, kw_only=True)
-class Pretrain(Contrast, Method):
-    """Contrast alone: trains an encoder, at random or from its weights on, to write to a file. It makes no classifier."""
-
-    name: ClassVar[str] = "pretrain"
-    needs: ClassVar[tuple[str, ...]] = ()
-
-    encoder: Encoder = field(default_factory=Encoder)
-
-    def build(self, spec: Spec) -> ContrastModel:
-        """Return the untrained model."""
-        return ContrastModel(spec, fresh_encoder(self.encoder, spec.shape), self)
-
-    def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
-        """Yield the contrast."""
-        assert isinstance(model, ContrastModel)
-        yield contrast_stage(self, model.encoder, model.contrast, data)
+    @torch.no_grad()
+    def push(self, embeddings: Tensor) -> None:
+        """Put embeddings ``[n, e]`` into the queue in place of the oldest."""
+        places = (self.place + torch.arange(len(embeddings), device=embeddings.device)) % len(self.queue)
+        self.queue.index_copy_(0, places, normalize(embeddings, dim=1))
+        self.place.copy_((self.place + len(embeddings)) % len(self.queue))
 
 
-def fresh_encoder(settings: Encoder, shape: tuple[int, ...]) -> ImageEncoder:
+def contrast_stage(settings: Pretrain, model: ContrastModel, data: TrainData) -> Stage:
+    """Return the stage that trains the encoder of a model by contrast, after its normalisation is fitted.
+
+    Targets are out of its reach: it reads training images, and nothing else. Its log has, beside the loss, the alignment and uniformity
+    of the embeddings that are contrasted; they need no label.
+    """
+    images = data.train.images
+    if len(images) < 2:
+        raise DataError(f"Contrast needs at least two images; given {len(images)}. Add pictures.")
+    model.encoder.fit_normalisation(images)
+    if model.keys is not None:
+        model.keys.load_state_dict(model.followed.state_dict())
+    alone = Split(images=images, targets=torch.full((len(images),), -1))
+    views = TwoViews(settings.augment or contrastive_augment(data.train.shape))
+    return Stage(
+        name=settings.kind,
+        loss=(_simclr if settings.kind == "simclr" else _moco)(settings, model),
+        parameters=tuple(model.followed.parameters()),
+        batches=ShuffledBatches(split=alone, size=settings.batch, augment=views),
+        epochs=settings.epochs,
+        optimizer=settings.optimizer,
+        schedule=settings.schedule,
+        measured=MEASURED,
+    )
+
+
+def _simclr(settings: Pretrain, model: ContrastModel) -> Loss:
+    """Return the loss NT-Xent; both views of all images pass through the encoder at once."""
+
+    def loss(batch: Batch) -> dict[str, Tensor]:
+        views = batch.images.flatten(0, 1).contiguous(memory_format=torch.channels_last)
+        embeddings = model.projection(model.encoder(views)).float().unflatten(0, batch.images.shape[:2])
+        embeddings, _ = whole_batch(embeddings, batch)
+        return {"contrast": nt_xent(embeddings, settings.tau), **_measures(embeddings)}
+
+    return loss
+
+
+def _moco(settings: Pretrain, model: ContrastModel) -> Loss:
+    """Return the loss of first views against a queue; in training each call moves keys and queue on."""
+    keys_of = model.keys
+    assert keys_of is not None
+
+    def loss(batch: Batch) -> dict[str, Tensor]:
+        first, second = (view.contiguous(memory_format=torch.channels_last) for view in batch.images.unbind(1))
+        queries = model.projection(model.encoder(first)).float()
+        with torch.no_grad():
+            if model.training:
+                model.follow(settings.momentum)
+            keys = keys_of(second).float()
+            embeddings, _ = whole_batch(torch.stack([queries, keys], 1), batch)
+        contrast = momentum_contrast(queries, keys, model.queue, settings.tau)
+        if model.training:
+            model.push(embeddings[:, 1])
+        return {"contrast": contrast, **_measures(embeddings)}
+
+    return loss
+
+
+@torch.no_grad()
+def _measures(embeddings: Tensor) -> dict[str, Tensor]:
+    """Return alignment, and the uniformity of the first views, of embeddings ``[n, 2, e]``."""
+    return {"alignment": alignment(embeddings), "uniformity": uniformity(embeddings[:, 0])}
+
+
+def fresh_encoder(settings: Encoder, shape: tuple[int, ...], view: View = WHOLE) -> ImageEncoder:
     """Return an encoder to train, normalised as it will be when its weights are loaded again."""
     if settings.frozen or settings.code_size is not None or len(shape) == 1:
         raise UsageError(
             "Pretraining trains a backbone on pictures, as it is: leave out encoder.frozen and encoder.code_size, and give "
             f"pictures, not features (given images of shape {shape})."
         )
-    seen = shape if settings.size is None else (shape[0], settings.size, settings.size)
-    backbone = build_backbone(settings.backbone, seen, settings.width)
-    if settings.weights is not None or backbone.comes_trained:
-        return settings.build(shape)
-    if backbone.published and shape[0] == 1:  # grey images fill all channels
-        backbone = build_backbone(settings.backbone, (len(backbone.published[0]), *seen[1:]), settings.width)
-    return ImageEncoder(backbone, shape, fixed=backbone.published, size=settings.size or backbone.size)
+    return settings.build(shape, view, to_publish=True)
 
 
 def pretrain(images: Tensor, method: Pretrain, run: Run | None = None) -> tuple[ImageEncoder, dict[str, Any]]:
@@ -101,7 +259,7 @@ def write_encoder(path: Path, encoder: ImageEncoder, settings: Encoder, about: M
         about: more to tell in the file.
     """
     name = "convnet" if settings.backbone == "auto" else settings.backbone
-    built = {"backbone": name, "width": settings.width, "shape": list(encoder.shape), "size": encoder.size}
+    built = {"backbone": name, "width": settings.width, "shape": list(encoder.shape), "size": encoder.view.size}
     built |= {"mean": encoder.mean.tolist(), "std": encoder.std.tolist()}
     write_tensors(path, encoder.backbone.state_dict(), {**about, "encoder": built})
 

@@ -6,8 +6,8 @@ settles settings left open, the gap between seen and unseen labels, probabilitie
 trains on the images of all seen labels, and takes these over.
 """
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -32,10 +32,10 @@ VALIDATION_SHARE = 0.2  # of the images of the others
 FEWEST_LABELS = 4  # seen labels that a trial needs
 LEVEL_IMAGES = 2_000  # training images by which the scores of two runs are compared
 MOST_PAIRS = 500  # held-out images that find their own text
+Level = tuple[float, float]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Plan:
+class Plan(NamedTuple):
     """What the two runs train on; ``trial`` is None where there are too few labels to hold some out."""
 
     trial: TrainData | None
@@ -60,18 +60,17 @@ def fit_zero_shot(data: Dataset, method: Method, run: Run) -> Classifier:
 def _fit_twice(data: Dataset, method: Method, run: Run) -> Classifier:
     """Return the classifier of the trial and the final run."""
     plan = plan_runs(data, method, run.seed)
-    figures: dict[str, Any] = {}
     tried: Classifier | None = None
-    level: ScoreLevel | None = None
+    level: Level | None = None
     if plan.trial is not None:
         folder = run.folder / "trial" if run.folder else None
         model, _ = train(method, plan.trial, replace(run, folder=folder))
         tried = _calibrated(model, plan.trial)
-        level = ScoreLevel.of(tried, plan.trial)
-        figures = dict(tried.origin.summary)
+        level = _level(tried, plan.trial)
         method = method.settle(model)
     model, about = train_on(plan.final, data, method, run)
-    return _bound(model, method, plan.final, tried, {"training": about, **figures}, level)
+    tried = tried or _calibrated(model, replace(plan.final, unseen=None))
+    return _bound(model, plan.final, tried, level, method, about)
 
 
 def fit_pairs(data: Dataset, method: Method, run: Run) -> Classifier:
@@ -94,7 +93,7 @@ def fit_pairs(data: Dataset, method: Method, run: Run) -> Classifier:
     own = method.describe(Labels(names=tuple(f"text {i}" for i in range(len(held))), texts=held.texts))
     matched = remembering(_bind(model, own, own), pairs.train.images)
     done = calibrate(matched.scores_of(matched.encode(prepared(model, held.images))), torch.arange(len(held)))
-    return _bound(model, method, replace(pairs, unseen=labels), done, {"training": about, **done.origin.summary})
+    return _bound(model, replace(pairs, unseen=labels), done, None, method, about)
 
 
 def plan_runs(data: Dataset, method: Method, seed: int) -> Plan:
@@ -191,54 +190,42 @@ def _accuracies(curve: BalanceCurve, gap: float) -> dict[str, float]:
     return {"unseen": unseen, "seen": seen, "harmonic": 2 * unseen * seen / max(unseen + seen, 1e-12)}
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScoreLevel:
-    """Where the raw scores of a run lie on its own training images, by which the scores of two runs are compared.
+def _level(classifier: Classifier, data: TrainData) -> Level:
+    """Return where the raw scores of a run lie on its own training images, by which the scores of two runs are compared.
 
-    Attributes:
-        right: the mean score of the true label.
-        spread: the standard deviation of an image's scores of the seen labels, the mean over images.
+    That is the mean score of the true label, and the standard deviation of an image's scores of the seen labels, the mean
+    over images.
     """
-
-    right: float
-    spread: float
-
-    @classmethod
-    def of(cls, classifier: Classifier, data: TrainData) -> "ScoreLevel":
-        """Return the level of a classifier whose model was trained on this data."""
-        every = max(1, len(data.train) // LEVEL_IMAGES)
-        images, targets = prepared(classifier.model, data.train.images)[::every], data.train.targets[::every]
-        scores = classifier.scores_of(classifier.encode(images)).raw[:, : len(data.labels)]
-        right = scores.gather(1, targets.to(scores.device)[:, None])
-        return cls(right=float(right.mean()), spread=max(float(scores.std(1, correction=0).mean()), 1e-12))
+    every = max(1, len(data.train) // LEVEL_IMAGES)
+    images, targets = prepared(classifier.model, data.train.images)[::every], data.train.targets[::every]
+    scores = classifier.scores_of(classifier.encode(images)).raw[:, : len(data.labels)]
+    right = scores.gather(1, targets.to(scores.device)[:, None])
+    return float(right.mean()), max(float(scores.std(1, correction=0).mean()), 1e-12)
 
 
 def _bound(
     model: LabelModel,
-    method: Method,
     data: TrainData,
-    tried: Classifier | None,
-    summary: dict[str, Any],
-    level: ScoreLevel | None = None,
+    tried: Classifier,
+    level: Level | None,
+    method: Method,
+    about: dict[str, Any],
 ) -> Classifier:
-    """Return the final classifier, calibrated as the trial was, or on its own validation images without a trial."""
-    if tried is None:
-        done = _calibrated(model, replace(data, unseen=None))
-        tried, summary = done, {**summary, **done.origin.summary}
+    """Return the final classifier, calibrated as another was; ``level`` is that of its scores, where another run made them."""
     bound = _bind(model, data.known, data.unseen)
-    own = ScoreLevel.of(bound, data) if level else ScoreLevel(right=0.0, spread=1.0)
-    before = level or own
-    wider = own.spread / before.spread
+    right, spread = _level(bound, data) if level else (0.0, 1.0)
+    right_before, spread_before = level or (0.0, 1.0)
+    wider = spread / spread_before
     penalty = tried.calibration.seen_penalty * (wider if model.penalty == "offset" else 1)
     scale, offset = tried.calibration.neutral()
-    offset = offset + scale * (before.right - own.right / wider)
+    offset = offset + scale * (right_before - right / wider)
     held_back = replace(bound.calibration, seen_penalty=penalty)
     return remembering(
         replace(
             bound,
             calibration=held_back.fitted(scale / wider, offset, tried.calibration.temperature),
             familiarity=Familiarity(rule=tried.familiarity.rule),
-            origin=origin_of(method, data, summary),
+            origin=origin_of(method, data, {"training": about, **tried.origin.summary}),
         ),
         data.train.images,
     )

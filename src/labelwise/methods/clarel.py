@@ -54,7 +54,7 @@ class ClarelModel(LabelModel):
 
     def __init__(self, spec: Spec, settings: "Clarel") -> None:
         super().__init__(spec)
-        self.encoder = settings.encoder.build(spec.shape)
+        self.encoder = settings.encoder.build(spec.shape, spec.view)
         d, e, k = self.encoder.code_size, settings.code_size, len(spec.labels)
         self.dropout = nn.Dropout(settings.dropout)
         together = settings.end_to_end and not self.encoder.untrained

@@ -4,7 +4,7 @@ None of these libraries is needed, and each is imported only when asked for. It 
 the weights.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from typing import Any, Final
@@ -17,6 +17,7 @@ from labelwise.nn.backbone import Backbone
 from labelwise.nn.weights import IMAGENET, Normalisation
 
 CLIP: Final[Normalisation] = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
+LIBRARIES: Final = ("timm", "torchvision", "transformers", "open_clip")
 HEADS: Final = ("fc", "classifier", "heads", "head")  # what torchvision calls the last layers
 
 
@@ -31,7 +32,7 @@ class Adapter(Backbone):
 
     comes_trained = True
 
-    def __init__(self, source: Callable[[bool], Any], size: int, published: Normalisation = IMAGENET) -> None:
+    def __init__(self, source: Callable[[bool], Any], size: int, published: Normalisation) -> None:
         super().__init__(0)
         self.source, self.size, self.published = source, size, published
         with torch.device("cpu"):  # not every network can be built without memory
@@ -70,71 +71,55 @@ class Adapter(Backbone):
         return out.flatten(1)  # type: ignore[no-any-return]
 
 
-# What makes a network is a function of this module, not of another function, so that an adapter can be pickled.
+def _network(library: str, name: str, full: bool) -> nn.Module:
+    """Return a network without its last layer; a function of this module, so that an adapter can be pickled."""
+    network: Any
+    match library:
+        case "timm":
+            network = _library("timm").create_model(name, pretrained=full, num_classes=0)
+        case "torchvision":
+            network = _library("torchvision.models").get_model(name, weights="DEFAULT" if full else None)
+            setattr(network, next(head for head in HEADS if hasattr(network, head)), nn.Identity())
+        case "transformers":
+            models = _library("transformers")
+            about = models.AutoConfig.from_pretrained(name)
+            network = models.AutoModel.from_pretrained(name) if full else models.AutoModel.from_config(about)
+            network = getattr(network, "vision_model", network)
+        case _:
+            own, _, tag = name.partition("/")
+            network = _library("open_clip").create_model(own, pretrained=tag if full else None).visual
+    return network  # type: ignore[no-any-return]
 
 
-def _timm(name: str) -> Adapter:
-    timm = _library("timm")
-    about = timm.data.resolve_model_data_config(timm.create_model(name, pretrained=False))
-    published = (tuple(about["mean"]), tuple(about["std"]))
-    return Adapter(partial(_timm_network, name), about["input_size"][-1], published)
-
-
-def _timm_network(name: str, full: bool) -> nn.Module:
-    return _library("timm").create_model(name, pretrained=full, num_classes=0)  # type: ignore[no-any-return]
-
-
-def _torchvision(name: str) -> Adapter:
-    return Adapter(partial(_torchvision_network, name), 224)
-
-
-def _torchvision_network(name: str, full: bool) -> nn.Module:
-    network: nn.Module = _library("torchvision.models").get_model(name, weights="DEFAULT" if full else None)
-    setattr(network, next(head for head in HEADS if hasattr(network, head)), nn.Identity())
-    return network
-
-
-def _transformers(path: str) -> Adapter:
-    library = _library("transformers")
-    about, pictures = (kind.from_pretrained(path) for kind in (library.AutoConfig, library.AutoImageProcessor))
-    size = int(getattr(getattr(about, "vision_config", about), "image_size", 224))
-    published = (tuple(pictures.image_mean), tuple(pictures.image_std))
-    return Adapter(partial(_transformers_network, path, about), size, published)
-
-
-def _transformers_network(path: str, about: Any, full: bool) -> nn.Module:
-    models = _library("transformers").AutoModel
-    network = models.from_pretrained(path) if full else models.from_config(about)
-    return getattr(network, "vision_model", network)  # type: ignore[no-any-return]
-
-
-def _open_clip(name: str) -> Adapter:
-    library, (network, _, tag) = _library("open_clip"), name.partition("/")
+def _takes(library: str, name: str) -> tuple[int, Normalisation]:
+    """Return the side of the images that a network takes, and how they are normalised."""
+    match library:
+        case "timm":
+            timm = _library("timm")
+            about = timm.data.resolve_model_data_config(timm.create_model(name, pretrained=False))
+            return about["input_size"][-1], (tuple(about["mean"]), tuple(about["std"]))
+        case "torchvision":
+            return 224, IMAGENET
+        case "transformers":
+            models = _library("transformers")
+            about, pictures = (kind.from_pretrained(name) for kind in (models.AutoConfig, models.AutoImageProcessor))
+            side = int(getattr(getattr(about, "vision_config", about), "image_size", 224))
+            return side, (tuple(pictures.image_mean), tuple(pictures.image_std))
+    network, _, tag = name.partition("/")
     if not tag:
         raise UsageError(f'Name the weights too, as in "open_clip:ViT-B-32/openai"; given "open_clip:{name}".')
-    size = library.create_model(network).visual.image_size
-    side = size if isinstance(size, int) else size[0]
-    return Adapter(partial(_open_clip_network, network, tag), side, CLIP)
-
-
-def _open_clip_network(network: str, tag: str, full: bool) -> nn.Module:
-    made = _library("open_clip").create_model(network, pretrained=tag if full else None)
-    return made.visual  # type: ignore[no-any-return]
-
-
-ADAPTERS: Final[Mapping[str, Callable[[str], Adapter]]] = {
-    "timm": _timm, "torchvision": _torchvision, "transformers": _transformers, "open_clip": _open_clip,
-}  # fmt: skip
+    size = _library("open_clip").create_model(network).visual.image_size
+    return size if isinstance(size, int) else size[0], CLIP
 
 
 def build_adapter(library: str, name: str, shape: tuple[int, ...], width: int | None) -> Adapter:
     """Return the network of this name from another library, without its public weights."""
-    if library not in ADAPTERS:
-        raise UsageError(f'No library "{library}".{suggest(library, ADAPTERS)} Known: {listing(ADAPTERS)}.')
+    if library not in LIBRARIES:
+        raise UsageError(f'No library "{library}".{suggest(library, LIBRARIES)} Known: {listing(LIBRARIES)}.')
     if shape[0] not in (1, 3) or width is not None:
         raise UsageError(f'"{library}:{name}" takes grey or colour images and no width; given {shape}, width {width}.')
     try:
-        return ADAPTERS[library](name)
+        return Adapter(partial(_network, library, name), *_takes(library, name))
     except (AttributeError, KeyError, OSError, RuntimeError, StopIteration, ValueError) as error:
         raise UsageError(f'{library} cannot make "{name}" as an image encoder: {error}. Check the name.') from error
 

@@ -8,9 +8,9 @@ from labelwise.errors import UsageError, listing, suggest
 from labelwise.nn.adapters import build_adapter
 from labelwise.nn.backbone import Backbone
 from labelwise.nn.efficientnet import EfficientNetLite0
-from labelwise.nn.networks import VGG, BasicBlock, Bottleneck, ConvNet, Identity, ResNet
+from labelwise.nn.networks import VGG, ConvNet, Identity, ResNet
 from labelwise.nn.patches import PatchNet
-from labelwise.nn.small_backbones import SMALL_BACKBONES
+from labelwise.nn.small_backbones import LeNet, MelXVector, ResNet12, WideResNet, XVector
 
 
 def efficientnet_lite0(shape: tuple[int, ...], width: int = 32) -> Backbone:
@@ -22,22 +22,25 @@ def efficientnet_lite0(shape: tuple[int, ...], width: int = 32) -> Backbone:
     return EfficientNetLite0()
 
 
-WAVEFORMS: Final = ("xvector_8k", "xvector_16k", "xvector_mel_8k", "xvector_mel_16k")
-
-
-ON_FEATURES: Final = ("identity", *WAVEFORMS)  # the others take images
-
-
 BACKBONES: Final[Mapping[str, Callable[..., Backbone]]] = {
     "convnet": ConvNet,
-    "resnet18": partial(ResNet, BasicBlock, (2, 2, 2, 2)),
-    "resnet50": partial(ResNet, Bottleneck, (3, 4, 6, 3)),
+    "resnet18": partial(ResNet, (2, 2, 2, 2)),
+    "resnet50": partial(ResNet, (3, 4, 6, 3), bottleneck=True),
     "vgg11_bn": VGG,
     "efficientnet_lite0": efficientnet_lite0,
     "patches": PatchNet,
     "identity": Identity,
-    **SMALL_BACKBONES,
+    "lenet": LeNet,
+    "wrn28_10": WideResNet,
+    "resnet12": ResNet12,
+    "xvector": XVector,
+    "xvector_8k": partial(XVector, rate=8_000),
+    "xvector_16k": partial(XVector, rate=16_000),
+    "xvector_mel_8k": partial(MelXVector, rate=8_000),
+    "xvector_mel_16k": partial(MelXVector, rate=16_000),
 }
+WAVEFORMS: Final = tuple(name for name in BACKBONES if name.endswith("k"))
+ON_FEATURES: Final = ("identity", *WAVEFORMS)  # the others take images
 
 
 def build_backbone(name: str, shape: tuple[int, ...], width: int | None = None) -> Backbone:
@@ -65,10 +68,8 @@ def build_backbone(name: str, shape: tuple[int, ...], width: int | None = None) 
         needed = listing(f'"{known}"' for known in BACKBONES if (known in ON_FEATURES) == features)
         given = "precomputed features" if features else "images"
         raise UsageError(f'The data are {given} of shape {shape}, and "{name}" does not take these. Use {needed}.')
-    if width is None:
-        return BACKBONES[name](shape=shape)
-    if name == "identity":
+    if width is not None and name == "identity":
         raise UsageError(f'The backbone "identity" has no width; given {width}. Leave it out.')
-    if width < 1:
+    if width is not None and width < 1:
         raise UsageError(f"The width of a backbone must be at least 1; given {width}.")
-    return BACKBONES[name](shape=shape, width=width)
+    return BACKBONES[name](shape=shape, **({} if width is None else {"width": width}))

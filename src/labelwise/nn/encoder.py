@@ -7,7 +7,7 @@ never trained, so its features can be computed once and finished many times.
 import math
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import torch
@@ -20,6 +20,7 @@ from labelwise.model import as_float
 from labelwise.nn.backbone import Backbone
 from labelwise.nn.backbones import build_backbone
 from labelwise.nn.weights import Normalisation, load_weights
+from labelwise.view import WHOLE, View
 
 PRETRAINED = "efficientnet_lite0"
 DEFAULT_SIDE = 64  # of pictures for a network that is trained from scratch
@@ -27,9 +28,7 @@ CHUNK = 2**22  # numbers held in double precision at a time
 FLOOR = 1e-3  # smallest standard deviation, relative to the largest
 LARGEST = 2**28  # numbers of an image: one of more than 9,000 pixels a side is a mistake
 QUIET = 1e-5  # root mean square of a waveform below which it is not made louder: silence stays silence
-LENGTH = (
-    4.0  # of a standardised embedding, as root mean square: the right learning rate then does not depend on its size
-)
+LENGTH = 4.0  # root mean square of a standardised embedding: the right learning rate then does not depend on its size
 PIECE = {"cpu": 8, "cuda": 256}  # images that a frozen trunk takes at a time; on a CPU few fit its caches best
 
 
@@ -44,8 +43,7 @@ class Encoder:
         weights: a .safetensors file of the backbone's weights; None starts from the public ones where the backbone
             brings them (efficientnet_lite0 and those of other libraries), else at random.
         frozen: the backbone keeps these weights: each training image is encoded once, and only what follows is trained.
-        size: the side that images are brought to before the backbone; None is the one its weights were made for, where it
-            brings them, else that of the images.
+        size: another name of ``View.size``, the side that the backbone sees.
     """
 
     backbone: str = "auto"
@@ -55,44 +53,52 @@ class Encoder:
     frozen: bool = False
     size: int | None = None
 
-    def build(self, shape: tuple[int, ...]) -> "ImageEncoder":
-        """Return a new image encoder with these settings.
+    def build(self, shape: tuple[int, ...], view: View = WHOLE, *, to_publish: bool = False) -> "ImageEncoder":
+        """Return a new image encoder with these settings, for images of a shape that are seen so.
 
         Weights that cannot be loaded raise their error on first use, so that a saved classifier, which holds them, opens
-        without.
+        without. One whose own weights are ``to_publish`` is normalised as public ones are.
         """
-        if self.size is not None and (self.size < 1 or len(shape) == 1):
-            raise UsageError(
-                f"The encoder's size is a side of images in pixels, at least 1; given {self.size} for {shape}."
-            )
+        view = self.sized(view)
+        if view.size is not None and len(shape) == 1:
+            raise UsageError(f"The encoder's size is a side of images in pixels; given {view.size} for {shape}.")
         frozen = self.frozen and len(shape) == 3  # features have no backbone to freeze
         name = PRETRAINED if self.backbone == "auto" and frozen else self.backbone
-        seen = shape if self.size is None else (shape[0], self.size, self.size)
+        seen = view.seen(shape)
         largest = max(shape, seen, key=math.prod)
         if math.prod(largest) > LARGEST:
             raise UsageError(f"An image has at most {LARGEST} numbers; given {largest}.")
         backbone = build_backbone(name, seen, self.width)
-        if self.weights is not None and backbone.published and shape[0] == 1:  # grey images fill all channels
-            backbone = build_backbone(name, (len(backbone.published[0]), *seen[1:]), self.width)
         trained = backbone.comes_trained or self.weights is not None
+        fixed = backbone.published if trained or to_publish else None
+        if fixed and not backbone.comes_trained and shape[0] == 1:  # grey images fill all channels
+            backbone = build_backbone(name, (len(fixed[0]), *seen[1:]), self.width)
         if frozen and not trained:
             raise UsageError(
                 f'A frozen "{name}" would keep its random weights. Give weights, the path of a .safetensors file, or '
                 'choose "efficientnet_lite0", which brings its own.'
             )
-        fixed = backbone.published if trained else None
-        size = self.size or backbone.size
-        encoder = ImageEncoder(backbone, shape, self.code_size, fixed=fixed, frozen=frozen, size=size)
+        view = replace(view, size=view.size or backbone.size)
+        encoder = ImageEncoder(backbone, shape, self.code_size, fixed=fixed, frozen=frozen, view=view)
         if trained:
             encoder.load_weights(self.weights)
         return encoder
 
-    def side(self) -> int | None:
-        """Return the side that pictures are best read at: as set, or as the weights of the backbone ask; None is any."""
+    def sized(self, view: View) -> View:
+        """Return a view with the side that is set here, which must not contradict its own."""
+        if None not in (self.size, view.size) and self.size != view.size:
+            raise UsageError(
+                f"encoder.size={self.size} and view.size={view.size} are both the side that the network sees. Keep one of them."
+            )
+        return view if self.size is None else replace(view, size=self.size)
+
+    def side(self, view: View = WHOLE) -> int | None:
+        """Return the side that pictures are best read at to be seen so: as set, or as the weights of the backbone ask; None is any."""
         name = PRETRAINED if self.backbone == "auto" and self.frozen else self.backbone
-        if self.size is not None or not (name == PRETRAINED or ":" in name):  # the others bring no weights
-            return self.size
-        return build_backbone(name, (3, DEFAULT_SIDE, DEFAULT_SIDE), self.width).size
+        size = self.sized(view).size
+        if size is None and (name == PRETRAINED or ":" in name):  # the others bring no weights
+            size = build_backbone(name, (3, DEFAULT_SIDE, DEFAULT_SIDE), self.width).size
+        return None if size is None else view.side(size)
 
 
 def pretrained_encoder() -> Encoder | None:
@@ -102,9 +108,9 @@ def pretrained_encoder() -> Encoder | None:
     return Encoder(backbone=PRETRAINED, frozen=True) if is_installed() else None
 
 
-def side_for(encoder: Encoder | None) -> int:
+def side_for(encoder: Encoder | None, view: View = WHOLE) -> int:
     """Return the side in pixels that a person's own pictures are read at for an encoder; None trains one from scratch."""
-    return (None if encoder is None else encoder.side()) or DEFAULT_SIDE
+    return (encoder or Encoder()).side(view) or view.side(DEFAULT_SIDE)
 
 
 class Kept(WeakTensorKeyDictionary):
@@ -127,7 +133,7 @@ class ImageEncoder(nn.Module):
         fixed: mean and std that stay as they are, because the backbone's weights were made with them; one-channel images
             are normalised into as many channels as these have. None: ``fit_normalisation`` sets them.
         frozen: the trunk is never trained; ``fit_features`` standardises what it makes, before the projection.
-        size: the side that images are brought to; None takes them as they are.
+        view: how images of the shape are seen; others are only brought to its size.
 
     Attributes:
         mean: subtracted from each channel ``[c]`` (or feature ``[a]``); 0 until ``fit_normalisation``.
@@ -149,13 +155,13 @@ class ImageEncoder(nn.Module):
         *,
         fixed: Normalisation | None = None,
         frozen: bool = False,
-        size: int | None = None,
+        view: View = WHOLE,
     ) -> None:
         super().__init__()
         if code_size is not None and code_size < 1:
             raise UsageError(f"The code size must be at least 1; given {code_size}.")
         self.shape = shape
-        self.size = size
+        self.view = view
         self.frozen = frozen
         self.untrained = frozen or (len(shape) == 1 and not backbone.waveforms)
         self.fixed = fixed is not None or backbone.waveforms
@@ -174,13 +180,6 @@ class ImageEncoder(nn.Module):
         self._missing: LabelwiseError | None = None
         self._encoded = Kept()
         self.register_load_state_dict_post_hook(ImageEncoder._loaded)  # type: ignore[no-untyped-call]
-
-    @classmethod
-    def build(
-        cls, backbone: str, shape: tuple[int, ...], width: int | None = None, code_size: int | None = None
-    ) -> Self:
-        """Return a new encoder with the backbone of this name (see ``build_backbone``), without public weights."""
-        return cls(build_backbone(backbone, shape, width), shape, code_size)
 
     def load_weights(self, path: str | None) -> None:
         """Load the backbone's weights from a file, or the public ones; an error is kept for the first use.
@@ -215,15 +214,23 @@ class ImageEncoder(nn.Module):
         return (x - self.mean.view(channels)) / self.std.view(channels)
 
     def prepare(self, x: Tensor) -> Tensor:
-        """Return what the backbone takes: images of its size, normalised."""
+        """Return what the backbone takes: what the view keeps of images, of its size, normalised."""
         if self._missing is not None:
             raise self._missing
-        if self.size is not None and x.shape[2:] != (self.size, self.size):
-            x = interpolate(x, (self.size, self.size), mode="bicubic", antialias=True).clamp(0, 1)
+        size = self.view.size
+        if self.view.crop is not None and x.shape[1:] == self.shape:
+            x = self.view.centre(x)
+        if size is not None and x.shape[2:] != (size, size):
+            x = interpolate(x, (size, size), mode="bicubic", antialias=True).clamp(0, 1)
         return self.normalise(x)
 
+    @property
+    def mirrors(self) -> bool:
+        """Whether a mirror image is seen, too: never by what is being trained."""
+        return self.view.mirror and (self.frozen or not self.training)
+
     def maps(self, x: Tensor) -> Tensor:
-        """Return the backbone's feature maps ``[n, d_backbone, h, w]`` of images in [0, 1]."""
+        """Return the backbone's feature maps ``[n, d_backbone, h, w]`` of images in [0, 1], without their mirror images."""
         return self.backbone.maps(self.prepare(x))
 
     def pool(self, maps: Tensor) -> Tensor:
@@ -232,10 +239,15 @@ class ImageEncoder(nn.Module):
 
     def trunk(self, x: Tensor) -> Tensor:
         """Return the backbone's features ``[n, d_backbone]`` of images in [0, 1]; a frozen one takes a few at a time."""
-        if not self.frozen or x.requires_grad or torch.compiler.is_exporting():
-            return self.backbone(self.prepare(x))  # type: ignore[no-any-return]
-        parts = torch.split(x, PIECE.get(x.device.type, 8))
-        return torch.cat([self.backbone(self.prepare(part)) for part in parts])
+        whole = not self.frozen or x.requires_grad or torch.compiler.is_exporting()
+        parts = [x] if whole else torch.split(x, PIECE.get(x.device.type, 8))
+        features = [self._seen(self.prepare(part)) for part in parts]
+        return features[0] if len(features) == 1 else torch.cat(features)
+
+    def _seen(self, x: Tensor) -> Tensor:
+        """Return the backbone's features of what it takes, and of the mirror image where that counts, too."""
+        features: Tensor = self.backbone(x)
+        return (features + self.backbone(x.flip(3))) / 2 if self.mirrors else features
 
     def finish(self, features: Tensor) -> Tensor:
         """Return embeddings ``[n, d]`` from the backbone's features ``[n, d_backbone]``; those not trained get one length."""
@@ -264,22 +276,22 @@ class ImageEncoder(nn.Module):
             return images
         if self.frozen and images in self._encoded:
             return self._encoded[images]  # type: ignore[no-any-return]
-        was_training = self.training
-        self.eval()
-        device = self.mean.device
+        was_training, device = self.training, self.mean.device
         parts = torch.split(images, PIECE.get(device.type, 8))
-        made = [self.trunk(as_float(part.to(device))).float() for part in shown(parts, "Encoding images")]
-        self.train(was_training)
-        found = torch.cat(made) if made else torch.empty(0, self.backbone.width_out, device=device)
+        self.eval()
+        try:
+            rows = [self.trunk(as_float(part.to(device))).float() for part in shown(parts, "Encoding images")]
+        finally:
+            self.train(was_training)
+        features = torch.cat(rows) if len(images) else torch.empty(0, self.backbone.width_out, device=device)
         if self.frozen:
-            self._encoded[images] = found
-        return found
+            self._encoded[images] = features
+        return features
 
     def fit_normalisation(self, images: Tensor) -> None:
         """Set mean and std to those of each channel of images (bytes count as [0, 1]), or of each feature.
 
-        Nothing happens for waveforms, and where the backbone's weights were made with a fixed mean and std. Computed in double precision, a chunk at a time. No std is less than a thousandth of the largest, so what
-        hardly varies is not blown up; where nothing varies at all, it is 1.
+        Nothing happens for waveforms, and where the backbone's weights were made with a fixed mean and std.
         """
         if self._missing is not None:
             raise self._missing
@@ -290,33 +302,33 @@ class ImageEncoder(nn.Module):
                 f"Normalisation needs at least one image of shape {list(self.shape)}; given {list(images.shape)}."
             )
         unit = 255 if images.dtype == torch.uint8 else 1
-        mean, std = spread(images, unit)
-        self.mean.copy_(mean / unit)
-        self.std.copy_(std / unit)
+        for buffer, value in zip((self.mean, self.std), spread(images, unit), strict=True):
+            buffer.copy_(value / unit)
 
     def fit_features(self, features: Tensor) -> None:
         """Set what a frozen trunk's features are standardised with to the mean and std of these ``[n, d_backbone]``."""
-        mean, std = spread(features, 1)
-        self.feature_mean.copy_(mean)
-        self.feature_std.copy_(std)
+        for buffer, value in zip((self.feature_mean, self.feature_std), spread(features, 1), strict=True):
+            buffer.copy_(value)
 
 
 def spread(images: Tensor, unit: float) -> tuple[Tensor, Tensor]:
-    """Return mean and std of each channel ``[c]``; no std is less than a thousandth of the largest, or all are ``unit``."""
-    mean = channel_means(images, torch.zeros(images.shape[1]), power=1)
-    std = channel_means(images, mean, power=2).sqrt()
+    """Return mean and std of each channel ``[c]``, in double precision, a chunk at a time.
+
+    No std is less than a thousandth of the largest, so that what hardly varies is not blown up; where nothing varies, it is ``unit``.
+    """
+
+    def mean_of(centre: Tensor, power: int) -> Tensor:
+        others = [0, *range(2, images.ndim)]
+        centre = centre.view(-1, *[1] * (images.ndim - 2))
+        chunks = torch.split(images, max(1, CHUNK // images[0].numel()))
+        sums = [(chunk.double() - centre).pow_(power).sum(others) for chunk in chunks]
+        return torch.stack(sums).sum(0) / images[:, 0].numel()
+
+    mean = mean_of(torch.zeros(images.shape[1], device=images.device, dtype=torch.float64), 1)
+    std = mean_of(mean, 2).sqrt()
     if not std.isfinite().all():
         raise UsageError("The images hold a value that is not a finite number (NaN or infinity).")
     return mean, std.clamp(min=FLOOR * float(std.max())) if std.any() else torch.full_like(std, unit)
-
-
-def channel_means(images: Tensor, centre: Tensor, power: int) -> Tensor:
-    """Return the mean of ``(value - centre) ** power`` of each channel ``[c]``, in double precision."""
-    centre = centre.to(images.device, torch.float64).view(-1, *[1] * (images.ndim - 2))
-    others = [0, *range(2, images.ndim)]
-    rows = max(1, CHUNK // images[0].numel())
-    sums = [(chunk.double() - centre).pow_(power).sum(others) for chunk in torch.split(images, rows)]
-    return torch.stack(sums).sum(0) / images[:, 0].numel()
 
 
 def shown(parts: Sequence[Tensor], words: str) -> Iterable[Tensor]:

@@ -3,7 +3,7 @@
 Residual and VGG networks name their parameters as torchvision does, so public weights of these networks fit.
 """
 
-from typing import Final
+from itertools import pairwise
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -12,109 +12,75 @@ from labelwise.errors import UnsupportedError
 from labelwise.nn.backbone import Backbone, convolution, initialise
 from labelwise.nn.weights import IMAGENET
 
+EXPANSION = 4  # channels of a bottleneck's output, as a multiple of those inside
 SMALL = 64  # images up to this side keep their resolution in the stem
 
 
-class BasicBlock(nn.Module):
-    """Two 3x3 convolutions and a shortcut, ``[n, channels, h, w] -> [n, planes, h / stride, w / stride]``."""
+class ResidualBlock(nn.Module):
+    """Convolutions with batch norm and a shortcut around them, ``[n, channels, h, w] -> [n, out, h / stride, w / stride]``.
 
-    expansion: Final = 1
+    Two of 3x3; or, as a bottleneck, 1x1, 3x3 and 1x1, of which the first two have a quarter of the channels.
+    """
 
-    def __init__(self, channels: int, planes: int, stride: int) -> None:
+    def __init__(self, channels: int, out: int, stride: int, *, bottleneck: bool = False) -> None:
         super().__init__()
-        self.conv1 = convolution(channels, planes, 3, stride)
-        self.bn1 = nn.BatchNorm2d(planes)
-        self.conv2 = convolution(planes, planes, 3)
-        self.bn2 = nn.BatchNorm2d(planes)
-        self.downsample = shortcut(channels, planes, stride)
+        planes = out // EXPANSION if bottleneck else out
+        sizes = (channels, planes, planes, out) if bottleneck else (channels, planes, out)
+        self.depth = len(sizes) - 1
+        for place, (size, wide) in enumerate(pairwise(sizes), 1):
+            kernel = 3 if not bottleneck or place == 2 else 1
+            self.add_module(f"conv{place}", convolution(size, wide, kernel, stride if place == self.depth - 1 else 1))
+            self.add_module(f"bn{place}", nn.BatchNorm2d(wide))
+        same = channels == out and stride == 1
+        self.downsample = nn.Sequential(*([] if same else [convolution(channels, out, 1, stride), nn.BatchNorm2d(out)]))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the block's maps."""
-        y = F.relu(self.bn1(self.conv1(x)), inplace=True)
-        return F.relu(self.bn2(self.conv2(y)) + self.downsample(x), inplace=True)
-
-
-class Bottleneck(nn.Module):
-    """1x1, 3x3 and 1x1 convolutions and a shortcut, ``[n, channels, h, w] -> [n, 4 * planes, h / stride, w / stride]``."""
-
-    expansion: Final = 4
-
-    def __init__(self, channels: int, planes: int, stride: int) -> None:
-        super().__init__()
-        out = planes * self.expansion
-        self.conv1 = convolution(channels, planes, 1)
-        self.bn1 = nn.BatchNorm2d(planes)
-        self.conv2 = convolution(planes, planes, 3, stride)
-        self.bn2 = nn.BatchNorm2d(planes)
-        self.conv3 = convolution(planes, out, 1)
-        self.bn3 = nn.BatchNorm2d(out)
-        self.downsample = shortcut(channels, out, stride)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the block's maps."""
-        y = F.relu(self.bn1(self.conv1(x)), inplace=True)
-        y = F.relu(self.bn2(self.conv2(y)), inplace=True)
-        return F.relu(self.bn3(self.conv3(y)) + self.downsample(x), inplace=True)
-
-
-Block = BasicBlock | Bottleneck
-
-
-def shortcut(channels: int, out: int, stride: int) -> nn.Sequential:
-    """Return the path around a block: nothing where shapes agree, else a 1x1 convolution."""
-    if channels == out and stride == 1:
-        return nn.Sequential()
-    return nn.Sequential(convolution(channels, out, 1, stride), nn.BatchNorm2d(out))
-
-
-def blocks(block: type[Block], depth: int, channels: int, out: int, stride: int) -> nn.Sequential:
-    """Return one stage of a residual network; its first block changes the shape."""
-    planes = out // block.expansion
-    return nn.Sequential(block(channels, planes, stride), *(block(out, planes, 1) for _ in range(depth - 1)))
+        y = x
+        for place in range(1, self.depth + 1):
+            y = self.get_submodule(f"bn{place}")(self.get_submodule(f"conv{place}")(y))
+            y = F.relu(y if place < self.depth else y + self.downsample(x), inplace=True)
+        return y
 
 
 class ResNet(Backbone):
     """A residual network; d is 8 (basic blocks) or 32 (bottlenecks) times its width.
 
     Args:
-        block: BasicBlock or Bottleneck.
         depths: how many blocks each of the four stages has.
         shape: of one image, ``(c, h, w)``. Images up to 64 pixels get a 3x3 stem that keeps their resolution; larger
             ones the usual 7x7 stem of stride 2 and max pooling.
         width: channels of the stem; 64 is the published network.
-        quiet_start: start every block as its shortcut alone (zero scale in its last batch norm).
+        bottleneck: of which blocks.
     """
 
     published = IMAGENET
 
     def __init__(
-        self,
-        block: type[Block],
-        depths: tuple[int, int, int, int],
-        shape: tuple[int, ...],
-        width: int = 64,
-        quiet_start: bool = False,
+        self, depths: tuple[int, int, int, int], shape: tuple[int, ...], width: int = 64, *, bottleneck: bool = False
     ) -> None:
-        super().__init__(8 * width * block.expansion)
+        super().__init__(8 * width * (EXPANSION if bottleneck else 1))
         small = max(shape[1:]) <= SMALL
         self.conv1 = convolution(shape[0], width, 3) if small else convolution(shape[0], width, 7, stride=2)
         self.bn1 = nn.BatchNorm2d(width)
         self.maxpool = nn.Identity() if small else nn.MaxPool2d(3, stride=2, padding=1)
-        out = [width * 2**stage * block.expansion for stage in range(4)]
-        self.layer1 = blocks(block, depths[0], width, out[0], 1)
-        self.layer2 = blocks(block, depths[1], out[0], out[1], 2)
-        self.layer3 = blocks(block, depths[2], out[1], out[2], 2)
-        self.layer4 = blocks(block, depths[3], out[2], out[3], 2)
+        channels = width
+        for stage, depth in enumerate(depths, 1):
+            out = self.width_out // 2 ** (4 - stage)
+            blocks = [
+                ResidualBlock(out if place else channels, out, 1 if place or stage == 1 else 2, bottleneck=bottleneck)
+                for place in range(depth)
+            ]
+            self.add_module(f"layer{stage}", nn.Sequential(*blocks))
+            channels = out
         initialise(self)
-        if quiet_start:
-            for part in self.modules():
-                if isinstance(part, Block):
-                    nn.init.zeros_((part.bn2 if isinstance(part, BasicBlock) else part.bn3).weight)
 
     def maps(self, x: Tensor) -> Tensor:
         """Return the maps of the last stage ``[n, d, h, w]``."""
         x = self.maxpool(F.relu(self.bn1(self.conv1(x)), inplace=True))
-        return self.layer4(self.layer3(self.layer2(self.layer1(x))))  # type: ignore[no-any-return]
+        for stage in range(1, 5):
+            x = self.get_submodule(f"layer{stage}")(x)
+        return x
 
 
 class VGG(Backbone):

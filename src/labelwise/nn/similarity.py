@@ -10,7 +10,7 @@ of which only the last term depends on the pair: one maximum into a small buffer
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,8 @@ from torch.utils.checkpoint import checkpoint
 
 from labelwise.errors import UsageError
 
-Half = Callable[[Tensor], Tensor]  # embeddings [n, d] to their half of the first hidden layer [n, h]
+Kind = Literal["learned", "cosine", "both"]
+Symmetric = Literal["none", "max", "mean"]
 Score = Callable[[Tensor, Tensor], Tensor]  # two lists of what S needs to its part of S
 SLOPE = 0.1
 TILE = {"cpu": 2**19, "cuda": 2**24}  # hidden numbers of pairs held at a time; on a CPU few fit its caches best
@@ -39,8 +40,8 @@ class SimilaritySettings:
         dropout: before the output.
     """
 
-    kind: Literal["learned", "cosine", "both"] = "learned"
-    symmetric: Literal["none", "max", "mean"] = "none"
+    kind: Kind = "learned"
+    symmetric: Symmetric = "none"
     hidden: int = 512
     layers: int = 1
     dropout: float = 0.25
@@ -52,7 +53,7 @@ class SimilaritySettings:
                 "A similarity has 1 or 2 layers of at least 1 hidden unit, and a dropout from 0 to below 1; "
                 f"given {self.layers} of {self.hidden}, dropout {self.dropout}."
             )
-        for name, known in (("kind", ("learned", "cosine", "both")), ("symmetric", ("none", "max", "mean"))):
+        for name, known in (("kind", get_args(Kind)), ("symmetric", get_args(Symmetric))):
             if getattr(self, name) not in known:
                 raise UsageError(f'"{name}" of a similarity is one of {", ".join(known)}; given {getattr(self, name)}.')
 
@@ -93,11 +94,11 @@ class Similarity(nn.Module):
 
     def first(self, embeddings: Tensor) -> Tensor:
         """Return all that S needs of embeddings ``[n, d]`` that come first ``[n, e]``."""
-        return self._needed(self._left, self._right, embeddings)
+        return self._needed((0, 1), embeddings)
 
     def second(self, embeddings: Tensor) -> Tensor:
         """Return all that S needs of embeddings ``[m, d]`` that come second ``[m, e]``."""
-        return self._needed(self._right, self._left, embeddings)
+        return self._needed((1, 0), embeddings)
 
     def pairs(self, first: Tensor, second: Tensor) -> Tensor:
         """Return S of every pair ``[n, m]`` from what ``first`` and ``second`` returned.
@@ -124,16 +125,13 @@ class Similarity(nn.Module):
             scaled = self.scale * cosine(first[:, e:].float(), second[:, e:].float()) + self.offset
         return scaled + self._each_way(learned, first[:, :e], second[:, :e]) if self.learned else scaled
 
-    def _left(self, embeddings: Tensor) -> Tensor:
-        return linear(embeddings, self.input.weight[:, : self.size], self.input.bias)
-
-    def _right(self, embeddings: Tensor) -> Tensor:
-        return linear(embeddings, self.input.weight[:, self.size :])
-
-    def _needed(self, own: Half, other: Half, embeddings: Tensor) -> Tensor:
-        """Return the halves of the hidden layer that embeddings take part in, and then their direction."""
-        halves = [own] if self.settings.symmetric == "none" else [own, other]
-        parts = [half(embeddings) for half in halves] if self.learned else []
+    def _needed(self, halves: tuple[int, int], embeddings: Tensor) -> Tensor:
+        """Return what embeddings add to the hidden layer, as the half of its input that comes first here, and their direction."""
+        parts = []
+        if self.learned:
+            weights = self.input.weight.split(self.size, 1)  # type: ignore[no-untyped-call]
+            kept = halves[:1] if self.settings.symmetric == "none" else halves
+            parts = [linear(embeddings, weights[half], None if half else self.input.bias) for half in kept]
         if self.cosine:
             parts.append(normalize(embeddings.float(), dim=1))
         return torch.cat(parts, 1) if len(parts) > 1 else parts[0]
@@ -150,7 +148,10 @@ class Similarity(nn.Module):
         """Return S ``[n, m]`` of hidden vectors ``[n, h]`` and ``[m, h]`` whose sums are the first hidden layer."""
         wanted = any(t.requires_grad for t in (u, v, self.output.weight, self.output.bias))
         if self.training or (wanted and torch.is_grad_enabled()):
-            return self._scores_to_train(u, v)
+            room = max(1, KEPT // max(1, len(v) * u.shape[1]))
+            if len(u) <= room:
+                return self._of_all(u, v)
+            return torch.cat([checkpoint(self._of_all, part, v, use_reentrant=False) for part in torch.split(u, room)])
         if torch.compiler.is_exporting():  # tiles would fix the number of images
             return self._of_all(u, v)
         if self.middle is None:
@@ -159,13 +160,6 @@ class Similarity(nn.Module):
         for rows, columns in tiles(len(u), len(v), u.shape[1], u.device.type):
             out[rows, columns] = self._of_all(u[rows], v[columns])
         return out
-
-    def _scores_to_train(self, u: Tensor, v: Tensor) -> Tensor:
-        if len(u) * len(v) * u.shape[1] <= KEPT:
-            return self._of_all(u, v)
-        rows = max(1, KEPT // (len(v) * u.shape[1]))
-        parts = [checkpoint(self._of_all, part, v, use_reentrant=False) for part in torch.split(u, rows)]
-        return torch.cat(parts)
 
     def _of_all(self, u: Tensor, v: Tensor) -> Tensor:
         """Return S ``[n, m]`` by the hidden vectors of all pairs at once."""

@@ -1,9 +1,6 @@
 """Backbones of few layers or few channels, for small pictures and for sound: LeNet, wide and 12-layer residual networks, x-vectors."""
 
 import math
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Final
 
 import torch
 from torch import Tensor, nn
@@ -187,15 +184,3 @@ class MelXVector(XVector):
         mean = x.sum(2) / count
         variance = ((x - mean[:, :, None]).square() * heard).sum(2) / count
         return self.full(torch.cat([mean, (variance + 1e-5).sqrt()], 1))  # type: ignore[no-any-return]
-
-
-SMALL_BACKBONES: Final[Mapping[str, Callable[..., Backbone]]] = {
-    "lenet": LeNet,
-    "wrn28_10": WideResNet,
-    "resnet12": ResNet12,
-    "xvector": XVector,
-    "xvector_8k": partial(XVector, rate=8_000),
-    "xvector_16k": partial(XVector, rate=16_000),
-    "xvector_mel_8k": partial(MelXVector, rate=8_000),
-    "xvector_mel_16k": partial(MelXVector, rate=16_000),
-}

@@ -71,13 +71,13 @@ class SentenceEncoder(nn.Module):
             )
         x = words
         for block in self.blocks:
-            x = block(x, Borders.of(left).to(x.device))
+            x = block(x, Borders.of(left, x.device))
             left = (left + 1) // 2
-        order = Order.of(left)
-        packed = _placed(x, order.places.to(x.device, non_blocking=True), len(x))
+        places, sentences, batch_sizes = reading_order(left)
+        packed = _placed(x, places.to(x.device, non_blocking=True), len(x))
         read = read_on_cpu if x.device.type == "cpu" else read_packed
-        states = read(self.lstm, packed, order.batch_sizes)
-        means = segment_mean(states, order.sentences.to(x.device, non_blocking=True), len(left))
+        states = read(self.lstm, packed, batch_sizes)
+        means = segment_mean(states, sentences.to(x.device, non_blocking=True), len(left))
         return self.project(self.dropout(means))  # type: ignore[no-any-return]
 
 
@@ -118,8 +118,8 @@ class Borders:
     pairs: int
 
     @classmethod
-    def of(cls, lengths: Tensor) -> "Borders":
-        """Return the borders of sentences of these lengths ``[m]``."""
+    def of(cls, lengths: Tensor, device: torch.device) -> "Borders":
+        """Return the borders of sentences of these lengths ``[m]``, on a device."""
         ends = lengths.cumsum(0)
         t = int(ends[-1])
         around = torch.arange(t, dtype=torch.int32)[:, None] + torch.arange(-1, 2, dtype=torch.int32)
@@ -129,37 +129,21 @@ class Borders:
         pairs = (lengths + 1) // 2
         pair_ends = pairs.cumsum(0)
         places = spans(2 * (pair_ends - pairs), lengths)
-        return cls(around.flatten(), back.flatten(), places, int(pair_ends[-1]))
-
-    def to(self, device: torch.device) -> "Borders":
-        """Return the same on a device."""
-        around, back, places = (x.to(device, non_blocking=True) for x in (self.around, self.back, self.places))
-        return Borders(around, back, places, self.pairs)
+        around, back, places = (x.to(device, non_blocking=True) for x in (around.flatten(), back.flatten(), places))
+        return cls(around, back, places, int(pair_ends[-1]))
 
 
-@dataclass(frozen=True, eq=False)
-class Order:
-    """The order in which an LSTM reads packed sentences: all first rows, longest sentence first, all second rows, ...
+def reading_order(lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return how an LSTM reads sentences of these lengths ``[m]``: all first rows, longest sentence first, all second rows, ...
 
-    Attributes:
-        places: where each row goes ``[t]``.
-        sentences: the sentence of the row at each place ``[t]``.
-        batch_sizes: how many sentences have a first, a second, ... row.
+    That is where each row goes ``[t]``, the sentence of the row at each place ``[t]``, and how many sentences have a first, a
+    second, ... row.
     """
-
-    places: Tensor
-    sentences: Tensor
-    batch_sizes: Tensor
-
-    @classmethod
-    def of(cls, lengths: Tensor) -> "Order":
-        """Return the order of sentences of these lengths ``[m]``."""
-        descending, sentences = lengths.sort(descending=True, stable=True)
-        steps = torch.arange(int(descending[0]))[:, None]
-        step, rank = (steps < descending).nonzero(as_tuple=True)
-        rows = (lengths.cumsum(0) - lengths)[sentences[rank]] + step
-        places = torch.empty_like(rows).scatter_(0, rows, torch.arange(len(rows)))
-        return cls(places, sentences[rank], (steps < descending).sum(1))
+    descending, sentences = lengths.sort(descending=True, stable=True)
+    steps = torch.arange(int(descending[0]))[:, None]
+    step, rank = (steps < descending).nonzero(as_tuple=True)
+    rows = (lengths.cumsum(0) - lengths)[sentences[rank]] + step
+    return rows.argsort(), sentences[rank], (steps < descending).sum(1)
 
 
 def read_packed(lstm: nn.LSTM, x: Tensor, batch_sizes: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """What a classifier can be asked, found by trying, and its card in plain words."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -100,7 +101,12 @@ def _limits(classifier: Classifier, can: dict[str, str | None]) -> list[str]:
     channels, height, width = classifier.shape
     summary, calibration = classifier.origin.summary, classifier.calibration
     colour = "colour" if channels == 3 else "grey"
-    found = [f"It sees every picture as {width} x {height} pixels in {colour}: the centre, with the short side fitted."]
+    view = classifier.view
+    how = "both sides stretched" if view.fit == "squash" else "the centre, with the short side fitted"
+    found = [f"It sees every picture as {width} x {height} pixels in {colour}: {how}."]
+    if view.crop is not None:
+        _, rows, columns = replace(view, size=None).seen(classifier.shape)
+        found.append(f"Of that it looks at the middle {columns} x {rows} pixels.")
     keep = summary.get("calibration", {}).get("keep")
     if classifier.familiarity.rule is not None and isinstance(keep, float):
         found.append(

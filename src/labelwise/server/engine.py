@@ -46,7 +46,6 @@ class Engine:
         self.card = card(base, service, self.can)
         self.present = Present(base, service.model, read_only=service.read_only)
         self._shared = service.read_only or service.workers > 1  # other processes may change the labels
-        channels, height, width = base.shape
         cores = max(1, (os.cpu_count() or 1) // service.workers)
         limits = Limits(
             most=service.batch,
@@ -54,7 +53,8 @@ class Engine:
             decoders=min(4, cores),
             threads=max(1, cores - 1),  # one core is left for reading requests and decoding
         )
-        frame = Frame(height, width, channels, service.pixels)
+        channels, height, width = base.shape
+        frame = Frame(height, width, channels, service.pixels, base.view.fit)
         self.batches = Batches(frame, lambda: self.present.served, limits, measures.batch)
         self._asking = ThreadPoolExecutor(1, "ask", torch.set_num_threads, (limits.threads,))
         self._writing = ThreadPoolExecutor(1, "write", torch.set_num_threads, (limits.threads,))

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from labelwise.classifier import Classifier
 from labelwise.data.batches import mix
-from labelwise.data.read.pictures import Pictures, as_batch
+from labelwise.data.read.pictures import Pictures
 from labelwise.errors import UnsupportedError, UsageError
 from labelwise.model import as_float, check_shape
 from labelwise.ops.adaptive_attacks import Apgd
@@ -93,7 +93,7 @@ def attack(
     """
     settings = settings or AttackSettings()
     scores = scores_of(classifier)
-    clean = as_float(as_batch(pictures, classifier.shape).to(classifier.model.device))
+    clean = as_float(classifier.batch(pictures).to(classifier.model.device))
     right = _places(classifier, clean, targets)
     found = worst_of(scores, clean, right, settings, torch.full_like(clean[:, 0, 0, 0], settings.epsilon))
     wrong = _answers(classifier, clean, settings.batch) != right

@@ -58,7 +58,7 @@ def explain(scores: Scores, label: str | None = None) -> Explanation:
 
 
 def heat_maps(classifier: Classifier, images: Tensor, columns: Tensor) -> Tensor:
-    """Return Grad-CAM ``[n, h, w]`` in [0, 1] of the score of label ``columns[i]`` for image i, at the images' size.
+    """Return Grad-CAM ``[n, h, w]`` in [0, 1] of the score of label ``columns[i]`` for image i, at the images' size; 0 outside the view's crop.
 
     The gradient of the asked score with respect to the last feature maps, averaged over space, weighs the maps; what
     is positive in their sum speaks for the label. Where scores are distances, all of them shrink together as a picture
@@ -68,15 +68,27 @@ def heat_maps(classifier: Classifier, images: Tensor, columns: Tensor) -> Tensor
     if not isinstance(model, Locates):
         raise cannot(model, "draw a heat map: it has no feature maps")
     pixels = as_float(images.to(model.device))
+    heat = _heat(classifier, model.feature_maps(pixels), columns)
+    if classifier.view.mirror:
+        heat = heat + _heat(classifier, model.feature_maps(pixels.flip(3)), columns).flip(3)
+    kept = (slice(None), *classifier.view.window(*pixels.shape[2:]))
+    whole = torch.zeros_like(pixels[:, 0])
+    heat = interpolate(heat, size=whole[kept].shape[1:], mode="bilinear", align_corners=False)[:, 0]
+    low, high = heat.amin((1, 2), keepdim=True), heat.amax((1, 2), keepdim=True)
+    whole[kept] = (heat - low) / (high - low).clamp_min(1e-12)
+    return whole
+
+
+def _heat(classifier: Classifier, maps: Tensor, columns: Tensor) -> Tensor:
+    """Return what speaks for a label in feature maps ``[n, c, h, w]``: their sum by weight ``[n, 1, h, w]``."""
+    model = classifier.model
+    assert isinstance(model, Locates)
     with torch.enable_grad():
-        maps = model.feature_maps(pixels).detach().requires_grad_()
+        maps = maps.detach().requires_grad_()
         scores = model.score(model.pool_maps(maps).float(), classifier.label_embeddings)
         if model.penalty == "scale":
             scores = scores - scores.mean(1, keepdim=True)
         asked = scores.gather(1, columns.to(scores.device)[:, None])
         (gradient,) = torch.autograd.grad(asked.sum(), maps)
     weights = gradient.mean((2, 3), keepdim=True)
-    heat = (weights * maps.detach()).sum(1, keepdim=True).relu()
-    heat = interpolate(heat, size=pixels.shape[2:], mode="bilinear", align_corners=False)[:, 0]
-    low, high = heat.amin((1, 2), keepdim=True), heat.amax((1, 2), keepdim=True)
-    return (heat - low) / (high - low).clamp_min(1e-12)
+    return (weights * maps.detach()).sum(1, keepdim=True).relu()

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from labelwise.classifier import Classifier
 from labelwise.data.dataset import Skipped
-from labelwise.data.read.pictures import Pictures, as_batch, read_files
+from labelwise.data.read.pictures import Pictures, read_files
 from labelwise.errors import DataError, StoreError, UsageError, listing
 from labelwise.files import read_tensors, write_tensors
 from labelwise.tasks.gallery_index import Index, Lists, make_index
@@ -138,7 +138,7 @@ def make_gallery(
         files: m unique names.
         labels: m names, or none.
     """
-    images = as_batch(pictures, classifier.shape)
+    images = classifier.batch(pictures)
     return Gallery(
         embeddings=classifier.encode(images).cpu(),
         files=tuple(files),
@@ -162,7 +162,7 @@ def gallery_of_files(
     for start in range(0, len(files), READ):
         some = files[start : start + READ]
         try:
-            images, kept, bad = read_files(some, classifier.shape, strict=strict)
+            images, kept, bad = read_files(some, classifier.shape, fit=classifier.view.fit, strict=strict)
         except DataError:  # none of them can be read
             if strict:
                 raise

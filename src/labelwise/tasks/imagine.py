@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from labelwise.classifier import Classifier
-from labelwise.data.read.pictures import Pictures, as_batch
+from labelwise.data.read.pictures import Pictures
 from labelwise.errors import UsageError
 from labelwise.model import Generates, as_float, cannot, check_shape
 from labelwise.ops.retrieval import distances
@@ -69,7 +69,7 @@ def imagine(
     if not names or count < 1:
         raise UsageError(f"Give at least one label and a count of 1; given {len(names)} labels and a count of {count}.")
     made = generated(classifier, names, count, seed)
-    images = as_batch(gallery, classifier.shape)
+    images = classifier.batch(gallery)
     places = torch.full((len(images),), -1) if targets is None else targets.cpu()
     if len(places) != len(images):
         raise UsageError(f"There are {len(images)} images but {len(places)} targets; give one for each image.")

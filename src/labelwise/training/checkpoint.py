@@ -65,7 +65,7 @@ def run_identity(method: Method, data: TrainData, run: Run) -> dict[str, Any]:
     content, images = zlib.crc32(data.train.targets.cpu().numpy().tobytes()), data.train.images
     for part in torch.split(images, max(1, CHUNK // math.prod(images.shape[1:]))):
         content = zlib.crc32(part.cpu().contiguous().numpy().data, content)
-    settings: dict[str, Any] = json.loads(json.dumps(asdict(method)))  # type: ignore[call-overload]
+    settings: dict[str, Any] = json.loads(json.dumps(asdict(method)))
     about = {"method": method.name, "seed": run.seed, "images": len(data.train), "data": content}
     return {**about, "labels": list(data.labels.names), **{f"set {key}": value for key, value in settings.items()}}
 

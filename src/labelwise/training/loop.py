@@ -51,7 +51,7 @@ def train(method: Method, data: TrainData, run: Run) -> tuple[LabelModel, dict[s
         stack.enter_context(sole_run(run.folder))
         torch.manual_seed(run.seed)
         data = data.to(device)
-        model = method.build(data.spec).to(device)
+        model = method.build(replace(data.spec, view=method.view)).to(device)
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if run.folder and shard.rank == 0:
             check_room(run.folder, ROOM * sum(tensor.nbytes for tensor in model.state_dict().values()))

@@ -13,6 +13,7 @@ from labelwise.data.dataset import TrainData
 from labelwise.labels import Labels
 from labelwise.model import LabelModel, Spec
 from labelwise.training.optimizers import Optimizer, Schedule
+from labelwise.view import View
 
 T = TypeVar("T")
 Loss = Callable[[Batch], Mapping[str, Tensor]]  # the terms of the loss of a batch
@@ -54,6 +55,7 @@ class Stage:
         return {name: term for name, term in terms.items() if name not in self.measured}
 
 
+@dataclass(frozen=True, kw_only=True)
 class Method(ABC):
     """Hyper-parameters of one way to train; subclasses are frozen keyword-only dataclasses.
 
@@ -62,12 +64,15 @@ class Method(ABC):
         needs: the pieces of data it trains on, as ``data.inspect`` names them: ``targets``, ``vectors``, ``texts`` ...
         zero_shot: whether its models score labels that have a description and no image; see ``zero_shot``.
         multilabel: whether it trains on images of which several labels may be true, or none; see ``Split.targets``.
+        view: how pictures are brought to its models; what matches training on random crops of a side is a crop of that side.
     """
 
     name: ClassVar[str]
     needs: ClassVar[tuple[str, ...]] = ("targets",)
     zero_shot: ClassVar[bool] = False
     multilabel: ClassVar[bool] = False
+
+    view: View = field(default_factory=View)
 
     @property
     def uses_targets(self) -> bool:

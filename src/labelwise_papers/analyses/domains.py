@@ -18,17 +18,14 @@ import torch
 
 from labelwise.classifier import bind
 from labelwise.data.dataset import Dataset, Split
-from labelwise.data.read.files import at_side
 from labelwise.data.split.divide import pool, resplit
 from labelwise.data.split.make import leave_one_domain_out, split_off
 from labelwise.errors import DataError, UnsupportedError, UsageError
 from labelwise.evaluate.tested import align_targets
 from labelwise.files import read_tensors, under, write_atomically
-from labelwise.fitting.choice import encoder_of
-from labelwise.fitting.fit import VALIDATION_SHARE, training_data
+from labelwise.fitting.fit import VALIDATION_SHARE, as_seen_by, training_data
 from labelwise.labels import Labels
 from labelwise.model import LabelModel, prepared
-from labelwise.nn.encoder import side_for
 from labelwise.settings import to_plain
 from labelwise.training.loop import train
 from labelwise.training.stages import Method, Run
@@ -134,7 +131,7 @@ def evaluate_domain_views(
     run, whole = run or Run(), pool(data)
     chosen = (methods,) if isinstance(methods, Method) else tuple(methods)
     _check(whole, chosen, every, data.name)
-    data = _as_read_for(data, chosen[0])
+    data = as_seen_by(chosen[0], data)
     whole = pool(data)
     content = zlib.crc32(whole.images.numpy().tobytes(), zlib.crc32(whole.targets.numpy().tobytes()))
     found: dict[str, list[HeldOut]] = {}
@@ -145,17 +142,12 @@ def evaluate_domain_views(
             for number, method in enumerate(chosen):
                 folder = Path(run.folder or place) / quote(domain, safe=" ") / str(number)
                 own = replace(run, folder=folder, resume=True, snapshots=every)
-                read = _as_read_for(divided, method)
+                read = as_seen_by(method, divided)
                 for view, more in _candidates(read, method, own, views, content).items():
                     candidates.setdefault(view, []).extend(replace(each, method=number) for each in more)
             for view, each in candidates.items():
                 found.setdefault(view, []).append(HeldOut(domain=domain, candidates=tuple(each)))
     return {view: DomainsResult(domains=tuple(each)) for view, each in found.items()}
-
-
-def _as_read_for(data: Dataset, method: Method) -> Dataset:
-    """Return the data with pictures as the encoder of a method takes them, as ``fit`` reads them."""
-    return at_side(data, side_for(encoder_of(method)))
 
 
 def hold_out(data: Dataset, domain: str, seed: int) -> Dataset:

@@ -64,7 +64,7 @@ def _row(recipe: Recipe, row: Row) -> Row:
 
 def _small(method: str, given: dict[str, Any], pixels: bool) -> dict[str, Any]:
     """Return the settings that make a method quick, those that it has; features have no network to be made small."""
-    known = {field.name for field in fields(method_class(method))}  # type: ignore[arg-type]
+    known = {field.name for field in fields(method_class(method))}
     small = {key: value for key, value in SMALL.items() if key in known}
     if "epochs" in given and given["epochs"] == 0:
         small.pop("epochs", None)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from PIL import ExifTags, Image, UnidentifiedImageError
 
 from labelwise.errors import UsageError
+from labelwise.view import Fit
 
 File = str | Path | bytes
 
@@ -36,18 +37,24 @@ class UnreadableError(Exception):
 
 @dataclass(frozen=True)
 class Frame:
-    """What a picture is made to fit."""
+    """What a picture is made to fit, and how (see ``View``)."""
 
     height: int
     width: int
     channels: int
     max_pixels: int = MAX_PIXELS
+    fit: Fit = "cut"
 
     def __post_init__(self) -> None:
         if self.channels not in (1, 3):
             raise UsageError(f"Pictures have 1 channel (grey) or 3 (colour); asked for {self.channels}.")
         if min(self.height, self.width) < 1:
             raise UsageError(f"Pictures must be at least 1 pixel wide and high; asked for {self.height}x{self.width}.")
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """The shape of the bytes that come back."""
+        return self.channels, self.height, self.width
 
 
 class _Quiet:
@@ -126,7 +133,7 @@ def _too_large(pixels: str, frame: Frame) -> str:
 
 
 def fitted(image: Image.Image, frame: Frame, extent: tuple[float, float] | None = None) -> npt.NDArray[np.uint8]:
-    """Return a picture of any mode as bytes ``[c, h, w]``: resized to cover the frame, its centre kept.
+    """Return a picture of any mode as bytes ``[c, h, w]``: resized to cover the frame, its centre kept, or squashed into it.
 
     ``extent`` is the true width and height of a picture that was decoded at a fraction of its size.
     """
@@ -140,10 +147,12 @@ def fitted(image: Image.Image, frame: Frame, extent: tuple[float, float] | None 
     lying = turn is not None and turn.name in ("TRANSPOSE", "TRANSVERSE", "ROTATE_90", "ROTATE_270")
     width, height = (frame.height, frame.width) if lying else (frame.width, frame.height)
     full = extent or image.size
-    scale = min(full[0] / width, full[1] / height)
-    left = round((full[0] / scale - width) / 2) * scale
-    top = round((full[1] / scale - height) / 2) * scale
-    box = (left, top, min(left + width * scale, full[0]), min(top + height * scale, full[1]))
+    box = (0.0, 0.0, *full)
+    if frame.fit == "cut":
+        scale = min(full[0] / width, full[1] / height)
+        left = round((full[0] / scale - width) / 2) * scale
+        top = round((full[1] / scale - height) / 2) * scale
+        box = (left, top, min(left + width * scale, full[0]), min(top + height * scale, full[1]))
     small = _resized(image, (width, height), box)
     turned = small if turn is None else small.transpose(turn)
     pixels = np.asarray(turned.convert("L" if frame.channels == 1 else "RGB"), dtype=np.uint8)

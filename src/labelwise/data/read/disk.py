@@ -31,6 +31,7 @@ from labelwise.data.dataset import Skipped
 from labelwise.data.read.decoding import QUIET, Frame, UnreadableError, decode
 from labelwise.errors import DataError
 from labelwise.interruption import leave_to_parent, stoppable
+from labelwise.view import Fit
 
 CHUNK = 64  # pictures that a worker decodes in one go
 MEMORY_SHARE = 0.4  # of this machine's memory: larger sets go to disk
@@ -59,20 +60,21 @@ def fits_in_memory(n: int, shape: Sequence[int]) -> bool:
 
 
 def decode_to_disk(
-    paths: Sequence[Path], shape: Shape, *, folder: Path | None = None, workers: int | None = None
+    paths: Sequence[Path], shape: Shape, *, fit: Fit = "cut", folder: Path | None = None, workers: int | None = None
 ) -> tuple[Tensor, list[int], tuple[Skipped, ...]]:
     """Return the pictures ``[m, c, h, w]`` as a tensor mapped from a file, which paths they are, and the unreadable ones.
 
     Args:
         paths: where the pictures are.
         shape: what each is brought to.
+        fit: see ``View``.
         folder: the cache; None is ``cache_folder()``.
         workers: processes that decode; None is one for each core.
     """
     folder = folder or cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
-    key = _key(paths, shape)
-    file, about = folder / f"{key}.pictures", _record(key, len(paths), shape)
+    key = _key(paths, shape, fit)
+    file, about = folder / f"{key}.pictures", _record(key, len(paths), shape, fit)
     faults = _read_record(file, about)
     if faults is None:
         with _lock(folder / f"{key}.lock"):
@@ -84,8 +86,8 @@ def decode_to_disk(
     return torch.from_numpy(np.memmap(file, np.uint8, "c", shape=(len(kept), *shape))), kept, skipped
 
 
-def _key(paths: Sequence[Path], shape: Shape) -> str:
-    digest = blake2b(repr(shape).encode(), digest_size=12)
+def _key(paths: Sequence[Path], shape: Shape, fit: Fit) -> str:
+    digest = blake2b((repr(shape) + fit.removeprefix("cut")).encode(), digest_size=12)
     for path in paths:
         try:
             about = path.stat()
@@ -95,9 +97,10 @@ def _key(paths: Sequence[Path], shape: Shape) -> str:
     return digest.hexdigest()
 
 
-def _record(key: str, pictures: int, shape: Shape) -> dict[str, Any]:
+def _record(key: str, pictures: int, shape: Shape, fit: Fit) -> dict[str, Any]:
     """Return what the file of these pictures says about itself; ``checksum`` is over their names, sizes and dates."""
-    return {"format": FORMAT, "checksum": key, "pictures": pictures, "shape": list(shape)}
+    about = {"format": FORMAT, "checksum": key, "pictures": pictures, "shape": list(shape)}
+    return about if fit == "cut" else {**about, "fit": fit}
 
 
 def _read_record(file: Path, about: dict[str, Any]) -> Faults | None:
@@ -152,7 +155,8 @@ def _write(file: Path, about: dict[str, Any], paths: Sequence[Path], workers: in
     _check_room(file.parent, len(paths) * prod(shape))
     part = file.with_name(f".{file.stem}.{secrets.token_hex(8)}.part")
     try:
-        faults = _decode_all(paths, shape, part, workers)
+        frame = Frame(shape[1], shape[2], shape[0], fit=about.get("fit", "cut"))
+        faults = _decode_all(paths, frame, part, workers)
         if None not in faults:
             raise DataError(f"None of {len(paths)} pictures can be read. {paths[0]}: {faults[0]}")
         _close_gaps(part, shape, faults)
@@ -178,9 +182,9 @@ def _check_room(folder: Path, size: int) -> None:
         )
 
 
-def _decode_all(paths: Sequence[Path], shape: Shape, pixels: Path, workers: int) -> Faults:
+def _decode_all(paths: Sequence[Path], frame: Frame, pixels: Path, workers: int) -> Faults:
     with pixels.open("wb") as file:
-        file.truncate(len(paths) * prod(shape))
+        file.truncate(len(paths) * prod(frame.shape))
     starts = range(0, len(paths), CHUNK)
     parts = [list(paths[start : start + CHUNK]) for start in starts]
     console = Console(stderr=True)
@@ -188,14 +192,14 @@ def _decode_all(paths: Sequence[Path], shape: Shape, pixels: Path, workers: int)
     forkable = "fork" in get_all_start_methods() and not torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     how = get_context("fork" if forkable else "spawn")
     with stoppable(ProcessPoolExecutor(min(workers, len(parts)), how, leave_to_parent)) as pool:
-        faults = pool.map(_decode_part, parts, starts, repeat(shape), repeat(pixels))
+        faults = pool.map(_decode_part, parts, starts, repeat(frame), repeat(pixels))
         shown = track(faults, "Decoding pictures", len(parts), console=console, disable=not console.is_terminal)
         return [fault for part in shown for fault in part]
 
 
-def _decode_part(paths: list[Path], start: int, shape: Shape, pixels: Path) -> Faults:
+def _decode_part(paths: list[Path], start: int, frame: Frame, pixels: Path) -> Faults:
     """Decode some pictures into their rows of the file; what a worker runs. Returns why each failed, or None."""
-    frame = Frame(shape[1], shape[2], shape[0])
+    shape = frame.shape
     rows = np.memmap(pixels, np.uint8, "r+", offset=start * prod(shape), shape=(len(paths), *shape))
     faults: Faults = []
     with QUIET:

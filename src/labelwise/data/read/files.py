@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ from labelwise.data.read.rows import Rows
 from labelwise.data.split.make import Shares
 from labelwise.errors import DataError, listing
 from labelwise.nn.encoder import pretrained_encoder, side_for
+from labelwise.view import Fit
 
 
 def from_files(
@@ -65,36 +67,50 @@ def _read_rows(name: str, rows: Rows, side: int, *, seed: int, strict: bool) -> 
 
 
 def read_paths(
-    paths: Sequence[Path], shape: tuple[int, int, int], *, strict: bool
+    paths: Sequence[Path], shape: tuple[int, int, int], *, strict: bool, fit: Fit = "cut"
 ) -> tuple[Tensor, list[int], tuple[Skipped, ...]]:
     """Return what ``read_files`` returns; from disk where the pictures are too many for memory."""
     if fits_in_memory(len(paths), shape):
-        return read_files(paths, shape, strict=strict)
-    images, kept, skipped = decode_to_disk(paths, shape)
+        return read_files(paths, shape, fit=fit, strict=strict)
+    images, kept, skipped = decode_to_disk(paths, shape, fit=fit)
     if strict and skipped:
         first = skipped[0]
         raise DataError(f"{len(skipped)} of {len(paths)} pictures cannot be read. {first.file}: {first.reason}")
     return images, kept, skipped
 
 
-def at_side(data: Dataset, side: int) -> Dataset:
-    """Return the data with its pictures read again from their files, as squares of this side.
+def at_side(data: Dataset, side: int | None = None, fit: Fit = "cut") -> Dataset:
+    """Return the data with its pictures read again from their files, as squares of this side, as ``fit`` says (see ``View``).
 
-    They stay as they are where somebody asked for their side, where they have it already, and where they are no longer what
-    the files hold: a change of pixels is not undone.
+    Their side stays where it is None and where somebody asked for it. They stay as they are without files, and where they
+    are no longer what these hold: a change of pixels is not undone. To squash such pictures is an error.
     """
     parts = {name: split for name, split in data.splits.items() if len(split)}
-    if not data.side_open or len(data.shape) != 3 or data.shape[1:] == (side, side):
+    if len(data.shape) != 3 or not all(split.files for split in parts.values()):
         return data
-    if not all(_as_read(split) for split in parts.values()):
+    side = side if data.side_open else None
+    shape = (data.shape[0], *(data.shape[1:] if side is None else (side, side)))
+    if shape == data.shape and fit == "cut":
+        return data
+    before = next((way for way in get_args(Fit) if all(_as_read(split, way) for split in parts.values())), None)
+    if before is None and fit == "squash":
+        raise DataError(
+            f'"{data.name}" holds pictures that are not what their files hold, or whose files are gone, so they cannot be read '
+            "again and squashed. Leave out view.fit=squash, or give a folder or a table of pictures."
+        )
+    if before is None or (shape, fit) == (data.shape, before):
         return data
     files = [Path(file) for split in parts.values() for file in split.files]
-    images, _, _ = read_paths(files, (data.shape[0], side, side), strict=True)
+    images, _, _ = read_paths(files, shape, strict=True, fit=fit)
     pieces = torch.split(images, [len(split) for split in parts.values()])
     again = {name: replace(split, images=piece) for (name, split), piece in zip(parts.items(), pieces, strict=True)}
     return replace(data, splits={**data.splits, **again})
 
 
-def _as_read(split: Split) -> bool:
+def _as_read(split: Split, fit: Fit) -> bool:
     """Return whether the first picture is what its file holds; the others are taken to be, too."""
-    return bool(split.files) and torch.equal(read_files(split.files[:1], split.shape, strict=True)[0], split.images[:1])
+    try:
+        first, _, _ = read_files(split.files[:1], split.shape, fit=fit, strict=True)
+    except DataError:
+        return False
+    return torch.equal(first, split.images[:1])

@@ -18,6 +18,7 @@ from labelwise.data.read.decoding import QUIET, Frame, UnreadableError, decode, 
 from labelwise.data.read.decoding import File as File
 from labelwise.errors import DataError, UsageError
 from labelwise.interruption import stoppable
+from labelwise.view import Fit
 
 Array = npt.NDArray[np.generic]
 Picture = File | Image.Image | Array | Tensor
@@ -28,21 +29,22 @@ IMAGE_SUFFIXES = frozenset((*_SUFFIXES, ".ppm", ".pgm", ".pbm", ".pnm", ".avif",
 
 
 def read_files(
-    paths: Sequence[File], shape: tuple[int, ...], *, strict: bool = False, progress: bool = True
+    paths: Sequence[File], shape: tuple[int, ...], *, fit: Fit = "cut", strict: bool = False, progress: bool = True
 ) -> tuple[Tensor, list[int], tuple[Skipped, ...]]:
     """Return the pictures ``[n, c, h, w]``, which of the paths they are, and those that could not be read.
 
-    A picture is resized to cover the shape, and its centre is kept. It is turned as its EXIF data say; transparent parts are
+    A picture is resized to cover the shape, and its centre is kept, unless it is squashed. It is turned as its EXIF data say; transparent parts are
     white; of an animation the first frame is taken; 16-bit grey is scaled to bytes, and so are 32-bit values, by their
     range, where they do not lie in 0..255 (or, for floats, where they lie in [0, 1]).
 
     Args:
         paths: where the pictures are, or the contents of the files.
         shape: ``(c, h, w)``, with 3 channels for colour and 1 for grey.
+        fit: see ``View``.
         strict: raise an error unless all can be read.
         progress: show a bar on a terminal when there are many.
     """
-    frame = Frame(shape[1], shape[2], shape[0])
+    frame = Frame(shape[1], shape[2], shape[0], fit=fit)
     images = torch.empty((len(paths), frame.channels, frame.height, frame.width), dtype=torch.uint8)
     pixels = images.numpy()
 
@@ -101,7 +103,7 @@ def is_picture(name: str) -> bool:
     return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
 
 
-def as_batch(pictures: Pictures, shape: tuple[int, ...]) -> Tensor:
+def as_batch(pictures: Pictures, shape: tuple[int, ...], fit: Fit = "cut") -> Tensor:
     """Return pictures as a model takes them: bytes ``[n, c, h, w]``, or features ``[n, a]`` (float32).
 
     What has another size is resized and cut as files are (``read_files``); grey becomes colour and colour grey.
@@ -110,12 +112,13 @@ def as_batch(pictures: Pictures, shape: tuple[int, ...]) -> Tensor:
         pictures: a path, the content of a file, a PIL image, an array or tensor (bytes, or floats in [0, 1]; height,
             width, channels or channels, height, width; with or without a first axis for many), or several of these.
         shape: the model's image shape ``(c, h, w)``, or ``(a,)``.
+        fit: see ``View``.
     """
     if len(shape) == 1:
         return _features(pictures, shape[0])
     if isinstance(pictures, np.ndarray | Tensor):
-        return _fit_arrays(channels_first(pictures, shape), shape)
-    frame = Frame(shape[1], shape[2], shape[0])
+        return _fit_arrays(channels_first(pictures, shape), shape, fit)
+    frame = Frame(shape[1], shape[2], shape[0], fit=fit)
     if isinstance(pictures, Image.Image):
         try:
             with QUIET:
@@ -132,8 +135,8 @@ def as_batch(pictures: Pictures, shape: tuple[int, ...]) -> Tensor:
     if not items:
         raise UsageError("No picture was given; give at least one.")
     if all(isinstance(item, str | Path | bytes) for item in items):
-        return read_files(items, shape, strict=True, progress=False)[0]
-    return torch.cat([_item(i, item, shape) for i, item in enumerate(items)])
+        return read_files(items, shape, fit=fit, strict=True, progress=False)[0]
+    return torch.cat([_item(i, item, shape, fit) for i, item in enumerate(items)])
 
 
 def as_bytes(array: Array | Tensor) -> Tensor:
@@ -188,21 +191,21 @@ def channels_first(array: Array | Tensor, shape: tuple[int, ...] = ()) -> Tensor
     )
 
 
-def _fit_arrays(images: Tensor, shape: tuple[int, ...]) -> Tensor:
+def _fit_arrays(images: Tensor, shape: tuple[int, ...], fit: Fit) -> Tensor:
     """Return bytes ``[n, *shape]`` from bytes ``[n, c, h, w]``."""
     if tuple(images.shape[1:]) == shape:
         return images
     if shape[0] not in (1, 3) or images.shape[1] not in (1, 3, 4):
         raise UsageError(f"This model takes images of shape {list(shape)}; given {list(images.shape[1:])}.")
-    frame = Frame(shape[1], shape[2], shape[0])
+    frame = Frame(shape[1], shape[2], shape[0], fit=fit)
     rows = images.movedim(1, 3).cpu().numpy()
     pictures = (Image.fromarray(row[:, :, 0] if row.shape[2] == 1 else row) for row in rows)
     return torch.from_numpy(np.stack([fitted(picture, frame) for picture in pictures]))
 
 
-def _item(i: int, picture: Picture, shape: tuple[int, ...]) -> Tensor:
+def _item(i: int, picture: Picture, shape: tuple[int, ...], fit: Fit) -> Tensor:
     try:
-        return as_batch(picture, shape)
+        return as_batch(picture, shape, fit)
     except (UsageError, DataError) as error:
         raise type(error)(f"Picture {i}: {error}") from None
 

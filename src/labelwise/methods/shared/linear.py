@@ -47,7 +47,7 @@ class LinearModel(LabelModel):
 
     def __init__(self, spec: Spec, encoder: Encoder) -> None:
         super().__init__(spec)
-        self.encoder = encoder.build(spec.shape)
+        self.encoder = encoder.build(spec.shape, spec.view)
         k, d = len(spec.labels), self.encoder.code_size
         self.register_buffer("means", torch.zeros(k, d))
         self.register_buffer("counts", torch.zeros(k))
