@@ -9,7 +9,6 @@ from torch import Tensor
 from labelwise.classifier import Classifier
 from labelwise.evaluate.tested import Tested
 from labelwise.labels import Labels
-from labelwise.metrics import accuracy, mean_absolute_error_in_classes, quadratic_kappa, spearman, within_one
 from labelwise.tasks.rank import covering_levels, expected_ranks, level_columns, level_probabilities, median_levels
 
 
@@ -65,6 +64,8 @@ def evaluate_ordinal(tested: Tested, *, order: Sequence[str] | None = None, cove
         order: the classifier's labels from the lowest to the highest; None is as ``find_order`` says.
         coverage: the probability that an interval of levels must hold at least.
     """
+    from scipy.stats import spearmanr
+
     classifier = tested.classifier
     columns = level_columns(classifier, order or find_order(classifier, tested.labels))
     scores, targets = tested.labelled()
@@ -76,9 +77,9 @@ def evaluate_ordinal(tested: Tested, *, order: Sequence[str] | None = None, cove
     return OrdinalResult(
         images=len(scores),
         levels=tuple(classifier.labels.names[column] for column in columns),
-        best=level_figures(levels.argmax(1), truth),
-        median=level_figures(median_levels(levels), truth),
-        spearman=spearman(ranks, truth) if varied else None,
+        best=level_figures(levels.argmax(1), truth, len(columns)),
+        median=level_figures(median_levels(levels), truth, len(columns)),
+        spearman=float(spearmanr(ranks, truth).statistic) if varied else None,
         coverage=coverage,
         covered=float(((first <= truth) & (truth <= last)).double().mean()),
         width=float((last - first + 1).double().mean()),
@@ -86,13 +87,18 @@ def evaluate_ordinal(tested: Tested, *, order: Sequence[str] | None = None, cove
     )
 
 
-def level_figures(said: Tensor, truth: Tensor) -> LevelFigures:
-    """Return the figures of levels that were said ``[n]`` beside the true ones ``[n]``, both from 0."""
+def level_figures(answers: Tensor, truth: Tensor, levels: int) -> LevelFigures:
+    """Return the figures of answers ``[n]`` beside the true levels ``[n]``, both from 0."""
+    from sklearn.metrics import cohen_kappa_score
+
+    off = (answers - truth).abs().double()
+    varied = bool((truth != truth[0]).any())
+    every = range(levels)  # those that nobody names count as steps, too
     return LevelFigures(
-        accuracy=accuracy(said, truth),
-        mean_absolute_error=mean_absolute_error_in_classes(said, truth),
-        kappa=quadratic_kappa(said, truth) if bool((truth != truth[0]).any()) else None,
-        within_one=within_one(said, truth),
+        accuracy=float((off == 0).double().mean()),
+        mean_absolute_error=float(off.mean()),
+        kappa=float(cohen_kappa_score(answers, truth, labels=every, weights="quadratic")) if varied else None,
+        within_one=float((off <= 1).double().mean()),
     )
 
 
