@@ -85,8 +85,9 @@ class Calibration:
 
     def neutral(self) -> tuple[Tensor, Tensor]:
         """Return the scale and offset of a label that is not held back: the mean over the labels."""
-        scale, offset = self._freed()
-        return scale.mean(), offset.mean()
+        factor, shift = self.penalties()
+        scale = self.scale / factor
+        return scale.mean(), (self.offset - shift * scale).mean()
 
     def bare(self) -> Self:
         """Return it without what was fitted: raw scores, though seen labels stay held back."""
@@ -98,17 +99,6 @@ class Calibration:
         factor, shift = self.penalties()
         return replace(self, scale=factor * scale, offset=shift * scale + offset, temperature=temperature)
 
-    def with_penalty(self, seen_penalty: float) -> Self:
-        """Return it with seen labels held back by another amount; the rest stays."""
-        scale, offset = self._freed()
-        factor, shift = replace(self, seen_penalty=seen_penalty).penalties()
-        return replace(self, seen_penalty=seen_penalty, scale=scale * factor, offset=offset + shift * scale)
-
     def to(self, device: str | torch.device) -> Self:
         """Return it on another device."""
         return replace(self, scale=self.scale.to(device), offset=self.offset.to(device))
-
-    def _freed(self) -> tuple[Tensor, Tensor]:
-        factor, shift = self.penalties()
-        scale = self.scale / factor
-        return scale, self.offset - shift * scale

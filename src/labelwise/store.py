@@ -154,10 +154,15 @@ def _as_text(about: dict[str, Any]) -> bytes:
 @unbroken()
 def _put_in_place(part: Path, target: Path) -> None:
     old = target.with_name(f".{target.name}.{os.getpid()}.old")
+    shutil.rmtree(old, ignore_errors=True)
     if target.exists():
-        shutil.rmtree(old, ignore_errors=True)
         target.rename(old)
-    part.rename(target)
+    try:
+        part.rename(target)
+    except OSError:
+        if old.exists():
+            old.rename(target)
+        raise
     directory = os.open(target.parent, os.O_RDONLY)
     try:
         os.fsync(directory)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from labelwise.classifier import Classifier
-from labelwise.errors import UsageError
+from labelwise.errors import UnsupportedError, UsageError
 from labelwise.model import Locates, as_float, cannot
 from labelwise.scores import Scores
 
@@ -67,6 +67,11 @@ def heat_maps(classifier: Classifier, images: Tensor, columns: Tensor) -> Tensor
     model = classifier.model
     if not isinstance(model, Locates):
         raise cannot(model, "draw a heat map: it has no feature maps")
+    if len(classifier.shape) != 3:
+        raise UnsupportedError(
+            f"A heat map lies over a picture, and this classifier takes {list(classifier.shape)}: features, or a sound. "
+            "Explain answers of a classifier of pictures."
+        )
     pixels = as_float(images.to(model.device))
     with torch.enable_grad():
         maps = model.feature_maps(pixels).detach().requires_grad_()
