@@ -23,7 +23,9 @@ from labelwise.labels import Labels
 ALL = "all"
 CHOICES = (*SPLITS, ALL)
 BLIND = "It keeps no hashes of what it was trained on"
-STRANGE = "It was trained on as many images under this name, and knows none of these: if they are the same, --split test"
+STRANGE = (
+    "It was trained on as many images under this name, and knows none of these: if they are the same, --split test"
+)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
