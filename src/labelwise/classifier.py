@@ -22,38 +22,23 @@ UNKNOWN, NONE = "unknown", "none"
 
 @dataclass(frozen=True, kw_only=True)
 class Verifier:
-    """When two images are of the same label, fitted on pairs of held-out images. See ``tasks.verify``.
+    """When two images are of the same label, fitted on pairs of held-out images. See ``tasks.verify``."""
 
-    Attributes:
-        by: which score of a pair.
-        threshold: a score at least as large means "same".
-        rule: how it was chosen: where both kinds of error are equally frequent, or the share of different pairs accepted.
-        eer: the equal error rate on those pairs.
-        scale: with ``offset``: ``sigmoid(score * scale + offset)`` is the probability of "same".
-        offset: for same and different pairs that are equally frequent.
-    """
-
-    by: Literal["similarity", "cosine", "sum", "whitened"]
-    threshold: float
-    rule: Literal["eer"] | float
-    eer: float
-    scale: float
-    offset: float
+    by: Literal["similarity", "cosine", "sum", "whitened"]  # which score of a pair
+    threshold: float  # a score at least as large means "same"
+    rule: Literal["eer"] | float  # chosen where both errors are equally frequent, or by the share of different pairs accepted
+    eer: float  # the equal error rate on those pairs
+    scale: float  # with offset: sigmoid(score * scale + offset) is the probability of "same"
+    offset: float  # for same and different pairs that are equally frequent
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Origin:
-    """Where a classifier came from.
+    """Where a classifier came from."""
 
-    Attributes:
-        method: the settings whose ``build(model.spec)`` makes its model anew, so that it can be saved.
-        summary: how it came about (training, calibration figures), plain JSON values.
-        train_hashes: of the images it was trained and calibrated on, so that evaluation can tell a leak.
-    """
-
-    method: object | None = None
-    summary: Mapping[str, Any] = field(default_factory=dict)
-    train_hashes: Tensor | None = None
+    method: object | None = None  # the settings whose build(model.spec) makes its model anew, so that it can be saved
+    summary: Mapping[str, Any] = field(default_factory=dict)  # how it came about, plain JSON values
+    train_hashes: Tensor | None = None  # of the images it was trained and calibrated on, so that a leak can be told
 
     def with_images(self, images: Tensor) -> Self:
         """Return it with these images among those that the classifier was made from."""
@@ -63,25 +48,15 @@ class Origin:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Classifier:
-    """A model bound to labels. Ask it for the scores of pictures; every task is a question about them.
+    """A model bound to labels. Ask it for the scores of pictures; every task is a question about them."""
 
-    Attributes:
-        model: scores (image, label) pairs.
-        labels: their names and what is known of them.
-        label_embeddings: ``[k, e]``; adding a label is adding a row.
-        calibration: how raw scores become probabilities.
-        familiarity: when an image is none of the labels.
-        verifier: when two images are of the same label; None is not chosen yet.
-        origin: where it came from.
-    """
-
-    model: LabelModel
-    labels: Labels
-    label_embeddings: Tensor
-    calibration: Calibration
-    familiarity: Familiarity = field(default_factory=Familiarity)
-    verifier: Verifier | None = None
-    origin: Origin = field(default_factory=Origin)
+    model: LabelModel  # scores (image, label) pairs
+    labels: Labels  # their names and what is known of them
+    label_embeddings: Tensor  # [k, e]; adding a label is adding a row
+    calibration: Calibration  # how raw scores become probabilities
+    familiarity: Familiarity = field(default_factory=Familiarity)  # when an image is none of the labels
+    verifier: Verifier | None = None  # when two images are of the same label; None is not chosen yet
+    origin: Origin = field(default_factory=Origin)  # where it came from
 
     @property
     def unseen(self) -> frozenset[str]:

@@ -26,20 +26,14 @@ OUTPUTS = ("scores", "probabilities", "answers")
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written.
+    """What was written."""
 
-    Attributes:
-        file: where.
-        labels: how many.
-        difference: the largest difference of a score between the file and the classifier, relative to the largest score
-            where that is above 1.
-        megabytes: its size.
-    """
-
-    file: Path
-    labels: int
+    file: Path  # where
+    labels: int  # how many
+    # the largest difference of a score between the file and the classifier, relative to the largest score where
+    # that is above 1
     difference: float
-    megabytes: float
+    megabytes: float  # its size
 
 
 class Scoring(nn.Module):

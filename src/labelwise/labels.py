@@ -22,23 +22,15 @@ def unfit_name(name: str) -> str | None:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Labels:
-    """Unique label names and what is known about each; every piece but the names is optional.
+    """Unique label names and what is known about each; every piece but the names is optional."""
 
-    Attributes:
-        names: k unique, non-empty names.
-        vectors: attributes or word vectors ``[k, a]``.
-        texts: sentences that describe each label, k tuples.
-        order: the rank of each label where labels are ordered (ordinal), k distinct integers.
-        shares: how frequent each label is, ``[k]``, summing to one.
-        similarity: how alike two labels are, ``[k, k]``, larger is more alike.
-    """
-
-    names: tuple[str, ...]
-    vectors: Tensor | None = None
-    texts: tuple[tuple[str, ...], ...] | None = None
+    names: tuple[str, ...]  # k unique, non-empty names
+    vectors: Tensor | None = None  # attributes or word vectors [k, a]
+    texts: tuple[tuple[str, ...], ...] | None = None  # sentences that describe each label, k tuples
+    # the rank of each label where labels are ordered (ordinal), k distinct integers
     order: tuple[int, ...] | None = None
-    shares: Tensor | None = None
-    similarity: Tensor | None = None
+    shares: Tensor | None = None  # how frequent each label is, [k], summing to one
+    similarity: Tensor | None = None  # how alike two labels are, [k, k], larger is more alike
 
     def __post_init__(self) -> None:
         """Check that every piece belongs to the same k labels."""

@@ -63,15 +63,10 @@ def fpr_at_tpr(positive: Values, negative: Values, tpr: float = 0.95) -> float:
 
 
 class EqualError(NamedTuple):
-    """Where as many positives are refused as negatives are accepted.
+    """Where as many positives are refused as negatives are accepted."""
 
-    Attributes:
-        rate: the share of either, read off the straight line between the two nearest thresholds.
-        threshold: the one where both shares are nearest; a score at least as large is accepted.
-    """
-
-    rate: float
-    threshold: float
+    rate: float  # the share of either, read off the straight line between the two nearest thresholds
+    threshold: float  # the one where both shares are nearest; a score at least as large is accepted
 
 
 def equal_error_rate(positive: Values, negative: Values) -> EqualError:
@@ -89,17 +84,11 @@ def equal_error_rate(positive: Values, negative: Values) -> EqualError:
 
 @dataclass(frozen=True, eq=False)
 class Reliability:
-    """How often answers of a given confidence are right; bins of equal width over [0, 1].
+    """How often answers of a given confidence are right; bins of equal width over [0, 1]."""
 
-    Attributes:
-        confidence: mean confidence in each bin ``[b]``; NaN where it is empty.
-        accuracy: share of correct answers in each bin ``[b]``; NaN where it is empty.
-        count: answers in each bin ``[b]``.
-    """
-
-    confidence: Tensor
-    accuracy: Tensor
-    count: Tensor
+    confidence: Tensor  # mean confidence in each bin [b]; NaN where it is empty
+    accuracy: Tensor  # share of correct answers in each bin [b]; NaN where it is empty
+    count: Tensor  # answers in each bin [b]
 
 
 def reliability(confidence: Values, correct: Values, bins: int = 15) -> Reliability:

@@ -22,16 +22,11 @@ class Scores:
     True
     >>> len(scores.top(2)[0])
     2
-
-    Attributes:
-        classifier: whose labels.
-        embeddings: of the pictures ``[n, d]``, floats.
-        images: the pictures as the model takes them ``[n, ...]``, where they are at hand: a heat map needs them.
     """
 
-    classifier: "Classifier"
-    embeddings: Tensor
-    images: Tensor | None = None
+    classifier: "Classifier"  # whose labels
+    embeddings: Tensor  # of the pictures [n, d], floats
+    images: Tensor | None = None  # as the model takes them [n, ...], where they are at hand: a heat map needs them
 
     @cached_property
     def raw(self) -> Tensor:

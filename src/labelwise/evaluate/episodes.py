@@ -22,21 +22,13 @@ CHUNK = 2**22  # numbers of embeddings held at a time
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodeSettings:
-    """Which episodes.
+    """Which episodes."""
 
-    Attributes:
-        ways: labels of an episode.
-        shots: images of each to learn from.
-        queries: images of each to name.
-        count: how many episodes.
-        seed: the same seed gives the same episodes, whatever the classifier.
-    """
-
-    ways: int = 5
-    shots: int = 1
-    queries: int = 15
-    count: int = 600
-    seed: int = 0
+    ways: int = 5  # labels of an episode
+    shots: int = 1  # images of each to learn from
+    queries: int = 15  # images of each to name
+    count: int = 600  # how many episodes
+    seed: int = 0  # the same seed gives the same episodes, whatever the classifier
 
 
 @dataclass(frozen=True)
@@ -52,22 +44,15 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodeResult:
-    """Accuracy of episodes.
+    """Accuracy of episodes."""
 
-    Attributes:
-        settings: which episodes.
-        labels: how many labels of the split have enough images to be drawn.
-        images: how many labelled images there are.
-        accuracy: of ``taught``, labels learnt as ``teach`` does; and on the same codes and episodes of ``nearest mean``, the
-            label whose examples' mean embedding is nearest, and of ``cosine``, the label whose mean has the largest cosine.
-        leaked: share of the images that the classifier was trained or calibrated on; anything but 0 flatters it.
-    """
-
-    settings: EpisodeSettings
-    labels: int
-    images: int
+    settings: EpisodeSettings  # which episodes
+    labels: int  # how many labels of the split have enough images to be drawn
+    images: int  # how many labelled images there are
+    # of taught, labels learnt as teach does; and on the same codes and episodes of nearest mean, the label
+    # whose examples' mean embedding is nearest, and of cosine, the label whose mean has the largest cosine
     accuracy: dict[str, Estimate]
-    leaked: float
+    leaked: float  # share of the images that the classifier was trained or calibrated on; anything but 0 flatters it
 
 
 def evaluate_episodes(tested: Tested, settings: EpisodeSettings | None = None) -> EpisodeResult:

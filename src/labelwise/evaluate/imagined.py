@@ -20,25 +20,18 @@ COLOURED = 10  # labels that one can tell apart in a plane
 
 @dataclass(frozen=True, kw_only=True)
 class ImaginedLabel:
-    """Figures of one label, over its generated features and its test images.
+    """Figures of one label, over its generated features and its test images."""
 
-    Attributes:
-        label: its name.
-        described: whether it is known from a description alone.
-        images: how many test images it has.
-        offset: from the mean of what was generated to the mean of the real images, where 1 is the mean distance between
-            the means of two labels.
-        precision: share of generated features whose nearest real image has the right label.
-        real_precision: the same for real images and the nearest other one, which is what can be expected at best.
-        spread: root mean square distance of generated features to their mean, where 1 is that of real images; None with one.
-    """
-
-    label: str
-    described: bool
-    images: int
+    label: str  # its name
+    described: bool  # whether it is known from a description alone
+    images: int  # how many test images it has
+    # from the mean of what was generated to the mean of the real images, where 1 is the mean distance between
+    # the means of two labels
     offset: float
-    precision: float
-    real_precision: float
+    precision: float  # share of generated features whose nearest real image has the right label
+    real_precision: float  # the same for real images and the nearest other one, which is what can be expected at best
+    # root mean square distance of generated features to their mean, where 1 is that of real images; None with
+    # one
     spread: float | None
 
 
@@ -124,23 +117,14 @@ def _spread(rows: Tensor) -> float:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ImaginedView:
-    """Real images and generated features in a plane.
+    """Real images and generated features in a plane."""
 
-    Attributes:
-        names: the labels that were imagined.
-        real: the real images ``[n, 2]``.
-        targets: which of the names each real image has, -1 for another or none ``[n]``.
-        seen: whether training had images of the label of each real image ``[n]``.
-        made: the generated features ``[k, count, 2]``.
-        projection: ``pca``, ``umap`` or ``tsne``.
-    """
-
-    names: tuple[str, ...]
-    real: Tensor
-    targets: Tensor
-    seen: Tensor
-    made: Tensor
-    projection: Projection
+    names: tuple[str, ...]  # the labels that were imagined
+    real: Tensor  # the real images [n, 2]
+    targets: Tensor  # which of the names each real image has, -1 for another or none [n]
+    seen: Tensor  # whether training had images of the label of each real image [n]
+    made: Tensor  # the generated features [k, count, 2]
+    projection: Projection  # pca, umap or tsne
 
 
 def imagined_view(

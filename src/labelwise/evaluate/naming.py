@@ -13,28 +13,17 @@ from labelwise.model import check_shape
 
 @dataclass(frozen=True, kw_only=True)
 class NamedCluster:
-    """A cluster and what can be told about its name without a label.
+    """A cluster and what can be told about its name without a label."""
 
-    Attributes:
-        cluster: its number, which never changes.
-        label: what it is called.
-        certainty: how probable that is, by the votes of all clusterings; 1 where a person said so.
-        answered: whether a person said so.
-        size: the share of training images in it.
-        share: the share that the label should have.
-        agreement: which part of it the other clusterings call the same.
-        together: which part of it they keep together, whatever they call it.
-        others: labels that it may be instead, with their probability, the most probable first.
-    """
-
-    cluster: int
-    label: str
-    certainty: float
-    answered: bool
-    size: float
-    share: float
-    agreement: float
-    together: float
+    cluster: int  # its number, which never changes
+    label: str  # what it is called
+    certainty: float  # how probable that is, by the votes of all clusterings; 1 where a person said so
+    answered: bool  # whether a person said so
+    size: float  # the share of training images in it
+    share: float  # the share that the label should have
+    agreement: float  # which part of it the other clusterings call the same
+    together: float  # which part of it they keep together, whatever they call it
+    # labels that it may be instead, with their probability, the most probable first
     others: tuple[tuple[str, float], ...]
 
 

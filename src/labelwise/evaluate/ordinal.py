@@ -14,46 +14,29 @@ from labelwise.tasks.rank import covering_levels, expected_ranks, level_columns,
 
 @dataclass(frozen=True, kw_only=True)
 class LevelFigures:
-    """How good levels are that were said, one for each image.
+    """How good levels are that were said, one for each image."""
 
-    Attributes:
-        accuracy: the share that is right.
-        mean_absolute_error: how many levels they are off on average.
-        kappa: Cohen's kappa with quadratic weights; None where all images have one level.
-        within_one: the share that is at most one level off.
-    """
-
-    accuracy: float
-    mean_absolute_error: float
-    kappa: float | None
-    within_one: float
+    accuracy: float  # the share that is right
+    mean_absolute_error: float  # how many levels they are off on average
+    kappa: float | None  # Cohen's kappa with quadratic weights; None where all images have one level
+    within_one: float  # the share that is at most one level off
 
 
 @dataclass(frozen=True, kw_only=True)
 class OrdinalResult:
-    """Figures on test images of ordered labels.
+    """Figures on test images of ordered labels."""
 
-    Attributes:
-        images: how many were tested.
-        levels: the labels from the lowest to the highest.
-        best: the most probable level is said, which is best for accuracy.
-        median: the median of the probabilities is said, which is best for the absolute error.
-        spearman: rank correlation of the expected rank with the true level; None where either is always the same.
-        coverage: the probability that intervals of levels were asked to hold.
-        covered: the share of images whose true level lies in its interval; at least ``coverage`` if probabilities are right.
-        width: how many levels an interval has on average.
-        leaked: share of the images that the classifier was trained or calibrated on; anything but 0 flatters it.
-    """
-
-    images: int
-    levels: tuple[str, ...]
-    best: LevelFigures
-    median: LevelFigures
+    images: int  # how many were tested
+    levels: tuple[str, ...]  # the labels from the lowest to the highest
+    best: LevelFigures  # the most probable level is said, which is best for accuracy
+    median: LevelFigures  # the median of the probabilities is said, which is best for the absolute error
+    # rank correlation of the expected rank with the true level; None where either is always the same
     spearman: float | None
-    coverage: float
+    coverage: float  # the probability that intervals of levels were asked to hold
+    # the share of images whose true level lies in its interval; at least coverage if probabilities are right
     covered: float
-    width: float
-    leaked: float
+    width: float  # how many levels an interval has on average
+    leaked: float  # share of the images that the classifier was trained or calibrated on; anything but 0 flatters it
 
 
 def evaluate_ordinal(tested: Tested, *, order: Sequence[str] | None = None, coverage: float = 0.8) -> OrdinalResult:

@@ -9,17 +9,11 @@ from labelwise.scores import Scores
 
 @dataclass(frozen=True, kw_only=True)
 class OutlierResult:
-    """Figures of telling outliers from known images.
+    """Figures of telling outliers from known images."""
 
-    Attributes:
-        auroc: probability that an outlier looks stranger than a known image.
-        fpr95: share of outliers that pass as known where 95 % of the known images do.
-        flagged: share of outliers called unknown by the classifier's own rule.
-    """
-
-    auroc: float
-    fpr95: float
-    flagged: float
+    auroc: float  # probability that an outlier looks stranger than a known image
+    fpr95: float  # share of outliers that pass as known where 95 % of the known images do
+    flagged: float  # share of outliers called unknown by the classifier's own rule
 
 
 def evaluate_outliers(known: Scores, strange: Scores, *, sign: Sign = "both") -> OutlierResult:

@@ -16,22 +16,15 @@ from labelwise.tasks.similarity import By, known_scores
 
 @dataclass(frozen=True, kw_only=True)
 class PairsResult:
-    """Figures of pairs of test images, by each score.
+    """Figures of pairs of test images, by each score."""
 
-    Attributes:
-        images: how many were compared.
-        labels: how many labels they have.
-        verification: by the model's ``similarity``, the ``cosine`` of embeddings, and their ``sum``; of these by the
-            cosine alone where the model learns no similarity of its own. By the cosine of ``whitened`` embeddings where it has what that needs.
-        retrieval: likewise.
-        leaked: share of the images that the classifier was trained or calibrated on; anything but 0 flatters it.
-    """
-
-    images: int
-    labels: int
+    images: int  # how many were compared
+    labels: int  # how many labels they have
+    # by the model's similarity, the cosine of embeddings, and their sum; of these by the cosine alone where the
+    # model learns no similarity of its own. By the cosine of whitened embeddings where it has what that needs
     verification: dict[By, VerificationResult]
-    retrieval: dict[By, RetrievalResult]
-    leaked: float
+    retrieval: dict[By, RetrievalResult]  # likewise
+    leaked: float  # share of the images that the classifier was trained or calibrated on; anything but 0 flatters it
 
 
 def evaluate_pairs(tested: Tested, *, most: int | None = None, seed: int = 0) -> PairsResult:

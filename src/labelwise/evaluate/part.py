@@ -30,37 +30,21 @@ STRANGE = (
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Part:
-    """The images of a data set that a classifier is measured on.
+    """The images of a data set that a classifier is measured on."""
 
-    Attributes:
-        data: the name of the data.
-        name: train, val, test or all.
-        own_splits: whether the data name their splits.
-        labels: what targets point into.
-        split: the images, as the model takes them.
-        rows: where they stand among all images of that name ``[n]``.
-        leaked: which of them the classifier was trained or calibrated on ``[n]`` (bool).
-        trained_on: how many were left out because a classifier was trained or calibrated on them.
-        unlabelled: how many were left out because they have no label.
-        undrawn: how many were left out by a draw.
-        skipped: files of the data that could not be read.
-        shape: of the images before they were brought to the model's.
-        doubt: why images of training could not be told, in words; empty where they could.
-    """
-
-    data: str
-    name: str
-    own_splits: bool
-    labels: Labels
-    split: Split
-    rows: Tensor
-    leaked: Tensor
-    trained_on: int
-    unlabelled: int
-    undrawn: int = 0
-    skipped: tuple[Skipped, ...] = ()
-    shape: tuple[int, ...] = ()
-    doubt: str = ""
+    data: str  # the name of the data
+    name: str  # train, val, test or all
+    own_splits: bool  # whether the data name their splits
+    labels: Labels  # what targets point into
+    split: Split  # the images, as the model takes them
+    rows: Tensor  # where they stand among all images of that name [n]
+    leaked: Tensor  # which of them the classifier was trained or calibrated on [n] (bool)
+    trained_on: int  # how many were left out because a classifier was trained or calibrated on them
+    unlabelled: int  # how many were left out because they have no label
+    undrawn: int = 0  # how many were left out by a draw
+    skipped: tuple[Skipped, ...] = ()  # files of the data that could not be read
+    shape: tuple[int, ...] = ()  # of the images before they were brought to the model's
+    doubt: str = ""  # why images of training could not be told, in words; empty where they could
 
     @property
     def words(self) -> str:

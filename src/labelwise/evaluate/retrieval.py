@@ -17,21 +17,13 @@ KS = (1, 2, 4, 8, 16)
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalResult:
-    """Figures on test images, each searched for among the others.
+    """Figures on test images, each searched for among the others."""
 
-    Attributes:
-        images: how many are searched.
-        queries: how many ask: those that share their label with another.
-        recall: at each k, the share of queries with an image of their label among the first k.
-        precision_at_r: mean average precision at R, R being the number of others of the query's label.
-        leaked: share of the images that the classifier was trained or calibrated on; anything but 0 flatters it.
-    """
-
-    images: int
-    queries: int
-    recall: dict[int, float]
-    precision_at_r: float
-    leaked: float
+    images: int  # how many are searched
+    queries: int  # how many ask: those that share their label with another
+    recall: dict[int, float]  # at each k, the share of queries with an image of their label among the first k
+    precision_at_r: float  # mean average precision at R, R being the number of others of the query's label
+    leaked: float  # share of the images that the classifier was trained or calibrated on; anything but 0 flatters it
 
 
 def evaluate_retrieval(tested: Tested, *, by: By = "similarity", ks: Sequence[int] = KS) -> RetrievalResult:

@@ -24,21 +24,15 @@ LEFT = 0.05  # accuracy at the huge radius, and share of pictures without a grad
 
 @dataclass(frozen=True, kw_only=True)
 class RobustSettings:
-    """How robustness is measured.
+    """How robustness is measured."""
 
-    Attributes:
-        epsilon: how far a pixel may move, where pixels lie in [0, 1]; before any normalisation.
-        attacks: each is run on all pictures that are answered rightly, so that they can be compared.
-        longer: PGD of this many steps checks whether more steps help the defender; None leaves it out.
-        surrogate: PGD on another classifier makes pictures that are then shown to this one (transfer).
-        seed: of random starts and random search.
-    """
-
-    epsilon: float = 8 / 255
+    epsilon: float = 8 / 255  # how far a pixel may move, where pixels lie in [0, 1]; before any normalisation
+    # each is run on all pictures that are answered rightly, so that they can be compared
     attacks: tuple[Attack, ...] = STANDARD
-    longer: int | None = None
+    longer: int | None = None  # PGD of this many steps checks whether more steps help the defender; None leaves it out
+    # PGD on another classifier makes pictures that are then shown to this one (transfer)
     surrogate: Classifier | None = None
-    seed: int = 0
+    seed: int = 0  # of random starts and random search
 
     def __post_init__(self) -> None:
         """Check the numbers."""
@@ -58,29 +52,17 @@ class Check:
 
 @dataclass(frozen=True, kw_only=True)
 class RobustResult:
-    """Accuracy under attack.
+    """Accuracy under attack."""
 
-    Attributes:
-        images: how many were tested.
-        epsilon: how far a pixel could move.
-        clean: accuracy on the pictures as they are.
-        attacks: accuracy under each attack alone, by its name.
-        worst: share of pictures that are answered rightly as they are and under every attack: the figure to quote.
-        error: 1.96 standard errors of ``worst``.
-        checks: sanity checks of the attacks.
-        warnings: what looks like masked gradients, in words; none where all checks passed.
-        leaked: share of the images that the classifier was trained or calibrated on.
-    """
-
-    images: int
-    epsilon: float
-    clean: float
-    attacks: dict[str, float]
-    worst: float
-    error: float
-    checks: tuple[Check, ...]
-    warnings: tuple[str, ...]
-    leaked: float
+    images: int  # how many were tested
+    epsilon: float  # how far a pixel could move
+    clean: float  # accuracy on the pictures as they are
+    attacks: dict[str, float]  # accuracy under each attack alone, by its name
+    worst: float  # share of pictures that are answered rightly as they are and under every attack: the figure to quote
+    error: float  # 1.96 standard errors of worst
+    checks: tuple[Check, ...]  # sanity checks of the attacks
+    warnings: tuple[str, ...]  # what looks like masked gradients, in words; none where all checks passed
+    leaked: float  # share of the images that the classifier was trained or calibrated on
 
 
 @dataclass(frozen=True, eq=False)

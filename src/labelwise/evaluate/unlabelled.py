@@ -15,19 +15,12 @@ CHUNK = 2**25  # scores of pairs held at a time
 
 @dataclass(frozen=True, kw_only=True)
 class NeighbourResult:
-    """How often the vote of the nearest training images is right.
+    """How often the vote of the nearest training images is right."""
 
-    Attributes:
-        train_images: how many may vote.
-        test_images: how many were asked about.
-        k: how many voted on each.
-        accuracy: share of test images whose label got the most votes.
-    """
-
-    train_images: int
-    test_images: int
-    k: int
-    accuracy: float
+    train_images: int  # how many may vote
+    test_images: int  # how many were asked about
+    k: int  # how many voted on each
+    accuracy: float  # share of test images whose label got the most votes
 
 
 def probe_neighbours(

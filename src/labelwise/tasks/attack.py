@@ -23,21 +23,13 @@ STANDARD: tuple[Attack, ...] = (*GRADIENTS, Square())
 
 @dataclass(frozen=True, kw_only=True)
 class AttackSettings:
-    """How to attack.
+    """How to attack."""
 
-    Attributes:
-        epsilon: how far a pixel may move, where pixels lie in [0, 1]; before any normalisation.
-        attacks: one after another, each on the pictures that those before left standing.
-        bisections: how often to halve the interval of the smallest radius that fools; 0 does not look for it.
-        seed: of random starts and random search.
-        batch: pictures attacked together.
-    """
-
-    epsilon: float = 8 / 255
-    attacks: tuple[Attack, ...] = QUICK
-    bisections: int = 0
-    seed: int = 0
-    batch: int = BATCH
+    epsilon: float = 8 / 255  # how far a pixel may move, where pixels lie in [0, 1]; before any normalisation
+    attacks: tuple[Attack, ...] = QUICK  # one after another, each on the pictures that those before left standing
+    bisections: int = 0  # how often to halve the interval of the smallest radius that fools; 0 does not look for it
+    seed: int = 0  # of random starts and random search
+    batch: int = BATCH  # pictures attacked together
 
     def __post_init__(self) -> None:
         """Check the numbers."""
@@ -52,23 +44,15 @@ class AttackSettings:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Attacked:
-    """What an attack found.
+    """What an attack found."""
 
-    Attributes:
-        clean: the pictures as the model takes them, floats in [0, 1] ``[n, c, h, w]``.
-        images: perturbed ones, the worst found; a picture that is answered wrongly as it is stays as it is.
-        wrong: whether the answer to the clean picture is wrong already ``[n]``.
-        fooled: whether the answer to the perturbed picture is wrong ``[n]``; true where ``wrong`` is.
-        answers: what is said of the perturbed pictures.
-        radii: the smallest radius that was found to fool each picture ``[n]``: 0 where ``wrong``, infinite where none within
-            epsilon did. A bound from above: a better attack may need less. None unless bisections were asked for.
-    """
-
-    clean: Tensor
-    images: Tensor
-    wrong: Tensor
-    fooled: Tensor
-    answers: tuple[str, ...]
+    clean: Tensor  # the pictures as the model takes them, floats in [0, 1] [n, c, h, w]
+    images: Tensor  # perturbed ones, the worst found; a picture that is answered wrongly as it is stays as it is
+    wrong: Tensor  # whether the answer to the clean picture is wrong already [n]
+    fooled: Tensor  # whether the answer to the perturbed picture is wrong [n]; true where wrong is
+    answers: tuple[str, ...]  # what is said of the perturbed pictures
+    # the smallest radius that was found to fool each picture [n]: 0 where wrong, infinite where none within
+    # epsilon did. A bound from above: a better attack may need less. None unless bisections were asked for
     radii: Tensor | None
 
     @property

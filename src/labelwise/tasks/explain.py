@@ -17,19 +17,12 @@ from labelwise.scores import Scores
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """A heat map for one label.
+    """A heat map for one label."""
 
-    Attributes:
-        label: the label that was asked about.
-        probability: of a yes to it.
-        heat: ``[h, w]`` in [0, 1]; large where the picture speaks for the label.
-        picture: what the model saw, bytes ``[h, w, 3]``.
-    """
-
-    label: str
-    probability: float
-    heat: NDArray[np.float32]
-    picture: NDArray[np.uint8]
+    label: str  # the label that was asked about
+    probability: float  # of a yes to it
+    heat: NDArray[np.float32]  # [h, w] in [0, 1]; large where the picture speaks for the label
+    picture: NDArray[np.uint8]  # what the model saw, bytes [h, w, 3]
 
     def overlay(self, side: int = 384) -> Image.Image:
         """Return the picture with the heat map laid over it, its longer side ``side`` pixels."""

@@ -25,21 +25,13 @@ PROBES, DRIFT = 4, 0.02
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Gallery:
-    """Embeddings of pictures to search in. Never changes: ``join`` and ``remove`` return new ones.
+    """Embeddings of pictures to search in. Never changes: ``join`` and ``remove`` return new ones."""
 
-    Attributes:
-        embeddings: ``[m, d]``, float32 on the CPU.
-        files: m unique names.
-        labels: what is known of each picture, m names, or empty.
-        probe: embeddings of fixed pictures of noise ``[p, d]``, which tell whether another model made a gallery.
-        index: what an approximate search goes by, see ``with_index``; None is none.
-    """
-
-    embeddings: Tensor
-    files: tuple[str, ...]
-    labels: tuple[str, ...] = ()
-    probe: Tensor
-    index: Index | None = None
+    embeddings: Tensor  # [m, d], float32 on the CPU
+    files: tuple[str, ...]  # m unique names
+    labels: tuple[str, ...] = ()  # what is known of each picture, m names, or empty
+    probe: Tensor  # embeddings of fixed pictures of noise [p, d], which tell whether another model made a gallery
+    index: Index | None = None  # what an approximate search goes by, see with_index; None is none
 
     def __post_init__(self) -> None:
         """Check that there is one name, and one label or none, for each embedding."""

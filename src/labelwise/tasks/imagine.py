@@ -15,24 +15,16 @@ from labelwise.ops.retrieval import distances
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Imagined:
-    """Generated features of k labels beside a gallery of n real images; everything lies on the CPU.
+    """Generated features of k labels beside a gallery of n real images; everything lies on the CPU."""
 
-    Attributes:
-        names: the labels.
-        features: what the model made of each description ``[k, count, f]``.
-        gallery: features of the real images ``[n, f]``.
-        nearest: the gallery image nearest to each generated feature ``[k, count]``.
-        distances: how far it is ``[k, count]``.
-        typical: where a generated feature would stand among the real images of its label ``[k, count]``: the share of them
-            whose nearest fellow is at least as far as the real image nearest to the feature. 0 is stranger than every
-            real image, and real images themselves have 0.5 on average. NaN where fewer than two are known.
-    """
-
-    names: tuple[str, ...]
-    features: Tensor
-    gallery: Tensor
-    nearest: Tensor
-    distances: Tensor
+    names: tuple[str, ...]  # the labels
+    features: Tensor  # what the model made of each description [k, count, f]
+    gallery: Tensor  # features of the real images [n, f]
+    nearest: Tensor  # the gallery image nearest to each generated feature [k, count]
+    distances: Tensor  # how far it is [k, count]
+    # where a generated feature would stand among the real images of its label [k, count]: the share of them
+    # whose nearest fellow is at least as far as the real image nearest to the feature. 0 is stranger than every
+    # real image, and real images themselves have 0.5 on average. NaN where fewer than two are known
     typical: Tensor
 
     def closest(self, name: str, most: int = 16) -> list[tuple[int, float]]:

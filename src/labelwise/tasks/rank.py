@@ -19,25 +19,16 @@ from labelwise.scores import Scores
 
 @dataclass(frozen=True, kw_only=True)
 class Ranked:
-    """Where one picture stands.
+    """Where one picture stands."""
 
-    Attributes:
-        picture: its position among the pictures given.
-        rank: the expected one, from 1 (all probability on the lowest level) to k (all on the highest).
-        median: the lowest level such that this or a lower one is right with a probability of one half or more.
-        best: the most probable level.
-        interval: the lowest and the highest level of the shortest interval that covers the asked share of probability.
-        probabilities: of each level, from the lowest to the highest.
-        known: False where the picture is none of the labels, so that its rank says little.
-    """
-
-    picture: int
-    rank: float
-    median: str
-    best: str
+    picture: int  # its position among the pictures given
+    rank: float  # the expected one, from 1 (all probability on the lowest level) to k (all on the highest)
+    median: str  # the lowest level such that this or a lower one is right with a probability of one half or more
+    best: str  # the most probable level
+    # the lowest and the highest level of the shortest interval that covers the asked share of probability
     interval: tuple[str, str]
-    probabilities: dict[str, float]
-    known: bool
+    probabilities: dict[str, float]  # of each level, from the lowest to the highest
+    known: bool  # False where the picture is none of the labels, so that its rank says little
 
 
 def rank(scores: Scores, *, order: Sequence[str] | None = None, coverage: float = 0.8) -> list[Ranked]:

@@ -21,17 +21,11 @@ SPARE = 8  # more than k that an index is asked for, as it rounds
 
 @dataclass(frozen=True, kw_only=True)
 class Match:
-    """A picture of a gallery that is like a query.
+    """A picture of a gallery that is like a query."""
 
-    Attributes:
-        file: its name.
-        score: larger is more alike.
-        label: what is known of it; None where nothing is.
-    """
-
-    file: str
-    score: float
-    label: str | None
+    file: str  # its name
+    score: float  # larger is more alike
+    label: str | None  # what is known of it; None where nothing is
 
 
 def retrieve(

@@ -24,17 +24,11 @@ TABLE = 4_096  # images up to which a table of all pairs is held
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
-    """What is said of a pair of pictures.
+    """What is said of a pair of pictures."""
 
-    Attributes:
-        score: larger is more alike.
-        same: whether the score reaches the threshold.
-        probability: of "same", if as many pairs are the same as are different.
-    """
-
-    score: float
-    same: bool
-    probability: float
+    score: float  # larger is more alike
+    same: bool  # whether the score reaches the threshold
+    probability: float  # of "same", if as many pairs are the same as are different
 
 
 def verify(first: Scores, second: Scores, *, by: By | None = None) -> list[Verification]:
