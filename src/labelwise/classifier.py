@@ -107,13 +107,7 @@ class Classifier:
         return self.select([other for other in self.labels.names if other != name])
 
     def add(self, labels: Labels, embedding: Tensor, *, unseen: bool = False) -> Self:
-        """Return the classifier with one more label.
-
-        Args:
-            labels: the present labels and the new one at the end, as ``Labels.add`` returns them.
-            embedding: ``[e]``.
-            unseen: whether it comes from a description alone.
-        """
+        """Return the classifier with one more label: ``labels`` as ``Labels.add`` returns them, and its embedding ``[e]``."""
         if self.model.fitted_together and not self.model.added_apart:
             raise UnsupportedError(
                 f"{type(self.model).__name__} is fitted to all labels together; train it again to add one."

@@ -123,13 +123,7 @@ class Unfilled(TorchFunctionMode):
 
 
 def check_finite(about: Document, tensors: Tensors, model: LabelModel | None = None) -> None:
-    """Raise an error that names the first number of a description, or the first tensor, that is not finite.
-
-    Args:
-        about: the description.
-        tensors: under the names they are saved with.
-        model: the one whose state is among the tensors; it says which of them may be infinite.
-    """
+    """Raise an error that names the first number or tensor that is not finite, but for those that the model says may be."""
     bad = next((name for key in about if key not in FREE for name in _not_finite(about[key], key)), None)
     free = () if model is None else [f"model/{name}" for name in model.infinite]
     bad = bad or first_not_finite(tensors, free)

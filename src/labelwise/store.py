@@ -65,13 +65,7 @@ def check_free(path: Path, overwrite: bool) -> None:
 
 
 def check_savable(method: Method, labels: Labels, name: str) -> None:
-    """Raise an error for what the file of a classifier could not hold.
-
-    Args:
-        method: what is going to be trained.
-        labels: of which it will be a classifier.
-        name: of the data.
-    """
+    """Raise an error for what the file of a classifier of this method and these labels could not hold."""
     _as_text({"method": to_plain(method), "labels": _label_words(labels), "data": name})
 
 

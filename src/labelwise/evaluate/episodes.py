@@ -56,12 +56,7 @@ class EpisodeResult:
 
 
 def evaluate_episodes(tested: Tested, settings: EpisodeSettings | None = None) -> EpisodeResult:
-    """Return how well a model learns new labels from a few images; what labels it was bound to is of no account.
-
-    Args:
-        tested: labelled test images, of labels that training never saw.
-        settings: which episodes.
-    """
+    """Return how well a model learns new labels from a few images; what labels it was bound to is of no account."""
     return evaluate_many_episodes(tested, [settings or EpisodeSettings()])[0]
 
 

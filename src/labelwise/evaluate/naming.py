@@ -61,15 +61,10 @@ def named_clusters(classifier: Classifier) -> list[NamedCluster]:
 
 @torch.no_grad()
 def cluster_images(classifier: Classifier, images: Tensor, count: int = 8, seed: int = 0) -> list[ClusterImages]:
-    """Return what to show of each cluster, in the order of their numbers; an image belongs to one cluster only.
+    """Return what to show of each cluster, ``count`` images of either kind at most, in the order of their numbers.
 
-    Images nearest to a centre flatter it; those drawn at random show what the label is really given to.
-
-    Args:
-        classifier: one that ``zero_label`` made.
-        images: any images of the kind it was fitted to ``[n, ...]``.
-        count: how many of either kind, at most.
-        seed: of the draw.
+    An image belongs to one cluster only. Images nearest to a centre flatter it; those drawn at random show what the label
+    is really given to.
     """
     model = named_model(classifier)
     check_shape(images, model.spec.shape)

@@ -42,10 +42,8 @@ class OrdinalResult:
 def evaluate_ordinal(tested: Tested, *, order: Sequence[str] | None = None, coverage: float = 0.8) -> OrdinalResult:
     """Return the figures of test images that have one label each, of ordered ones.
 
-    Args:
-        tested: the images.
-        order: the classifier's labels from the lowest to the highest; None is as ``find_order`` says.
-        coverage: the probability that an interval of levels must hold at least.
+    ``order`` is the classifier's labels from the lowest to the highest, None as ``find_order`` says; an interval of levels
+    must hold a probability of ``coverage`` at least.
     """
     from scipy.stats import spearmanr
 

@@ -17,13 +17,7 @@ class OutlierResult:
 
 
 def evaluate_outliers(known: Scores, strange: Scores, *, sign: Sign = "both") -> OutlierResult:
-    """Return the outlier figures from images of known labels and images of none.
-
-    Args:
-        known: scores of test images of the classifier's labels.
-        strange: scores of images of none of them.
-        sign: rank by both signs, or by one; ``confidence`` alone is what the papers report.
-    """
+    """Return the figures from images of known labels and of none; papers rank by the sign ``confidence`` alone."""
     inside, outside = (scores.classifier.familiarity.strangeness(scores, sign) for scores in (known, strange))
     return OutlierResult(
         auroc=auroc(outside, inside),

@@ -30,10 +30,7 @@ class PairsResult:
 def evaluate_pairs(tested: Tested, *, most: int | None = None, seed: int = 0) -> PairsResult:
     """Return how well the classifier tells pairs of one label from others and finds images of a label, by every score.
 
-    Args:
-        tested: labelled test images; their labels may be ones that the classifier does not know.
-        most: where there are more images, so many are drawn.
-        seed: of what is drawn.
+    Labels may be ones that the classifier does not know. Where there are more images than ``most``, so many are drawn.
     """
     tested = tested.own_labelled()
     if most is not None and len(tested) > most:

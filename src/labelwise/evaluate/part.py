@@ -108,10 +108,7 @@ def choose_parts(
 ) -> list[Part]:
     """Return the same images for several classifiers, those left out that any of them was trained or calibrated on.
 
-    Args:
-        pairs: each classifier with the same data, read as its model takes them.
-        split: as in ``choose_part``.
-        unknown: likewise.
+    Each classifier comes with the same data, read as its model takes them; the rest is as in ``choose_part``.
     """
     first = pairs[0][1]
     for classifier, data in pairs:

@@ -51,17 +51,10 @@ def probe_neighbours(
 def neighbour_votes(
     embeddings: Tensor, known: Tensor, targets: Tensor, *, k: int = 200, temperature: float = 0.1
 ) -> Tensor:
-    """Return the votes for each label ``[n, labels]`` of the nearest known codes (Wu et al., 2018).
+    """Return the votes for each label ``[n, labels]`` of the nearest known embeddings ``[m, d]`` (Wu et al., 2018).
 
-    Each of the ``k`` known codes of the largest cosine, or of all where there are fewer, votes for its own label with the
+    Each of the ``k`` known ones of the largest cosine, or of all where there are fewer, votes for its own label with the
     weight ``exp(cosine / temperature)``, relative to the nearest. Only a part of the cosines is held at a time.
-
-    Args:
-        embeddings: of the images asked about ``[n, d]``, of any length.
-        known: embeddings of labelled images ``[m, d]``.
-        targets: their labels ``[m]``, 0 and up.
-        k: how many vote.
-        temperature: low lets the nearest decide.
     """
     if k < 1 or temperature <= 0:
         raise UsageError(f"The vote needs k of at least 1 and a temperature above 0; given {k} and {temperature}.")

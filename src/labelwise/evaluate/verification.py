@@ -37,11 +37,8 @@ def evaluate_verification(
 ) -> VerificationResult:
     """Return how well the classifier tells pairs of one label from others; labels may be ones it does not know.
 
-    Args:
-        tested: labelled test images; the threshold of the classifier, if it has one, is measured as well.
-        by: the score; None is that of the classifier's threshold, or the similarity.
-        most: pairs of each kind; where there are more, so many are drawn.
-        seed: of what is drawn.
+    The threshold of the classifier, if it has one, is measured as well, and its score is meant where ``by`` is None.
+    Where there are more than ``most`` pairs of a kind, so many are drawn.
     """
     return verification_with_curve(tested, by=by, most=most, seed=seed)[0]
 

@@ -121,12 +121,7 @@ def check_radius(epsilon: float) -> None:
 
 
 def worst_of(problem: Problem, settings: AttackSettings) -> Best:
-    """Return the best point that the attacks found for each image; those already answered wrongly are left as they are.
-
-    Args:
-        problem: what is attacked.
-        settings: which attacks; its epsilon is not read.
-    """
+    """Return the best point found for each image within its epsilon; those already answered wrongly stay as they are."""
     parts = []
     for number, part in enumerate(batches(problem, settings.batch)):
         seen = part.glance(part.images)

@@ -68,13 +68,7 @@ def _check_targets(classifier: Classifier, targets: Tensor) -> None:
 
 
 def calibration_errors(scores: Scores, targets: Tensor, suffix: str = "") -> dict[str, float]:
-    """Return the expected calibration error of yes/no answers, and of the chosen label if there is one.
-
-    Args:
-        scores: of labelled images.
-        targets: ``[n]``, or which labels are true ``[n, k]`` (bool).
-        suffix: ends the names of the figures.
-    """
+    """Return the expected calibration error of yes/no answers, and of the chosen label if there is one."""
     if targets.ndim == 2:
         return {f"answer_ece{suffix}": expected_calibration_error(scores.yes.flatten(), targets.flatten())}
     best, chosen = scores.probabilities.max(1)

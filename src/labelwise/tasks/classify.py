@@ -29,12 +29,7 @@ class Prediction:
 
 
 def classify(scores: Scores, *, top: int = 5) -> list[Prediction]:
-    """Return one prediction per picture.
-
-    Args:
-        scores: of the pictures.
-        top: how many labels to list.
-    """
+    """Return one prediction per picture, each listing the ``top`` labels."""
     multilabel = scores.classifier.calibration.multilabel
     tops = scores.top(len(scores.classifier.labels) if multilabel else top)
     rows = zip(tops, scores.confidence.tolist(), scores.strangeness.tolist(), scores.unknown.tolist(), strict=True)

@@ -122,13 +122,9 @@ def _read_index(path: str | Path, tensors: dict[str, Tensor], about: dict[str, A
 def make_gallery(
     classifier: Classifier, pictures: Pictures, files: Sequence[str], labels: Sequence[str] = ()
 ) -> Gallery:
-    """Return a gallery of pictures under these names.
+    """Return a gallery of m pictures under m unique names, with m labels or none.
 
-    Args:
-        classifier: any; the gallery can be searched with it, and with those that ``teach`` or ``calibrate`` make of it.
-        pictures: m of them.
-        files: m unique names.
-        labels: m names, or none.
+    It can be searched with this classifier, and with those that ``teach`` or ``calibrate`` make of it.
     """
     images = as_batch(pictures, classifier.shape)
     return Gallery(
@@ -144,10 +140,7 @@ def gallery_of_files(
 ) -> tuple[Gallery, tuple[Skipped, ...]]:
     """Return a gallery of picture files under their own names, and the files that cannot be read.
 
-    Args:
-        classifier: any that takes pictures.
-        files: paths; some are read at a time, so that pictures need not fit in memory together.
-        strict: make a file that cannot be read an error.
+    Some are read at a time, so that pictures need not fit in memory together; ``strict`` makes one that cannot be read an error.
     """
     probe, skipped, names = probe_embeddings(classifier), list[Skipped](), list[str]()
     parts = [probe[:0]]
@@ -169,14 +162,7 @@ def gallery_of_files(
 def refresh_gallery(
     gallery: Gallery, classifier: Classifier, files: Sequence[str], *, strict: bool = False
 ) -> tuple[Gallery, tuple[Skipped, ...]]:
-    """Return a gallery of just these picture files, of which only those are read that it lacks; itself if it has them all.
-
-    Args:
-        gallery: some of the files, and perhaps others.
-        classifier: the one that made it.
-        files: paths.
-        strict: as for ``gallery_of_files``.
-    """
+    """Return a gallery of just these picture files, of which only those are read that it lacks; itself if it has them all."""
     old, skipped = set(gallery.files), tuple[Skipped, ...]()
     new, gone = [file for file in files if file not in old], old - set(files)
     gallery = gallery.remove(gone) if gone else gallery

@@ -62,12 +62,7 @@ def rank(scores: Scores, *, order: Sequence[str] | None = None, coverage: float 
 
 
 def level_columns(classifier: Classifier, order: Sequence[str] | None = None) -> list[int]:
-    """Return the positions of the classifier's labels from the lowest level to the highest.
-
-    Args:
-        classifier: any; it is an error where several of its labels may be true of one picture.
-        order: all labels from the lowest to the highest; None is the order that the labels have.
-    """
+    """Return the positions of the labels from the lowest level to the highest, in this order or that of the labels."""
     labels = classifier.labels
     if classifier.calibration.multilabel:
         raise UnsupportedError(
@@ -103,11 +98,7 @@ def median_levels(levels: Tensor) -> Tensor:
 def covering_levels(levels: Tensor, coverage: float = 0.8) -> tuple[Tensor, Tensor]:
     """Return the first and last level ``[n]``, from 0, of the shortest interval that holds this share of probability.
 
-    Of intervals as short, the one that holds most is taken.
-
-    Args:
-        levels: probabilities ``[n, k]``, from the lowest level to the highest.
-        coverage: above 0, at most 1.
+    Of intervals as short, the one that holds most is taken. In ``levels [n, k]`` the lowest comes first.
     """
     if not 0 < coverage <= 1:
         raise UsageError(f"The share of probability to cover lies above 0 and at most at 1; given {coverage}.")

@@ -78,7 +78,7 @@ def search(  # noqa: PLR0913 - each may be chosen
         queries: embeddings ``[n, d]``.
         gallery: embeddings ``[m, d]``, on any device.
         k: how many; m if there are fewer.
-        candidates: see ``retrieve``.
+        candidates: as in ``retrieve``.
         lists: where to look for candidates; None looks at the whole gallery. A query that finds fewer than k is searched exactly.
         by: the score.
     """

@@ -119,12 +119,7 @@ def scored_pairs(
 ) -> tuple[Tensor, Tensor]:
     """Return the scores of pairs of one label ``[p]`` and of pairs of different labels ``[q]``, on the CPU.
 
-    Args:
-        model: what made the embeddings.
-        embeddings: ``[n, d]``.
-        targets: ``[n]``; -1 where an image has no label.
-        by: the score.
-        draw: how many pairs of each kind at most, and the seed.
+    ``targets [n]`` are -1 where an image has no label; ``draw`` is how many pairs of each kind there may be, and the seed.
     """
     if targets.ndim != 1 or not can_verify(targets):
         raise DataError(
@@ -147,12 +142,7 @@ def scored_pairs(
 def pair_scores(model: LabelModel, first: Tensor, second: Tensor, by: By, rows: Tensor | None = None) -> Tensor:
     """Return the score of each pair ``[p]``, the same for (a, b) as for (b, a): the mean where a similarity is not.
 
-    Args:
-        model: what made the embeddings.
-        first: embeddings ``[n, d]``.
-        second: embeddings ``[m, d]``.
-        by: which score.
-        rows: which row of each makes a pair ``[p, 2]``; None pairs row i with row i.
+    ``rows [p, 2]`` says which rows of embeddings ``[n, d]`` and ``[m, d]`` make a pair; None pairs row i with row i.
     """
     second, _ = compared(model, second, by)
     first, by = compared(model, first, by)
