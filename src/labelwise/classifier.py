@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, Self
 from warnings import warn
 
@@ -42,8 +44,10 @@ class Origin:
     summary: Mapping[str, Any] = field(default_factory=dict)  # how it came about, plain JSON values
     train_hashes: Tensor | None = None  # of the images it was trained and calibrated on, so that a leak can be told
 
-    def with_images(self, images: Tensor) -> Self:
-        """Return it with these images among those that the classifier was made from."""
+    def with_images(self, images: Tensor | None) -> Self:
+        """Return it with these images, if there are any, among those that the classifier was made from."""
+        if images is None:
+            return self
         known = [] if self.train_hashes is None else [self.train_hashes.cpu()]
         return replace(self, train_hashes=torch.cat([*known, image_hashes(images)]))
 
@@ -63,9 +67,7 @@ class Classifier:
     @property
     def unseen(self) -> frozenset[str]:
         """The labels known from a description alone."""
-        return frozenset(
-            n for n, unseen in zip(self.labels.names, self.calibration.unseen.tolist(), strict=True) if unseen
-        )
+        return frozenset(compress(self.labels.names, self.calibration.unseen.tolist()))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -91,13 +93,8 @@ class Classifier:
     def select(self, names: Sequence[str]) -> Self:
         """Return the classifier of these labels only, in this order; their scores stay the same."""
         rows = [self.labels.index(name) for name in names]
-        calibration = self.calibration.select(rows)
-        return replace(
-            self,
-            labels=self.labels.select(names),
-            label_embeddings=self.label_embeddings[rows],
-            calibration=calibration,
-        )
+        labels, embeddings = self.labels.select(names), self.label_embeddings[rows]
+        return replace(self, labels=labels, label_embeddings=embeddings, calibration=self.calibration.select(rows))
 
     def remove(self, name: str) -> Self:
         """Return the classifier without one label; the other scores stay the same."""
@@ -134,10 +131,7 @@ class Classifier:
             if name not in _FORMER:
                 raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
             warn(f"Classifier.{name} is now Classifier.{_FORMER[name]}", DeprecationWarning, stacklevel=2)
-            value: Any = self
-            for part in _FORMER[name].split("."):
-                value = getattr(value, part)
-            return value
+            return attrgetter(_FORMER[name])(self)
 
 
 _FORMER = {

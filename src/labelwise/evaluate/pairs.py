@@ -47,12 +47,6 @@ def evaluate_pairs(tested: Tested, *, most: int | None = None, seed: int = 0) ->
 
 def evaluate_new_labels(classifier: Classifier, data: Dataset, split: str = "test") -> PairsResult:
     """Return the same for labels that training never saw, such as other speakers; a label that it saw is an error."""
-    check_new(classifier, data, split)
-    return evaluate_pairs(Tested.of(classifier, data.split(split), data.labels))
-
-
-def check_new(classifier: Classifier, data: Dataset, split: str) -> None:
-    """Raise an error where the model was trained on a label of these images."""
     known = set(classifier.model.spec.labels.names)
     shared = [name for name in used_labels(data.split(split), data.labels) if name in known]
     if shared:
@@ -60,6 +54,7 @@ def check_new(classifier: Classifier, data: Dataset, split: str) -> None:
             f"Training saw {len(shared)} labels of the {split} split, so they are not new: {listing(shared)}. "
             "Divide the data by labels."
         )
+    return evaluate_pairs(Tested.of(classifier, data.split(split), data.labels))
 
 
 def used_labels(split: Split, labels: Labels) -> list[str]:

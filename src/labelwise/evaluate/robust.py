@@ -16,7 +16,7 @@ from labelwise.evaluate.tested import Tested
 from labelwise.model import as_float
 from labelwise.ops.adaptive_attacks import Apgd
 from labelwise.ops.attacks import Attack, Fgsm, Pgd, Problem, choice_loss
-from labelwise.tasks.attack import STANDARD, AttackSettings, batches, check_radius, scores_of, worst_of
+from labelwise.tasks.attack import BATCH, STANDARD, AttackSettings, batches, check_radius, scores_of, worst_of
 
 HUGE = 0.5  # at this radius every picture can become plain grey
 LEFT = 0.05  # accuracy at the huge radius, and share of pictures without a gradient, that raise no doubt
@@ -33,6 +33,7 @@ class RobustSettings:
     # PGD on another classifier makes pictures that are then shown to this one (transfer)
     surrogate: Classifier | None = None
     seed: int = 0  # of random starts and random search
+    batch: int = BATCH  # pictures attacked together
 
     def __post_init__(self) -> None:
         """Check the numbers."""
@@ -108,21 +109,19 @@ def evaluate_robust(tested: Tested, settings: RobustSettings | None = None) -> R
 def _trials(problem: Problem, settings: RobustSettings, classifier: Classifier) -> list[_Trial]:
     """Return every attack on the same pictures, all answered rightly."""
     ways = [*settings.attacks, *([] if settings.longer is None else [Pgd(steps=settings.longer)])]
-    trials = [
-        _Trial(way.name, _standing(problem, way, settings.seed), way.black_box, isinstance(way, Fgsm)) for way in ways
-    ]
+    trials = [_Trial(way.name, _standing(problem, way, settings), way.black_box, isinstance(way, Fgsm)) for way in ways]
     if settings.surrogate is not None:
-        stands = _transferred(problem, settings.surrogate, settings.seed, classifier)
+        stands = _transferred(problem, settings.surrogate, settings, classifier)
         trials.append(_Trial("transfer", stands, black_box=True))
     return trials
 
 
-def _standing(problem: Problem, way: Attack, seed: int) -> Tensor:
+def _standing(problem: Problem, way: Attack, settings: RobustSettings) -> Tensor:
     """Return which pictures are answered rightly after one attack ``[n]``."""
-    return ~worst_of(problem, AttackSettings(attacks=(way,), seed=seed)).fooled
+    return ~worst_of(problem, AttackSettings(attacks=(way,), seed=settings.seed, batch=settings.batch)).fooled
 
 
-def _transferred(problem: Problem, surrogate: Classifier, seed: int, classifier: Classifier) -> Tensor:
+def _transferred(problem: Problem, surrogate: Classifier, settings: RobustSettings, classifier: Classifier) -> Tensor:
     """Return which pictures are answered rightly after PGD on another classifier of the same labels ``[n]``."""
     if surrogate.shape != classifier.shape:
         raise UsageError(
@@ -132,10 +131,10 @@ def _transferred(problem: Problem, surrogate: Classifier, seed: int, classifier:
     device = problem.images.device
     columns = torch.tensor([surrogate.labels.index(name) for name in classifier.labels.names], device=device)
     other = replace(problem, scores=scores_of(surrogate.to(device)), targets=columns[problem.targets])
-    answers = [
-        classifier.scores_of(classifier.encode(Pgd()(part, torch.Generator(device).manual_seed(seed)).images)).best
-        for part in batches(other)
-    ]
+    answers = []
+    for part in batches(other, settings.batch):
+        shown = Pgd()(part, torch.Generator(device).manual_seed(settings.seed)).images
+        answers.append(classifier.scores_of(classifier.encode(shown, settings.batch)).best)
     return torch.cat(answers) == problem.targets
 
 
@@ -143,8 +142,9 @@ def _checks(problem: Problem, settings: RobustSettings, trials: list[_Trial]) ->
     """Return the sanity checks on pictures that are answered rightly."""
     radius = max(HUGE, settings.epsilon)
     far = replace(problem, epsilon=torch.full_like(problem.epsilon, radius))
-    left = float(_standing(far, Apgd(steps=40), settings.seed).double().mean())
-    flat = [(part.look(part.images, choice_loss).gradient == 0).flatten(1).all(1) for part in batches(problem)]
+    left = float(_standing(far, Apgd(steps=40), settings).double().mean())
+    parts = batches(problem, settings.batch)
+    flat = [(part.look(part.images, choice_loss).gradient == 0).flatten(1).all(1) for part in parts]
     blind = float(torch.cat(flat).double().mean())
     seeing = [trial for trial in trials if not trial.black_box]
     steps = [trial for trial in seeing if not trial.single]

@@ -135,7 +135,7 @@ def worst_of(problem: Problem, settings: AttackSettings) -> Best:
     return Best(*(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(Best)))
 
 
-def batches(problem: Problem, size: int = BATCH) -> Iterator[Problem]:
+def batches(problem: Problem, size: int) -> Iterator[Problem]:
     """Yield the problem of so many images at a time."""
     rows = torch.arange(len(problem.images), device=problem.images.device)
     return (problem.select(some) for some in torch.split(rows, size))

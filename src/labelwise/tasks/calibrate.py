@@ -41,8 +41,7 @@ def calibrate(scores: Scores, targets: Tensor, *, keep: float = 0.95) -> Classif
     figures = {"images": len(targets), "keep": keep, **calibration_errors(before, targets, "_before")}
     figures |= calibration_errors(after, targets, "_after")
     origin = replace(classifier.origin, summary={**classifier.origin.summary, "calibration": figures})
-    origin = origin if scores.images is None else origin.with_images(scores.images)
-    return replace(fitted, familiarity=fitted.familiarity.fit(after, keep), origin=origin)
+    return replace(fitted, familiarity=fitted.familiarity.fit(after, keep), origin=origin.with_images(scores.images))
 
 
 def _fitted(bare: Calibration, log_odds: Tensor, targets: Tensor) -> Calibration:
@@ -65,6 +64,11 @@ def _check_targets(classifier: Classifier, targets: Tensor) -> None:
         raise DataError(
             f"This classifier takes {wanted} for each image; given targets {targets.dtype} {list(targets.shape)}."
         )
+
+
+def uncalibrated(scores: Scores) -> Scores:
+    """Return the model's own scores: no calibration, though seen labels stay held back."""
+    return scores.of(replace(scores.classifier, calibration=scores.classifier.calibration.bare()))
 
 
 def calibration_errors(scores: Scores, targets: Tensor, suffix: str = "") -> dict[str, float]:

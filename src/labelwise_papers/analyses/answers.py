@@ -9,11 +9,11 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from labelwise.errors import UsageError
-from labelwise.evaluate.answers import uncalibrated
 from labelwise.evaluate.tested import Tested, all_truths
 from labelwise.metrics import Reliability, expected_calibration_error, reliability
 from labelwise.ops.negatives import sample_wrong_labels
 from labelwise.scores import Scores
+from labelwise.tasks.calibrate import uncalibrated
 
 
 @dataclass(frozen=True, kw_only=True)
