@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from labelwise.data.episodes import Episode, episodes
+from labelwise.data.episodes import episodes
 from labelwise.errors import UsageError
 from labelwise.evaluate.tested import Tested
 from labelwise.model import LabelModel, LearnsFromExamples, cannot
@@ -37,9 +37,6 @@ class Estimate:
 
     mean: float
     error: float
-
-    def __str__(self) -> str:
-        return f"{100 * self.mean:.2f} +- {100 * self.error:.2f} %"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +88,8 @@ def episode_accuracies(
     size = settings.ways * (settings.shots + settings.queries) * embeddings.shape[1]
     found: dict[str, list[Tensor]] = {}
     while some := list(islice(drawn, max(1, CHUNK // size))):
-        support, query = (embeddings[_rows(some, what).to(embeddings.device)] for what in ("support", "query"))
+        rows = [torch.stack([each.support for each in some]), torch.stack([each.query for each in some])]
+        support, query = (embeddings[part.to(embeddings.device)] for part in rows)
         for name, scores in _scores(model, support, query).items():
             truth = torch.arange(settings.ways, device=scores.device).repeat_interleave(settings.queries)
             found.setdefault(name, []).append((scores.argmax(2) == truth).double().mean(1).cpu())
@@ -103,11 +101,6 @@ def estimate(values: Tensor) -> Estimate:
     return Estimate(float(values.mean()), 1.96 * float(values.std()) / sqrt(len(values)))
 
 
-def _rows(some: list[Episode], what: str) -> Tensor:
-    """Return the rows of one kind in some episodes ``[b, ways, images]``."""
-    return torch.stack([getattr(each, what) for each in some])
-
-
 def _scores(model: LabelModel, support: Tensor, query: Tensor) -> dict[str, Tensor]:
     """Return scores ``[b, ways * queries, ways]`` by each rule, of ``[b, ways, shots, d]`` and ``[b, ways, queries, d]``."""
     b, ways, shots, d = support.shape
@@ -115,12 +108,9 @@ def _scores(model: LabelModel, support: Tensor, query: Tensor) -> dict[str, Tens
     if not isinstance(model, LearnsFromExamples):
         raise cannot(model, "learn a label from example images")
     labels = model.labels_from_examples(support.reshape(-1, d), groups).view(b, ways, -1)
-    asked = query.flatten(1, 2)
-    taught = torch.stack([model.score(ask, know) for ask, know in zip(asked, labels, strict=True)])
-    means = support.mean(2)
-    near = 2 * asked @ means.mT - means.square().sum(2)[:, None]
+    asked, means = query.flatten(1, 2), support.mean(2)
     return {
-        "taught": taught,
-        "nearest mean": near,
+        "taught": torch.stack([model.score(ask, know) for ask, know in zip(asked, labels, strict=True)]),
+        "nearest mean": 2 * asked @ means.mT - means.square().sum(2)[:, None],
         "cosine": normalize(asked, dim=2) @ normalize(means, dim=2).mT,
     }

@@ -58,14 +58,6 @@ def neighbour_votes(
     """
     if k < 1 or temperature <= 0:
         raise UsageError(f"The vote needs k of at least 1 and a temperature above 0; given {k} and {temperature}.")
-    if (
-        embeddings.ndim != 2
-        or known.ndim != 2
-        or embeddings.shape[1] != known.shape[1]
-        or targets.shape != known.shape[:1]
-    ):
-        shapes = ", ".join(str(list(given.shape)) for given in (embeddings, known, targets))
-        raise UsageError(f"Embeddings are [n, d], known codes [m, d] and their targets [m]; given {shapes}.")
     unit, labels = normalize(known.float(), dim=1), int(targets.max()) + 1
     votes = torch.zeros(len(embeddings), labels, device=embeddings.device)
     rows = max(1, CHUNK // len(known))

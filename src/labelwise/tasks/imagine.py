@@ -86,13 +86,12 @@ def generated(classifier: Classifier, names: Sequence[str], count: int, seed: in
         return model.generate(labels, count, seed).float().cpu()
 
 
-def image_features(classifier: Classifier, images: Tensor, batch: int = 256) -> Tensor:
+def image_features(classifier: Classifier, images: Tensor) -> Tensor:
     """Return features ``[n, f]`` of real images, in the space of the generated ones."""
-    model = _generating(classifier)
-    device = classifier.model.device
+    model, device = _generating(classifier), classifier.model.device
     check_shape(images, classifier.shape)
     with torch.no_grad():
-        parts = [model.features_of(as_float(x.to(device))).float().cpu() for x in torch.split(images, batch)]
+        parts = [model.features_of(as_float(some.to(device))).float().cpu() for some in torch.split(images, 256)]
     return torch.cat(parts)
 
 
