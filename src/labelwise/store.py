@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import shutil
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +126,7 @@ def _write(classifier: Classifier, folder: Path) -> None:
         "outlier": None if familiarity.rule is None else to_plain(familiarity.rule),
         "verification": None if classifier.verifier is None else to_plain(classifier.verifier),
         "summary": dict(origin.summary),
-        "versions": {"labelwise": __version__, **_versions("torch", "numpy", "pillow")},
+        "versions": {"labelwise": __version__} | {name: version(name) for name in ("torch", "numpy", "pillow")},
     }
     check_finite(about, tensors, classifier.model)
     write_tensors(folder / WEIGHTS, tensors, {"format": FORMAT})
@@ -197,16 +197,6 @@ def _read_weights(folder: Path, about: dict[str, Any]) -> dict[str, torch.Tensor
 
 def _label_words(labels: Labels) -> dict[str, Any]:
     return {"names": list(labels.names), "texts": to_plain(labels.texts), "order": to_plain(labels.order)}
-
-
-def _versions(*packages: str) -> dict[str, str]:
-    found = {}
-    for package in packages:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
 
 
 def _digest(path: Path) -> str:

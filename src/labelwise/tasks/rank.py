@@ -13,7 +13,6 @@ from torch import Tensor
 
 from labelwise.classifier import Classifier
 from labelwise.errors import UnsupportedError, UsageError, listing
-from labelwise.labels import Labels
 from labelwise.scores import Scores
 
 
@@ -69,7 +68,15 @@ def level_columns(classifier: Classifier, order: Sequence[str] | None = None) ->
             "Several labels may be true of one picture here, so they are no levels of one order. Ask about each label."
         )
     if order is not None:
-        return _given_columns(labels, order)
+        columns = [labels.index(name) for name in order]
+        missing = [name for name in labels.names if name not in set(order)]
+        if missing or len(columns) > len(labels):
+            twice = sorted({name for name in order if list(order).count(name) > 1})
+            wrong = f"it lacks {listing(missing)}" if missing else f"more than once: {listing(twice)}"
+            raise UsageError(
+                f"The order must name every label once, from the lowest to the highest; {wrong}. Given: {listing(order)}."
+            )
+        return columns
     if labels.order is None:
         raise UsageError(
             f"These labels have no order: {listing(labels.names)}. Give it, from the lowest to the highest: "
@@ -110,16 +117,3 @@ def covering_levels(levels: Tensor, coverage: float = 0.8) -> tuple[Tensor, Tens
         enough = held >= coverage
         first, last = torch.where(enough, start, first), torch.where(enough, start + width - 1, last)
     return first, last
-
-
-def _given_columns(labels: Labels, order: Sequence[str]) -> list[int]:
-    """Return the positions of labels in an order given by name, or raise an error unless it names each once."""
-    columns = [labels.index(name) for name in order]
-    missing = [name for name in labels.names if name not in set(order)]
-    if missing or len(columns) > len(labels):
-        twice = sorted({name for name in order if list(order).count(name) > 1})
-        wrong = f"it lacks {listing(missing)}" if missing else f"more than once: {listing(twice)}"
-        raise UsageError(
-            f"The order must name every label once, from the lowest to the highest; {wrong}. Given: {listing(order)}."
-        )
-    return columns
