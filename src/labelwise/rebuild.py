@@ -183,11 +183,6 @@ def _method(document: Document) -> Method:
 
 
 def _labels(words: Document, tensors: Tensors) -> Labels:
-    return Labels(
-        names=tuple(words["names"]),
-        vectors=tensors.get("vectors"),
-        texts=None if words["texts"] is None else tuple(tuple(t) for t in words["texts"]),
-        order=None if words["order"] is None else tuple(words["order"]),
-        shares=tensors.get("shares"),
-        similarity=tensors.get("similarity"),
-    )
+    texts = None if words["texts"] is None else tuple(map(tuple, words["texts"]))
+    order = None if words["order"] is None else tuple(words["order"])
+    return Labels(names=tuple(words["names"]), texts=texts, order=order, **tensors)

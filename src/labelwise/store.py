@@ -123,8 +123,8 @@ def _write(classifier: Classifier, folder: Path) -> None:
         "multilabel": calibration.multilabel,
         "described": sorted(classifier.unseen),
         "gap": calibration.seen_penalty,
-        "outlier": None if familiarity.rule is None else to_plain(familiarity.rule),
-        "verification": None if classifier.verifier is None else to_plain(classifier.verifier),
+        "outlier": to_plain(familiarity.rule),
+        "verification": to_plain(classifier.verifier),
         "summary": dict(origin.summary),
         "versions": {"labelwise": __version__} | {name: version(name) for name in ("torch", "numpy", "pillow")},
     }

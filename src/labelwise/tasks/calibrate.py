@@ -46,11 +46,8 @@ def calibrate(scores: Scores, targets: Tensor, *, keep: float = 0.95) -> Classif
 
 def _fitted(bare: Calibration, log_odds: Tensor, targets: Tensor) -> Calibration:
     """Return the calibration under which these log-odds ``[n, k]`` are most probable."""
-    scale: float | Tensor
-    offset: float | Tensor
     if bare.multilabel:
-        scale, offset = fit_platt_each(log_odds, targets)
-        return bare.fitted(scale, offset, 1.0)
+        return bare.fitted(*fit_platt_each(log_odds, targets), 1.0)
     scale, offset = (1.0, 0.0) if bare.exclusive else fit_platt(log_odds, targets)
     return bare.fitted(scale, offset, fit_temperature(log_odds * scale + offset, targets))
 

@@ -136,12 +136,21 @@ def make_gallery(
 
 
 def gallery_of_files(
-    classifier: Classifier, files: Sequence[str | Path], *, strict: bool = False
+    classifier: Classifier, files: Sequence[str | Path], *, known: Gallery | None = None, strict: bool = False
 ) -> tuple[Gallery, tuple[Skipped, ...]]:
     """Return a gallery of picture files under their own names, and the files that cannot be read.
 
-    Some are read at a time, so that pictures need not fit in memory together; ``strict`` makes one that cannot be read an error.
+    Some are read at a time, so that pictures need not fit in memory together; ``strict`` makes one that cannot be read an
+    error. Of a known gallery, which may hold others, too, only those are read that it lacks; it is returned if it has them all.
     """
+    if known is not None:
+        old = set(known.files)
+        new, gone = [file for file in files if str(file) not in old], old - set(map(str, files))
+        known = known.remove(gone) if gone else known
+        if not new:
+            return known, ()
+        more, unread = gallery_of_files(classifier, new, strict=strict)
+        return known.join(more), unread
     probe, skipped, names = probe_embeddings(classifier), list[Skipped](), list[str]()
     parts = [probe[:0]]
     for start in range(0, len(files), READ):
@@ -157,19 +166,6 @@ def gallery_of_files(
         names += [str(some[i]) for i in kept]
         skipped += bad
     return Gallery(embeddings=torch.cat(parts), files=tuple(names), probe=probe), tuple(skipped)
-
-
-def refresh_gallery(
-    gallery: Gallery, classifier: Classifier, files: Sequence[str], *, strict: bool = False
-) -> tuple[Gallery, tuple[Skipped, ...]]:
-    """Return a gallery of just these picture files, of which only those are read that it lacks; itself if it has them all."""
-    old, skipped = set(gallery.files), tuple[Skipped, ...]()
-    new, gone = [file for file in files if file not in old], old - set(files)
-    gallery = gallery.remove(gone) if gone else gallery
-    if new:
-        more, skipped = gallery_of_files(classifier, new, strict=strict)
-        gallery = gallery.join(more)
-    return gallery, skipped
 
 
 def probe_embeddings(classifier: Classifier) -> Tensor:
