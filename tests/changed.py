@@ -40,4 +40,8 @@ def known_by_description(classifier: Classifier, *names: str) -> Classifier:
 
 def with_penalty(classifier: Classifier, seen_penalty: float) -> Classifier:
     """Return the classifier with seen labels held back by another amount."""
-    return replace(classifier, calibration=classifier.calibration.with_penalty(seen_penalty))
+    own, other = classifier.calibration, replace(classifier.calibration, seen_penalty=seen_penalty)
+    (factor, shift), (new_factor, new_shift) = own.penalties(), other.penalties()
+    scale = own.scale / factor
+    offset = own.offset - shift * scale + new_shift * scale
+    return replace(classifier, calibration=replace(other, scale=scale * new_factor, offset=offset))

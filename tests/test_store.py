@@ -85,6 +85,22 @@ def test_failure_while_writing_leaves_nothing(tmp_path: Path, monkeypatch: pytes
     assert type(lw.load(tmp_path / "m").origin.method).__name__ == "Indicator"
 
 
+def test_the_old_one_is_put_back_where_the_new_one_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lw.save(trained("indicator"), tmp_path / "m")
+    rename = Path.rename
+
+    def broken(self: Path, target: Path) -> Path:
+        if self.name.endswith(".part") and target.name == "m":
+            raise OSError("stale file handle")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", broken)
+    with pytest.raises(StoreError, match="stale file handle"):
+        lw.save(trained("softmax"), tmp_path / "m", overwrite=True)
+    assert [p.name for p in tmp_path.iterdir()] == ["m"]
+    assert type(lw.load(tmp_path / "m").origin.method).__name__ == "Indicator"
+
+
 def damage(path: Path, change: str) -> None:
     about = json.loads((path / "classifier.json").read_text())
     match change:

@@ -35,71 +35,34 @@ if TYPE_CHECKING:
     from labelwise.training.stages import Run
     from labelwise.view import View
 
-# Where each public name lives. Nothing is imported before it is used: torch alone takes a second.
+__all__ = ["Classifier", "LabelModel", "Labels", "Run", "Scores", "Spec", "View", "data", "evaluate", "methods", "report"]
+__all__ += ["ask", "attack", "calibrate", "classify", "explain", "fit", "fit_verification", "forget", "imagine", "load"]
+__all__ += ["outliers", "rank", "retrieve", "save", "teach", "verify"]
+
+# Where public names live that are neither packages nor in api. Nothing is imported before it is used: torch takes a second.
 _PLACES = {
     "Classifier": "classifier",
     "LabelModel": "model",
     "Labels": "labels",
     "Run": "training.stages",
+    "Scores": "scores",
     "Spec": "model",
     "View": "view",
-    "ask": "api",
     "attack": "tasks.attack",
-    "calibrate": "api",
-    "classify": "api",
-    "explain": "api",
-    "Scores": "scores",
     "fit": "fitting.fit",
-    "fit_verification": "api",
-    "forget": "api",
     "imagine": "tasks.imagine",
     "load": "store",
-    "outliers": "api",
-    "rank": "api",
-    "retrieve": "api",
     "save": "store",
-    "teach": "api",
-    "verify": "api",
 }
-
-__all__ = [
-    "Classifier",
-    "LabelModel",
-    "Labels",
-    "Run",
-    "Scores",
-    "Spec",
-    "View",
-    "ask",
-    "attack",
-    "calibrate",
-    "classify",
-    "data",
-    "evaluate",
-    "explain",
-    "fit",
-    "fit_verification",
-    "forget",
-    "imagine",
-    "load",
-    "methods",
-    "outliers",
-    "rank",
-    "report",
-    "retrieve",
-    "save",
-    "teach",
-    "verify",
-]
 
 
 def __getattr__(name: str) -> Any:
     """Return a public name, importing where it lives on first use."""
+    if name not in __all__:
+        raise AttributeError(f"module labelwise has no attribute {name!r}")
     if name in ("data", "evaluate", "methods", "report"):
         return import_module(f"labelwise.{name}")
-    if name not in _PLACES:
-        raise AttributeError(f"module labelwise has no attribute {name!r}")
-    return getattr(import_module(f"labelwise.{_PLACES[name]}"), name)
+    return getattr(import_module(f"labelwise.{_PLACES.get(name, 'api')}"), name)
 
 
 def __dir__() -> list[str]:

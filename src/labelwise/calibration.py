@@ -20,25 +20,18 @@ class Calibration:
     >>> two = Calibration(scale=torch.tensor([1.0, 2.0]), offset=torch.zeros(2), unseen=torch.tensor([False, False]))
     >>> two.log_odds(torch.tensor([[1.0, 1.0]]))
     tensor([[1., 2.]])
-
-    Attributes:
-        scale: ``[k]``.
-        offset: ``[k]``.
-        unseen: which labels are known from a description alone ``[k]`` (bool); there were images of the others.
-        seen_penalty: how far seen labels are held back against unseen ones (calibrated stacking); part of scale and offset.
-        penalty: how: taken from raw scores, or, for scores below zero, a multiple of 1 + it.
-        temperature: divides log-odds when labels are compared with each other.
-        exclusive: whether raw scores of one image compete (softmax), so that only their differences carry meaning.
-        multilabel: whether several labels may be true of one image, or none; each is then answered on its own.
     """
 
-    scale: Tensor
-    offset: Tensor
-    unseen: Tensor
+    scale: Tensor  # [k]
+    offset: Tensor  # [k]
+    unseen: Tensor  # which labels are known from a description alone [k] (bool); there were images of the others
+    # how far seen labels are held back against unseen ones (calibrated stacking); part of scale and offset
     seen_penalty: float = 0.0
-    penalty: Penalty = "offset"
-    temperature: float = 1.0
+    penalty: Penalty = "offset"  # how: taken from raw scores, or, for scores below zero, a multiple of 1 + it
+    temperature: float = 1.0  # divides log-odds when labels are compared with each other
+    # whether raw scores of one image compete (softmax), so that only their differences carry meaning
     exclusive: bool = False
+    # whether several labels may be true of one image, or none; each is then answered on its own
     multilabel: bool = False
 
     @classmethod
@@ -85,8 +78,9 @@ class Calibration:
 
     def neutral(self) -> tuple[Tensor, Tensor]:
         """Return the scale and offset of a label that is not held back: the mean over the labels."""
-        scale, offset = self._freed()
-        return scale.mean(), offset.mean()
+        factor, shift = self.penalties()
+        scale = self.scale / factor
+        return scale.mean(), (self.offset - shift * scale).mean()
 
     def bare(self) -> Self:
         """Return it without what was fitted: raw scores, though seen labels stay held back."""
@@ -98,17 +92,6 @@ class Calibration:
         factor, shift = self.penalties()
         return replace(self, scale=factor * scale, offset=shift * scale + offset, temperature=temperature)
 
-    def with_penalty(self, seen_penalty: float) -> Self:
-        """Return it with seen labels held back by another amount; the rest stays."""
-        scale, offset = self._freed()
-        factor, shift = replace(self, seen_penalty=seen_penalty).penalties()
-        return replace(self, seen_penalty=seen_penalty, scale=scale * factor, offset=offset + shift * scale)
-
     def to(self, device: str | torch.device) -> Self:
         """Return it on another device."""
         return replace(self, scale=self.scale.to(device), offset=self.offset.to(device))
-
-    def _freed(self) -> tuple[Tensor, Tensor]:
-        factor, shift = self.penalties()
-        scale = self.scale / factor
-        return scale, self.offset - shift * scale

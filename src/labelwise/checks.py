@@ -17,21 +17,14 @@ TOLERANCE = 1e-4
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Subject:
-    """What is checked.
+    """What is checked."""
 
-    Attributes:
-        train: returns a trained model and its classifier; called twice, it must do the same twice.
-        build: returns an untrained model of the same settings.
-        roundtrip: returns a classifier after saving and loading it.
-        images: floats in [0, 1] ``[n, ...]``, at least 8.
-        few_labels: how many labels ``select`` keeps where a check needs a part of them.
-    """
-
+    # returns a trained model and its classifier; called twice, it must do the same twice
     train: Callable[[], Classifier]
-    build: Callable[[], LabelModel]
-    roundtrip: Callable[[Classifier], Classifier]
-    images: Tensor
-    few_labels: int = 2
+    build: Callable[[], LabelModel]  # returns an untrained model of the same settings
+    roundtrip: Callable[[Classifier], Classifier]  # returns a classifier after saving and loading it
+    images: Tensor  # floats in [0, 1] [n, ...], at least 8
+    few_labels: int = 2  # how many labels select keeps where a check needs a part of them
 
 
 def check_shapes(subject: Subject, classifier: Classifier) -> None:

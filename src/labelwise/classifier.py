@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, Self
 from warnings import warn
 
@@ -23,73 +25,50 @@ UNKNOWN, NONE = "unknown", "none"
 
 @dataclass(frozen=True, kw_only=True)
 class Verifier:
-    """When two images are of the same label, fitted on pairs of held-out images. See ``tasks.verify``.
+    """When two images are of the same label, fitted on pairs of held-out images. See ``tasks.verify``."""
 
-    Attributes:
-        by: which score of a pair.
-        threshold: a score at least as large means "same".
-        rule: how it was chosen: where both kinds of error are equally frequent, or the share of different pairs accepted.
-        eer: the equal error rate on those pairs.
-        scale: with ``offset``: ``sigmoid(score * scale + offset)`` is the probability of "same".
-        offset: for same and different pairs that are equally frequent.
-    """
-
-    by: Literal["similarity", "cosine", "sum", "whitened"]
-    threshold: float
-    rule: Literal["eer"] | float
-    eer: float
-    scale: float
-    offset: float
+    by: Literal["similarity", "cosine", "sum", "whitened"]  # which score of a pair
+    threshold: float  # a score at least as large means "same"
+    rule: (
+        Literal["eer"] | float
+    )  # chosen where both errors are equally frequent, or by the share of different pairs accepted
+    eer: float  # the equal error rate on those pairs
+    scale: float  # with offset: sigmoid(score * scale + offset) is the probability of "same"
+    offset: float  # for same and different pairs that are equally frequent
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Origin:
-    """Where a classifier came from.
+    """Where a classifier came from."""
 
-    Attributes:
-        method: the settings whose ``build(model.spec)`` makes its model anew, so that it can be saved.
-        summary: how it came about (training, calibration figures), plain JSON values.
-        train_hashes: of the images it was trained and calibrated on, so that evaluation can tell a leak.
-    """
+    method: object | None = None  # the settings whose build(model.spec) makes its model anew, so that it can be saved
+    summary: Mapping[str, Any] = field(default_factory=dict)  # how it came about, plain JSON values
+    train_hashes: Tensor | None = None  # of the images it was trained and calibrated on, so that a leak can be told
 
-    method: object | None = None
-    summary: Mapping[str, Any] = field(default_factory=dict)
-    train_hashes: Tensor | None = None
-
-    def with_images(self, images: Tensor) -> Self:
-        """Return it with these images among those that the classifier was made from."""
+    def with_images(self, images: Tensor | None) -> Self:
+        """Return it with these images, if there are any, among those that the classifier was made from."""
+        if images is None:
+            return self
         known = [] if self.train_hashes is None else [self.train_hashes.cpu()]
         return replace(self, train_hashes=torch.cat([*known, image_hashes(images)]))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Classifier:
-    """A model bound to labels. Ask it for the scores of pictures; every task is a question about them.
+    """A model bound to labels. Ask it for the scores of pictures; every task is a question about them."""
 
-    Attributes:
-        model: scores (image, label) pairs.
-        labels: their names and what is known of them.
-        label_embeddings: ``[k, e]``; adding a label is adding a row.
-        calibration: how raw scores become probabilities.
-        familiarity: when an image is none of the labels.
-        verifier: when two images are of the same label; None is not chosen yet.
-        origin: where it came from.
-    """
-
-    model: LabelModel
-    labels: Labels
-    label_embeddings: Tensor
-    calibration: Calibration
-    familiarity: Familiarity = field(default_factory=Familiarity)
-    verifier: Verifier | None = None
-    origin: Origin = field(default_factory=Origin)
+    model: LabelModel  # scores (image, label) pairs
+    labels: Labels  # their names and what is known of them
+    label_embeddings: Tensor  # [k, e]; adding a label is adding a row
+    calibration: Calibration  # how raw scores become probabilities
+    familiarity: Familiarity = field(default_factory=Familiarity)  # when an image is none of the labels
+    verifier: Verifier | None = None  # when two images are of the same label; None is not chosen yet
+    origin: Origin = field(default_factory=Origin)  # where it came from
 
     @property
     def unseen(self) -> frozenset[str]:
         """The labels known from a description alone."""
-        return frozenset(
-            n for n, unseen in zip(self.labels.names, self.calibration.unseen.tolist(), strict=True) if unseen
-        )
+        return frozenset(compress(self.labels.names, self.calibration.unseen.tolist()))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -124,13 +103,8 @@ class Classifier:
     def select(self, names: Sequence[str]) -> Self:
         """Return the classifier of these labels only, in this order; their scores stay the same."""
         rows = [self.labels.index(name) for name in names]
-        calibration = self.calibration.select(rows)
-        return replace(
-            self,
-            labels=self.labels.select(names),
-            label_embeddings=self.label_embeddings[rows],
-            calibration=calibration,
-        )
+        labels, embeddings = self.labels.select(names), self.label_embeddings[rows]
+        return replace(self, labels=labels, label_embeddings=embeddings, calibration=self.calibration.select(rows))
 
     def remove(self, name: str) -> Self:
         """Return the classifier without one label; the other scores stay the same."""
@@ -140,13 +114,7 @@ class Classifier:
         return self.select([other for other in self.labels.names if other != name])
 
     def add(self, labels: Labels, embedding: Tensor, *, unseen: bool = False) -> Self:
-        """Return the classifier with one more label.
-
-        Args:
-            labels: the present labels and the new one at the end, as ``Labels.add`` returns them.
-            embedding: ``[e]``.
-            unseen: whether it comes from a description alone.
-        """
+        """Return the classifier with one more label: ``labels`` as ``Labels.add`` returns them, and its embedding ``[e]``."""
         if self.model.fitted_together and not self.model.added_apart:
             raise UnsupportedError(
                 f"{type(self.model).__name__} is fitted to all labels together; train it again to add one."
@@ -173,10 +141,7 @@ class Classifier:
             if name not in _FORMER:
                 raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
             warn(f"Classifier.{name} is now Classifier.{_FORMER[name]}", DeprecationWarning, stacklevel=2)
-            value: Any = self
-            for part in _FORMER[name].split("."):
-                value = getattr(value, part)
-            return value
+            return attrgetter(_FORMER[name])(self)
 
 
 _FORMER = {

@@ -27,20 +27,14 @@ OUTPUTS = ("scores", "probabilities", "answers")
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written.
+    """What was written."""
 
-    Attributes:
-        file: where.
-        labels: how many.
-        difference: the largest difference of a score between the file and the classifier, relative to the largest score
-            where that is above 1.
-        megabytes: its size.
-    """
-
-    file: Path
-    labels: int
+    file: Path  # where
+    labels: int  # how many
+    # the largest difference of a score between the file and the classifier, relative to the largest score where
+    # that is above 1
     difference: float
-    megabytes: float
+    megabytes: float  # its size
 
 
 class Scoring(nn.Module):
@@ -215,14 +209,10 @@ def _compare(scoring: Scoring, classifier: Classifier, file: Path) -> float:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Keep the exporter's remarks on its progress from the user."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir", "torch.export")]
-    before = [logger.level for logger in loggers]
-    with warnings.catch_warnings(), redirect_stdout(StringIO()):
-        warnings.simplefilter("ignore")
-        for logger in loggers:
-            logger.setLevel(logging.ERROR)
-        try:
+    level = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(action="ignore"), redirect_stdout(StringIO()):
             yield
-        finally:
-            for logger, level in zip(loggers, before, strict=True):
-                logger.setLevel(level)
+    finally:
+        logging.disable(level)

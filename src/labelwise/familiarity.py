@@ -24,30 +24,20 @@ Sign = Literal["both", "confidence", "familiarity"]
 
 @dataclass(frozen=True, kw_only=True)
 class OutlierRule:
-    """When an image is none of the labels, fitted on held-out images of known labels.
+    """When an image is none of the labels, fitted on held-out images of known labels."""
 
-    Attributes:
-        centre: the mean of both signs over known images.
-        spread: their standard deviation.
-        limit: a strangeness above this means "unknown".
-    """
-
-    centre: tuple[float, float]
-    spread: tuple[float, float]
-    limit: float
+    centre: tuple[float, float]  # the mean of both signs over known images
+    spread: tuple[float, float]  # their standard deviation
+    limit: float  # a strangeness above this means "unknown"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Familiarity:
-    """What is known of familiar pictures. Never changes.
+    """What is known of familiar pictures. Never changes."""
 
-    Attributes:
-        memory: embeddings of training images, of unit length ``[m, d]``; what is far from all of them is unfamiliar.
-        rule: when an image is none of the labels; None is not chosen yet.
-    """
-
+    # embeddings of training images, of unit length [m, d]; what is far from all of them is unfamiliar
     memory: Tensor | None = None
-    rule: OutlierRule | None = None
+    rule: OutlierRule | None = None  # when an image is none of the labels; None is not chosen yet
 
     @property
     def limit(self) -> float:

@@ -29,10 +29,7 @@ CHUNK = 2**20  # bytes read at a time
 def write_atomically(path: Path, *content: bytes | memoryview, keep: Path | None = None) -> None:
     """Write a file so that a reader sees the old content or the new, never a part, even after a crash.
 
-    Args:
-        path: the file.
-        content: what it holds, one piece after another.
-        keep: where the file that is replaced goes; None drops it.
+    ``content`` is written one piece after another; ``keep`` is where the file that is replaced goes.
     """
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     with unbroken():

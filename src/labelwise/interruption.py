@@ -80,9 +80,7 @@ class Note:
 def noted(*, active: bool = True, finish: bool = False) -> Iterator[Note]:
     """Yield a note of the signals that come while open; one that stopped nothing is raised again where the block ends well.
 
-    Args:
-        active: False notes nothing, and signals do what they did before.
-        finish: the block must be finished; see ``unbroken``.
+    Where it is not ``active``, signals do what they did before; ``finish`` means that the block must be finished.
     """
     note = Note(finish)
     if not active or threading.current_thread() is not threading.main_thread():
@@ -126,13 +124,10 @@ class Stop:
         self.kind = kind
 
     def watch(self, signals: int) -> None:
-        """End the process ``GRACE`` seconds after a signal, later where a write must be finished.
+        """End the process ``GRACE`` seconds after a signal (a byte in the pipe), later where a write must be finished.
 
         Runs in a thread of its own: a long call into C keeps the main one from handling anything. Signals that somebody else
         handles by then, such as a service that finishes its requests, are left to them.
-
-        Args:
-            signals: a pipe with a byte for each signal; it is closed in the end.
         """
         with os.fdopen(signals, "rb", buffering=0) as pipe:
             while kinds := pipe.read(1):
@@ -163,9 +158,6 @@ def stopping(words: str = "Stopped.") -> Iterator[Stop]:
     """Let SIGINT and SIGTERM stop the block and end the process: when all is closed, or by force where that takes too long.
 
     The exit code is 130 after SIGINT and 143 after SIGTERM. A SIGINT that is ignored, as in the background of a script, stays so.
-
-    Args:
-        words: what the user is told.
     """
     stop = Stop(words)
     if threading.current_thread() is not threading.main_thread():

@@ -22,23 +22,14 @@ def unfit_name(name: str) -> str | None:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Labels:
-    """Unique label names and what is known about each; every piece but the names is optional.
+    """Unique label names and what is known about each; every piece but the names is optional."""
 
-    Attributes:
-        names: k unique, non-empty names.
-        vectors: attributes or word vectors ``[k, a]``.
-        texts: sentences that describe each label, k tuples.
-        order: the rank of each label where labels are ordered (ordinal), k distinct integers.
-        shares: how frequent each label is, ``[k]``, summing to one.
-        similarity: how alike two labels are, ``[k, k]``, larger is more alike.
-    """
-
-    names: tuple[str, ...]
-    vectors: Tensor | None = None
-    texts: tuple[tuple[str, ...], ...] | None = None
-    order: tuple[int, ...] | None = None
-    shares: Tensor | None = None
-    similarity: Tensor | None = None
+    names: tuple[str, ...]  # k unique, non-empty names
+    vectors: Tensor | None = None  # attributes or word vectors [k, a]
+    texts: tuple[tuple[str, ...], ...] | None = None  # sentences that describe each label, k tuples
+    order: tuple[int, ...] | None = None  # the rank of each label where labels are ordered, k distinct integers
+    shares: Tensor | None = None  # how frequent each label is, [k], summing to one
+    similarity: Tensor | None = None  # how alike two labels are, [k, k], larger is more alike
 
     def __post_init__(self) -> None:
         """Check that every piece belongs to the same k labels."""
@@ -51,26 +42,17 @@ class Labels:
         twice = [name for name, count in Counter(names).items() if count > 1]
         if twice:
             raise UsageError(f"Label names must be unique; given more than once: {listing(twice)}.")
-        for what, piece in (
-            ("vectors", self.vectors),
-            ("texts", self.texts),
-            ("order", self.order),
-            ("shares", self.shares),
-            ("similarity", self.similarity),
-        ):
+        for what in ("vectors", "texts", "order", "shares", "similarity"):
+            piece = getattr(self, what)
             if piece is not None and len(piece) != len(names):
                 raise UsageError(f"There are {len(names)} labels but {len(piece)} {what}; give one for each label.")
         if self.vectors is not None and (self.vectors.ndim != 2 or not torch.isfinite(self.vectors).all()):
             raise UsageError(
                 f"Label vectors must be finite numbers of shape [labels, size]; given {list(self.vectors.shape)}."
             )
-        square = (len(names), len(names))
-        if self.similarity is not None and (
-            self.similarity.shape != square or not torch.isfinite(self.similarity).all()
-        ):
-            raise UsageError(
-                f"Label similarity must be finite numbers {list(square)}; given {list(self.similarity.shape)}."
-            )
+        alike, square = self.similarity, [len(names), len(names)]
+        if alike is not None and (list(alike.shape) != square or not torch.isfinite(alike).all()):
+            raise UsageError(f"Label similarity must be finite numbers {square}; given {list(alike.shape)}.")
         if self.order is not None and len(set(self.order)) != len(names):
             raise UsageError(f"The order of labels must give each a different rank; given {self.order}.")
         if self.shares is not None and (bool((self.shares < 0).any()) or abs(float(self.shares.sum()) - 1) > 1e-4):
@@ -107,9 +89,10 @@ class Labels:
 
     def join(self, other: "Labels") -> "Labels":
         """Return these labels and then the others; pieces that both have are kept, except order, shares, similarity."""
-        both = self.vectors is not None and other.vectors is not None
         texts = None if self.texts is None or other.texts is None else self.texts + other.texts
-        vectors = torch.cat([self.vectors, other.vectors]) if both else None  # type: ignore[list-item]
+        vectors = None
+        if self.vectors is not None and other.vectors is not None:
+            vectors = torch.cat([self.vectors, other.vectors])
         return Labels(names=self.names + other.names, vectors=vectors, texts=texts)
 
     def add(self, name: str, vector: Tensor | None = None, texts: Sequence[str] = ()) -> "Labels":
@@ -120,9 +103,5 @@ class Labels:
         """
         if name in self.names:
             raise UsageError(f'There is already a label "{name}". Remove it first, or choose another name.')
-        keep_vectors = self.vectors is not None and vector is not None
-        return Labels(
-            names=(*self.names, name),
-            vectors=torch.cat([self.vectors, vector[None]]) if keep_vectors else None,  # type: ignore[list-item, index]
-            texts=(*self.texts, tuple(texts)) if self.texts is not None and texts else None,
-        )
+        vectors = None if vector is None else vector[None]
+        return self.join(Labels(names=(name,), vectors=vectors, texts=(tuple(texts),) if texts else None))

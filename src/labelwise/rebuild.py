@@ -126,13 +126,7 @@ class Unfilled(TorchFunctionMode):
 
 
 def check_finite(about: Document, tensors: Tensors, model: LabelModel | None = None) -> None:
-    """Raise an error that names the first number of a description, or the first tensor, that is not finite.
-
-    Args:
-        about: the description.
-        tensors: under the names they are saved with.
-        model: the one whose state is among the tensors; it says which of them may be infinite.
-    """
+    """Raise an error that names the first number or tensor that is not finite, but for those that the model says may be."""
     bad = next((name for key in about if key not in FREE for name in _not_finite(about[key], key)), None)
     free = () if model is None else [f"model/{name}" for name in model.infinite]
     bad = bad or first_not_finite(tensors, free)
@@ -192,11 +186,6 @@ def _method(document: Document) -> Method:
 
 
 def _labels(words: Document, tensors: Tensors) -> Labels:
-    return Labels(
-        names=tuple(words["names"]),
-        vectors=tensors.get("vectors"),
-        texts=None if words["texts"] is None else tuple(tuple(t) for t in words["texts"]),
-        order=None if words["order"] is None else tuple(words["order"]),
-        shares=tensors.get("shares"),
-        similarity=tensors.get("similarity"),
-    )
+    texts = None if words["texts"] is None else tuple(map(tuple, words["texts"]))
+    order = None if words["order"] is None else tuple(words["order"])
+    return Labels(names=tuple(words["names"]), texts=texts, order=order, **tensors)

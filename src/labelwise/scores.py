@@ -22,16 +22,11 @@ class Scores:
     True
     >>> len(scores.top(2)[0])
     2
-
-    Attributes:
-        classifier: whose labels.
-        embeddings: of the pictures ``[n, d]``, floats.
-        images: the pictures as the model takes them ``[n, ...]``, where they are at hand: a heat map needs them.
     """
 
-    classifier: "Classifier"
-    embeddings: Tensor
-    images: Tensor | None = None
+    classifier: "Classifier"  # whose labels
+    embeddings: Tensor  # of the pictures [n, d], floats
+    images: Tensor | None = None  # as the model takes them [n, ...], where they are at hand: a heat map needs them
 
     @cached_property
     def raw(self) -> Tensor:
@@ -84,13 +79,9 @@ class Scores:
 
     def __getitem__(self, rows: Tensor | Sequence[int] | slice) -> Self:
         """Return the same of some pictures; what was computed is kept."""
-        part = type(self)(
-            self.classifier, _rows(self.embeddings, rows), None if self.images is None else _rows(self.images, rows)
-        )
-        computed = {
-            name: value for name, value in vars(self).items() if name not in ("classifier", "embeddings", "images")
-        }
-        vars(part).update({name: _rows(value, rows) for name, value in computed.items()})
+        part = type(self)(self.classifier, self.embeddings)
+        tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+        vars(part).update({name: _rows(value, rows) for name, value in tensors.items()})
         return part
 
     def top(self, count: int) -> list[list[tuple[str, float]]]:

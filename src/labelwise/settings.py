@@ -25,15 +25,6 @@ def to_plain(value: Any) -> Any:
     return [to_plain(v) for v in value] if isinstance(value, tuple | list) else value
 
 
-def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Return nested plain settings with those of ``above`` in place of those of ``below``."""
-    both = dict(below)
-    for key, value in above.items():
-        inner = both.get(key)
-        both[key] = merged(inner, value) if isinstance(value, Mapping) and isinstance(inner, Mapping) else value
-    return both
-
-
 def from_plain(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
     """Return the settings of class ``kind`` with these values; keys that are not given keep their default."""
     hints = get_type_hints(kind)

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import shutil
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -66,13 +66,7 @@ def check_free(path: Path, overwrite: bool) -> None:
 
 
 def check_savable(method: Method, labels: Labels, name: str) -> None:
-    """Raise an error for what the file of a classifier could not hold.
-
-    Args:
-        method: what is going to be trained.
-        labels: of which it will be a classifier.
-        name: of the data.
-    """
+    """Raise an error for what the file of a classifier of this method and these labels could not hold."""
     _as_text({"method": to_plain(method), "labels": _label_words(labels), "data": name})
 
 
@@ -132,10 +126,10 @@ def _write(classifier: Classifier, folder: Path) -> None:
         "multilabel": calibration.multilabel,
         "described": sorted(classifier.unseen),
         "gap": calibration.seen_penalty,
-        "outlier": None if familiarity.rule is None else to_plain(familiarity.rule),
-        "verification": None if classifier.verifier is None else to_plain(classifier.verifier),
+        "outlier": to_plain(familiarity.rule),
+        "verification": to_plain(classifier.verifier),
         "summary": dict(origin.summary),
-        "versions": {"labelwise": __version__, **_versions("torch", "numpy", "pillow")},
+        "versions": {"labelwise": __version__} | {name: version(name) for name in ("torch", "numpy", "pillow")},
     }
     check_finite(about, tensors, classifier.model)
     write_tensors(folder / WEIGHTS, tensors, {"format": FORMAT})
@@ -157,10 +151,15 @@ def _as_text(about: dict[str, Any]) -> bytes:
 @unbroken()
 def _put_in_place(part: Path, target: Path) -> None:
     old = target.with_name(f".{target.name}.{os.getpid()}.old")
+    shutil.rmtree(old, ignore_errors=True)
     if target.exists():
-        shutil.rmtree(old, ignore_errors=True)
         target.rename(old)
-    part.rename(target)
+    try:
+        part.rename(target)
+    except OSError:
+        if old.exists():
+            old.rename(target)
+        raise
     directory = os.open(target.parent, os.O_RDONLY)
     try:
         os.fsync(directory)
@@ -201,16 +200,6 @@ def _read_weights(folder: Path, about: dict[str, Any]) -> dict[str, torch.Tensor
 
 def _label_words(labels: Labels) -> dict[str, Any]:
     return {"names": list(labels.names), "texts": to_plain(labels.texts), "order": to_plain(labels.order)}
-
-
-def _versions(*packages: str) -> dict[str, str]:
-    found = {}
-    for package in packages:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
 
 
 def _digest(path: Path) -> str:

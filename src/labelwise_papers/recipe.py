@@ -5,7 +5,7 @@ one data set with one seed. An unknown key, row, figure or setting is an error t
 """
 
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from labelwise.errors import LabelwiseError, UsageError, listing, suggest
 from labelwise.methods import method_class
-from labelwise.settings import from_plain, merged
+from labelwise.settings import from_plain
 from labelwise.training.stages import Method
 
 Protocol = Literal["same", "paper", "strict"]
@@ -235,3 +235,12 @@ def find_recipes(name: str) -> list[Recipe]:
     raise UsageError(
         f'No recipe "{name}".{near} Papers: {listing(papers)}; labelwise reproduce --list shows all recipes.'
     )
+
+
+def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Return nested plain settings with those of ``above`` in place of those of ``below``."""
+    both = dict(below)
+    for key, value in above.items():
+        inner = both.get(key)
+        both[key] = merged(inner, value) if isinstance(value, Mapping) and isinstance(inner, Mapping) else value
+    return both

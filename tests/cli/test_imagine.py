@@ -49,7 +49,7 @@ def test_figures_and_files(run: Any, model: Classifier, pictures: Path, tmp_path
     assert (blob["label"], white["label"]) == ("blob 3", "white/blob"), "labels without training images by themselves"
     (right,) = (
         one
-        for one in evaluate_imagined(model, test.images, align_targets(model, test, labels), count=20, seed=2).labels
+        for one in evaluate_imagined(model, test.images, align_targets(model, test, labels), count=20, seed=2)
         if one.label == "blob 3"
     )
     for key in ("images", "described", "precision", "real_precision"):

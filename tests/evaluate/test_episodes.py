@@ -9,7 +9,6 @@ from labelwise.errors import DataError, UsageError
 from labelwise.evaluate import episodes as module
 from labelwise.evaluate.episodes import (
     EpisodeSettings,
-    Estimate,
     episode_accuracies,
     estimate,
     evaluate_episodes,
@@ -58,7 +57,6 @@ def test_the_estimate_is_a_mean_and_a_normal_interval() -> None:
     spread = math.sqrt(sum((x - 0.5) ** 2 for x in (0.2, 0.4, 0.6, 0.8)) / 3)
     assert found.mean == pytest.approx(0.5)
     assert found.error == pytest.approx(1.96 * spread / 2)
-    assert str(Estimate(0.9712, 0.0031)) == "97.12 +- 0.31 %"
 
 
 def test_result_of_a_split() -> None:

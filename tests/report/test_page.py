@@ -15,7 +15,6 @@ from labelwise.api import fit_verification
 from labelwise.classifier import Classifier
 from labelwise.data.dataset import Dataset, Split
 from labelwise.errors import DataError, StoreError, UsageError
-from labelwise.evaluate.answers import uncalibrated
 from labelwise.evaluate.closed import evaluate_closed
 from labelwise.evaluate.multilabel import evaluate_multilabel
 from labelwise.evaluate.ordinal import evaluate_ordinal
@@ -33,7 +32,7 @@ from labelwise.report import Report, ReportSettings, Saved, report
 from labelwise.report.pages import percent
 from labelwise.report.repeat import fit_command
 from labelwise.settings import pairs_of
-from labelwise.tasks.calibrate import calibration_errors
+from labelwise.tasks.calibrate import calibration_errors, uncalibrated
 from labelwise.training.stages import Run
 from tests.changed import changed
 from tests.conftest import blobs, quick, squares

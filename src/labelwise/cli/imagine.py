@@ -127,8 +127,7 @@ def _figures(gallery: Gallery, count: int, seed: int) -> "dict[str, ImaginedLabe
     if len(set(gallery.places[known].tolist())) < 2:
         return {}
     images, targets = gallery.split.images[known], gallery.places[known]
-    result = evaluate_imagined(gallery.classifier, images, targets, count=count, seed=seed)
-    return {one.label: one for one in result.labels}
+    return {one.label: one for one in evaluate_imagined(gallery.classifier, images, targets, count=count, seed=seed)}
 
 
 def _rows(gallery: Gallery, found: "Imagined", figures: "dict[str, ImaginedLabel]") -> list[dict[str, Any]]:

@@ -87,16 +87,13 @@ def _gallery_of_folder(
 ) -> "Gallery":
     """Return the gallery of a folder; where a file is kept, only pictures that it lacks are encoded."""
     from labelwise.data.read.pictures import list_pictures
-    from labelwise.tasks.gallery import gallery_of_files, load_gallery, refresh_gallery
+    from labelwise.tasks.gallery import gallery_of_files, load_gallery
 
     files = [str(file.resolve()) for file in list_pictures(source)]
     if not files:
         raise DataError(f"No picture found in {source}.")
     kept = load_gallery(index) if index is not None and index.exists() else None
-    if kept is None:
-        gallery, skipped = gallery_of_files(classifier, files, strict=strict)
-    else:
-        gallery, skipped = refresh_gallery(kept, classifier, files, strict=strict)
+    gallery, skipped = gallery_of_files(classifier, files, known=kept, strict=strict)
     tell_skipped(skipped)
     if approximate and len(gallery):
         gallery = gallery.with_index()

@@ -9,27 +9,16 @@ from labelwise.tasks.calibrate import calibration_errors
 
 @dataclass(frozen=True, kw_only=True)
 class ClosedResult:
-    """Figures on test images of known labels.
+    """Figures on test images of known labels."""
 
-    Attributes:
-        images: how many were tested.
-        accuracy: share of images whose best label is the true one, whatever the unknown threshold.
-        class_accuracy: the same averaged over labels.
-        ece: expected calibration error of the best label's probability.
-        answer_ece: expected calibration error of yes/no answers over all pairs.
-        kept: share of images not called unknown.
-        kept_accuracy: accuracy among those.
-        leaked: share of the images that the classifier was trained or calibrated on; anything but 0 flatters it.
-    """
-
-    images: int
-    accuracy: float
-    class_accuracy: float
-    ece: float
-    answer_ece: float
-    kept: float
-    kept_accuracy: float
-    leaked: float
+    images: int  # how many were tested
+    accuracy: float  # share of images whose best label is the true one, whatever the unknown threshold
+    class_accuracy: float  # the same averaged over labels
+    ece: float  # expected calibration error of the best label's probability
+    answer_ece: float  # expected calibration error of yes/no answers over all pairs
+    kept: float  # share of images not called unknown
+    kept_accuracy: float  # accuracy among those
+    leaked: float  # share of the images that the classifier was trained or calibrated on; anything but 0 flatters it
 
 
 def evaluate_closed(tested: Tested) -> ClosedResult:

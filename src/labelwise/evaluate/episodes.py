@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from labelwise.data.episodes import Episode, episodes
+from labelwise.data.episodes import episodes
 from labelwise.errors import UsageError
 from labelwise.evaluate.tested import Tested
 from labelwise.model import LabelModel, LearnsFromExamples, cannot
@@ -22,21 +22,13 @@ CHUNK = 2**22  # numbers of embeddings held at a time
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodeSettings:
-    """Which episodes.
+    """Which episodes."""
 
-    Attributes:
-        ways: labels of an episode.
-        shots: images of each to learn from.
-        queries: images of each to name.
-        count: how many episodes.
-        seed: the same seed gives the same episodes, whatever the classifier.
-    """
-
-    ways: int = 5
-    shots: int = 1
-    queries: int = 15
-    count: int = 600
-    seed: int = 0
+    ways: int = 5  # labels of an episode
+    shots: int = 1  # images of each to learn from
+    queries: int = 15  # images of each to name
+    count: int = 600  # how many episodes
+    seed: int = 0  # the same seed gives the same episodes, whatever the classifier
 
 
 @dataclass(frozen=True)
@@ -46,37 +38,22 @@ class Estimate:
     mean: float
     error: float
 
-    def __str__(self) -> str:
-        return f"{100 * self.mean:.2f} +- {100 * self.error:.2f} %"
-
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodeResult:
-    """Accuracy of episodes.
+    """Accuracy of episodes."""
 
-    Attributes:
-        settings: which episodes.
-        labels: how many labels of the split have enough images to be drawn.
-        images: how many labelled images there are.
-        accuracy: of ``taught``, labels learnt as ``teach`` does; and on the same codes and episodes of ``nearest mean``, the
-            label whose examples' mean embedding is nearest, and of ``cosine``, the label whose mean has the largest cosine.
-        leaked: share of the images that the classifier was trained or calibrated on; anything but 0 flatters it.
-    """
-
-    settings: EpisodeSettings
-    labels: int
-    images: int
+    settings: EpisodeSettings  # which episodes
+    labels: int  # how many labels of the split have enough images to be drawn
+    images: int  # how many labelled images there are
+    # of taught, labels learnt as teach does; and on the same codes and episodes of nearest mean, the label
+    # whose examples' mean embedding is nearest, and of cosine, the label whose mean has the largest cosine
     accuracy: dict[str, Estimate]
-    leaked: float
+    leaked: float  # share of the images that the classifier was trained or calibrated on; anything but 0 flatters it
 
 
 def evaluate_episodes(tested: Tested, settings: EpisodeSettings | None = None) -> EpisodeResult:
-    """Return how well a model learns new labels from a few images; what labels it was bound to is of no account.
-
-    Args:
-        tested: labelled test images, of labels that training never saw.
-        settings: which episodes.
-    """
+    """Return how well a model learns new labels from a few images; what labels it was bound to is of no account."""
     return evaluate_many_episodes(tested, [settings or EpisodeSettings()])[0]
 
 
@@ -111,7 +88,8 @@ def episode_accuracies(
     size = settings.ways * (settings.shots + settings.queries) * embeddings.shape[1]
     found: dict[str, list[Tensor]] = {}
     while some := list(islice(drawn, max(1, CHUNK // size))):
-        support, query = (embeddings[_rows(some, what).to(embeddings.device)] for what in ("support", "query"))
+        rows = [torch.stack([each.support for each in some]), torch.stack([each.query for each in some])]
+        support, query = (embeddings[part.to(embeddings.device)] for part in rows)
         for name, scores in _scores(model, support, query).items():
             truth = torch.arange(settings.ways, device=scores.device).repeat_interleave(settings.queries)
             found.setdefault(name, []).append((scores.argmax(2) == truth).double().mean(1).cpu())
@@ -123,11 +101,6 @@ def estimate(values: Tensor) -> Estimate:
     return Estimate(float(values.mean()), 1.96 * float(values.std()) / sqrt(len(values)))
 
 
-def _rows(some: list[Episode], what: str) -> Tensor:
-    """Return the rows of one kind in some episodes ``[b, ways, images]``."""
-    return torch.stack([getattr(each, what) for each in some])
-
-
 def _scores(model: LabelModel, support: Tensor, query: Tensor) -> dict[str, Tensor]:
     """Return scores ``[b, ways * queries, ways]`` by each rule, of ``[b, ways, shots, d]`` and ``[b, ways, queries, d]``."""
     b, ways, shots, d = support.shape
@@ -135,12 +108,9 @@ def _scores(model: LabelModel, support: Tensor, query: Tensor) -> dict[str, Tens
     if not isinstance(model, LearnsFromExamples):
         raise cannot(model, "learn a label from example images")
     labels = model.labels_from_examples(support.reshape(-1, d), groups).view(b, ways, -1)
-    asked = query.flatten(1, 2)
-    taught = torch.stack([model.score(ask, know) for ask, know in zip(asked, labels, strict=True)])
-    means = support.mean(2)
-    near = 2 * asked @ means.mT - means.square().sum(2)[:, None]
+    asked, means = query.flatten(1, 2), support.mean(2)
     return {
-        "taught": taught,
-        "nearest mean": near,
+        "taught": torch.stack([model.score(ask, know) for ask, know in zip(asked, labels, strict=True)]),
+        "nearest mean": 2 * asked @ means.mT - means.square().sum(2)[:, None],
         "cosine": normalize(asked, dim=2) @ normalize(means, dim=2).mT,
     }

@@ -1,6 +1,6 @@
 """How good generated features are, for labels with test images; and a plane to look at them beside real ones."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -20,101 +20,71 @@ COLOURED = 10  # labels that one can tell apart in a plane
 
 @dataclass(frozen=True, kw_only=True)
 class ImaginedLabel:
-    """Figures of one label, over its generated features and its test images.
+    """Figures of one label, over its generated features and its test images."""
 
-    Attributes:
-        label: its name.
-        described: whether it is known from a description alone.
-        images: how many test images it has.
-        offset: from the mean of what was generated to the mean of the real images, where 1 is the mean distance between
-            the means of two labels.
-        precision: share of generated features whose nearest real image has the right label.
-        real_precision: the same for real images and the nearest other one, which is what can be expected at best.
-        spread: root mean square distance of generated features to their mean, where 1 is that of real images; None with one.
-    """
-
-    label: str
-    described: bool
-    images: int
+    label: str  # its name
+    described: bool  # whether it is known from a description alone
+    images: int  # how many test images it has
+    # from the mean of what was generated to the mean of the real images, where 1 is the mean distance between
+    # the means of two labels
     offset: float
-    precision: float
-    real_precision: float
+    precision: float  # share of generated features whose nearest real image has the right label
+    real_precision: float  # the same for real images and the nearest other one, which is what can be expected at best
+    # root mean square distance of generated features to their mean, where 1 is that of real images; None with
+    # one
     spread: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ImaginedResult:
-    """Figures of every label with test images, in the order of the classifier's labels."""
-
-    labels: tuple[ImaginedLabel, ...]
-
-    def mean(self, figure: str, *, described: bool) -> float | None:
-        """Return the mean of a figure over labels known from a description alone, or over the others; None without any."""
-        values = [getattr(one, figure) for one in self.labels if one.described is described]
-        values = [value for value in values if value is not None]
-        return sum(values) / len(values) if values else None
 
 
 def evaluate_imagined(
     classifier: Classifier, images: Tensor, targets: Tensor, *, count: int = 50, seed: int = 0
-) -> ImaginedResult:
-    """Return how good features are that a model generates, for every label with images in a split.
+) -> list[ImaginedLabel]:
+    """Return how good features are that a model generates, for every label with images, in the order of the classifier's.
 
     Args:
         classifier: one whose model can generate features.
         images: test images of one label each ``[n, ...]``.
-        targets: the place of each one's label among the classifier's ``[n]``.
+        targets: the position of each one's label among the classifier's ``[n]``.
         count: how many features to generate for each label.
         seed: of what is drawn at random.
     """
-    places, own = torch.unique(targets.cpu(), return_inverse=True)
-    if len(places) < 2 or count < 2:
+    columns, own = torch.unique(targets.cpu(), return_inverse=True)
+    k = len(columns)
+    if k < 2 or count < 2:
         raise DataError(
             "Generated features are compared between labels: test images of at least two labels and a count of 2 are "
-            f"needed; given {len(places)} and {count}."
+            f"needed; given {k} and {count}."
         )
-    names = [classifier.labels.names[i] for i in places.tolist()]
-    made = generated(classifier, names, count, seed)
-    real = image_features(classifier, images)
-    return ImaginedResult(labels=tuple(_figures(names, made, real, own, classifier.unseen)))
-
-
-def _figures(
-    names: Sequence[str], made: Tensor, real: Tensor, own: Tensor, described: frozenset[str]
-) -> list[ImaginedLabel]:
-    """Return the figures of labels: generated ``[k, count, f]``, real ``[n, f]`` and their labels' places ``[n]``."""
-    k = len(names)
+    names = [classifier.labels.names[i] for i in columns.tolist()]
+    features, real = generated(classifier, names, count, seed), image_features(classifier, images)
     means = segment_mean(real, own, k)
     between = float(distances(means, means).sum()) / (k * (k - 1))
-    alike = _nearest_but_itself(real) if len(real) > 1 else own
-    found = []
-    for place, (name, rows) in enumerate(zip(names, made, strict=True)):
-        mine = own == place
-        near = distances(rows, real).argmin(1)
-        wide = _spread(real[mine])
-        found.append(
+    nearest = _nearest_but_itself(real)
+    figures = []
+    for label, (name, rows) in enumerate(zip(names, features, strict=True)):
+        mine = own == label
+        spread = _spread(real[mine])
+        figures.append(
             ImaginedLabel(
                 label=name,
-                described=name in described,
+                described=name in classifier.unseen,
                 images=int(mine.sum()),
-                offset=float((rows.mean(0) - means[place]).norm()) / between if between else 0.0,
-                precision=float((own[near] == place).float().mean()),
-                real_precision=float((own[alike[mine]] == place).float().mean()),
-                spread=_spread(rows) / wide if wide else None,
+                offset=float((rows.mean(0) - means[label]).norm()) / between if between else 0.0,
+                precision=float((own[distances(rows, real).argmin(1)] == label).float().mean()),
+                real_precision=float((own[nearest[mine]] == label).float().mean()),
+                spread=_spread(rows) / spread if spread else None,
             )
         )
-    return found
+    return figures
 
 
 def _nearest_but_itself(rows: Tensor, batch: int = 1024) -> Tensor:
     """Return for each row ``[n, f]`` which other one is nearest ``[n]``."""
-    found = []
+    nearest = []
     for start in range(0, len(rows), batch):
         far = distances(rows[start : start + batch], rows)
-        at = torch.arange(len(far))
-        far[at, at + start] = torch.inf
-        found.append(far.argmin(1))
-    return torch.cat(found)
+        far.diagonal(start).fill_(torch.inf)
+        nearest.append(far.argmin(1))
+    return torch.cat(nearest)
 
 
 def _spread(rows: Tensor) -> float:
@@ -124,23 +94,14 @@ def _spread(rows: Tensor) -> float:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ImaginedView:
-    """Real images and generated features in a plane.
+    """Real images and generated features in a plane."""
 
-    Attributes:
-        names: the labels that were imagined.
-        real: the real images ``[n, 2]``.
-        targets: which of the names each real image has, -1 for another or none ``[n]``.
-        seen: whether training had images of the label of each real image ``[n]``.
-        made: the generated features ``[k, count, 2]``.
-        projection: ``pca``, ``umap`` or ``tsne``.
-    """
-
-    names: tuple[str, ...]
-    real: Tensor
-    targets: Tensor
-    seen: Tensor
-    made: Tensor
-    projection: Projection
+    names: tuple[str, ...]  # the labels that were imagined
+    real: Tensor  # the real images [n, 2]
+    targets: Tensor  # which of the names each real image has, -1 for another or none [n]
+    seen: Tensor  # whether training had images of the label of each real image [n]
+    made: Tensor  # the generated features [k, count, 2]
+    projection: Projection  # pca, umap or tsne
 
 
 def imagined_view(

@@ -9,31 +9,18 @@ from labelwise.tasks.calibrate import calibration_errors
 
 @dataclass(frozen=True, kw_only=True)
 class MultilabelResult:
-    """Figures on test images of which several labels may be true. A yes is a probability of one half or more.
+    """Figures on test images of which several labels may be true. A yes is a probability of one half or more."""
 
-    Attributes:
-        images: how many were tested.
-        asked: how many labels each was asked about: those that both the classifier and the data know.
-        mean_average_precision: mean over the labels that are true of a test image; needs no threshold.
-        micro_f1: F1 of yes answers over all pairs of image and label.
-        macro_f1: F1 of each label that is true of a test image, averaged.
-        exact: share of images whose every answer is right.
-        answer_ece: expected calibration error of yes/no answers over all pairs.
-        kept: share of images not called unknown; the other figures count all images.
-        leaked: share of the images that the classifier was trained or calibrated on; anything but 0 flatters it.
-        average_precision: of each label; None where it is true of no test image.
-    """
-
-    images: int
-    asked: int
-    mean_average_precision: float
-    micro_f1: float
-    macro_f1: float
-    exact: float
-    answer_ece: float
-    kept: float
-    leaked: float
-    average_precision: dict[str, float | None]
+    images: int  # how many were tested
+    asked: int  # how many labels each was asked about: those that both the classifier and the data know
+    mean_average_precision: float  # mean over the labels that are true of a test image; needs no threshold
+    micro_f1: float  # F1 of yes answers over all pairs of image and label
+    macro_f1: float  # F1 of each label that is true of a test image, averaged
+    exact: float  # share of images whose every answer is right
+    answer_ece: float  # expected calibration error of yes/no answers over all pairs
+    kept: float  # share of images not called unknown; the other figures count all images
+    leaked: float  # share of the images that the classifier was trained or calibrated on; anything but 0 flatters it
+    average_precision: dict[str, float | None]  # of each label; None where it is true of no test image
 
 
 def evaluate_multilabel(tested: Tested) -> MultilabelResult:

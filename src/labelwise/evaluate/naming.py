@@ -13,28 +13,17 @@ from labelwise.model import check_shape
 
 @dataclass(frozen=True, kw_only=True)
 class NamedCluster:
-    """A cluster and what can be told about its name without a label.
+    """A cluster and what can be told about its name without a label."""
 
-    Attributes:
-        cluster: its number, which never changes.
-        label: what it is called.
-        certainty: how probable that is, by the votes of all clusterings; 1 where a person said so.
-        answered: whether a person said so.
-        size: the share of training images in it.
-        share: the share that the label should have.
-        agreement: which part of it the other clusterings call the same.
-        together: which part of it they keep together, whatever they call it.
-        others: labels that it may be instead, with their probability, the most probable first.
-    """
-
-    cluster: int
-    label: str
-    certainty: float
-    answered: bool
-    size: float
-    share: float
-    agreement: float
-    together: float
+    cluster: int  # its number, which never changes
+    label: str  # what it is called
+    certainty: float  # how probable that is, by the votes of all clusterings; 1 where a person said so
+    answered: bool  # whether a person said so
+    size: float  # the share of training images in it
+    share: float  # the share that the label should have
+    agreement: float  # which part of it the other clusterings call the same
+    together: float  # which part of it they keep together, whatever they call it
+    # labels that it may be instead, with their probability, the most probable first
     others: tuple[tuple[str, float], ...]
 
 
@@ -72,15 +61,10 @@ def named_clusters(classifier: Classifier) -> list[NamedCluster]:
 
 @torch.no_grad()
 def cluster_images(classifier: Classifier, images: Tensor, count: int = 8, seed: int = 0) -> list[ClusterImages]:
-    """Return what to show of each cluster, in the order of their numbers; an image belongs to one cluster only.
+    """Return what to show of each cluster, ``count`` images of either kind at most, in the order of their numbers.
 
-    Images nearest to a centre flatter it; those drawn at random show what the label is really given to.
-
-    Args:
-        classifier: one that ``zero_label`` made.
-        images: any images of the kind it was fitted to ``[n, ...]``.
-        count: how many of either kind, at most.
-        seed: of the draw.
+    An image belongs to one cluster only. Images nearest to a centre flatter it; those drawn at random show what the label
+    is really given to.
     """
     model = named_model(classifier)
     check_shape(images, model.spec.shape)

@@ -9,62 +9,44 @@ from torch import Tensor
 from labelwise.classifier import Classifier
 from labelwise.evaluate.tested import Tested
 from labelwise.labels import Labels
-from labelwise.metrics import accuracy, mean_absolute_error_in_classes, quadratic_kappa, spearman, within_one
 from labelwise.tasks.rank import covering_levels, expected_ranks, level_columns, level_probabilities, median_levels
 
 
 @dataclass(frozen=True, kw_only=True)
 class LevelFigures:
-    """How good levels are that were said, one for each image.
+    """How good levels are that were said, one for each image."""
 
-    Attributes:
-        accuracy: the share that is right.
-        mean_absolute_error: how many levels they are off on average.
-        kappa: Cohen's kappa with quadratic weights; None where all images have one level.
-        within_one: the share that is at most one level off.
-    """
-
-    accuracy: float
-    mean_absolute_error: float
-    kappa: float | None
-    within_one: float
+    accuracy: float  # the share that is right
+    mean_absolute_error: float  # how many levels they are off on average
+    kappa: float | None  # Cohen's kappa with quadratic weights; None where all images have one level
+    within_one: float  # the share that is at most one level off
 
 
 @dataclass(frozen=True, kw_only=True)
 class OrdinalResult:
-    """Figures on test images of ordered labels.
+    """Figures on test images of ordered labels."""
 
-    Attributes:
-        images: how many were tested.
-        levels: the labels from the lowest to the highest.
-        best: the most probable level is said, which is best for accuracy.
-        median: the median of the probabilities is said, which is best for the absolute error.
-        spearman: rank correlation of the expected rank with the true level; None where either is always the same.
-        coverage: the probability that intervals of levels were asked to hold.
-        covered: the share of images whose true level lies in its interval; at least ``coverage`` if probabilities are right.
-        width: how many levels an interval has on average.
-        leaked: share of the images that the classifier was trained or calibrated on; anything but 0 flatters it.
-    """
-
-    images: int
-    levels: tuple[str, ...]
-    best: LevelFigures
-    median: LevelFigures
+    images: int  # how many were tested
+    levels: tuple[str, ...]  # the labels from the lowest to the highest
+    best: LevelFigures  # the most probable level is said, which is best for accuracy
+    median: LevelFigures  # the median of the probabilities is said, which is best for the absolute error
+    # rank correlation of the expected rank with the true level; None where either is always the same
     spearman: float | None
-    coverage: float
+    coverage: float  # the probability that intervals of levels were asked to hold
+    # the share of images whose true level lies in its interval; at least coverage if probabilities are right
     covered: float
-    width: float
-    leaked: float
+    width: float  # how many levels an interval has on average
+    leaked: float  # share of the images that the classifier was trained or calibrated on; anything but 0 flatters it
 
 
 def evaluate_ordinal(tested: Tested, *, order: Sequence[str] | None = None, coverage: float = 0.8) -> OrdinalResult:
     """Return the figures of test images that have one label each, of ordered ones.
 
-    Args:
-        tested: the images.
-        order: the classifier's labels from the lowest to the highest; None is as ``find_order`` says.
-        coverage: the probability that an interval of levels must hold at least.
+    ``order`` is the classifier's labels from the lowest to the highest, None as ``find_order`` says; an interval of levels
+    must hold a probability of ``coverage`` at least.
     """
+    from scipy.stats import spearmanr
+
     classifier = tested.classifier
     columns = level_columns(classifier, order or find_order(classifier, tested.labels))
     scores, targets = tested.labelled()
@@ -76,9 +58,9 @@ def evaluate_ordinal(tested: Tested, *, order: Sequence[str] | None = None, cove
     return OrdinalResult(
         images=len(scores),
         levels=tuple(classifier.labels.names[column] for column in columns),
-        best=level_figures(levels.argmax(1), truth),
-        median=level_figures(median_levels(levels), truth),
-        spearman=spearman(ranks, truth) if varied else None,
+        best=level_figures(levels.argmax(1), truth, len(columns)),
+        median=level_figures(median_levels(levels), truth, len(columns)),
+        spearman=float(spearmanr(ranks, truth).statistic) if varied else None,
         coverage=coverage,
         covered=float(((first <= truth) & (truth <= last)).double().mean()),
         width=float((last - first + 1).double().mean()),
@@ -86,13 +68,18 @@ def evaluate_ordinal(tested: Tested, *, order: Sequence[str] | None = None, cove
     )
 
 
-def level_figures(said: Tensor, truth: Tensor) -> LevelFigures:
-    """Return the figures of levels that were said ``[n]`` beside the true ones ``[n]``, both from 0."""
+def level_figures(answers: Tensor, truth: Tensor, levels: int) -> LevelFigures:
+    """Return the figures of answers ``[n]`` beside the true levels ``[n]``, both from 0."""
+    from sklearn.metrics import cohen_kappa_score
+
+    off = (answers - truth).abs().double()
+    varied = bool((truth != truth[0]).any())
+    every = range(levels)  # those that nobody names count as steps, too
     return LevelFigures(
-        accuracy=accuracy(said, truth),
-        mean_absolute_error=mean_absolute_error_in_classes(said, truth),
-        kappa=quadratic_kappa(said, truth) if bool((truth != truth[0]).any()) else None,
-        within_one=within_one(said, truth),
+        accuracy=float((off == 0).double().mean()),
+        mean_absolute_error=float(off.mean()),
+        kappa=float(cohen_kappa_score(answers, truth, labels=every, weights="quadratic")) if varied else None,
+        within_one=float((off <= 1).double().mean()),
     )
 
 

@@ -9,27 +9,15 @@ from labelwise.scores import Scores
 
 @dataclass(frozen=True, kw_only=True)
 class OutlierResult:
-    """Figures of telling outliers from known images.
+    """Figures of telling outliers from known images."""
 
-    Attributes:
-        auroc: probability that an outlier looks stranger than a known image.
-        fpr95: share of outliers that pass as known where 95 % of the known images do.
-        flagged: share of outliers called unknown by the classifier's own rule.
-    """
-
-    auroc: float
-    fpr95: float
-    flagged: float
+    auroc: float  # probability that an outlier looks stranger than a known image
+    fpr95: float  # share of outliers that pass as known where 95 % of the known images do
+    flagged: float  # share of outliers called unknown by the classifier's own rule
 
 
 def evaluate_outliers(known: Scores, strange: Scores, *, sign: Sign = "both") -> OutlierResult:
-    """Return the outlier figures from images of known labels and images of none.
-
-    Args:
-        known: scores of test images of the classifier's labels.
-        strange: scores of images of none of them.
-        sign: rank by both signs, or by one; ``confidence`` alone is what the papers report.
-    """
+    """Return the figures from images of known labels and of none; papers rank by the sign ``confidence`` alone."""
     inside, outside = (scores.classifier.familiarity.strangeness(scores, sign) for scores in (known, strange))
     return OutlierResult(
         auroc=auroc(outside, inside),

@@ -12,25 +12,16 @@ DRAWS = 10_000
 
 @dataclass(frozen=True, kw_only=True)
 class PairedResult:
-    """How the right answers of two classifiers differ.
+    """How the right answers of two classifiers differ."""
 
-    Attributes:
-        images: how many both answered.
-        only_first: how many the first alone got right.
-        only_second: how many the second alone got right.
-        difference: accuracy of the second minus that of the first.
-        low: the lower end of the 95 % interval of that difference, from drawing the images again (bootstrap).
-        high: the upper end.
-        p: how probable a division of ``only_first`` and ``only_second`` at least as uneven is if neither is better
-            (McNemar's exact test).
-    """
-
-    images: int
-    only_first: int
-    only_second: int
-    difference: float
-    low: float
-    high: float
+    images: int  # how many both answered
+    only_first: int  # how many the first alone got right
+    only_second: int  # how many the second alone got right
+    difference: float  # accuracy of the second minus that of the first
+    low: float  # the lower end of the 95 % interval of that difference, from drawing the images again (bootstrap)
+    high: float  # the upper end
+    # how probable a division of only_first and only_second at least as uneven is if neither is better
+    # (McNemar's exact test)
     p: float
 
 

@@ -16,31 +16,21 @@ from labelwise.tasks.similarity import By, known_scores
 
 @dataclass(frozen=True, kw_only=True)
 class PairsResult:
-    """Figures of pairs of test images, by each score.
+    """Figures of pairs of test images, by each score."""
 
-    Attributes:
-        images: how many were compared.
-        labels: how many labels they have.
-        verification: by the model's ``similarity``, the ``cosine`` of embeddings, and their ``sum``; of these by the
-            cosine alone where the model learns no similarity of its own. By the cosine of ``whitened`` embeddings where it has what that needs.
-        retrieval: likewise.
-        leaked: share of the images that the classifier was trained or calibrated on; anything but 0 flatters it.
-    """
-
-    images: int
-    labels: int
+    images: int  # how many were compared
+    labels: int  # how many labels they have
+    # by the model's similarity, the cosine of embeddings, and their sum; of these by the cosine alone where the
+    # model learns no similarity of its own. By the cosine of whitened embeddings where it has what that needs
     verification: dict[By, VerificationResult]
-    retrieval: dict[By, RetrievalResult]
-    leaked: float
+    retrieval: dict[By, RetrievalResult]  # likewise
+    leaked: float  # share of the images that the classifier was trained or calibrated on; anything but 0 flatters it
 
 
 def evaluate_pairs(tested: Tested, *, most: int | None = None, seed: int = 0) -> PairsResult:
     """Return how well the classifier tells pairs of one label from others and finds images of a label, by every score.
 
-    Args:
-        tested: labelled test images; their labels may be ones that the classifier does not know.
-        most: where there are more images, so many are drawn.
-        seed: of what is drawn.
+    Labels may be ones that the classifier does not know. Where there are more images than ``most``, so many are drawn.
     """
     tested = tested.own_labelled()
     if most is not None and len(tested) > most:
@@ -57,12 +47,6 @@ def evaluate_pairs(tested: Tested, *, most: int | None = None, seed: int = 0) ->
 
 def evaluate_new_labels(classifier: Classifier, data: Dataset, split: str = "test") -> PairsResult:
     """Return the same for labels that training never saw, such as other speakers; a label that it saw is an error."""
-    check_new(classifier, data, split)
-    return evaluate_pairs(Tested.of(classifier, data.split(split), data.labels))
-
-
-def check_new(classifier: Classifier, data: Dataset, split: str) -> None:
-    """Raise an error where the model was trained on a label of these images."""
     known = set(classifier.model.spec.labels.names)
     shared = [name for name in used_labels(data.split(split), data.labels) if name in known]
     if shared:
@@ -70,6 +54,7 @@ def check_new(classifier: Classifier, data: Dataset, split: str) -> None:
             f"Training saw {len(shared)} labels of the {split} split, so they are not new: {listing(shared)}. "
             "Divide the data by labels."
         )
+    return evaluate_pairs(Tested.of(classifier, data.split(split), data.labels))
 
 
 def used_labels(split: Split, labels: Labels) -> list[str]:

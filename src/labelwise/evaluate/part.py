@@ -5,7 +5,7 @@ measured whole. Images that a classifier was trained or calibrated on (it keeps 
 is asked for that is meant to hold them (train, val, all): then they count, and it is said.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -22,42 +22,29 @@ from labelwise.labels import Labels
 
 ALL = "all"
 CHOICES = (*SPLITS, ALL)
-Masks = Mapping[str, Tensor]
+BLIND = "It keeps no hashes of what it was trained on"
+STRANGE = (
+    "It was trained on as many images under this name, and knows none of these: if they are the same, --split test"
+)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Part:
-    """The images of a data set that a classifier is measured on.
+    """The images of a data set that a classifier is measured on."""
 
-    Attributes:
-        data: the name of the data.
-        name: train, val, test or all.
-        own_splits: whether the data name their splits.
-        labels: what targets point into.
-        split: the images, as the model takes them.
-        rows: where they stand among all images of that name ``[n]``.
-        leaked: which of them the classifier was trained or calibrated on ``[n]`` (bool).
-        trained_on: how many were left out because a classifier was trained or calibrated on them.
-        unlabelled: how many were left out because they have no label.
-        undrawn: how many were left out by a draw.
-        skipped: files of the data that could not be read.
-        shape: of the images before they were brought to the model's.
-        doubt: why images of training could not be told, in words; empty where they could.
-    """
-
-    data: str
-    name: str
-    own_splits: bool
-    labels: Labels
-    split: Split
-    rows: Tensor
-    leaked: Tensor
-    trained_on: int
-    unlabelled: int
-    undrawn: int = 0
-    skipped: tuple[Skipped, ...] = ()
-    shape: tuple[int, ...] = ()
-    doubt: str = ""
+    data: str  # the name of the data
+    name: str  # train, val, test or all
+    own_splits: bool  # whether the data name their splits
+    labels: Labels  # what targets point into
+    split: Split  # the images, as the model takes them
+    rows: Tensor  # where they stand among all images of that name [n]
+    leaked: Tensor  # which of them the classifier was trained or calibrated on [n] (bool)
+    trained_on: int  # how many were left out because a classifier was trained or calibrated on them
+    unlabelled: int  # how many were left out because they have no label
+    undrawn: int = 0  # how many were left out by a draw
+    skipped: tuple[Skipped, ...] = ()  # files of the data that could not be read
+    shape: tuple[int, ...] = ()  # of the images before they were brought to the model's
+    doubt: str = ""  # why images of training could not be told, in words; empty where they could
 
     @property
     def words(self) -> str:
@@ -121,96 +108,65 @@ def choose_parts(
 ) -> list[Part]:
     """Return the same images for several classifiers, those left out that any of them was trained or calibrated on.
 
-    Args:
-        pairs: each classifier with the same data, read as its model takes them.
-        split: as in ``choose_part``.
-        unknown: likewise.
+    Each classifier comes with the same data, read as its model takes them; the rest is as in ``choose_part``.
     """
     pairs = [(classifier, at_side(data, fit=classifier.view.fit)) for classifier, data in pairs]
     first = pairs[0][1]
     for classifier, data in pairs:
         _check_fit(classifier, data)
         _check_same(data, first)
-    choice = _choose(first, split, unknown=unknown)
-    taken = [_taken(classifier, data, choice.splits) for classifier, data in pairs]
-    masks = [
-        {name: leaked_rows(classifier, part.images) for name, part in parts.items()}
-        for (classifier, _), parts in zip(pairs, taken, strict=True)
-    ]
-    choice = _with_doubt(choice, [classifier for classifier, _ in pairs], first, masks)
-    names = [name for name in choice.splits if name in taken[0]]
-    used = _whole([torch.stack([mask[name] for mask in masks]).any(0) for name in names])
-    blank = _whole([_blank(taken[0][name], unknown=unknown) for name in names])
-    kept = ~blank & ~used if choice.leaves else ~blank
-    trained_on, unlabelled = int((~blank & ~kept).sum()), int(blank.sum())
-    if not bool(kept.any()):
-        raise DataError(_nothing_left(first, choice.name, trained_on, unlabelled))
+    name, names, leaves = _choose(first, split, unknown=unknown)
+    divided_by_fit = name == ALL and leaves and not first.own_splits
+    own = [_made_from(classifier, first) for classifier, _ in pairs]
+    blind = [classifier.origin.train_hashes is None for classifier, _ in pairs]
+    doubt = f"{BLIND}, so none could be looked for" if any(blind) else ""
+    if divided_by_fit and any(a and b for a, b in zip(own, blind, strict=True)):
+        name, names, doubt = "test", ("test",), f"{BLIND}, so those images are measured that fit holds out"
+    splits = [_pooled(classifier, data, names) for classifier, data in pairs]
+    leaks = [leaked_rows(classifier, whole.images) for (classifier, _), whole in zip(pairs, splits, strict=True)]
+    if not doubt and divided_by_fit and any(a and not leak.any() for a, leak in zip(own, leaks, strict=True)):
+        doubt = STRANGE
+    blank = _blank(splits[0], unknown=unknown)
+    measured = ~blank & ~torch.stack(leaks).any(0) if leaves else ~blank
+    rows, unlabelled = measured.nonzero()[:, 0], int(blank.sum())
+    trained_on = len(measured) - unlabelled - len(rows)
+    if not len(rows):
+        raise DataError(_nothing_left(first, name, trained_on, unlabelled))
     return [
         Part(
             data=data.name,
-            name=choice.name,
+            name=name,
             own_splits=data.own_splits,
             labels=data.labels,
-            split=_joined(replace(data, splits={name: parts[name] for name in names}), kept),
-            rows=kept.nonzero()[:, 0],
-            leaked=_whole([mask[name] for name in names])[kept],
+            split=whole.select(rows),
+            rows=rows,
+            leaked=leak[rows],
             trained_on=trained_on,
             unlabelled=unlabelled,
             skipped=data.skipped,
             shape=data.shape,
-            doubt=choice.doubt,
+            doubt=doubt,
         )
-        for (_, data), parts, mask in zip(pairs, taken, masks, strict=True)
+        for (_, data), whole, leak in zip(pairs, splits, leaks, strict=True)
     ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Choice:
-    """What is measured: under which name, of which splits, whether images of training are left out; and a doubt."""
-
-    name: str
-    splits: tuple[str, ...]
-    leaves: bool
-    doubt: str = ""
-
-
-def _choose(data: Dataset, split: str | None, *, unknown: bool) -> _Choice:
-    """Return what is measured of data, or raise an error where there is no such split."""
+def _choose(data: Dataset, split: str | None, *, unknown: bool) -> tuple[str, tuple[str, ...], bool]:
+    """Return what is measured of data: its name, its splits, and whether images of training are left out."""
     every = tuple(name for name in SPLITS if name in data.splits)
     if split is not None and split not in CHOICES:
         raise UsageError(f'Splits are {listing(CHOICES)}; given "{split}".{suggest(split, CHOICES)}')
     if split == ALL:
-        return _Choice(name=ALL, splits=every, leaves=False)
+        return ALL, every, False
     wanted = split or "test"
     if split is None and not (data.own_splits and (wanted in every or not unknown)):
-        return _Choice(name=ALL, splits=every, leaves=True)
+        return ALL, every, True
     if wanted not in every:
         raise DataError(
             f'"{data.name}" has no {wanted} split; it has: {listing(every)}. Divide it (labelwise data split), or choose '
             f"among its own with --split: {listing((*every, ALL))}."
         )
-    return _Choice(name=wanted, splits=(wanted,), leaves=wanted == "test")
-
-
-def _with_doubt(choice: _Choice, classifiers: Sequence[Classifier], data: Dataset, masks: Sequence[Masks]) -> _Choice:
-    """Return the choice with what keeps images of training from being told, if anything does.
-
-    Where a classifier keeps no hashes and says that it was trained on just these data, the images are taken that ``fit``
-    holds out. Hashes of what another version decoded may fit no image: then it is said.
-    """
-    alike = [_made_from(classifier, data) for classifier in classifiers]
-    blind = [classifier.origin.train_hashes is None for classifier in classifiers]
-    lost = [like and not any(bool(own.any()) for own in mask.values()) for like, mask in zip(alike, masks, strict=True)]
-    whole = choice.name == ALL and choice.leaves and not data.own_splits
-    if whole and any(like and no for like, no in zip(alike, blind, strict=True)):
-        doubt = "It keeps no hashes of what it was trained on, so those images are measured that fit holds out"
-        return replace(choice, name="test", splits=("test",), doubt=doubt)
-    if any(blind):
-        return replace(choice, doubt="It keeps no hashes of what it was trained on, so none could be looked for")
-    if whole and any(lost):
-        doubt = "It was trained on as many images under this name, and knows none of these: if they are the same, --split test"
-        return replace(choice, doubt=doubt)
-    return choice
+    return wanted, (wanted,), wanted == "test"
 
 
 def _made_from(classifier: Classifier, data: Dataset) -> bool:
@@ -220,30 +176,18 @@ def _made_from(classifier: Classifier, data: Dataset) -> bool:
     return "test" in data.splits and about.get("data") == data.name and about.get("images") in (train, train + val)
 
 
-def _taken(classifier: Classifier, data: Dataset, names: Sequence[str]) -> dict[str, Split]:
-    """Return the splits that have images, as a model takes them."""
-    parts = {name: data.splits[name] for name in names if len(data.splits[name])}
-    return {name: replace(part, images=classifier.batch(part.images)) for name, part in parts.items()}
+def _pooled(classifier: Classifier, data: Dataset, names: Sequence[str]) -> Split:
+    """Return the images of these splits, one after another, as a model takes them; nothing is copied that fits as it is."""
+    splits = {name: data.splits[name] for name in names}
+    whole = pool(replace(data, splits=splits))
+    images = classifier.batch(whole.images) if len(whole) else whole.images
+    named = any(split.files for split in splits.values())
+    return replace(whole, images=images, files=whole.files if named else ())
 
 
 def _blank(split: Split, *, unknown: bool) -> Tensor:
     """Return which images ``[n]`` (bool) lack the label they need; where several may be true, none of them is an answer, too."""
     return ~split.labelled.cpu() & (not split.multilabel and not unknown)
-
-
-def _whole(masks: Sequence[Tensor]) -> Tensor:
-    """Return the masks of several splits, one after another."""
-    return torch.cat([*masks, torch.empty(0, dtype=torch.bool)])
-
-
-def _joined(data: Dataset, kept: Tensor) -> Split:
-    """Return the images of all splits that are kept ``[n]`` (bool); no image is copied where whole splits are."""
-    masks = torch.split(kept, [len(part) for part in data.splits.values()])
-    rows = [mask.nonzero()[:, 0] for mask in masks]
-    splits = {name: part.select(own) for (name, part), own in zip(data.splits.items(), rows, strict=True)}
-    named = any(part.files for part in splits.values())
-    found = pool(replace(data, splits=splits))
-    return found if named else replace(found, files=())
 
 
 def _check_fit(classifier: Classifier, data: Dataset) -> None:

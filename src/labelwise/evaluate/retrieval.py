@@ -17,32 +17,17 @@ KS = (1, 2, 4, 8, 16)
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalResult:
-    """Figures on test images, each searched for among the others.
+    """Figures on test images, each searched for among the others."""
 
-    Attributes:
-        images: how many are searched.
-        queries: how many ask: those that share their label with another.
-        recall: at each k, the share of queries with an image of their label among the first k.
-        precision_at_r: mean average precision at R, R being the number of others of the query's label.
-        leaked: share of the images that the classifier was trained or calibrated on; anything but 0 flatters it.
-    """
-
-    images: int
-    queries: int
-    recall: dict[int, float]
-    precision_at_r: float
-    leaked: float
+    images: int  # how many are searched
+    queries: int  # how many ask: those that share their label with another
+    recall: dict[int, float]  # at each k, the share of queries with an image of their label among the first k
+    precision_at_r: float  # mean average precision at R, R being the number of others of the query's label
+    leaked: float  # share of the images that the classifier was trained or calibrated on; anything but 0 flatters it
 
 
 def evaluate_retrieval(tested: Tested, *, by: By = "similarity", ks: Sequence[int] = KS) -> RetrievalResult:
-    """Return how well images find others of their label; labels may be ones that the classifier does not know.
-
-    Args:
-        tested: labelled test images.
-        by: what images are ranked by: the model's ``similarity``, the ``cosine`` of embeddings, their ``sum``, or the cosine of
-            ``whitened`` ones.
-        ks: from 1; how many first answers to look at.
-    """
+    """Return how well images find others of their label, known or not, among the first ``ks``."""
     tested = tested.own_labelled()
     first, precision = query_figures(tested.classifier.model, tested.scores.embeddings, tested.split.targets, by)
     if not ks or min(ks) < 1:
@@ -62,12 +47,6 @@ def query_figures(
     """Return for each query how many wrong images come before the first right one, and its average precision at R ``[q]``.
 
     Where a wrong image is as similar as a right one the wrong one comes first, so embeddings that are all alike gain nothing.
-
-    Args:
-        model: what made the embeddings.
-        embeddings: ``[n, d]``.
-        targets: ``[n]``.
-        by: what images are ranked by.
     """
     embeddings, by = compared(model, embeddings.float(), by)
     targets = targets.to(embeddings.device)

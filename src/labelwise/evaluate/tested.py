@@ -121,13 +121,7 @@ def align_targets(classifier: Classifier, split: Split, labels: Labels) -> Tenso
 
 
 def asked_truths(classifier: Classifier, split: Split, labels: Labels) -> tuple[Classifier, Tensor]:
-    """Return the classifier of the labels that the data know, too, and which of them are true ``[n, k]``.
-
-    Args:
-        classifier: any classifier.
-        split: images, of which several labels may be true.
-        labels: what its targets are about.
-    """
+    """Return the classifier of the labels that the data know, too, and which of them are true ``[n, k]``."""
     truths = split.table(len(labels))
     _refuse_foreign(classifier, [labels.names[i] for i in truths.any(0).nonzero()[:, 0].tolist()], "leave them out")
     names = [name for name in classifier.labels.names if name in set(labels.names)]

@@ -15,19 +15,12 @@ CHUNK = 2**25  # scores of pairs held at a time
 
 @dataclass(frozen=True, kw_only=True)
 class NeighbourResult:
-    """How often the vote of the nearest training images is right.
+    """How often the vote of the nearest training images is right."""
 
-    Attributes:
-        train_images: how many may vote.
-        test_images: how many were asked about.
-        k: how many voted on each.
-        accuracy: share of test images whose label got the most votes.
-    """
-
-    train_images: int
-    test_images: int
-    k: int
-    accuracy: float
+    train_images: int  # how many may vote
+    test_images: int  # how many were asked about
+    k: int  # how many voted on each
+    accuracy: float  # share of test images whose label got the most votes
 
 
 def probe_neighbours(
@@ -58,28 +51,13 @@ def probe_neighbours(
 def neighbour_votes(
     embeddings: Tensor, known: Tensor, targets: Tensor, *, k: int = 200, temperature: float = 0.1
 ) -> Tensor:
-    """Return the votes for each label ``[n, labels]`` of the nearest known codes (Wu et al., 2018).
+    """Return the votes for each label ``[n, labels]`` of the nearest known embeddings ``[m, d]`` (Wu et al., 2018).
 
-    Each of the ``k`` known codes of the largest cosine, or of all where there are fewer, votes for its own label with the
+    Each of the ``k`` known ones of the largest cosine, or of all where there are fewer, votes for its own label with the
     weight ``exp(cosine / temperature)``, relative to the nearest. Only a part of the cosines is held at a time.
-
-    Args:
-        embeddings: of the images asked about ``[n, d]``, of any length.
-        known: embeddings of labelled images ``[m, d]``.
-        targets: their labels ``[m]``, 0 and up.
-        k: how many vote.
-        temperature: low lets the nearest decide.
     """
     if k < 1 or temperature <= 0:
         raise UsageError(f"The vote needs k of at least 1 and a temperature above 0; given {k} and {temperature}.")
-    if (
-        embeddings.ndim != 2
-        or known.ndim != 2
-        or embeddings.shape[1] != known.shape[1]
-        or targets.shape != known.shape[:1]
-    ):
-        shapes = ", ".join(str(list(given.shape)) for given in (embeddings, known, targets))
-        raise UsageError(f"Embeddings are [n, d], known codes [m, d] and their targets [m]; given {shapes}.")
     unit, labels = normalize(known.float(), dim=1), int(targets.max()) + 1
     votes = torch.zeros(len(embeddings), labels, device=embeddings.device)
     rows = max(1, CHUNK // len(known))

@@ -14,33 +14,22 @@ POINTS = (0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 
 @dataclass(frozen=True, kw_only=True)
 class VerificationResult:
-    """Figures on pairs of test images.
+    """Figures on pairs of test images."""
 
-    Attributes:
-        images: how many labelled ones.
-        same: pairs of one label that were scored.
-        different: pairs of different labels that were scored.
-        by: the score.
-        eer: equal error rate, at the best threshold for these pairs.
-        min_dcf: least detection cost, with 1 pair in 100 the same.
-        auroc: the probability that a pair of one label scores above a pair of different labels.
-        det: points of the detection error trade-off: share of false accepts, and of misses there.
-        misses: the share of pairs of one label that the classifier's own threshold refuses; None without one for this score.
-        false_accepts: the share of pairs of different labels that it accepts.
-        leaked: share of the images that the classifier was trained or calibrated on; anything but 0 flatters it.
-    """
-
-    images: int
-    same: int
-    different: int
-    by: By
-    eer: float
-    min_dcf: float
-    auroc: float
+    images: int  # how many labelled ones
+    same: int  # pairs of one label that were scored
+    different: int  # pairs of different labels that were scored
+    by: By  # the score
+    eer: float  # equal error rate, at the best threshold for these pairs
+    min_dcf: float  # least detection cost, with 1 pair in 100 the same
+    auroc: float  # the probability that a pair of one label scores above a pair of different labels
+    # points of the detection error trade-off: share of false accepts, and of misses there
     det: tuple[tuple[float, float], ...]
+    # the share of pairs of one label that the classifier's own threshold refuses; None without one for this
+    # score
     misses: float | None
-    false_accepts: float | None
-    leaked: float
+    false_accepts: float | None  # the share of pairs of different labels that it accepts
+    leaked: float  # share of the images that the classifier was trained or calibrated on; anything but 0 flatters it
 
 
 def evaluate_verification(
@@ -48,11 +37,8 @@ def evaluate_verification(
 ) -> VerificationResult:
     """Return how well the classifier tells pairs of one label from others; labels may be ones it does not know.
 
-    Args:
-        tested: labelled test images; the threshold of the classifier, if it has one, is measured as well.
-        by: the score; None is that of the classifier's threshold, or the similarity.
-        most: pairs of each kind; where there are more, so many are drawn.
-        seed: of what is drawn.
+    The threshold of the classifier, if it has one, is measured as well, and its score is meant where ``by`` is None.
+    Where there are more than ``most`` pairs of a kind, so many are drawn.
     """
     return verification_with_curve(tested, by=by, most=most, seed=seed)[0]
 

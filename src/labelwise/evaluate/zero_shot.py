@@ -13,39 +13,22 @@ from labelwise.ops.balance import BalanceCurve, balance_curve
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ZeroShotResult:
-    """Figures on test images of seen and unseen labels; every accuracy is averaged over labels.
+    """Figures on test images of seen and unseen labels; every accuracy is averaged over labels."""
 
-    Attributes:
-        images: how many were tested.
-        seen_labels: how many labels of the test had training images.
-        unseen_labels: how many had a description alone.
-        zero_shot: accuracy on images of unseen labels where only those may be answered.
-        unseen: accuracy on images of unseen labels where all labels may be answered (u).
-        seen: accuracy on images of seen labels where all labels may be answered (s).
-        harmonic: the harmonic mean of both (H).
-        unseen_without_gap: u where seen labels are not held back.
-        seen_without_gap: s there.
-        harmonic_without_gap: H there.
-        area: under the curve of s over u for all gaps (AUSUC).
-        gap: how far seen labels are held back, chosen without any test image.
-        leaked: share of the images that the classifier was trained or calibrated on; anything but 0 flatters it.
-        curve: u and s for every gap.
-    """
-
-    images: int
-    seen_labels: int
-    unseen_labels: int
-    zero_shot: float
-    unseen: float
-    seen: float
-    harmonic: float
-    unseen_without_gap: float
-    seen_without_gap: float
-    harmonic_without_gap: float
-    area: float
-    gap: float
-    leaked: float
-    curve: BalanceCurve
+    images: int  # how many were tested
+    seen_labels: int  # how many labels of the test had training images
+    unseen_labels: int  # how many had a description alone
+    zero_shot: float  # accuracy on images of unseen labels where only those may be answered
+    unseen: float  # accuracy on images of unseen labels where all labels may be answered (u)
+    seen: float  # accuracy on images of seen labels where all labels may be answered (s)
+    harmonic: float  # the harmonic mean of both (H)
+    unseen_without_gap: float  # u where seen labels are not held back
+    seen_without_gap: float  # s there
+    harmonic_without_gap: float  # H there
+    area: float  # under the curve of s over u for all gaps (AUSUC)
+    gap: float  # how far seen labels are held back, chosen without any test image
+    leaked: float  # share of the images that the classifier was trained or calibrated on; anything but 0 flatters it
+    curve: BalanceCurve  # u and s for every gap
 
 
 def evaluate_zero_shot(tested: Tested) -> ZeroShotResult:

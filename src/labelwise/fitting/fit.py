@@ -19,7 +19,7 @@ from labelwise.model import NamesClusters, cannot, prepared
 from labelwise.nn.encoder import side_for
 from labelwise.ops.ranking import average_precisions
 from labelwise.tasks.calibrate import calibrate
-from labelwise.tasks.verify import can_verify, make_verifier
+from labelwise.tasks.verify import can_verify, fit_verifier
 from labelwise.training.stages import Method, Run
 
 VALIDATION_SHARE = 0.1
@@ -59,7 +59,7 @@ def fit(data: Dataset, method: Method | None = None, run: Run | None = None) -> 
     done = calibrate(scores.of(bound), targets)
     if part.val.multilabel or len(scores) > MOST_VERIFIED or not can_verify(targets):
         return done
-    return replace(done, verifier=make_verifier(model, scores.embeddings, targets))
+    return fit_verifier(scores.of(done), targets)
 
 
 def as_seen_by(method: Method, data: Dataset) -> Dataset:

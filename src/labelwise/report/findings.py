@@ -9,7 +9,6 @@ from torch import Tensor
 
 from labelwise.classifier import Classifier
 from labelwise.errors import DataError, UnsupportedError, UsageError
-from labelwise.evaluate.answers import uncalibrated
 from labelwise.evaluate.closed import ClosedResult, evaluate_closed
 from labelwise.evaluate.multilabel import MultilabelResult, evaluate_multilabel
 from labelwise.evaluate.ordinal import OrdinalResult, evaluate_ordinal, find_order
@@ -24,7 +23,7 @@ from labelwise.ops.plane import find_plane
 from labelwise.ops.ranking import f1_scores
 from labelwise.report.case import Case
 from labelwise.scores import Scores
-from labelwise.tasks.calibrate import calibration_errors
+from labelwise.tasks.calibrate import calibration_errors, uncalibrated
 
 COMPARED = 2_000  # images compared with each other, at most
 PAIRS = 50_000  # pairs of each kind behind the DET curve, at most

@@ -1,7 +1,7 @@
 """Attack: how little must a picture change for a wrong answer? Perturbed pictures within a ball around the given ones."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
@@ -10,33 +10,26 @@ from labelwise.classifier import Classifier
 from labelwise.data.batches import mix
 from labelwise.data.read.pictures import Pictures
 from labelwise.errors import UnsupportedError, UsageError
-from labelwise.model import as_float, check_shape
+from labelwise.model import as_float
 from labelwise.ops.adaptive_attacks import Apgd
 from labelwise.ops.attacks import Attack, Best, Fgsm, Pgd, Problem, Scores
 from labelwise.ops.square_attack import Square
 
 QUICK: tuple[Attack, ...] = (Fgsm(), Apgd(), Apgd(loss="ratio"))
 GRADIENTS: tuple[Attack, ...] = (Fgsm(), Pgd(), Apgd(), Apgd(loss="ratio"))
+BATCH = 256  # pictures attacked together
 STANDARD: tuple[Attack, ...] = (*GRADIENTS, Square())
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttackSettings:
-    """How to attack.
+    """How to attack."""
 
-    Attributes:
-        epsilon: how far a pixel may move, where pixels lie in [0, 1]; before any normalisation.
-        attacks: one after another, each on the pictures that those before left standing.
-        bisections: how often to halve the interval of the smallest radius that fools; 0 does not look for it.
-        seed: of random starts and random search.
-        batch: pictures attacked together.
-    """
-
-    epsilon: float = 8 / 255
-    attacks: tuple[Attack, ...] = QUICK
-    bisections: int = 0
-    seed: int = 0
-    batch: int = 256
+    epsilon: float = 8 / 255  # how far a pixel may move, where pixels lie in [0, 1]; before any normalisation
+    attacks: tuple[Attack, ...] = QUICK  # one after another, each on the pictures that those before left standing
+    bisections: int = 0  # how often to halve the interval of the smallest radius that fools; 0 does not look for it
+    seed: int = 0  # of random starts and random search
+    batch: int = BATCH  # pictures attacked together
 
     def __post_init__(self) -> None:
         """Check the numbers."""
@@ -51,23 +44,15 @@ class AttackSettings:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Attacked:
-    """What an attack found.
+    """What an attack found."""
 
-    Attributes:
-        clean: the pictures as the model takes them, floats in [0, 1] ``[n, c, h, w]``.
-        images: perturbed ones, the worst found; a picture that is answered wrongly as it is stays as it is.
-        wrong: whether the answer to the clean picture is wrong already ``[n]``.
-        fooled: whether the answer to the perturbed picture is wrong ``[n]``; true where ``wrong`` is.
-        answers: what is said of the perturbed pictures.
-        radii: the smallest radius that was found to fool each picture ``[n]``: 0 where ``wrong``, infinite where none within
-            epsilon did. A bound from above: a better attack may need less. None unless bisections were asked for.
-    """
-
-    clean: Tensor
-    images: Tensor
-    wrong: Tensor
-    fooled: Tensor
-    answers: tuple[str, ...]
+    clean: Tensor  # the pictures as the model takes them, floats in [0, 1] [n, c, h, w]
+    images: Tensor  # perturbed ones, the worst found; a picture that is answered wrongly as it is stays as it is
+    wrong: Tensor  # whether the answer to the clean picture is wrong already [n]
+    fooled: Tensor  # whether the answer to the perturbed picture is wrong [n]; true where wrong is
+    answers: tuple[str, ...]  # what is said of the perturbed pictures
+    # the smallest radius that was found to fool each picture [n]: 0 where wrong, infinite where none within
+    # epsilon did. A bound from above: a better attack may need less. None unless bisections were asked for
     radii: Tensor | None
 
     @property
@@ -94,15 +79,22 @@ def attack(
     settings = settings or AttackSettings()
     scores = scores_of(classifier)
     clean = as_float(classifier.batch(pictures).to(classifier.model.device))
-    right = _places(classifier, clean, targets)
-    found = worst_of(scores, clean, right, settings, torch.full_like(clean[:, 0, 0, 0], settings.epsilon))
-    wrong = _answers(classifier, clean, settings.batch) != right
-    radii = None
+    before = _answers(classifier, clean, settings.batch)
+    right = before if targets is None else _positions(classifier, len(clean), targets).to(clean.device)
+    problem = Problem(
+        scores=scores,
+        images=clean,
+        targets=right,
+        epsilon=torch.full_like(right, settings.epsilon, dtype=torch.float32),
+    )
+    best, radii = worst_of(problem, settings), None
     if settings.bisections:
-        found, radii = _smallest(scores, clean, right, settings, found)
-    said = _answers(classifier, found.images, settings.batch)
-    names = tuple(classifier.labels.names[column] for column in said.tolist())
-    return Attacked(clean=clean, images=found.images, wrong=wrong, fooled=said != right, answers=names, radii=radii)
+        best, radii = _smallest(problem, settings, best)
+    after = _answers(classifier, best.images, settings.batch)
+    names = tuple(classifier.labels.names[column] for column in after.tolist())
+    return Attacked(
+        clean=clean, images=best.images, wrong=before != right, fooled=after != right, answers=names, radii=radii
+    )
 
 
 def scores_of(classifier: Classifier) -> Scores:
@@ -121,12 +113,6 @@ def scores_of(classifier: Classifier) -> Scores:
     return lambda images: classifier.calibration.log_odds(model.score(model.encode_images(images).float(), embeddings))
 
 
-def _answers(classifier: Classifier, images: Tensor, batch: int = 256) -> Tensor:
-    """Return the position of the answered label ``[n]`` for images in [0, 1], which are taken as they are."""
-    check_shape(images, classifier.shape)
-    return classifier.scores_of(classifier.encode(images, batch)).best
-
-
 def check_radius(epsilon: float) -> None:
     """Raise an error unless a pixel can move that far."""
     if not 0 < epsilon <= 1:
@@ -134,62 +120,57 @@ def check_radius(epsilon: float) -> None:
         raise UsageError(f"epsilon lies above 0 and at most at 1, as pixels lie in [0, 1]; given {epsilon:g}{hint}.")
 
 
-def worst_of(scores: Scores, images: Tensor, targets: Tensor, settings: AttackSettings, radii: Tensor) -> Best:
-    """Return the best point that the attacks found for each image; those already answered wrongly are left as they are.
-
-    Args:
-        scores: what is attacked.
-        images: floats in [0, 1] ``[n, c, h, w]``.
-        targets: ``[n]``.
-        settings: which attacks; its epsilon is not read.
-        radii: epsilon of each image ``[n]``.
-    """
+def worst_of(problem: Problem, settings: AttackSettings) -> Best:
+    """Return the best point found for each image within its epsilon; those already answered wrongly stay as they are."""
     parts = []
-    pieces = zip(*(torch.split(piece, settings.batch) for piece in (images, targets, radii)), strict=True)
-    for number, (pixels, right, epsilon) in enumerate(pieces):
-        problem = Problem(scores=scores, images=pixels, targets=right, epsilon=epsilon)
-        seen = problem.glance(pixels)
-        best = Best(pixels, seen.margins, seen.fooled)
+    for number, part in enumerate(batches(problem, settings.batch)):
+        seen = part.glance(part.images)
+        best = Best(part.images, seen.margins, seen.fooled)
         for place, way in enumerate(settings.attacks):
             rows = (~best.fooled).nonzero()[:, 0]
             if len(rows):
-                generator = torch.Generator(pixels.device).manual_seed(mix(settings.seed, number, place))
-                best = best.merged(rows, way(problem.select(rows), generator))
+                generator = torch.Generator(rows.device).manual_seed(mix(settings.seed, number, place))
+                best = best.merged(rows, way(part.select(rows), generator))
         parts.append(best)
-    every = ([part.images for part in parts], [part.margins for part in parts], [part.fooled for part in parts])
-    return Best(*(torch.cat(pieces) for pieces in every))
+    return Best(*(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(Best)))
 
 
-def _smallest(
-    scores: Scores, images: Tensor, targets: Tensor, settings: AttackSettings, found: Best
-) -> tuple[Best, Tensor]:
+def batches(problem: Problem, size: int) -> Iterator[Problem]:
+    """Yield the problem of so many images at a time."""
+    rows = torch.arange(len(problem.images), device=problem.images.device)
+    return (problem.select(some) for some in torch.split(rows, size))
+
+
+def _smallest(problem: Problem, settings: AttackSettings, best: Best) -> tuple[Best, Tensor]:
     """Return the points of the smallest radius found by bisection, and these radii ``[n]``."""
-    moved = (found.images - images).abs().flatten(1).amax(1)
-    high = torch.where(found.fooled, moved, torch.inf)
+    moved = (best.images - problem.images).abs().flatten(1).amax(1)
+    high = torch.where(best.fooled, moved, torch.inf)
     low = torch.zeros_like(high)
     for number in range(settings.bisections):
-        rows = (found.fooled & (high > 0)).nonzero()[:, 0]
+        rows = (best.fooled & (high > 0)).nonzero()[:, 0]
         if not len(rows):
             break
         middle = (low[rows] + high[rows]) / 2
-        again = AttackSettings(attacks=settings.attacks, seed=mix(settings.seed, number), batch=settings.batch)
-        closer = worst_of(scores, images[rows], targets[rows], again, middle)
+        again = replace(settings, seed=mix(settings.seed, number))
+        closer = worst_of(replace(problem.select(rows), epsilon=middle), again)
         high[rows] = torch.where(closer.fooled, middle, high[rows])
         low[rows] = torch.where(closer.fooled, low[rows], middle)
-        kept = rows[closer.fooled]
-        found.images[kept], found.margins[kept] = closer.images[closer.fooled], closer.margins[closer.fooled]
-    return found, high
+        nearer = rows[closer.fooled]
+        best.images[nearer], best.margins[nearer] = closer.images[closer.fooled], closer.margins[closer.fooled]
+    return best, high
 
 
-def _places(classifier: Classifier, images: Tensor, targets: Tensor | Sequence[str] | None) -> Tensor:
-    """Return the place of each image's label among the classifier's ``[n]``."""
-    if targets is None:
-        return _answers(classifier, images)
+def _answers(classifier: Classifier, images: Tensor, batch: int) -> Tensor:
+    """Return the position of the answered label ``[n]`` for images in [0, 1], which are taken as they are."""
+    return classifier.scores_of(classifier.encode(images, batch)).best
+
+
+def _positions(classifier: Classifier, count: int, targets: Tensor | Sequence[str]) -> Tensor:
+    """Return the position of each image's label among the classifier's ``[n]``."""
     if not isinstance(targets, Tensor):
         targets = torch.tensor([classifier.labels.index(name) for name in targets])
-    if targets.shape != (len(images),):
-        raise UsageError(f"Give one label for each of the {len(images)} pictures; given {list(targets.shape)}.")
+    if targets.shape != (count,):
+        raise UsageError(f"Give one label for each of the {count} pictures; given {list(targets.shape)}.")
     if not bool(((targets >= 0) & (targets < len(classifier.labels))).all()):
         raise UsageError(f"Targets are places among the {len(classifier.labels)} labels of the classifier, from 0 on.")
-    check_shape(images, classifier.shape)
-    return targets.to(images.device)
+    return targets

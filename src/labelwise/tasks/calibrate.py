@@ -42,17 +42,13 @@ def calibrate(scores: Scores, targets: Tensor, *, keep: float = 0.95) -> Classif
     figures = {"images": len(targets), "keep": keep, **calibration_errors(before, targets, "_before")}
     figures |= calibration_errors(after, targets, "_after")
     origin = replace(classifier.origin, summary={**classifier.origin.summary, "calibration": figures})
-    origin = origin if scores.images is None else origin.with_images(scores.images)
-    return replace(fitted, familiarity=fitted.familiarity.fit(after, keep), origin=origin)
+    return replace(fitted, familiarity=fitted.familiarity.fit(after, keep), origin=origin.with_images(scores.images))
 
 
 def _fitted(bare: Calibration, log_odds: Tensor, targets: Tensor) -> Calibration:
     """Return the calibration under which these log-odds ``[n, k]`` are most probable."""
-    scale: float | Tensor
-    offset: float | Tensor
     if bare.multilabel:
-        scale, offset = fit_platt_each(log_odds, targets)
-        return bare.fitted(scale, offset, 1.0)
+        return bare.fitted(*fit_platt_each(log_odds, targets), 1.0)
     scale, offset = (1.0, 0.0) if bare.exclusive else fit_platt(log_odds, targets)
     return bare.fitted(scale, offset, fit_temperature(log_odds * scale + offset, targets))
 
@@ -68,14 +64,13 @@ def _check_targets(classifier: Classifier, targets: Tensor) -> None:
         )
 
 
-def calibration_errors(scores: Scores, targets: Tensor, suffix: str = "") -> dict[str, float]:
-    """Return the expected calibration error of yes/no answers, and of the chosen label if there is one.
+def uncalibrated(scores: Scores) -> Scores:
+    """Return the model's own scores: no calibration, though seen labels stay held back."""
+    return scores.of(replace(scores.classifier, calibration=scores.classifier.calibration.bare()))
 
-    Args:
-        scores: of labelled images.
-        targets: ``[n]``, or which labels are true ``[n, k]`` (bool).
-        suffix: ends the names of the figures.
-    """
+
+def calibration_errors(scores: Scores, targets: Tensor, suffix: str = "") -> dict[str, float]:
+    """Return the expected calibration error of yes/no answers, and of the chosen label if there is one."""
     if several_true(targets):
         return {f"answer_ece{suffix}": expected_calibration_error(scores.yes.flatten(), targets.flatten())}
     best, chosen = scores.probabilities.max(1)

@@ -8,25 +8,19 @@ from labelwise.scores import Scores
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a classifier says of one picture.
+    """What a classifier says of one picture."""
 
-    Attributes:
-        label: the best label, or ``unknown`` where no label fits well enough; ``none`` where several labels might be true,
-            the picture is a familiar one, and the answer to each of them is no.
-        labels: the labels it has: the one above, or none; where several may be true, each that is answered yes (a
-            probability of one half or more), the most probable first.
-        probability: of the best label, given that one of the labels is right; where several may be true, of a yes to it.
-        confidence: the probability of a yes to the best label; low where none fits.
-        outlier: the outlier score; larger is stranger.
-        top: the best labels and their probabilities, best first.
-    """
-
+    # the best label, or unknown where no label fits well enough; none where several labels might be true, the
+    # picture is a familiar one, and the answer to each of them is no
     label: str
+    # the labels it has: the one above, or none; where several may be true, each that is answered yes (a
+    # probability of one half or more), the most probable first
     labels: tuple[str, ...]
+    # of the best label, given that one of the labels is right; where several may be true, of a yes to it
     probability: float
-    confidence: float
-    outlier: float
-    top: tuple[tuple[str, float], ...]
+    confidence: float  # the probability of a yes to the best label; low where none fits
+    outlier: float  # the outlier score; larger is stranger
+    top: tuple[tuple[str, float], ...]  # the best labels and their probabilities, best first
 
     @property
     def known(self) -> bool:
@@ -35,12 +29,7 @@ class Prediction:
 
 
 def classify(scores: Scores, *, top: int = 5) -> list[Prediction]:
-    """Return one prediction per picture.
-
-    Args:
-        scores: of the pictures.
-        top: how many labels to list.
-    """
+    """Return one prediction per picture, each listing the ``top`` labels."""
     multilabel = scores.classifier.calibration.multilabel
     tops = scores.top(len(scores.classifier.labels) if multilabel else top)
     rows = zip(tops, scores.confidence.tolist(), scores.strangeness.tolist(), scores.unknown.tolist(), strict=True)

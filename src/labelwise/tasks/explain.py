@@ -10,26 +10,19 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from labelwise.classifier import Classifier
-from labelwise.errors import UsageError
+from labelwise.errors import UnsupportedError, UsageError
 from labelwise.model import Locates, as_float, cannot
 from labelwise.scores import Scores
 
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """A heat map for one label.
+    """A heat map for one label."""
 
-    Attributes:
-        label: the label that was asked about.
-        probability: of a yes to it.
-        heat: ``[h, w]`` in [0, 1]; large where the picture speaks for the label.
-        picture: what the model saw, bytes ``[h, w, 3]``.
-    """
-
-    label: str
-    probability: float
-    heat: NDArray[np.float32]
-    picture: NDArray[np.uint8]
+    label: str  # the label that was asked about
+    probability: float  # of a yes to it
+    heat: NDArray[np.float32]  # [h, w] in [0, 1]; large where the picture speaks for the label
+    picture: NDArray[np.uint8]  # what the model saw, bytes [h, w, 3]
 
     def overlay(self, side: int = 384) -> Image.Image:
         """Return the picture with the heat map laid over it, its longer side ``side`` pixels."""
@@ -67,6 +60,11 @@ def heat_maps(classifier: Classifier, images: Tensor, columns: Tensor) -> Tensor
     model = classifier.model
     if not isinstance(model, Locates):
         raise cannot(model, "draw a heat map: it has no feature maps")
+    if len(classifier.shape) != 3:
+        raise UnsupportedError(
+            f"A heat map lies over a picture, and this classifier takes {list(classifier.shape)}: features, or a sound. "
+            "Explain answers of a classifier of pictures."
+        )
     pixels = as_float(images.to(model.device))
     heat = _heat(classifier, model.feature_maps(pixels), columns)
     if classifier.view.mirror:

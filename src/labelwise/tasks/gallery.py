@@ -25,21 +25,13 @@ PROBES, DRIFT = 4, 0.02
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Gallery:
-    """Embeddings of pictures to search in. Never changes: ``join`` and ``remove`` return new ones.
+    """Embeddings of pictures to search in. Never changes: ``join`` and ``remove`` return new ones."""
 
-    Attributes:
-        embeddings: ``[m, d]``, float32 on the CPU.
-        files: m unique names.
-        labels: what is known of each picture, m names, or empty.
-        probe: embeddings of fixed pictures of noise ``[p, d]``, which tell whether another model made a gallery.
-        index: what an approximate search goes by, see ``with_index``; None is none.
-    """
-
-    embeddings: Tensor
-    files: tuple[str, ...]
-    labels: tuple[str, ...] = ()
-    probe: Tensor
-    index: Index | None = None
+    embeddings: Tensor  # [m, d], float32 on the CPU
+    files: tuple[str, ...]  # m unique names
+    labels: tuple[str, ...] = ()  # what is known of each picture, m names, or empty
+    probe: Tensor  # embeddings of fixed pictures of noise [p, d], which tell whether another model made a gallery
+    index: Index | None = None  # what an approximate search goes by, see with_index; None is none
 
     def __post_init__(self) -> None:
         """Check that there is one name, and one label or none, for each embedding."""
@@ -130,13 +122,9 @@ def _read_index(path: str | Path, tensors: dict[str, Tensor], about: dict[str, A
 def make_gallery(
     classifier: Classifier, pictures: Pictures, files: Sequence[str], labels: Sequence[str] = ()
 ) -> Gallery:
-    """Return a gallery of pictures under these names.
+    """Return a gallery of m pictures under m unique names, with m labels or none.
 
-    Args:
-        classifier: any; the gallery can be searched with it, and with those that ``teach`` or ``calibrate`` make of it.
-        pictures: m of them.
-        files: m unique names.
-        labels: m names, or none.
+    It can be searched with this classifier, and with those that ``teach`` or ``calibrate`` make of it.
     """
     images = classifier.batch(pictures)
     return Gallery(
@@ -148,15 +136,21 @@ def make_gallery(
 
 
 def gallery_of_files(
-    classifier: Classifier, files: Sequence[str | Path], *, strict: bool = False
+    classifier: Classifier, files: Sequence[str | Path], *, known: Gallery | None = None, strict: bool = False
 ) -> tuple[Gallery, tuple[Skipped, ...]]:
     """Return a gallery of picture files under their own names, and the files that cannot be read.
 
-    Args:
-        classifier: any that takes pictures.
-        files: paths; some are read at a time, so that pictures need not fit in memory together.
-        strict: make a file that cannot be read an error.
+    Some are read at a time, so that pictures need not fit in memory together; ``strict`` makes one that cannot be read an
+    error. Of a known gallery, which may hold others, too, only those are read that it lacks; it is returned if it has them all.
     """
+    if known is not None:
+        old = set(known.files)
+        new, gone = [file for file in files if str(file) not in old], old - set(map(str, files))
+        known = known.remove(gone) if gone else known
+        if not new:
+            return known, ()
+        more, unread = gallery_of_files(classifier, new, strict=strict)
+        return known.join(more), unread
     probe, skipped, names = probe_embeddings(classifier), list[Skipped](), list[str]()
     parts = [probe[:0]]
     for start in range(0, len(files), READ):
@@ -172,26 +166,6 @@ def gallery_of_files(
         names += [str(some[i]) for i in kept]
         skipped += bad
     return Gallery(embeddings=torch.cat(parts), files=tuple(names), probe=probe), tuple(skipped)
-
-
-def refresh_gallery(
-    gallery: Gallery, classifier: Classifier, files: Sequence[str], *, strict: bool = False
-) -> tuple[Gallery, tuple[Skipped, ...]]:
-    """Return a gallery of just these picture files, of which only those are read that it lacks; itself if it has them all.
-
-    Args:
-        gallery: some of the files, and perhaps others.
-        classifier: the one that made it.
-        files: paths.
-        strict: as for ``gallery_of_files``.
-    """
-    old, skipped = set(gallery.files), tuple[Skipped, ...]()
-    new, gone = [file for file in files if file not in old], old - set(files)
-    gallery = gallery.remove(gone) if gone else gallery
-    if new:
-        more, skipped = gallery_of_files(classifier, new, strict=strict)
-        gallery = gallery.join(more)
-    return gallery, skipped
 
 
 def probe_embeddings(classifier: Classifier) -> Tensor:

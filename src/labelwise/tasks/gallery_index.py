@@ -25,17 +25,11 @@ OUTGROWN = 2  # an index with so many times fewer regions than a new one would h
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Index:
-    """The regions of a gallery's embeddings. Never changes.
+    """The regions of a gallery's embeddings. Never changes."""
 
-    Attributes:
-        centres: of unit length ``[c, d]``, float32 on the CPU.
-        regions: the row of the nearest centre for each embedding ``[m]``, int32.
-        digest: what ``digest_of`` returned for the embeddings, the centres and the regions.
-    """
-
-    centres: Tensor
-    regions: Tensor
-    digest: str
+    centres: Tensor  # of unit length [c, d], float32 on the CPU
+    regions: Tensor  # the row of the nearest centre for each embedding [m], int32
+    digest: str  # what digest_of returned for the embeddings, the centres and the regions
 
     def __post_init__(self) -> None:
         """Check that every region is there."""

@@ -15,24 +15,16 @@ from labelwise.ops.retrieval import distances
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Imagined:
-    """Generated features of k labels beside a gallery of n real images; everything lies on the CPU.
+    """Generated features of k labels beside a gallery of n real images; everything lies on the CPU."""
 
-    Attributes:
-        names: the labels.
-        features: what the model made of each description ``[k, count, f]``.
-        gallery: features of the real images ``[n, f]``.
-        nearest: the gallery image nearest to each generated feature ``[k, count]``.
-        distances: how far it is ``[k, count]``.
-        typical: where a generated feature would stand among the real images of its label ``[k, count]``: the share of them
-            whose nearest fellow is at least as far as the real image nearest to the feature. 0 is stranger than every
-            real image, and real images themselves have 0.5 on average. NaN where fewer than two are known.
-    """
-
-    names: tuple[str, ...]
-    features: Tensor
-    gallery: Tensor
-    nearest: Tensor
-    distances: Tensor
+    names: tuple[str, ...]  # the labels
+    features: Tensor  # what the model made of each description [k, count, f]
+    gallery: Tensor  # features of the real images [n, f]
+    nearest: Tensor  # the gallery image nearest to each generated feature [k, count]
+    distances: Tensor  # how far it is [k, count]
+    # where a generated feature would stand among the real images of its label [k, count]: the share of them
+    # whose nearest fellow is at least as far as the real image nearest to the feature. 0 is stranger than every
+    # real image, and real images themselves have 0.5 on average. NaN where fewer than two are known
     typical: Tensor
 
     def closest(self, name: str, most: int = 16) -> list[tuple[int, float]]:
@@ -94,13 +86,12 @@ def generated(classifier: Classifier, names: Sequence[str], count: int, seed: in
         return model.generate(labels, count, seed).float().cpu()
 
 
-def image_features(classifier: Classifier, images: Tensor, batch: int = 256) -> Tensor:
+def image_features(classifier: Classifier, images: Tensor) -> Tensor:
     """Return features ``[n, f]`` of real images, in the space of the generated ones."""
-    model = _generating(classifier)
-    device = classifier.model.device
+    model, device = _generating(classifier), classifier.model.device
     check_shape(images, classifier.shape)
     with torch.no_grad():
-        parts = [model.features_of(as_float(x.to(device))).float().cpu() for x in torch.split(images, batch)]
+        parts = [model.features_of(as_float(some.to(device))).float().cpu() for some in torch.split(images, 256)]
     return torch.cat(parts)
 
 

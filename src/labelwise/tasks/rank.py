@@ -13,31 +13,21 @@ from torch import Tensor
 
 from labelwise.classifier import Classifier
 from labelwise.errors import UnsupportedError, UsageError, listing
-from labelwise.labels import Labels
 from labelwise.scores import Scores
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ranked:
-    """Where one picture stands.
+    """Where one picture stands."""
 
-    Attributes:
-        picture: its position among the pictures given.
-        rank: the expected one, from 1 (all probability on the lowest level) to k (all on the highest).
-        median: the lowest level such that this or a lower one is right with a probability of one half or more.
-        best: the most probable level.
-        interval: the lowest and the highest level of the shortest interval that covers the asked share of probability.
-        probabilities: of each level, from the lowest to the highest.
-        known: False where the picture is none of the labels, so that its rank says little.
-    """
-
-    picture: int
-    rank: float
-    median: str
-    best: str
+    picture: int  # its position among the pictures given
+    rank: float  # the expected one, from 1 (all probability on the lowest level) to k (all on the highest)
+    median: str  # the lowest level such that this or a lower one is right with a probability of one half or more
+    best: str  # the most probable level
+    # the lowest and the highest level of the shortest interval that covers the asked share of probability
     interval: tuple[str, str]
-    probabilities: dict[str, float]
-    known: bool
+    probabilities: dict[str, float]  # of each level, from the lowest to the highest
+    known: bool  # False where the picture is none of the labels, so that its rank says little
 
 
 def rank(scores: Scores, *, order: Sequence[str] | None = None, coverage: float = 0.8) -> list[Ranked]:
@@ -71,19 +61,22 @@ def rank(scores: Scores, *, order: Sequence[str] | None = None, coverage: float 
 
 
 def level_columns(classifier: Classifier, order: Sequence[str] | None = None) -> list[int]:
-    """Return the positions of the classifier's labels from the lowest level to the highest.
-
-    Args:
-        classifier: any; it is an error where several of its labels may be true of one picture.
-        order: all labels from the lowest to the highest; None is the order that the labels have.
-    """
+    """Return the positions of the labels from the lowest level to the highest, in this order or that of the labels."""
     labels = classifier.labels
     if classifier.calibration.multilabel:
         raise UnsupportedError(
             "Several labels may be true of one picture here, so they are no levels of one order. Ask about each label."
         )
     if order is not None:
-        return _given_columns(labels, order)
+        columns = [labels.index(name) for name in order]
+        missing = [name for name in labels.names if name not in set(order)]
+        if missing or len(columns) > len(labels):
+            twice = sorted({name for name in order if list(order).count(name) > 1})
+            wrong = f"it lacks {listing(missing)}" if missing else f"more than once: {listing(twice)}"
+            raise UsageError(
+                f"The order must name every label once, from the lowest to the highest; {wrong}. Given: {listing(order)}."
+            )
+        return columns
     if labels.order is None:
         raise UsageError(
             f"These labels have no order: {listing(labels.names)}. Give it, from the lowest to the highest: "
@@ -112,11 +105,7 @@ def median_levels(levels: Tensor) -> Tensor:
 def covering_levels(levels: Tensor, coverage: float = 0.8) -> tuple[Tensor, Tensor]:
     """Return the first and last level ``[n]``, from 0, of the shortest interval that holds this share of probability.
 
-    Of intervals as short, the one that holds most is taken.
-
-    Args:
-        levels: probabilities ``[n, k]``, from the lowest level to the highest.
-        coverage: above 0, at most 1.
+    Of intervals as short, the one that holds most is taken. In ``levels [n, k]`` the lowest comes first.
     """
     if not 0 < coverage <= 1:
         raise UsageError(f"The share of probability to cover lies above 0 and at most at 1; given {coverage}.")
@@ -128,16 +117,3 @@ def covering_levels(levels: Tensor, coverage: float = 0.8) -> tuple[Tensor, Tens
         enough = held >= coverage
         first, last = torch.where(enough, start, first), torch.where(enough, start + width - 1, last)
     return first, last
-
-
-def _given_columns(labels: Labels, order: Sequence[str]) -> list[int]:
-    """Return the positions of labels in an order given by name, or raise an error unless it names each once."""
-    columns = [labels.index(name) for name in order]
-    missing = [name for name in labels.names if name not in set(order)]
-    if missing or len(columns) > len(labels):
-        twice = sorted({name for name in order if list(order).count(name) > 1})
-        wrong = f"it lacks {listing(missing)}" if missing else f"more than once: {listing(twice)}"
-        raise UsageError(
-            f"The order must name every label once, from the lowest to the highest; {wrong}. Given: {listing(order)}."
-        )
-    return columns

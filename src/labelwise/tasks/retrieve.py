@@ -21,17 +21,11 @@ SPARE = 8  # more than k that an index is asked for, as it rounds
 
 @dataclass(frozen=True, kw_only=True)
 class Match:
-    """A picture of a gallery that is like a query.
+    """A picture of a gallery that is like a query."""
 
-    Attributes:
-        file: its name.
-        score: larger is more alike.
-        label: what is known of it; None where nothing is.
-    """
-
-    file: str
-    score: float
-    label: str | None
+    file: str  # its name
+    score: float  # larger is more alike
+    label: str | None  # what is known of it; None where nothing is
 
 
 def retrieve(
@@ -84,7 +78,7 @@ def search(  # noqa: PLR0913 - each may be chosen
         queries: embeddings ``[n, d]``.
         gallery: embeddings ``[m, d]``, on any device.
         k: how many; m if there are fewer.
-        candidates: see ``retrieve``.
+        candidates: as in ``retrieve``.
         lists: where to look for candidates; None looks at the whole gallery. A query that finds fewer than k is searched exactly.
         by: the score.
     """

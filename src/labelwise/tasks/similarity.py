@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Literal, get_args
 
 from torch import Tensor
-from torch.nn.functional import normalize
+from torch.nn.functional import cosine_similarity, normalize
 
 from labelwise.errors import UnsupportedError, UsageError
 from labelwise.model import Compares, LabelModel, Whitens, cannot
@@ -48,19 +48,13 @@ def all_alike(model: LabelModel, queries: Tensor, gallery: Tensor, by: By) -> Te
 
 def row_alike(model: LabelModel, queries: Tensor, others: Tensor, by: By) -> Tensor:
     """Return the same of each row of embeddings ``[n, d]`` and the same row of others ``[n, d]`` alone: ``[n]``."""
-    return _scored(
-        model, (queries, others), by, row_cosines, model.matched if isinstance(model, Compares) else row_cosines
-    )
+    learned = model.matched if isinstance(model, Compares) else cosine_similarity
+    return _scored(model, (queries, others), by, cosine_similarity, learned)
 
 
 def cosines(queries: Tensor, gallery: Tensor) -> Tensor:
     """Return the cosine of every pair of rows ``[n, m]``."""
     return normalize(queries.float(), dim=1) @ normalize(gallery.float(), dim=1).T
-
-
-def row_cosines(queries: Tensor, others: Tensor) -> Tensor:
-    """Return the cosine of each row and the same row of the others ``[n]``."""
-    return (normalize(queries.float(), dim=1) * normalize(others.float(), dim=1)).sum(1)
 
 
 def _scored(model: LabelModel, pair: tuple[Tensor, Tensor], by: By, cosine: Measure, learned: Measure) -> Tensor:

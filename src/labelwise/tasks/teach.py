@@ -57,8 +57,9 @@ def teach(
         (label,) = model.labels_from_examples(
             embeddings, torch.zeros(len(embeddings), dtype=torch.int64, device=embeddings.device)
         )
-    taught = replace(classifier.add(labels, label), familiarity=classifier.familiarity.remember(memorable(embeddings)))
-    return taught if examples.images is None else replace(taught, origin=taught.origin.with_images(examples.images))
+    familiarity = classifier.familiarity.remember(memorable(embeddings))
+    origin = classifier.origin.with_images(examples.images)
+    return replace(classifier.add(labels, label), familiarity=familiarity, origin=origin)
 
 
 def check_new(classifier: Classifier, name: str) -> None:

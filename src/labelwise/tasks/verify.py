@@ -25,17 +25,11 @@ TABLE = 4_096  # images up to which a table of all pairs is held
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
-    """What is said of a pair of pictures.
+    """What is said of a pair of pictures."""
 
-    Attributes:
-        score: larger is more alike.
-        same: whether the score reaches the threshold.
-        probability: of "same", if as many pairs are the same as are different.
-    """
-
-    score: float
-    same: bool
-    probability: float
+    score: float  # larger is more alike
+    same: bool  # whether the score reaches the threshold
+    probability: float  # of "same", if as many pairs are the same as are different
 
 
 def verify(first: Scores, second: Scores, *, by: By | None = None) -> list[Verification]:
@@ -91,28 +85,17 @@ def fit_verifier(
         raise DataError(
             "Several labels may be true of these images, so two of them are neither the same nor different."
         )
-    classifier, origin = scores.classifier, scores.classifier.origin
-    verifier = make_verifier(classifier.model, scores.embeddings, targets, rule, by=by, seed=seed)
-    return replace(
-        classifier, verifier=verifier, origin=origin if scores.images is None else origin.with_images(scores.images)
-    )
-
-
-def make_verifier(
-    model: LabelModel, embeddings: Tensor, targets: Tensor, rule: Rule = "eer", *, by: By = "similarity", seed: int = 0
-) -> Verifier:
-    """Return the rule that ``fit_verifier`` puts into a classifier, from embeddings ``[n, d]`` and targets ``[n]``."""
-    same, different = scored_pairs(model, embeddings, targets, by, (PAIRS, seed))
-    eer = equal_error_rate(same, different)
-    if rule == "eer":
-        threshold = eer.threshold
-    else:
+    classifier = scores.classifier
+    same, different = scored_pairs(classifier.model, scores.embeddings, targets, by, (PAIRS, seed))
+    eer, threshold = equal_error_rate(same, different)
+    if rule != "eer":
         _check_share(rule, len(different))
         threshold = threshold_at(det_curve(same, different), rule)
     truth = torch.cat([torch.ones(len(same)), torch.zeros(len(different))]).bool()
     scale, offset = fit_platt(torch.cat([same, different])[:, None], truth[:, None])
     offset -= float(torch.tensor(len(same) / len(different)).log())  # as if both kinds were equally frequent
-    return Verifier(by=by, threshold=threshold, rule=rule, eer=eer.rate, scale=scale, offset=offset)
+    verifier = Verifier(by=by, threshold=threshold, rule=rule, eer=eer, scale=scale, offset=offset)
+    return replace(classifier, verifier=verifier, origin=classifier.origin.with_images(scores.images))
 
 
 def can_verify(targets: Tensor) -> bool:
@@ -126,12 +109,7 @@ def scored_pairs(
 ) -> tuple[Tensor, Tensor]:
     """Return the scores of pairs of one label ``[p]`` and of pairs of different labels ``[q]``, on the CPU.
 
-    Args:
-        model: what made the embeddings.
-        embeddings: ``[n, d]``.
-        targets: ``[n]``; -1 where an image has no label.
-        by: the score.
-        draw: how many pairs of each kind at most, and the seed.
+    ``targets [n]`` are -1 where an image has no label; ``draw`` is how many pairs of each kind there may be, and the seed.
     """
     if several_true(targets) or not can_verify(targets):
         raise DataError(
@@ -143,7 +121,9 @@ def scored_pairs(
     n, d = embeddings.shape
     if by != "cosine" and n <= TABLE and n * n <= d * (len(pairs.same) + len(pairs.different)):
         # A learned similarity of all pairs is quick, for each embedding passes its first layer once.
-        table = _table(model, embeddings.float(), by)
+        with torch.no_grad():
+            alike = all_alike(model, embeddings.float(), embeddings.float(), by)
+        table = ((alike + alike.T) / 2).double().cpu()
         return table[*pairs.same.T], table[*pairs.different.T]
     same, different = (
         pair_scores(model, embeddings, embeddings, by, rows).double().cpu() for rows in (pairs.same, pairs.different)
@@ -154,12 +134,7 @@ def scored_pairs(
 def pair_scores(model: LabelModel, first: Tensor, second: Tensor, by: By, rows: Tensor | None = None) -> Tensor:
     """Return the score of each pair ``[p]``, the same for (a, b) as for (b, a): the mean where a similarity is not.
 
-    Args:
-        model: what made the embeddings.
-        first: embeddings ``[n, d]``.
-        second: embeddings ``[m, d]``.
-        by: which score.
-        rows: which row of each makes a pair ``[p, 2]``; None pairs row i with row i.
+    ``rows [p, 2]`` says which rows of embeddings ``[n, d]`` and ``[m, d]`` make a pair; None pairs row i with row i.
     """
     second, _ = compared(model, second, by)
     first, by = compared(model, first, by)
@@ -172,13 +147,6 @@ def pair_scores(model: LabelModel, first: Tensor, second: Tensor, by: By, rows: 
             alike = row_alike(model, a, b, by)
             out.append(alike if by == "cosine" else (alike + row_alike(model, b, a, by)) / 2)
     return torch.cat(out)
-
-
-def _table(model: LabelModel, embeddings: Tensor, by: By) -> Tensor:
-    """Return ``pair_scores`` of all pairs ``[n, n]``, in double precision on the CPU."""
-    with torch.no_grad():
-        alike = all_alike(model, embeddings, embeddings, by)
-        return ((alike + alike.T) / 2).double().cpu()
 
 
 def _check_share(share: Rule, different: int) -> None:

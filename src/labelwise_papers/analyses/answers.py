@@ -9,11 +9,11 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from labelwise.errors import UsageError
-from labelwise.evaluate.answers import uncalibrated
 from labelwise.evaluate.tested import Tested
-from labelwise.metrics import Reliability, brier, expected_calibration_error, reliability
+from labelwise.metrics import Reliability, expected_calibration_error, reliability
 from labelwise.ops.negatives import sample_wrong_labels
 from labelwise.scores import Scores
+from labelwise.tasks.calibrate import uncalibrated
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +191,7 @@ def _pair_figures(answers: list[Tensor], truth: Tensor, bins: int) -> PairFigure
     before, after = (
         AnswerFigures(
             ece=expected_calibration_error(given, truth, bins),
-            brier=brier(given, truth),
+            brier=float((given.double() - truth.double()).square().mean()),
             reliability=reliability(given, truth, bins),
         )
         for given in answers

@@ -7,8 +7,8 @@ from hashlib import sha256
 from typing import Any
 
 from labelwise.errors import UsageError, listing, suggest
-from labelwise.settings import merged, to_plain
-from labelwise_papers.recipe import Recipe, Row, Source
+from labelwise.settings import to_plain
+from labelwise_papers.recipe import Recipe, Row, Source, merged
 from labelwise_papers.reproduce.measures import check_measures
 
 DIVIDED = ("source", "size", "held", "images", "features")  # what of a data set can change figures

@@ -4,9 +4,8 @@ from dataclasses import fields, replace
 from typing import Any
 
 from labelwise.methods import method_class
-from labelwise.settings import merged
 from labelwise_papers.benchmarks import ENTRIES
-from labelwise_papers.recipe import Recipe, Row, Source
+from labelwise_papers.recipe import Recipe, Row, Source, merged
 from labelwise_papers.reproduce.measures import MEASURES
 
 SMALL: dict[str, Any] = {
