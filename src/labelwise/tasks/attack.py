@@ -12,7 +12,7 @@ from labelwise.data.read.pictures import Pictures, as_batch
 from labelwise.errors import UnsupportedError, UsageError
 from labelwise.model import as_float, check_shape
 from labelwise.ops.adaptive_attacks import Apgd
-from labelwise.ops.attacks import Attack, Best, Fgsm, Pgd, Problem, Scores
+from labelwise.ops.attacks import Attack, Fgsm, Pgd, Points, Problem, Scores
 from labelwise.ops.square_attack import Square
 
 QUICK: tuple[Attack, ...] = (Fgsm(), Apgd(), Apgd(loss="ratio"))
@@ -134,7 +134,7 @@ def check_radius(epsilon: float) -> None:
         raise UsageError(f"epsilon lies above 0 and at most at 1, as pixels lie in [0, 1]; given {epsilon:g}{hint}.")
 
 
-def worst_of(scores: Scores, images: Tensor, targets: Tensor, settings: AttackSettings, radii: Tensor) -> Best:
+def worst_of(scores: Scores, images: Tensor, targets: Tensor, settings: AttackSettings, radii: Tensor) -> Points:
     """Return the best point that the attacks found for each image; those already answered wrongly are left as they are.
 
     Args:
@@ -148,21 +148,19 @@ def worst_of(scores: Scores, images: Tensor, targets: Tensor, settings: AttackSe
     pieces = zip(*(torch.split(piece, settings.batch) for piece in (images, targets, radii)), strict=True)
     for number, (pixels, right, epsilon) in enumerate(pieces):
         problem = Problem(scores=scores, images=pixels, targets=right, epsilon=epsilon)
-        seen = problem.glance(pixels)
-        best = Best(pixels, seen.margins, seen.fooled)
+        best = problem.glance(pixels)
         for place, way in enumerate(settings.attacks):
             rows = (~best.fooled).nonzero()[:, 0]
             if len(rows):
                 generator = torch.Generator(pixels.device).manual_seed(mix(settings.seed, number, place))
                 best = best.merged(rows, way(problem.select(rows), generator))
         parts.append(best)
-    every = ([part.images for part in parts], [part.margins for part in parts], [part.fooled for part in parts])
-    return Best(*(torch.cat(pieces) for pieces in every))
+    return Points(*(torch.cat(fields) for fields in zip(*parts, strict=True)))
 
 
 def _smallest(
-    scores: Scores, images: Tensor, targets: Tensor, settings: AttackSettings, found: Best
-) -> tuple[Best, Tensor]:
+    scores: Scores, images: Tensor, targets: Tensor, settings: AttackSettings, found: Points
+) -> tuple[Points, Tensor]:
     """Return the points of the smallest radius found by bisection, and these radii ``[n]``."""
     moved = (found.images - images).abs().flatten(1).amax(1)
     high = torch.where(found.fooled, moved, torch.inf)
