@@ -90,14 +90,14 @@ def test_gradient_equals_differences() -> None:
 @pytest.mark.parametrize("targets", [[0, 0, 0, 0], [0, 1, 2, 3], [-1, -1, -1, -1]])
 @pytest.mark.parametrize("scale", [0.0, 1e-20, 1.0, 1e4])
 def test_identical_rows_have_finite_gradients(kind: torch.dtype, targets: list[int], scale: float) -> None:
-    for shape in ((4, 2, 6), (4, 1, 6)):
-        given = torch.full(shape, scale, dtype=kind, requires_grad=True)
+    for views in (2, 1):
+        given = torch.full((4, views, 6), scale, dtype=kind, requires_grad=True)
         loss = supervised_contrastive(given, torch.tensor(targets), 1e-3)
         loss.backward()  # type: ignore[no-untyped-call]
         assert given.grad is not None
         assert torch.isfinite(loss)
         assert torch.isfinite(given.grad).all()
-        alone = shape[1] == 1 and targets != [0, 0, 0, 0]
+        alone = views == 1 and targets != [0, 0, 0, 0]
         assert float(loss.detach()) == pytest.approx(0.0 if alone else math.log(given[..., 0].numel() - 1), abs=1e-3)
 
 

@@ -16,18 +16,19 @@ from torch import Tensor
 
 from labelwise.data.dataset import TrainData
 from labelwise.errors import UsageError
-from labelwise.methods.shared.described import Centring, encoded
+from labelwise.methods.shared.centring import PCA, Centring
 from labelwise.methods.shared.label_prior import LabelPrior, Source, label_similarity
 from labelwise.methods.shared.linear import Encoder, HeadModel
 from labelwise.methods.shared.naming import Evidence, choose_names, cluster_starts, name_each, turned_round, vote
 from labelwise.methods.shared.naming_report import modal_shares, naming_figures, plain
-from labelwise.methods.shared.pca import PCA
 from labelwise.methods.shared.transport import Clustering, Matching, Restarts, transport_stages
+from labelwise.methods.shared.zero_shot import encoded
 from labelwise.model import LabelModel, Spec
 from labelwise.ops.assignment import best_matching
 from labelwise.ops.clusters import discriminant, nearest_centres, neighbour_means
 from labelwise.ops.linear import linear_scores
 from labelwise.ops.segments import segment_mean
+from labelwise.settings import check_range
 from labelwise.training.stages import Method, Stage
 
 MOST_EMBEDDINGS = 20_000  # embeddings that structure naming clusters
@@ -195,9 +196,7 @@ class ZeroLabel(Method):
         """Check the numbers."""
         if self.naming not in ("structure", "transport"):
             raise UsageError(f'Naming is by "structure" or by "transport"; given "{self.naming}".')
-        for what in ("restarts", "search", "directions"):
-            if getattr(self, what) < 1:
-                raise UsageError(f'Setting "{what}" must be at least 1; given {getattr(self, what)}.')
+        check_range(self, "at least 1", "restarts", "search", "directions")
         if self.matching.guided and self.matching.gradient == "envelope":
             raise UsageError(
                 'A guided loss has no envelope gradient. Set matching.gradient to "implicit" or "unrolled".'
