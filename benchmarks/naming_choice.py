@@ -26,7 +26,7 @@ from labelwise.data.read.packs import pack
 from labelwise.labels import Labels
 from labelwise.methods import Encoder
 from labelwise.methods.shared.label_prior import label_similarity, sentence_similarity
-from labelwise.methods.shared.naming import Evidence, NamingSettings, choose_names, cluster_starts, name_each, vote
+from labelwise.methods.shared.naming import Evidence, choose_names, cluster_starts, name_each, vote
 from labelwise.ops.assignment import best_matching
 from labelwise.ops.clusters import discriminant, neighbour_means
 from labelwise.ops.linear import linear_scores
@@ -167,8 +167,8 @@ def named(about: str, codes: Tensor, members: Tensor, truth: Tensor, known: dict
     inside = one_hot(members[0], K).double().T @ one_hot(truth, K).double() / len(truth)
     found = {f"{about}best names": float(inside[range(K), best_matching(inside)].sum())}
     for prior, alike in known.items():
-        evidence = Evidence.of(codes, members, alike[None])
-        chosen = choose_names(vote(evidence, name_each(evidence, NamingSettings(matchings=200))))
+        evidence = Evidence.of(codes, members, alike)
+        chosen = choose_names(vote(evidence, name_each(evidence, 200)))
         found[f"{about}{prior}"] = float(inside[range(K), chosen].sum())
     return found
 

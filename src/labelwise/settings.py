@@ -6,7 +6,7 @@ Strict on purpose: an unknown key or a value of the wrong kind is an error that 
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -179,3 +179,21 @@ def _words(kind: Any) -> str:
         else:
             parts.append(names.get(option, f"settings of {getattr(option, '__name__', option)}"))
     return " or ".join(parts)
+
+
+RANGES: dict[str, Callable[[float], bool]] = {
+    "at least 1": lambda value: value >= 1,
+    "0 or more": lambda value: value >= 0,
+    "above 0": lambda value: value > 0,
+    "from 0 to 1": lambda value: 0 <= value <= 1,
+    "from 0 to below 1": lambda value: 0 <= value < 1,
+    "above 0 and at most 1": lambda value: 0 < value <= 1,
+}
+
+
+def check_range(settings: Any, words: str, *names: str) -> None:
+    """Raise an error unless the settings of these names lie in a range, one of ``RANGES``; None is left open."""
+    for name in names:
+        value = getattr(settings, name)
+        if value is not None and not RANGES[words](value):
+            raise UsageError(f'Setting "{name}" must be {words}; given {value}.')

@@ -11,7 +11,6 @@ from labelwise.errors import UsageError
 from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
 from labelwise.methods import Cgan
 from labelwise.methods.cgan import CganModel, GanOptimizer
-from labelwise.methods.shared.described import encoded_images
 from labelwise.settings import from_plain, to_plain
 from labelwise.training.loop import train
 from labelwise.training.stages import Run
@@ -61,7 +60,7 @@ def test_generated_features_come_near_real_ones() -> None:
     made = model.generate(data.labels, 50, 0)
     assert made.shape == (len(data.labels), 50, 20)
     torch.testing.assert_close(model.generate(data.labels.select(data.labels.names[2:3]), 50, 0)[0], made[2])
-    features = encoded_images(model, data.train.images)
+    features = model.encode_all(data.train.images)
     means = torch.stack([features[data.train.targets == i].mean(0) for i in range(len(data.labels))])
     nearest = torch.cdist(made.mean(1), means).argmin(1)
     assert float((nearest == torch.arange(len(means))).float().mean()) > 0.7
@@ -92,7 +91,7 @@ def test_adam_forgets_the_direction_sooner() -> None:
     [
         ({"hidden": 0}, '"hidden" must be at least 1'),
         ({"critic_steps": 0}, '"critic_steps" must be at least 1'),
-        ({"gradient_penalty": -1.0}, "must not lie below 0; given -1.0"),
+        ({"gradient_penalty": -1.0}, "must be 0 or more; given -1.0"),
         ({"epochs": 0}, '"epochs" must be at least 1'),
     ],
 )

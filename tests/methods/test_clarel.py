@@ -20,7 +20,7 @@ from labelwise.evaluate.zero_shot import evaluate_zero_shot
 from labelwise.fitting.zero_shot import fit_pairs, fit_zero_shot, plan_runs
 from labelwise.methods import Clarel, Encoder
 from labelwise.methods.clarel import ClarelModel
-from labelwise.methods.shared.texts import Draw, SentenceReader, VectorReader
+from labelwise.methods.shared.texts import SentenceReader, VectorReader
 from labelwise.training.stages import Run, Stage
 from tests.conftest import blobs
 from tests.described import DIAGONAL, PAIRS, by_text, by_vector
@@ -83,7 +83,7 @@ def test_the_loss_equals_a_loop(own: bool, share: float, kappa: float, sharpness
     found = {name: float(term.detach()) for name, term in stage.loss(batch).items()}
     with torch.no_grad():
         images, texts = model.encode_images(batch.images), model.reader.read(data)
-        read = texts.encode(batch, Draw(sentences=None, labels=0.0))
+        read = texts.encode(batch, None, 0.0)
         given = batch.targets.tolist()
         right = [[i == j or (not own and a == b) for j, b in enumerate(given)] for i, a in enumerate(given)]
         text, image = slow_terms(images, read, right, sharpness)
@@ -230,15 +230,15 @@ def test_pictures_without_labels_are_trained_end_to_end() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"share": -0.1}, '"share" lies between 0 and 1; given -0.1'),
-        ({"class_weight": 1.1}, '"class_weight" lies between 0 and 1; given 1.1'),
-        ({"label_texts": 2.0}, '"label_texts" lies between 0 and 1; given 2.0'),
-        ({"dropout": 1.0}, "given 1.0, 4.0 and 0.5"),
-        ({"dropout": -0.1}, "dropout lies from 0 to below 1"),
-        ({"sharpness": 0.0}, "sharpness above 0"),
-        ({"power": 0.0}, "power above 0 and at most at 1"),
-        ({"power": 1.1}, "given 0.25, 4.0 and 1.1"),
-        ({"drawn": 0}, "at least one sentence of an image; given 0"),
+        ({"share": -0.1}, '"share" must be from 0 to 1; given -0.1'),
+        ({"class_weight": 1.1}, '"class_weight" must be from 0 to 1; given 1.1'),
+        ({"label_texts": 2.0}, '"label_texts" must be from 0 to 1; given 2.0'),
+        ({"dropout": 1.0}, '"dropout" must be from 0 to below 1; given 1.0'),
+        ({"dropout": -0.1}, '"dropout" must be from 0 to below 1'),
+        ({"sharpness": 0.0}, '"sharpness" must be above 0'),
+        ({"power": 0.0}, '"power" must be above 0 and at most 1'),
+        ({"power": 1.1}, '"power" must be above 0 and at most 1; given 1.1'),
+        ({"drawn": 0}, '"drawn" must be at least 1; given 0'),
         ({"epochs": 0}, 'Setting "epochs" must be at least 1; given 0'),
     ],
 )

@@ -16,7 +16,8 @@ from labelwise.labels import Labels
 from labelwise.methods import Eszsl, Ridge
 from labelwise.methods.eszsl import IMAGE_PENALTIES, LABEL_PENALTIES, Solutions
 from labelwise.methods.ridge import PENALTIES
-from labelwise.methods.shared.described import BilinearModel, Centring, DescribedMethod, LabelSource, encoded_images
+from labelwise.methods.shared.centring import Centring
+from labelwise.methods.shared.zero_shot import BilinearModel, LabelSource, ZeroShotMethod
 from labelwise.training.loop import train
 from labelwise.training.stages import Run
 from tests.described import by_vector, sentences
@@ -45,13 +46,13 @@ def direct(embeddings: Tensor, targets: Tensor, vectors: Tensor, penalties: tupl
     return found
 
 
-def trained(method: DescribedMethod, data: TrainData) -> BilinearModel:
+def trained(method: ZeroShotMethod, data: TrainData) -> BilinearModel:
     model, _ = train(method, data, RUN)
     assert isinstance(model, BilinearModel)
     return model
 
 
-def trial(method: DescribedMethod) -> TrainData:
+def trial(method: ZeroShotMethod) -> TrainData:
     found = plan_runs(by_vector(noise=2.0, seed=4), method, 0).trial
     assert found is not None
     return found
@@ -59,7 +60,7 @@ def trial(method: DescribedMethod) -> TrainData:
 
 def merit(model: BilinearModel, data: TrainData) -> float:
     """The best harmonic mean of any gap on the validation images."""
-    embeddings, vectors = encoded_images(model, data.val.images), model.vectors(data.known)
+    embeddings, vectors = model.encode_all(data.val.images), model.vectors(data.known)
     scores = (embeddings @ model.weights @ vectors.T).detach()
     seen = torch.arange(len(data.known)) < len(data.labels)
     return max(harmonic(u, s) for _, u, s in slow_curve(scores, data.val.targets, seen))
@@ -86,7 +87,7 @@ def test_scores_are_those_of_the_weights_for_every_pair() -> None:
 def test_eszsl_solves_on_centred_embeddings_and_vectors() -> None:
     data = plan_runs(by_vector(), Eszsl(), 0).final
     model = trained(Eszsl(image_penalty=0.5, label_penalty=2.0), data)
-    embeddings, vectors = encoded_images(model, data.train.images), model.vectors(data.labels)
+    embeddings, vectors = model.encode_all(data.train.images), model.vectors(data.labels)
     wanted = direct(embeddings.double(), data.train.targets, vectors.double(), (0.5, 2.0))
     torch.testing.assert_close(model.weights.double(), wanted, rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(embeddings.norm(dim=1), torch.ones(len(embeddings)))
@@ -100,7 +101,7 @@ def test_eszsl_solves_on_centred_embeddings_and_vectors() -> None:
 def test_ridge_equals_scikit_learn(penalty: float) -> None:
     data = plan_runs(by_vector(), Ridge(), 0).final
     model = trained(Ridge(penalty=penalty), data)
-    embeddings, vectors = encoded_images(model, data.train.images), model.vectors(data.labels)
+    embeddings, vectors = model.encode_all(data.train.images), model.vectors(data.labels)
     reference = linear_model.Ridge(alpha=penalty, fit_intercept=False)
     reference.fit(embeddings.double().numpy(), vectors[data.train.targets].double().numpy())
     wanted = torch.from_numpy(reference.coef_.T.copy()).float()
@@ -129,7 +130,7 @@ def test_ridge_takes_the_best_penalty_on_held_out_labels() -> None:
 
 
 @pytest.mark.parametrize(("method", "plain"), [(Eszsl(), [1, 1]), (Ridge(), [1, 0])], ids=["eszsl", "ridge"])
-def test_nothing_is_chosen_without_held_out_labels(method: DescribedMethod, plain: list[float]) -> None:
+def test_nothing_is_chosen_without_held_out_labels(method: ZeroShotMethod, plain: list[float]) -> None:
     data = trial(method)
     of_seen = data.val.targets < len(data.labels)
     for mask in (of_seen, ~of_seen, of_seen & ~of_seen):
@@ -139,7 +140,7 @@ def test_nothing_is_chosen_without_held_out_labels(method: DescribedMethod, plai
 
 
 @pytest.mark.parametrize("method", [Eszsl(), Ridge()], ids=["eszsl", "ridge"])
-def test_the_final_run_takes_the_penalties_of_the_trial(method: DescribedMethod) -> None:
+def test_the_final_run_takes_the_penalties_of_the_trial(method: ZeroShotMethod) -> None:
     chosen = trained(method, trial(method)).penalties
     found = fit_zero_shot(by_vector(noise=2.0, seed=4), method, RUN)
     assert isinstance(found.model, BilinearModel)
@@ -206,11 +207,11 @@ def test_vectors_of_another_size_are_refused() -> None:
     [
         (lambda: Eszsl(image_penalty=1.0), "Give both penalties"),
         (lambda: Eszsl(label_penalty=1.0), "Give both penalties"),
-        (lambda: Eszsl(image_penalty=0.0, label_penalty=1.0), "Penalties lie above 0; given 0.0 and 1.0"),
-        (lambda: Eszsl(image_penalty=1.0, label_penalty=-1.0), "Penalties lie above 0; given 1.0 and -1.0"),
-        (lambda: Ridge(penalty=0.0), "The penalty lies above 0; given 0.0"),
-        (lambda: Ridge(power=0.0), "The power lies above 0 and at most at 1; given 0.0"),
-        (lambda: Eszsl(power=1.5), "The power lies above 0 and at most at 1; given 1.5"),
+        (lambda: Eszsl(image_penalty=0.0, label_penalty=1.0), '"image_penalty" must be above 0; given 0.0'),
+        (lambda: Eszsl(image_penalty=1.0, label_penalty=-1.0), '"label_penalty" must be above 0; given -1.0'),
+        (lambda: Ridge(penalty=0.0), '"penalty" must be above 0; given 0.0'),
+        (lambda: Ridge(power=0.0), '"power" must be above 0 and at most 1; given 0.0'),
+        (lambda: Eszsl(power=1.5), '"power" must be above 0 and at most 1; given 1.5'),
         (lambda: Eszsl(epochs=0), 'Setting "epochs" must be at least 1; given 0'),
     ],
     ids=[
@@ -224,6 +225,6 @@ def test_vectors_of_another_size_are_refused() -> None:
         "epochs",
     ],
 )
-def test_wrong_settings(make: Callable[[], DescribedMethod], message: str) -> None:
+def test_wrong_settings(make: Callable[[], ZeroShotMethod], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         make()

@@ -10,7 +10,7 @@ from labelwise.data.rng import BatchRng
 from labelwise.errors import UsageError
 from labelwise.fitting.zero_shot import plan_runs
 from labelwise.methods import Devise, Encoder
-from labelwise.methods.shared.described import BilinearModel, encoded_images
+from labelwise.methods.shared.zero_shot import BilinearModel
 from labelwise.training.loop import train
 from labelwise.training.stages import Run
 from tests.conftest import blobs
@@ -28,7 +28,7 @@ def test_the_loss_equals_a_loop(margin: float) -> None:
     model = method.build(data.spec)
     (stage,) = method.stages(model, data)
     torch.nn.init.normal_(model.weights, std=0.5, generator=torch.Generator().manual_seed(0))
-    embeddings, targets = encoded_images(model, data.train.images)[:12], data.train.targets[:12]
+    embeddings, targets = model.encode_all(data.train.images)[:12], data.train.targets[:12]
     batch = Batch(images=embeddings, targets=targets, rows=torch.arange(12), rng=BatchRng.seeded(0, 12))
     found = stage.loss(batch)
     vectors, total = model.vectors(data.labels), 0.0
@@ -79,9 +79,9 @@ def test_training_ranks_the_right_label_first() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"margin": 0.0}, "The margin lies above 0; given 0.0"),
-        ({"margin": -1.0}, "The margin lies above 0; given -1.0"),
-        ({"power": 0.0}, "The power lies above 0 and at most at 1; given 0.0"),
+        ({"margin": 0.0}, '"margin" must be above 0; given 0.0'),
+        ({"margin": -1.0}, '"margin" must be above 0; given -1.0'),
+        ({"power": 0.0}, '"power" must be above 0 and at most 1; given 0.0'),
         ({"batch": 0}, 'Setting "batch" must be at least 1; given 0'),
     ],
 )

@@ -19,7 +19,6 @@ from labelwise.errors import UsageError
 from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
 from labelwise.labels import Labels
 from labelwise.methods import Izf
-from labelwise.methods.shared.described import encoded_images
 from labelwise.methods.shared.gaussian import Choice, Gaussians, kernel
 from labelwise.methods.shared.generated import GeneratedSoftmax, fit_softmax, noise
 from labelwise.methods.shared.izf_model import FlowModel, IzfModel
@@ -92,19 +91,21 @@ def test_the_closed_form_is_the_gaussian_formula(width: float, d: int, k: int) -
     ((_, scores),) = found.scores(images, others, (choice,))
     torch.testing.assert_close(scores.diff(dim=1), wanted.diff(dim=1), rtol=1e-8, atol=1e-8)
     solved = found.solve(choice)
-    z = (images - solved.mean) @ solved.forward
-    c = kernel(others, vectors, width) @ solved.labels
+    z = (images - solved["front.mean"]) @ solved["front.weight"]
+    c = kernel(others, vectors, width) @ solved["label_map"]
     own = torch.stack([-0.5 * (z[:, : c.shape[1]] - one).square().sum(1) for one in c], 1)
     torch.testing.assert_close(own - 0.5 * z[:, c.shape[1] :].square().sum(1, keepdim=True), wanted)
-    torch.testing.assert_close(solved.forward @ solved.inverse, torch.eye(d, dtype=torch.float64))
-    assert float(solved.log_det) == pytest.approx(float(torch.linalg.slogdet(solved.forward)[1]))
+    torch.testing.assert_close(
+        solved["front.weight"] @ solved["front.inverse_weight"], torch.eye(d, dtype=torch.float64)
+    )
+    assert float(solved["front.log_det"]) == pytest.approx(float(torch.linalg.slogdet(solved["front.weight"])[1]))
 
 
 def test_without_epochs_the_model_is_the_closed_form() -> None:
     data = final()
     model = trained(Izf(epochs=0, **SET), data)
     assert model.flow is None
-    embeddings = encoded_images(model, data.train.images).double()
+    embeddings = model.encode_all(data.train.images).double()
     vectors, every = model.vectors(data.labels).double(), model.vectors(data.known).double()
     wanted = slow_scores(embeddings, data.train.targets, vectors, (embeddings[:9], every), Choice(**SET))
     scores = bind(model, data.known).scores(data.train.images[:9]).log_odds
@@ -116,7 +117,7 @@ def test_scores_are_densities_of_the_flow_and_the_way_back_is_exact(start: Any) 
     data = final()
     model = trained(Izf(start=start, epochs=4, **SMALL), data)
     assert isinstance(model, IzfModel)
-    features = encoded_images(model, data.train.images[:7])
+    features = model.encode_all(data.train.images[:7])
     with torch.no_grad():
         embeddings, labels = model.finish(features), model.encode_labels(data.known)
     given = model.latents(features)[0].detach()
@@ -203,7 +204,7 @@ def test_generated_features_follow_the_label_and_nothing_else() -> None:
     alone = model.generate(data.known.select([data.known.names[3]]), 400, 0)
     torch.testing.assert_close(alone[0], made[3])
     assert not torch.equal(model.generate(data.known, 400, 1), made)
-    features, targets = encoded_images(model, data.train.images), data.train.targets
+    features, targets = model.encode_all(data.train.images), data.train.targets
     for label in range(len(data.labels)):
         real = features[targets == label].mean(0)
         nearest = (made.mean(1) - real).norm(dim=1).argmin()
@@ -250,7 +251,7 @@ def test_softmax_layer_sees_real_and_generated_features_only() -> None:
     model = trained(Izf(epochs=0, head="softmax", **SET), data)
     assert isinstance(model, GeneratedSoftmax)
     kept = model.real[model.real_targets >= 0].float()
-    train_features = encoded_images(model, data.train.images)
+    train_features = model.encode_all(data.train.images)
     assert float(torch.cdist(kept, train_features).amin(1).max()) < 1e-2
     assert set(model.real_targets.tolist()) == {-1, *range(len(data.labels))}
 
@@ -259,14 +260,14 @@ def test_softmax_layer_sees_real_and_generated_features_only() -> None:
     ("wrong", "message"),
     [
         ({"epochs": -1}, '"epochs" must be at least 1'),
-        ({"epochs": 0, "shrink": 0.0}, '"shrink" lies above 0; given 0.0'),
-        ({"width": -1.0}, '"width" must not lie below 0; given -1.0'),
+        ({"epochs": 0, "shrink": 0.0}, '"shrink" must be above 0; given 0.0'),
+        ({"width": -1.0}, '"width" must be 0 or more; given -1.0'),
         ({"head": "svm"}, '"head" is one of nbc, softmax; given "svm"'),
         ({"start": "warm"}, '"start" is one of closed, random; given "warm"'),
         ({"start": "random"}, "has to be trained: set epochs"),
         ({"blocks": 0}, '"blocks" of a flow must be at least 1'),
         ({"generated": 0}, '"generated" must be at least 1'),
-        ({"head_penalty": 0.0}, "softmax layer lies above 0"),
+        ({"head_penalty": 0.0}, '"head_penalty" must be above 0'),
     ],
 )
 def test_wrong_settings(wrong: dict[str, Any], message: str) -> None:
@@ -297,7 +298,7 @@ def test_the_way_back_is_exact_on_real_features() -> None:
     few = replace(data, train=replace(some, images=some.images[:, :512]))
     method = Izf(epochs=2, hidden=64, batch=64, shrink=3.0, width=0.25, penalty=0.03)
     model = trained(method, few)
-    features = encoded_images(model, few.train.images)
+    features = model.encode_all(few.train.images)
     with torch.no_grad():
         z, _ = model.latents(features)
         assert float((model.features_from(z) - features).abs().max()) < 1e-3

@@ -9,7 +9,6 @@ from labelwise.labels import Labels
 from labelwise.methods.shared.label_prior import label_similarity
 from labelwise.methods.shared.naming import (
     Evidence,
-    NamingSettings,
     balanced,
     choose_names,
     cluster_starts,
@@ -17,7 +16,7 @@ from labelwise.methods.shared.naming import (
     turned_round,
     vote,
 )
-from labelwise.methods.shared.naming_report import modal_shares, prior_agreement, restart_agreement
+from labelwise.methods.shared.naming_report import modal_shares, prior_agreement
 from labelwise.ops.clusters import kmeans
 
 HIDDEN = torch.tensor([3, 0, 4, 1, 2])
@@ -35,12 +34,12 @@ def evidence_of(shares: Tensor | None = None) -> Evidence:
     embeddings, members, vectors = world()
     unit = normalize(vectors - vectors.mean(0), dim=1)
     other = torch.tensor([2, 0, 1, 4, 3])[members]
-    return Evidence.of(embeddings, torch.stack([members, other]), (unit @ unit.T)[None].double(), shares)
+    return Evidence.of(embeddings, torch.stack([members, other]), (unit @ unit.T).double(), shares)
 
 
 def test_clusters_get_their_names() -> None:
     evidence = evidence_of()
-    tables = name_each(evidence, NamingSettings(matchings=50))
+    tables = name_each(evidence, 50)
     votes = vote(evidence, tables)
     assert torch.equal(choose_names(votes), HIDDEN)
     torch.testing.assert_close(votes.sum(1), torch.ones(5).double())
@@ -50,7 +49,7 @@ def test_clusters_get_their_names() -> None:
 def test_an_order_is_not_mixed_with_its_reverse() -> None:
     """All clusterings count from the same end, which may be the wrong one; one answer settles it."""
     labels = Labels(names=tuple("abcde"), order=(2, 0, 3, 1, 4))
-    alike = label_similarity(labels)[None]
+    alike = label_similarity(labels)
     turned = turned_round(labels, alike)
     assert turned is not None
     assert turned.tolist() == [0, 4, 3, 2, 1]
@@ -63,27 +62,27 @@ def test_an_order_is_not_mixed_with_its_reverse() -> None:
     found = Evidence.of(embeddings, torch.stack([members, *others]), alike)
     evidence = replace(found, turned=turned)
     right = torch.tensor(labels.order).argsort()[place]
-    tables = name_each(evidence, NamingSettings(matchings=60))
+    tables = name_each(evidence, 60)
     names = choose_names(vote(evidence, tables))
     assert torch.equal(names, right) or torch.equal(names, turned[right])
     assert vote(evidence, tables).amax(1).min() > 0.9
-    assert vote(found, name_each(found, NamingSettings(matchings=60))).amax(1).min() < 0.7
+    assert vote(found, name_each(found, 60)).amax(1).min() < 0.7
     for one in (right, turned[right]):
         answers = {0: int(one[0])}
-        tables = name_each(evidence, NamingSettings(matchings=60), answers)
+        tables = name_each(evidence, 60, answers)
         assert torch.equal(choose_names(vote(evidence, tables, answers), answers), one)
 
 
 def test_an_order_that_similarity_does_not_follow_is_not_turned() -> None:
     labels = Labels(names=tuple("abc"), order=(0, 1, 2))
-    alike = torch.tensor([[1.0, 0.9, 0.1], [0.9, 1.0, 0.3], [0.1, 0.3, 1.0]])[None]
+    alike = torch.tensor([[1.0, 0.9, 0.1], [0.9, 1.0, 0.3], [0.1, 0.3, 1.0]])
     assert turned_round(labels, alike) is None
     assert turned_round(Labels(names=tuple("abc")), alike) is None
 
 
 def test_overlaps_and_sizes_are_counts() -> None:
     members = torch.tensor([[0, 0, 0, 1, 1, 2], [1, 1, 0, 2, 2, 0]])
-    found = Evidence.of(torch.randn(6, 2), members, torch.eye(3)[None].double())
+    found = Evidence.of(torch.randn(6, 2), members, torch.eye(3).double())
     assert found.overlaps[1].tolist() == [[pytest.approx(1 / 3), pytest.approx(2 / 3), 0], [0, 0, 1], [1, 0, 0]]
     assert found.sizes[0].tolist() == [pytest.approx(1 / 2), pytest.approx(1 / 3), pytest.approx(1 / 6)]
 
@@ -91,7 +90,7 @@ def test_overlaps_and_sizes_are_counts() -> None:
 def test_answers_are_kept_and_change_the_others() -> None:
     evidence = evidence_of()
     answers = {0: 1}
-    votes = vote(evidence, name_each(evidence, NamingSettings(matchings=50), answers), answers)
+    votes = vote(evidence, name_each(evidence, 50, answers), answers)
     assert votes[0].tolist() == [0, 1, 0, 0, 0]
     names = choose_names(votes, answers)
     assert names[0] == 1
@@ -102,10 +101,10 @@ def test_shares_break_a_tie() -> None:
     """Two labels that are alike to all others the same can only be told apart by how frequent they are."""
     embeddings = torch.eye(3)[torch.tensor([0] * 6 + [1] * 3 + [2] * 1)]
     members = embeddings.argmax(1)[None]
-    alike = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])[None].double()
+    alike = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]).double()
     shares = torch.tensor([0.3, 0.1, 0.6])
     evidence = Evidence.of(embeddings, members, alike, shares)
-    assert choose_names(vote(evidence, name_each(evidence, NamingSettings(matchings=20)))).tolist() == [2, 0, 1]
+    assert choose_names(vote(evidence, name_each(evidence, 20))).tolist() == [2, 0, 1]
 
 
 def test_balanced_clusters_have_the_sizes_asked_for() -> None:
@@ -124,12 +123,6 @@ def test_clusterings_come_with_the_best_first() -> None:
     embeddings, _, _ = world()
     found = cluster_starts(embeddings, 5, 4, 0, None)
     assert [one.inertia for one in found] == sorted(one.inertia for one in found)
-
-
-def test_restart_agreement() -> None:
-    answers = torch.tensor([[0, 0, 1, 1], [0, 1, 1, 1], [0, 0, 0, 0]])
-    assert restart_agreement(answers, 2).tolist() == [0.75, 0.5]
-    assert restart_agreement(answers[:1], 2).tolist() == [1.0, 1.0]
 
 
 def test_prior_agreement() -> None:

@@ -255,9 +255,9 @@ def test_features_are_trained_on(blob_data: Dataset) -> None:
         ({"aux_weight": 0.0, "head": "dol"}, "aux_weight=0 leaves untrained"),
         ({"class_weight": -1.0}, "must not be negative"),
         ({"class_weight": 0.0, "pair_weight": 0.0, "aux_weight": 0.0}, "one must be above 0"),
-        ({"momentum": 1.5}, '"momentum" is a share'),
+        ({"momentum": 1.5}, '"momentum" must be from 0 to 1'),
         ({"layers": 3}, "1 or 2 layers"),
-        ({"margin": 0.4, "margin_scale": 0.0}, "AM-softmax"),
+        ({"margin": 0.4, "margin_scale": 0.0}, '"margin_scale" must be above 0'),
     ],
     ids=str,
 )

@@ -74,7 +74,7 @@ def test_contrast_is_the_loss_of_both_views(blob_data: Dataset) -> None:
     assert torch.minimum(near, mirrored).max() < 0.15, "a view is not of its image"
     first, second = (model.projection(model.encode_images(batch.images[:, view])) for view in (0, 1))
     targets = torch.cat([batch.targets, batch.targets])
-    expected = supervised_contrastive(torch.cat([first, second]), targets, 0.1)
+    expected = supervised_contrastive(torch.cat([first, second])[:, None], targets, 0.1)
     torch.testing.assert_close(stage.loss(batch)["contrast"], expected, rtol=1e-4, atol=1e-5)
 
 

@@ -13,7 +13,6 @@ from labelwise.errors import DataError, UsageError
 from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
 from labelwise.labels import Labels
 from labelwise.methods.clarel import ClarelModel
-from labelwise.methods.shared.texts import Draw
 from tests.described import PAIRS, by_text, by_vector, sentences
 from tests.methods.test_clarel import READERS, RUN, SMALL, WORDS, batch_of, built, every_reader, fitted
 
@@ -24,13 +23,13 @@ def test_the_share_described_by_labels(reader: str) -> None:
     model, data, _ = built(method, by_text(own=True))
     texts, batch = model.reader.read(data), batch_of(data, 40)
     with torch.no_grad():
-        own, labels = (texts.encode(batch, Draw(sentences=None, labels=share)) for share in (0.0, 1.0))
+        own, labels = (texts.encode(batch, None, share) for share in (0.0, 1.0))
         torch.testing.assert_close(labels, model.encode_labels(data.labels)[batch.targets], rtol=1e-4, atol=1e-5)
         told = method.describe(Labels(names=tuple(map(str, range(40))), texts=data.train.select(batch.rows).texts))
         torch.testing.assert_close(own, model.encode_labels(told), rtol=1e-4, atol=1e-5)
-        mixed = texts.encode(batch, Draw(sentences=None, labels=0.5))
+        mixed = texts.encode(batch, None, 0.5)
         hidden = replace(batch, targets=torch.full_like(batch.targets, -1))
-        torch.testing.assert_close(texts.encode(hidden, Draw(sentences=None, labels=1.0)), own, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(texts.encode(hidden, None, 1.0), own, rtol=1e-4, atol=1e-5)
     by_own, by_label = (torch.isclose(mixed, side, rtol=1e-3, atol=1e-4).all(1) for side in (own, labels))
     assert bool((by_own | by_label).all())
     assert 8 < int(by_label.sum()) < 40
@@ -47,7 +46,7 @@ def test_a_step_reads_some_sentences_of_each_image(reader: str) -> None:
         rng = BatchRng.seeded(seed, 3)
         batch = Batch(images=data.train.images[rows], targets=data.train.targets[rows], rows=rows, rng=rng)
         with torch.no_grad():
-            found = texts.encode(batch, Draw(sentences=2, labels=0.0))
+            found = texts.encode(batch, 2, 0.0)
         for row, embedding in zip(rows.tolist(), found, strict=True):
             told = data.train.texts[row]
             choices = list(combinations(told, min(2, len(told))))

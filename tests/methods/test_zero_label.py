@@ -85,8 +85,8 @@ def test_transport_lowers_its_loss_and_takes_the_best_restart() -> None:
     best = int(losses[1].argmin())
     assert found[1].restarts is not None
     torch.testing.assert_close(found[1].head.weight, found[1].restarts.best_heads[best])
-    assert found[1].report is not None
-    assert list(found[1].report.losses) == sorted(found[1].report.losses)
+    assert found[1].report
+    assert list(found[1].report["losses"]) == sorted(found[1].report["losses"])
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from labelwise.errors import UsageError
 from labelwise.ops.assignment import (
     Structure,
     best_matching,
@@ -22,27 +21,27 @@ def drawn(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def random_structure(k: int, seed: int, views: int = 1, fits: bool = False) -> Structure:
+def random_structure(k: int, seed: int, fits: bool = False) -> Structure:
     made = drawn(seed)
-    clusters, labels = (torch.randn(k, k, generator=made), torch.randn(views, k, k, generator=made))
+    clusters, labels = (torch.randn(k, k, generator=made), torch.randn(k, k, generator=made))
     return Structure.of(clusters, labels, torch.randn(k, k, generator=made) * 0.05 if fits else None)
 
 
 def slow_score(structure: Structure, matching: list[int]) -> float:
-    total, pairs, k = 0.0, 0, len(matching)
-    for a, b in zip(structure.clusters, structure.labels, strict=True):
-        for i in range(k):
-            for j in range(k):
-                if i != j:
-                    total += float(a[i, j] * b[matching[i], matching[j]])
-                    pairs += 1
-    return total / pairs + sum(float(structure.fits[i, matching[i]]) for i in range(k))
+    k = len(matching)
+    pairs = [
+        float(structure.clusters[i, j] * structure.labels[matching[i], matching[j]])
+        for i in range(k)
+        for j in range(k)
+        if i != j
+    ]
+    return sum(pairs) / len(pairs) + sum(float(structure.fits[i, matching[i]]) for i in range(k))
 
 
-@given(st.integers(2, 6), st.integers(0, 50), st.integers(1, 3), st.booleans())
+@given(st.integers(2, 6), st.integers(0, 50), st.booleans())
 @settings(max_examples=25, deadline=None)
-def test_scores_are_those_of_a_loop(k: int, seed: int, views: int, fits: bool) -> None:
-    structure = random_structure(k, seed, views, fits)
+def test_scores_are_those_of_a_loop(k: int, seed: int, fits: bool) -> None:
+    structure = random_structure(k, seed, fits)
     matchings = random_matchings(4, k, drawn(seed))
     found = matching_scores(structure, matchings)
     assert found.tolist() == pytest.approx([slow_score(structure, row) for row in matchings.tolist()])
@@ -51,7 +50,7 @@ def test_scores_are_those_of_a_loop(k: int, seed: int, views: int, fits: bool) -
 @given(st.integers(2, 6), st.integers(0, 50), st.booleans())
 @settings(max_examples=25, deadline=None)
 def test_improved_matchings_have_no_better_exchange(k: int, seed: int, fits: bool) -> None:
-    structure = random_structure(k, seed, 2, fits)
+    structure = random_structure(k, seed, fits)
     starts = random_matchings(5, k, drawn(seed))
     found = improve(structure, starts)
     before, after = matching_scores(structure, starts), matching_scores(structure, found)
@@ -96,20 +95,18 @@ def test_fixed_clusters_keep_their_label() -> None:
 
 
 def test_standardised() -> None:
-    found = standardised(torch.randn(2, 5, 5, generator=drawn(0)))
-    off = found[:, ~torch.eye(5, dtype=torch.bool)]
-    torch.testing.assert_close(off.mean(1), torch.zeros(2).double())
-    torch.testing.assert_close(off.square().mean(1), torch.ones(2).double())
-    torch.testing.assert_close(found, found.mT)
-    assert float(found.diagonal(dim1=1, dim2=2).abs().max()) == 0
+    found = standardised(torch.randn(5, 5, generator=drawn(0)))
+    off = found[~torch.eye(5, dtype=torch.bool)]
+    assert float(off.mean()) == pytest.approx(0, abs=1e-12)
+    assert float(off.square().mean()) == pytest.approx(1)
+    torch.testing.assert_close(found, found.T)
+    assert not found.diagonal().any()
 
 
 def test_gibbs_average_counts_each_matching_once() -> None:
     matchings = torch.tensor([[0, 1], [0, 1], [0, 1], [1, 0]])
     found = gibbs_average(matchings, torch.tensor([1.0, 1.0, 1.0, 1.0]), 0.5)
     torch.testing.assert_close(found, torch.full((2, 2), 0.5))
-    cold = gibbs_average(matchings, torch.tensor([1.0, 1.0, 1.0, 0.0]), 0.0)
-    torch.testing.assert_close(cold, torch.eye(2))
     warm = gibbs_average(matchings, torch.tensor([1.0, 1.0, 1.0, 0.0]), 1.0)
     assert float(warm[0, 0]) == pytest.approx(1 / (1 + torch.e**-1), rel=1e-5)
 
@@ -122,8 +119,3 @@ def test_best_matching() -> None:
     fits = torch.randn(5, 5, generator=drawn(0))
     found = best_matching(fits)
     assert float(fits[torch.arange(5), found].sum()) == pytest.approx(slow_best(fits))
-
-
-def test_numbers_of_clusters_and_labels_must_agree() -> None:
-    with pytest.raises(UsageError, match="3 clusters and 4 labels"):
-        Structure.of(torch.eye(3), torch.eye(4))

@@ -10,14 +10,14 @@ from torch.nn.functional import cross_entropy
 
 from labelwise.errors import UsageError
 from labelwise.ops.adaptive_attacks import Apgd, aimed_ratio_loss, check_steps, ratio_loss
-from labelwise.ops.attacks import Attack, Best, Fgsm, Pgd, Problem, choice_loss, in_turn, margin
+from labelwise.ops.attacks import Attack, Fgsm, Pgd, Problem, choice_loss, margin
 from labelwise.ops.square_attack import Square
 
 ATTACKS: dict[str, Attack] = {
     "fgsm": Fgsm(),
-    "pgd": Pgd(steps=8, restarts=2),
+    "pgd": Pgd(steps=8),
     "apgd choice": Apgd(steps=12),
-    "apgd ratio": Apgd(loss="ratio", steps=12, restarts=2),
+    "apgd ratio": Apgd(loss="ratio", steps=12),
     "apgd aimed": Apgd(loss="ratio", steps=12, aims=2),
     "square": Square(queries=120),
 }
@@ -183,16 +183,18 @@ def test_every_image_has_its_own_radius() -> None:
     assert float(moved[-1]) > float(problem.epsilon[0])
 
 
-def test_tries_after_the_first_leave_fooled_images_alone() -> None:
+def test_aims_after_the_first_leave_fooled_images_alone() -> None:
     problem, asked = curved_problem(), []
 
-    def attempt(part: Problem, rows: Tensor) -> Best:
-        asked.append(rows.tolist())
-        torch.testing.assert_close(part.images, problem.images[rows])
-        return Best(part.images, torch.ones(len(rows)), rows % 3 == 0)
+    def scores(x: Tensor) -> Tensor:
+        asked.append(len(x))
+        return problem.scores(x)
 
-    in_turn(problem, [attempt, attempt])
-    assert asked == [list(range(20)), [row for row in range(20) if row % 3]]
+    first = Apgd(loss="ratio", steps=3, aims=1)(problem, made(0))
+    Apgd(loss="ratio", steps=3, aims=2)(replace(problem, scores=scores), made(0))
+    left = int((~first.fooled).sum())
+    assert 0 < left < 20
+    assert asked == [20] * 2 + [20] * 4 + [left] * 4
 
 
 def test_a_gradient_that_is_no_number_counts_as_none() -> None:
@@ -237,12 +239,12 @@ def test_checks_of_the_step_size_are_those_of_the_paper() -> None:
     [
         lambda: Pgd(steps=0),
         lambda: Pgd(step_size=0),
-        lambda: Apgd(restarts=0),
+        lambda: Apgd(steps=0),
         lambda: Apgd(aims=2),
         lambda: Square(queries=0),
         lambda: Square(share=0),
     ],
-    ids=["steps", "step size", "restarts", "aims", "queries", "share"],
+    ids=["steps", "step size", "adaptive steps", "aims", "queries", "share"],
 )
 def test_settings_out_of_range_are_refused(settings_of) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(UsageError):

@@ -11,13 +11,11 @@ from scipy.optimize import linprog
 from torch import Tensor
 
 from labelwise.errors import UsageError
-from labelwise.ops import scaling
+from labelwise.ops import sinkhorn as solver
 from labelwise.ops.sinkhorn import Gradient, SinkhornSettings, Transport, sinkhorn
 
-SLACKS = [(None, None), (0.7, None), (None, 1.0), (0.5, 1.5)]
 MODES: tuple[Gradient, ...] = ("unrolled", "implicit", "envelope")
 EXACT = SinkhornSettings(epsilon=0.2, iterations=5000, tolerance=1e-14)
-Slack = float | None
 
 
 def changed(settings: SinkhornSettings, **values: Any) -> SinkhornSettings:
@@ -40,12 +38,11 @@ def slow(
     """The textbook's scaling of exp(-cost / epsilon), in doubles, one number at a time."""
     a, b, epsilon = rows.tolist(), columns.tolist(), settings.epsilon
     kernel = [[math.exp(-c / epsilon) for c in line] for line in cost.tolist()]
-    p, q = (1 if s is None else s / (s + epsilon) for s in (settings.row_slack, settings.column_slack))
     x, y = [1.0] * len(a), [float(mass > 0) for mass in b]
     for _ in range(count):
         before = x
-        x = [(a[i] / sum(k * s for k, s in zip(kernel[i], y, strict=True))) ** p for i in range(len(a))]
-        y = [(b[j] / sum(kernel[i][j] * x[i] for i in range(len(a)))) ** q for j in range(len(b))]
+        x = [a[i] / sum(k * s for k, s in zip(kernel[i], y, strict=True)) for i in range(len(a))]
+        y = [b[j] / sum(kernel[i][j] * x[i] for i in range(len(a))) for j in range(len(b))]
         if max(abs(new - old) / (new + 1e-300) for new, old in zip(x, before, strict=True)) < 1e-14:
             break
     return [[x[i] * kernel[i][j] * y[j] for j in range(len(b))] for i in range(len(a))]
@@ -54,12 +51,11 @@ def slow(
 def plain(cost: Tensor, rows: Tensor, columns: Tensor, settings: SinkhornSettings, count: int) -> Tensor:
     """The log plan after so many iterations, for autograd to go through, started where ``sinkhorn`` starts."""
     logits, epsilon = -cost / settings.epsilon, settings.epsilon
-    p, q = (1 if s is None else s / (s + epsilon) for s in (settings.row_slack, settings.column_slack))
     above = cost.detach() - cost.detach().amin(-1, keepdim=True)
     u, v = rows, above.amin(-2) / epsilon
     for _ in range(count):
-        u = p * (rows.log() - (logits + v[..., None, :]).logsumexp(-1))
-        v = q * (columns.log() - (logits + u[..., None]).logsumexp(-2))
+        u = rows.log() - (logits + v[..., None, :]).logsumexp(-1)
+        v = columns.log() - (logits + u[..., None]).logsumexp(-2)
     return logits + u[..., None] + v[..., None, :]
 
 
@@ -67,13 +63,13 @@ def plain(cost: Tensor, rows: Tensor, columns: Tensor, settings: SinkhornSetting
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways to iterate: as it comes, and as if no kernel could ever be trusted."""
     if request.param == "logarithms":
-        rounds: Callable[..., tuple[Any, ...]] = scaling._rounds
+        rounds: Callable[..., tuple[Any, ...]] = solver._rounds
 
         def distrust(*given: Any) -> tuple[Any, ...]:
-            step, report = rounds(*given)
-            return step, torch.full_like(report, torch.inf)
+            sums, y, report = rounds(*given)
+            return sums, y, torch.full_like(report, torch.inf)
 
-        monkeypatch.setattr(scaling, "_rounds", distrust)
+        monkeypatch.setattr(solver, "_rounds", distrust)
     return str(request.param)
 
 
@@ -82,19 +78,15 @@ def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     n=st.integers(1, 6),
     m=st.integers(1, 6),
     epsilon=st.sampled_from([0.05, 0.3, 2.0]),
-    slack=st.sampled_from(SLACKS),
     zeros=st.booleans(),
     seed=st.integers(0, 99),
 )
-def test_equals_a_loop_over_numbers(
-    n: int, m: int, epsilon: float, slack: tuple[Slack, Slack], zeros: bool, seed: int
-) -> None:
+def test_equals_a_loop_over_numbers(n: int, m: int, epsilon: float, zeros: bool, seed: int) -> None:
     cost, rows, columns = problem(n, m, seed=seed, zeros=zeros and n > 1 and m > 1)
-    settings = changed(EXACT, epsilon=epsilon, row_slack=slack[0], column_slack=slack[1], iterations=3000)
+    settings = changed(EXACT, epsilon=epsilon, iterations=3000)
     found = sinkhorn(cost, rows, columns, settings=settings)
     expected = torch.tensor(slow(cost, rows, columns, settings), dtype=torch.float64)
     torch.testing.assert_close(found.plan, expected, atol=1e-9, rtol=1e-7)
-    torch.testing.assert_close(found.log_plan.exp(), found.plan)
     assert float(found.cost) == pytest.approx(float((expected * cost).sum()), rel=1e-7)
     assert ((found.plan == 0) == ((rows == 0)[:, None] | (columns == 0))).all()
 
@@ -110,30 +102,27 @@ def test_marginals_are_kept(shape: tuple[int, int], dtype: torch.dtype) -> None:
     assert (found.plan.sum(-1) - rows).abs().max() <= 1e-5
     torch.testing.assert_close(found.plan.sum(-2), columns)
     assert found.iterations < 5000
-    assert found.iterations % scaling.CHECK == 0
+    assert found.iterations % solver.CHECK == 0
 
 
 def test_marginals_of_zero_need_no_logarithms(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(scaling, "_logged")
+    monkeypatch.delattr(solver, "_logged")
     cost, rows, columns = problem(2, 6, 5, zeros=True)
     assert sinkhorn(cost, rows, columns, settings=EXACT).converged.all()
 
 
-@pytest.mark.parametrize("slack", SLACKS)
-def test_kernel_and_logarithms_agree_where_the_kernel_must_be_made_anew(
-    slack: tuple[Slack, Slack], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kernel_and_logarithms_agree_where_the_kernel_must_be_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
-    absorb = scaling._absorb
+    absorb = solver._absorb
 
     def counted(*given: Any) -> Any:
         made.append(1)
         return absorb(*given)
 
-    monkeypatch.setattr(scaling, "_absorb", counted)
+    monkeypatch.setattr(solver, "_absorb", counted)
     cost, rows, columns = problem(12, 15)
     cost = cost.float() * 3
-    settings = SinkhornSettings(epsilon=2e-3, iterations=300, tolerance=0, row_slack=slack[0], column_slack=slack[1])
+    settings = SinkhornSettings(epsilon=2e-3, iterations=300, tolerance=0)
     found = sinkhorn(cost, rows, columns, settings=settings)
     assert 1 < len(made) < 30
     expected = plain(cost.double(), rows, columns, settings, 300).exp()
@@ -142,12 +131,11 @@ def test_kernel_and_logarithms_agree_where_the_kernel_must_be_made_anew(
 
 def test_a_batch_is_its_problems_one_by_one_and_marginals_are_broadcast() -> None:
     cost, rows, columns = problem(2, 3, 6, 4, zeros=True)
-    settings = changed(EXACT, row_slack=1.0)
-    both = sinkhorn(cost, rows[0, 0], columns, settings=settings)
+    both = sinkhorn(cost, rows[0, 0], columns, settings=EXACT)
     assert both.cost.shape == both.objective.shape == both.converged.shape == (2, 3)
     for i in range(2):
         for j in range(3):
-            one = sinkhorn(cost[i, j], rows[0, 0], columns[i, j], settings=settings)
+            one = sinkhorn(cost[i, j], rows[0, 0], columns[i, j], settings=EXACT)
             torch.testing.assert_close(both.plan[i, j], one.plan, atol=1e-12, rtol=1e-9)
             torch.testing.assert_close(both.cost[i, j], one.cost)
     wide = sinkhorn(cost[0, 0], rows, settings=EXACT)
@@ -155,83 +143,58 @@ def test_a_batch_is_its_problems_one_by_one_and_marginals_are_broadcast() -> Non
     torch.testing.assert_close(wide.plan.sum(-2), torch.full((2, 3, 4), 0.25, dtype=torch.float64))
 
 
-@pytest.mark.parametrize("warm_starts", [0, 4])
-def test_a_small_epsilon_gives_the_exact_transport(warm_starts: int) -> None:
+def test_a_small_epsilon_gives_the_exact_transport() -> None:
     cost, rows, columns = problem(7, 9, seed=3)
     sums = torch.cat([torch.kron(torch.eye(7), torch.ones(1, 9)), torch.kron(torch.ones(1, 7), torch.eye(9))])
     exact = linprog(cost.flatten().numpy(), A_eq=sums.numpy(), b_eq=torch.cat([rows, columns]).numpy())
-    settings = SinkhornSettings(epsilon=1e-3, iterations=50_000, tolerance=1e-9, warm_starts=warm_starts)
+    settings = SinkhornSettings(epsilon=1e-3, iterations=50_000, tolerance=1e-9)
     found = sinkhorn(cost, rows, columns, settings=settings)
     assert found.converged
     assert exact.fun - 1e-8 < float(found.cost) < exact.fun + 1e-3
     torch.testing.assert_close(found.plan.flatten(), torch.from_numpy(exact.x), atol=5e-3, rtol=0)
 
 
-def test_warm_starts_come_nearer_in_as_many_iterations_at_small_epsilon() -> None:
-    made = torch.Generator().manual_seed(0)
-    a, b = (torch.nn.functional.normalize(torch.randn(n, 8, generator=made), dim=1).double() for n in (10, 200))
-    cost = torch.cdist(a, b + 0.5).square()
-    settings = SinkhornSettings(epsilon=2e-4, iterations=1000, tolerance=0, gradient="detached")
-    cold, warm = (sinkhorn(cost, settings=changed(settings, warm_starts=w)) for w in (0, 4))
-    assert warm.iterations <= 1000
-    far, near = ((found.plan.sum(-1) - 0.1).abs().max() for found in (cold, warm))
-    assert near < 0.1 * far
-
-
 @pytest.mark.usefixtures("path")
-@pytest.mark.parametrize("slack", SLACKS)
 @pytest.mark.parametrize("count", [1, 7, 23])
-def test_the_unrolled_gradient_is_that_of_the_iterations(slack: tuple[Slack, Slack], count: int) -> None:
-    cost, rows, columns = given = problem(2, 6, 5)
-    for x in given:
-        x.requires_grad_()
-    settings = SinkhornSettings(
-        epsilon=0.05, iterations=count, tolerance=0, row_slack=slack[0], column_slack=slack[1], gradient="unrolled"
-    )
+def test_the_unrolled_gradient_is_that_of_the_iterations(count: int) -> None:
+    cost, rows, columns = problem(2, 6, 5)
+    cost.requires_grad_()
+    settings = SinkhornSettings(epsilon=0.05, iterations=count, tolerance=0, gradient="unrolled")
     weights = torch.randn(6, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    found, expected = sinkhorn(*given, settings=settings), plain(cost, rows, columns, settings, count)
-    torch.testing.assert_close(found.log_plan, expected, atol=1e-10, rtol=1e-10)
-    loss = (found.plan * weights).sum() + found.log_plan.mean() + found.cost.square().sum()
+    found, expected = sinkhorn(cost, rows, columns, settings=settings), plain(cost, rows, columns, settings, count)
     plan = expected.exp()
+    torch.testing.assert_close(found.plan, plan, atol=1e-10, rtol=1e-10)
+    loss = (found.plan * weights).sum() + found.plan.log().mean() + found.cost.square().sum()
     other = (plan * weights).sum() + expected.mean() + (plan * cost).sum((-2, -1)).square().sum()
-    for mine, true in zip(torch.autograd.grad(loss, given), torch.autograd.grad(other, given), strict=True):
-        torch.testing.assert_close(mine, true, atol=1e-9, rtol=1e-9)
+    (mine,), (true,) = torch.autograd.grad(loss, cost), torch.autograd.grad(other, cost)
+    torch.testing.assert_close(mine, true, atol=1e-9, rtol=1e-9)
 
 
 @pytest.mark.parametrize("mode", ["unrolled", "implicit"])
-@pytest.mark.parametrize("slack", SLACKS)
 @pytest.mark.parametrize("shape", [(4, 2), (2, 3)])
-def test_gradients_are_those_of_small_changes(
-    shape: tuple[int, int], slack: tuple[Slack, Slack], mode: Gradient
-) -> None:
+def test_gradients_are_those_of_small_changes(shape: tuple[int, int], mode: Gradient) -> None:
     cost, rows, columns = problem(*shape)
-    settings = changed(EXACT, row_slack=slack[0], column_slack=slack[1], gradient=mode, tolerance=1e-12)
+    settings = changed(EXACT, gradient=mode, tolerance=1e-12)
 
-    def outcome(cost: Tensor, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        found = sinkhorn(cost, rows.softmax(-1), columns.softmax(-1), settings=settings)
-        return found.plan, found.log_plan, found.cost
+    def outcome(cost: Tensor) -> tuple[Tensor, Tensor]:
+        found = sinkhorn(cost, rows, columns, settings=settings)
+        return found.plan, found.cost
 
-    given = cost.requires_grad_(), rows.log().requires_grad_(), columns.log().requires_grad_()
-    assert torch.autograd.gradcheck(outcome, given, atol=1e-5)
+    assert torch.autograd.gradcheck(outcome, cost.requires_grad_(), atol=1e-5)
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("slack", SLACKS)
-def test_the_gradient_of_the_objective_is_the_plan(slack: tuple[Slack, Slack], mode: Gradient) -> None:
+def test_the_gradient_of_the_objective_is_the_plan(mode: Gradient) -> None:
     cost, rows, columns = problem(2, 3, 2)
-    settings = changed(EXACT, row_slack=slack[0], column_slack=slack[1], gradient=mode, tolerance=1e-12)
-
-    def objective(cost: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-        return sinkhorn(cost, rows.softmax(-1), columns.softmax(-1), settings=settings).objective
-
-    given = cost.requires_grad_(), rows.log().requires_grad_(), columns.log().requires_grad_()
-    assert torch.autograd.gradcheck(objective, given, atol=1e-5)
+    settings = changed(EXACT, gradient=mode, tolerance=1e-12)
+    assert torch.autograd.gradcheck(
+        lambda cost: sinkhorn(cost, rows, columns, settings=settings).objective, cost.requires_grad_(), atol=1e-5
+    )
     found = sinkhorn(cost, rows, columns, settings=settings)
     torch.testing.assert_close(torch.autograd.grad(found.objective.sum(), cost)[0], found.plan.detach())
     assert found.plan.requires_grad == found.cost.requires_grad == (mode != "envelope")
-    if slack == (None, None):
-        entropy = (found.plan * (found.log_plan - 1)).sum((-2, -1))
-        torch.testing.assert_close(found.objective, found.cost + settings.epsilon * entropy)
+    entropy = (found.plan * (found.plan.log() - 1)).sum((-2, -1))
+    torch.testing.assert_close(found.objective, found.cost + settings.epsilon * entropy)
 
 
 @pytest.mark.parametrize("rows", [5, 40])
@@ -247,28 +210,23 @@ def test_implicit_and_unrolled_agree_at_small_epsilon_in_float32(rows: int) -> N
 
 def nothing_is_nan(found: Transport) -> bool:
     values = found.plan, found.cost, found.objective
-    return all(x.isfinite().all() for x in values) and not found.log_plan.isnan().any()
+    return all(bool(x.isfinite().all()) for x in values)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("slack", SLACKS)
 @pytest.mark.parametrize("size", [1e-30, 1.0, 1e4, 1e12, 1e30])
-def test_never_nan_at_small_epsilon(
-    size: float, slack: tuple[Slack, Slack], mode: Gradient, dtype: torch.dtype
-) -> None:
+def test_never_nan_at_small_epsilon(size: float, mode: Gradient, dtype: torch.dtype) -> None:
     cost, rows, columns = (x.to(dtype) for x in problem(2, 9, 7, zeros=True))
     cost = (cost * size).requires_grad_()
-    settings = SinkhornSettings(epsilon=1e-4, iterations=50, row_slack=slack[0], column_slack=slack[1], gradient=mode)
-    found = sinkhorn(cost, rows.requires_grad_(), columns.requires_grad_(), settings=settings)
+    settings = SinkhornSettings(epsilon=1e-4, iterations=50, gradient=mode)
+    found = sinkhorn(cost, rows, columns, settings=settings)
     assert nothing_is_nan(found)
     assert (found.plan[..., 0, :] == 0).all()
     assert (found.plan[..., -1] == 0).all()
-    if slack == (None, None):
-        torch.testing.assert_close(found.plan.sum(-2), columns)
+    torch.testing.assert_close(found.plan.sum(-2), columns)
     loss = found.objective.sum() if mode == "envelope" else found.plan.square().sum() + found.objective.sum()
-    grads = torch.autograd.grad(loss, (cost, rows, columns))
-    assert not any(grad.isnan().any() for grad in grads)
+    assert not torch.autograd.grad(loss, cost)[0].isnan().any()
 
 
 @pytest.mark.parametrize("mode", ["unrolled", "implicit"])
@@ -292,11 +250,9 @@ def test_nothing_flows_back_from_where_nothing_can_be_sent(mode: Gradient) -> No
     found = sinkhorn(cost.requires_grad_(), rows, columns, settings=changed(EXACT, gradient=mode))
     sent = found.plan > 0
     assert sent.sum() == 3 * 4
-    every, some = (
-        torch.autograd.grad(x.sum(), cost, retain_graph=True)[0] for x in (found.log_plan, found.log_plan[sent])
-    )
-    torch.testing.assert_close(every, some)
-    assert (every[~sent] == 0).all()
+    (grad,) = torch.autograd.grad((found.plan * torch.arange(5)).sum() + found.cost, cost)
+    assert grad.isfinite().all()
+    assert (grad[~sent] == 0).all()
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -312,7 +268,7 @@ def test_what_cannot_be_sent_is_not_sent_and_not_called_converged(mode: Gradient
     assert torch.autograd.grad(found.plan.square().sum(), cost)[0].isfinite().all()
 
 
-def test_no_graph_and_no_steps_are_kept_where_they_are_not_needed() -> None:
+def test_no_graph_is_kept_where_it_is_not_needed() -> None:
     cost = problem(6, 5)[0]
     few = SinkhornSettings(iterations=40, tolerance=0, epsilon=0.1)
     learned = cost.clone().requires_grad_()
@@ -321,14 +277,6 @@ def test_no_graph_and_no_steps_are_kept_where_they_are_not_needed() -> None:
     assert not any(x.requires_grad for x in (detached.plan, detached.cost, detached.objective))
     with torch.no_grad():
         assert not sinkhorn(learned, settings=few).objective.requires_grad
-    trails = {}
-    for mode in ("implicit", "unrolled"):
-        node: Any = sinkhorn(learned, settings=changed(few, gradient=mode)).log_plan.grad_fn
-        trails[mode] = node.solution.trail
-    assert trails["implicit"] == []
-    (step,) = trails["unrolled"]
-    assert len(step.x) == 40
-    assert all(x.numel() <= 6 for x in (*step.x, *step.y, *step.row_sums, *step.column_sums, step.left, step.right))
 
 
 def test_autocast_and_half_precision_are_computed_in_float32() -> None:
@@ -343,14 +291,11 @@ def test_autocast_and_half_precision_are_computed_in_float32() -> None:
     ("values", "message"),
     [
         ({"epsilon": 0.0}, "epsilon must be a finite number above 0; given 0.0"),
-        ({"row_slack": -1.0}, "row_slack must be"),
-        ({"column_slack": math.inf}, "column_slack must be"),
-        ({"iterations": 0}, "given 0 iterations and 0 warm starts"),
-        ({"iterations": 3, "warm_starts": 3}, "given 3 iterations and 3 warm starts"),
+        ({"iterations": 0}, "at least 1 iteration; given 0"),
         ({"tolerance": math.nan}, "tolerance must lie between 0 and 1; given nan"),
         ({"gradient": "implict"}, 'No gradient "implict"\\. Did you mean "implicit"'),
     ],
-    ids=["epsilon", "row_slack", "column_slack", "iterations", "warm_starts", "tolerance", "gradient"],
+    ids=["epsilon", "iterations", "tolerance", "gradient"],
 )
 def test_wrong_settings_say_what_is_wrong(values: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
@@ -358,33 +303,20 @@ def test_wrong_settings_say_what_is_wrong(values: dict[str, Any], message: str) 
 
 
 def test_wrong_inputs_say_what_is_wrong() -> None:
-    cost, rows, columns = problem(3, 4)
+    cost, _, columns = problem(3, 4)
     with pytest.raises(UsageError, match=r"given \[3\]"):
         sinkhorn(cost[:, 0])
     with pytest.raises(UsageError, match=r"need marginals \[\.\.\., 3\] and \[\.\.\., 4\]; given \[4\] and \[4\]"):
         sinkhorn(cost, columns, columns)
-    with pytest.raises(UsageError, match="A cost is not a number"):
-        sinkhorn(cost * torch.nan)
-    with pytest.raises(UsageError, match="A marginal is negative"):
-        sinkhorn(cost, rows - 1, columns)
-    with pytest.raises(UsageError, match="different sums"):
-        sinkhorn(cost, rows * 2, columns)
-    assert sinkhorn(cost, rows * 2, columns, settings=SinkhornSettings(row_slack=1.0)).plan.isfinite().all()
 
 
-@pytest.mark.parametrize("slack", [None, 0.5])
-def test_equals_pot(slack: float | None) -> None:
+def test_equals_pot() -> None:
     ot = pytest.importorskip("ot", reason="compares with POT: pip install POT")
     cost, rows, columns = problem(8, 11)
     cost.requires_grad_()
     weights = torch.randn(8, 11, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    settings = changed(EXACT, epsilon=0.05, row_slack=slack, column_slack=slack)
-    found = sinkhorn(cost, rows, columns, settings=settings)
-    if slack is None:
-        plan = ot.sinkhorn(rows, columns, cost, 0.05, method="sinkhorn_log", stopThr=1e-14, numItermax=5000)
-    else:
-        options = {"reg_type": "entropy", "stopThr": 1e-15, "numItermax": 5000}
-        plan = ot.unbalanced.sinkhorn_unbalanced(rows, columns, cost, 0.05, slack, **options)
+    found = sinkhorn(cost, rows, columns, settings=changed(EXACT, epsilon=0.05))
+    plan = ot.sinkhorn(rows, columns, cost, 0.05, method="sinkhorn_log", stopThr=1e-14, numItermax=5000)
     torch.testing.assert_close(found.plan, plan, atol=1e-9, rtol=1e-7)
     mine, true = (torch.autograd.grad((x * weights).sum(), cost)[0] for x in (found.plan, plan))
     torch.testing.assert_close(mine, true, atol=1e-8, rtol=1e-6)

@@ -9,7 +9,7 @@ import torch
 from labelwise.classifier import Classifier, bind
 from labelwise.errors import UnsupportedError, UsageError
 from labelwise.methods.shared.naming import choose_names, name_each, vote
-from labelwise.methods.shared.naming_report import renamed_report
+from labelwise.methods.shared.naming_report import naming_figures
 from labelwise.methods.zero_label import NamedModel
 from labelwise.ops.assignment import best_matching
 
@@ -60,7 +60,7 @@ def name_clusters(classifier: Classifier, answers: Mapping[int, str]) -> Classif
                 f'"{labels.names[label]}" for clusters {same[0]} and {same[1]}.'
             )
     evidence = model.evidence()
-    tables = name_each(evidence, model.naming, known)
+    tables = name_each(evidence, model.search, known)
     votes = vote(evidence, tables, known)
     renamed = deepcopy(model)
     renamed.rename(votes, choose_names(votes, known))
@@ -68,7 +68,7 @@ def name_clusters(classifier: Classifier, answers: Mapping[int, str]) -> Classif
     summary = {**classifier.origin.summary, "answers": {str(cluster): name for cluster, name in answers.items()}}
     if "naming" in summary:
         names = torch.stack([renamed.names.cpu(), *(best_matching(table) for table in tables[1:])])
-        summary["naming"] = renamed_report(summary["naming"], model, renamed, names)
+        summary["naming"] = {**summary["naming"], **naming_figures(renamed, names)}
     return replace(
         classifier,
         model=renamed,

@@ -20,19 +20,18 @@ from torch.nn.functional import cross_entropy
 
 from labelwise.data.batches import Batch
 from labelwise.data.dataset import TrainData
-from labelwise.errors import UsageError
 from labelwise.labels import Labels
-from labelwise.methods.shared.described import encoded_images
 from labelwise.methods.shared.generated import (
     PLAIN_PENALTY,
     GeneratedSoftmax,
     GeneratingMethod,
     fit_softmax,
-    harmonic_on_validation,
     noise,
 )
+from labelwise.methods.shared.zero_shot import harmonic, has_unseen
 from labelwise.model import LabelModel, Spec
 from labelwise.ops.linear import linear_scores
+from labelwise.settings import check_range
 from labelwise.training.optimizers import Optimizer
 from labelwise.training.stages import Method, Stage
 
@@ -77,7 +76,7 @@ class CganModel(GeneratedSoftmax):
         self.critic = _network(d + a, hidden, 1)
         self.register_buffer("turn", torch.zeros((), dtype=torch.int64))
         self.register_buffer("trained_epochs", torch.zeros((), dtype=torch.int64))
-        self.keep_for_head(spec, settings.generated)
+        self.keep_for_head(settings.generated)
 
     def make(self, vectors: Tensor, drawn: Tensor) -> Tensor:
         """Return features ``[n, d]`` from label vectors ``[n, a]`` and noise ``[n, a]``."""
@@ -122,14 +121,8 @@ class Cgan(GeneratingMethod):
     def __post_init__(self) -> None:
         """Check the numbers."""
         super().__post_init__()
-        for name in ("hidden", "critic_steps"):
-            if getattr(self, name) < 1:
-                raise UsageError(f'Setting "{name}" must be at least 1; given {getattr(self, name)}.')
-        if self.gradient_penalty < 0 or self.class_weight < 0:
-            raise UsageError(
-                "gradient_penalty and class_weight must not lie below 0; "
-                f"given {self.gradient_penalty} and {self.class_weight}."
-            )
+        check_range(self, "at least 1", "hidden", "critic_steps")
+        check_range(self, "0 or more", "gradient_penalty", "class_weight")
 
     def build(self, spec: Spec) -> CganModel:  # type: ignore[override]
         """Return the untrained model."""
@@ -140,7 +133,7 @@ class Cgan(GeneratingMethod):
         assert isinstance(model, CganModel)
         yield from self.train_encoder(model, data)
         model.eval()
-        features = encoded_images(model, data.train.images)
+        features = model.encode_all(data.train.images)
         model.fit_head(features, data.train.targets)
         networks = nn.ModuleList([model.generator, model.critic])
         validate = self._validate(model, data)
@@ -152,16 +145,14 @@ class Cgan(GeneratingMethod):
 
     def _validate(self, model: CganModel, data: TrainData) -> Callable[[], float] | None:
         """Return what measures an epoch on held-out labels, by a softmax layer fitted anew; None without images of them."""
-        if not len(data.val):
+        if not has_unseen(data):
             return None
-        shown = encoded_images(model, data.val.images)
-        if harmonic_on_validation(shown.new_zeros(len(shown), len(data.known)), data) is None:
-            return None
+        features = model.encode_all(data.val.images)
 
         def validate() -> float:
             model.trained_epochs.add_(1)  # before the weights of the epoch are kept
             *_, (_, embeddings) = model.heads(data.known, (self.head_penalty or PLAIN_PENALTY,))
-            return harmonic_on_validation(model.score(shown, embeddings), data) or 0.0
+            return harmonic(model.score(features, embeddings), data)
 
         return validate
 

@@ -17,16 +17,18 @@ from labelwise.data.batches import Batch
 from labelwise.data.dataset import TrainData
 from labelwise.errors import UsageError
 from labelwise.labels import Labels
-from labelwise.methods.shared.described import Centring, LabelSource, encoded, encoder_stage
-from labelwise.methods.shared.linear import Encoder, ImageMethod
-from labelwise.methods.shared.texts import Draw, ImageTexts, SentenceReader, TextReader, VectorReader
+from labelwise.methods.shared.centring import Centring
+from labelwise.methods.shared.linear import ImageMethod
+from labelwise.methods.shared.texts import ImageTexts, SentenceReader, TextReader, VectorReader
+from labelwise.methods.shared.zero_shot import LabelSource, encoded, encoder_stage
 from labelwise.model import LabelModel, Spec
 from labelwise.nn.encoder import LENGTH
 from labelwise.ops.retrieval import distances, retrieval_loss
 from labelwise.ops.segments import segment_mean
+from labelwise.settings import check_range
 from labelwise.training.distribution import whole_batch
 from labelwise.training.optimizers import Optimizer
-from labelwise.training.stages import Stage
+from labelwise.training.stages import Loss, Stage
 
 PAIRS = 500  # images whose own texts stand for labels where there are none
 
@@ -64,8 +66,8 @@ class ClarelModel(LabelModel):
         self.reader: TextReader = settings.build_reader(spec.labels)
         self.image_head = nn.Linear(e, k)
         self.text_head = nn.Linear(e, k)
-        self.register_buffer("image_mean", torch.zeros(e))
-        self.register_buffer("text_mean", torch.zeros(e))
+        for name in ("image_mean", "text_mean"):
+            self.register_buffer(name, torch.zeros(e))
         for name in ("reach", "apart", "within"):
             self.register_buffer(name, torch.ones(()))
 
@@ -91,12 +93,12 @@ class ClarelModel(LabelModel):
         count = int(groups.max()) + 1
         means = segment_mean(embeddings.float(), groups, count)
         size = torch.bincount(groups, minlength=count).to(means)
-        found = self.text_mean + self.reach * (means - self.image_mean)
+        texts = self.text_mean + self.reach * (means - self.image_mean)
         way = normalize(self.text_mean - self.image_mean, dim=0)
-        past = (means - found) @ way
+        past = (means - texts) @ way
         wanted = self.apart - self.within * (2 * self.reach - 1) / size
-        further = past + (past.square() - (means - found).square().sum(1) + wanted).clamp_min(0).sqrt()
-        return found + further[:, None] * way
+        further = past + (past.square() - (means - texts).square().sum(1) + wanted).clamp_min(0).sqrt()
+        return texts + further[:, None] * way
 
     @torch.no_grad()
     def fit_examples(self, data: TrainData) -> None:
@@ -188,18 +190,11 @@ class Clarel(ImageMethod):
     def __post_init__(self) -> None:
         """Check the numbers."""
         super().__post_init__()
-        for name in ("share", "class_weight", "label_texts"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise UsageError(f'Setting "{name}" lies between 0 and 1; given {getattr(self, name)}.')
-        if not 0 <= self.dropout < 1 or self.sharpness <= 0 or not 0 < self.power <= 1:
-            raise UsageError(
-                f"dropout lies from 0 to below 1, sharpness above 0, power above 0 and at most at 1; given {self.dropout}, "
-                f"{self.sharpness} and {self.power}."
-            )
-        if self.encoder_epochs < 1:
-            raise UsageError(f'Setting "encoder_epochs" must be at least 1; given {self.encoder_epochs}.')
-        if self.drawn is not None and self.drawn < 1:
-            raise UsageError(f"A step reads at least one sentence of an image; given {self.drawn}.")
+        check_range(self, "from 0 to 1", "share", "class_weight", "label_texts")
+        check_range(self, "from 0 to below 1", "dropout")
+        check_range(self, "above 0 and at most 1", "power")
+        check_range(self, "above 0", "sharpness")
+        check_range(self, "at least 1", "encoder_epochs", "drawn")
 
     @property
     def uses_targets(self) -> bool:
@@ -249,15 +244,14 @@ class Clarel(ImageMethod):
             yield replace(self, augment=Augment()).stage(self.name, sides, fixed, self.loss(model, texts, model.finish))
         model.fit_examples(data)
 
-    def loss(
-        self, model: ClarelModel, texts: ImageTexts, encode: Callable[[Tensor], Tensor]
-    ) -> Callable[[Batch], dict[str, Tensor]]:
+    def loss(self, model: ClarelModel, texts: ImageTexts, encode: Callable[[Tensor], Tensor]) -> Loss:
         """Return the four terms of the loss; ``encode`` makes image embeddings of the images of a batch."""
         kappa = self.class_weight
-        draw = Draw(sentences=self.drawn, labels=self.label_texts)
 
         def of_batch(batch: Batch) -> dict[str, Tensor]:
-            pairs = torch.stack([encode(batch.images).float(), texts.encode(batch, draw).float()], 1)
+            pairs = torch.stack(
+                [encode(batch.images).float(), texts.encode(batch, self.drawn, self.label_texts).float()], 1
+            )
             pairs, targets = whole_batch(pairs, batch)
             images, read = pairs.unbind(1)
             same = targets[:, None] == targets if texts.shared else None
@@ -269,6 +263,3 @@ class Clarel(ImageMethod):
             return terms
 
         return of_batch
-
-
-__all__ = ["Clarel", "ClarelModel", "Encoder"]

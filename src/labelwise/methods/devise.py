@@ -8,14 +8,14 @@ from torch import Tensor, nn
 
 from labelwise.data.batches import Batch
 from labelwise.data.dataset import TrainData
-from labelwise.errors import UsageError
-from labelwise.methods.shared.described import BilinearModel, DescribedMethod, encoded_images
+from labelwise.methods.shared.zero_shot import BilinearModel, ZeroShotMethod
 from labelwise.model import LabelModel
+from labelwise.settings import check_range
 from labelwise.training.stages import Stage
 
 
 @dataclass(frozen=True, kw_only=True)
-class Devise(DescribedMethod):
+class Devise(ZeroShotMethod):
     """The ranking loss of DeViSE: the right label should score above each wrong one by a margin.
 
     Attributes:
@@ -29,8 +29,7 @@ class Devise(DescribedMethod):
     def __post_init__(self) -> None:
         """Check the numbers."""
         super().__post_init__()
-        if self.margin <= 0:
-            raise UsageError(f"The margin lies above 0; given {self.margin}.")
+        check_range(self, "above 0", "margin")
 
     def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
         """Yield the stage of the image encoder, if there is one to train, and that of the map."""
@@ -38,7 +37,7 @@ class Devise(DescribedMethod):
         yield from self.train_encoder(model, data)
         nn.init.normal_(model.weights, std=0.01)
         vectors = model.vectors(data.labels)
-        embeddings = replace(data, train=replace(data.train, images=encoded_images(model, data.train.images)))
+        embeddings = replace(data, train=replace(data.train, images=model.encode_all(data.train.images)))
 
         def loss(batch: Batch) -> dict[str, Tensor]:
             scores = (batch.images @ model.weights @ vectors.T).float()
@@ -46,6 +45,5 @@ class Devise(DescribedMethod):
             short = (self.margin - right + scores).clamp_min(0)
             return {"rank": short.sum(1).mean() - self.margin}  # the right label is short of itself by the margin
 
-        stage = self.stage(self.name, nn.ParameterList([model.weights]), embeddings, loss)
-        yield replace(stage, batches=replace(self, augment=None).batches(embeddings))
+        yield replace(self, augment=None).stage(self.name, nn.ParameterList([model.weights]), embeddings, loss)
         model.fit_statistics(data.train)

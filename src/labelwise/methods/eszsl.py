@@ -9,23 +9,23 @@ resemble the average one win too often.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from labelwise.data.dataset import TrainData
 from labelwise.errors import UsageError
-from labelwise.methods.shared.described import BilinearModel, DescribedMethod, best_on_validation, encoded_images
+from labelwise.methods.shared.zero_shot import BilinearModel, ZeroShotMethod, best_on_validation
 from labelwise.model import LabelModel
+from labelwise.settings import check_range
 from labelwise.training.stages import Method, Stage
 
 IMAGE_PENALTIES = tuple(10.0 ** (step / 2) for step in range(-2, 5))
 LABEL_PENALTIES = tuple(10.0 ** (step / 2) for step in range(-6, 4))
 
 
-@dataclass(frozen=True, eq=False)
-class Solutions:
+class Solutions(NamedTuple):
     """The closed form for every pair of penalties.
 
     Attributes:
@@ -56,20 +56,18 @@ class Solutions:
         inner = self.middle / (self.image_values[:, None] + image_penalty) / (self.label_values + label_penalty)
         return self.images @ inner @ self.labels.T
 
-    def scores(self, embeddings: Tensor, vectors: Tensor) -> Iterator[tuple[tuple[float, float], Tensor]]:
+    def scores(self, embeddings: Tensor, vectors: Tensor) -> Iterator[tuple[tuple[float, ...], Tensor]]:
         """Yield each pair of penalties and the scores of embeddings ``[n, d]`` against vectors ``[k, a]`` under it."""
         rotated, ends = embeddings @ self.images, vectors @ self.labels
         for label_penalty in LABEL_PENALTIES:
             asked = self.middle @ (ends / (self.label_values + label_penalty)).T
             for image_penalty in IMAGE_PENALTIES:
-                yield (
-                    (image_penalty, label_penalty),
-                    rotated @ (asked / (self.image_values[:, None] + image_penalty)),
-                )
+                scores = rotated @ (asked / (self.image_values[:, None] + image_penalty))
+                yield (image_penalty, label_penalty), scores
 
 
 @dataclass(frozen=True, kw_only=True)
-class Eszsl(DescribedMethod):
+class Eszsl(ZeroShotMethod):
     """Closed-form zero-shot from label vectors: seconds of linear algebra on features.
 
     Attributes:
@@ -87,28 +85,21 @@ class Eszsl(DescribedMethod):
         super().__post_init__()
         if (self.image_penalty is None) != (self.label_penalty is None):
             raise UsageError("Give both penalties, image_penalty and label_penalty, or neither.")
-        if any(value is not None and value <= 0 for value in (self.image_penalty, self.label_penalty)):
-            raise UsageError(f"Penalties lie above 0; given {self.image_penalty} and {self.label_penalty}.")
+        check_range(self, "above 0", "image_penalty", "label_penalty")
 
     def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
         """Yield the stage of the image encoder, if there is one to train; then solve."""
         assert isinstance(model, BilinearModel)
         yield from self.train_encoder(model, data)
-        embeddings = encoded_images(model, data.train.images)
-        found = Solutions.of(embeddings, data.train.targets, model.vectors(data.labels))
-        pair = self._penalties(model, found, data)
-        model.solve(found.weights(*pair), pair)
-        model.fit_statistics(data.train)
-
-    def _penalties(self, model: BilinearModel, found: Solutions, data: TrainData) -> tuple[float, float]:
-        """Return the penalties: those set, the best on held-out labels, or plain ones where there are none."""
+        embeddings = model.encode_all(data.train.images)
+        solutions = Solutions.of(embeddings, data.train.targets, model.vectors(data.labels))
         if self.image_penalty is not None and self.label_penalty is not None:
-            return self.image_penalty, self.label_penalty
-        if not len(data.val):
-            return 1.0, 1.0
-        scores = found.scores(encoded_images(model, data.val.images), model.vectors(data.known))
-        best = best_on_validation(scores, data)
-        return (best[0], best[1]) if best else (1.0, 1.0)
+            pair: tuple[float, ...] = (self.image_penalty, self.label_penalty)
+        else:
+            val = model.encode_all(data.val.images) if len(data.val) else embeddings[:0]
+            pair = best_on_validation(solutions.scores(val, model.vectors(data.known)), data, (1.0, 1.0))
+        model.solve(solutions.weights(*pair), pair)
+        model.fit_statistics(data.train)
 
     def settle(self, model: LabelModel) -> Method:
         """Return the settings with the penalties that the trial chose."""

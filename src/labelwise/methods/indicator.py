@@ -26,6 +26,7 @@ from labelwise.methods.shared.linear import Encoder, ImageMethod, LinearModel
 from labelwise.model import LabelModel, Spec
 from labelwise.ops.negatives import sample_by_score, sample_uniformly, sample_wrong_labels
 from labelwise.ops.targets import several_true
+from labelwise.settings import check_range
 from labelwise.training.stages import Stage
 
 Activation = Literal["none", "relu", "leaky_relu", "sigmoid", "tanh"]
@@ -165,8 +166,7 @@ class Indicator(ImageMethod):
         super().__post_init__()
         if any(n is not None and n < 1 for n in (*self.curriculum, self.negatives)):
             raise UsageError(f"An image needs at least one negative; given {(*self.curriculum, self.negatives)}.")
-        if self.temperature <= 0:
-            raise UsageError(f"The temperature must be above 0; given {self.temperature}.")
+        check_range(self, "above 0", "temperature")
 
     def build(self, spec: Spec) -> IndicatorModel:
         """Return the untrained model."""

@@ -20,14 +20,15 @@ from torch import Tensor
 from labelwise.data.batches import Batch
 from labelwise.data.dataset import TrainData
 from labelwise.errors import UsageError, listing
-from labelwise.methods.shared.described import best_on_validation, encoded_images
 from labelwise.methods.shared.gaussian import GRID, PLAIN, Choice, Gaussians
-from labelwise.methods.shared.generated import GeneratedSoftmax, GeneratingMethod, harmonic_on_validation
+from labelwise.methods.shared.generated import GeneratedSoftmax, GeneratingMethod
 from labelwise.methods.shared.izf_model import FlowModel, IzfModel, IzfSoftmaxModel
+from labelwise.methods.shared.zero_shot import best_on_validation, harmonic, has_unseen
 from labelwise.model import LabelModel, Spec
 from labelwise.nn.flow import FlowSettings, Mixing
 from labelwise.ops.mmd import Kernel, mmd
 from labelwise.ops.segments import segment_mean
+from labelwise.settings import check_range
 from labelwise.training.distribution import whole_batch
 from labelwise.training.stages import Method, Stage
 
@@ -92,12 +93,8 @@ class Izf(GeneratingMethod):
         if self.epochs == 0:
             raise UsageError('With start="random" the flow has to be trained: set epochs, for example to 30.')
         super().__post_init__()
-        for name in ("shrink", "penalty", "label_length"):
-            if (value := getattr(self, name)) is not None and not value > 0:
-                raise UsageError(f'Setting "{name}" lies above 0; given {value}.')
-        for name in ("width", "flow_weight", "centre_weight", "mmd_weight", "noise"):
-            if (value := getattr(self, name)) is not None and not value >= 0:
-                raise UsageError(f'Setting "{name}" must not lie below 0; given {value}.')
+        check_range(self, "above 0", "shrink", "penalty", "label_length")
+        check_range(self, "0 or more", "width", "flow_weight", "centre_weight", "mmd_weight", "noise")
         self.flow_settings.__post_init__()
 
     @property
@@ -120,7 +117,7 @@ class Izf(GeneratingMethod):
         assert isinstance(model, FlowModel)
         yield from self.train_encoder(model, data)
         model.eval()
-        features = encoded_images(model, data.train.images)
+        features = model.encode_all(data.train.images)
         if self.start == "closed":
             self._solve(model, data, features)
         else:
@@ -137,49 +134,47 @@ class Izf(GeneratingMethod):
 
     def _solve(self, model: FlowModel, data: TrainData, features: Tensor) -> None:
         """Give the model the closed form of the settings, those left open chosen on held-out labels."""
-        found = Gaussians.of(features, data.train.targets, model.vectors(data.labels))
-        grid = tuple(dict.fromkeys(self._filled(one) for one in GRID))
-        best = None
-        if len(grid) > 1 and len(data.val):
-            scored = found.scores(encoded_images(model, data.val.images), model.vectors(data.known), grid)
-            best = best_on_validation((((one.shrink, one.width, one.penalty), scores) for one, scores in scored), data)
-        chosen = self._filled(PLAIN) if best is None else Choice(shrink=best[0], width=best[1], penalty=best[2])
-        model.solve(found.solve(chosen), chosen, model.vectors(data.labels))
+        gaussians = Gaussians.of(features, data.train.targets, model.vectors(data.labels))
+        grid, choice = tuple(dict.fromkeys(self._filled(one) for one in GRID)), self._filled(PLAIN)
+        if len(grid) > 1 and has_unseen(data):
+            scores = gaussians.scores(model.encode_all(data.val.images), model.vectors(data.known), grid)
+            choice = Choice(*best_on_validation(scores, data, choice))
+        model.take(gaussians.solve(choice))
         model.fit_spread(features, data.train.targets)
 
     def _filled(self, one: Choice) -> Choice:
-        """Return a choice with the settings that were given in place of its own."""
-        given = {name: getattr(self, name) for name in ("shrink", "width", "penalty")}
-        return replace(one, **{name: value for name, value in given.items() if value is not None})
+        """Return a choice with the settings that are set in place of its own."""
+        own = {name: getattr(self, name) for name in Choice._fields}
+        return one._replace(**{name: value for name, value in own.items() if value is not None})
 
     def _train_flow(self, model: FlowModel, data: TrainData, features: Tensor) -> Iterator[Stage]:
         """Yield the stage of the flow; the start stays where no epoch is better on held-out labels."""
         assert model.flow is not None
+        loss = self._loss(model, data, features)
         if self.start == "random":
             model.flow.initialise(model.front(features))
-        shown = encoded_images(model, data.val.images) if len(data.val) else features[:0]
+        if not has_unseen(data):
+            yield self.feature_stage(model.flow, data, features, loss, None)
+            model.eval()
+            model.trained_epochs.fill_(self.epochs)
+            return
+        val = model.encode_all(data.val.images)
 
-        def merit() -> float | None:
-            own = torch.cat([model.latents(part)[0][:, : model.semantic] for part in torch.split(shown, 1024)])
+        @torch.no_grad()
+        def merit() -> float:
+            own = torch.cat([model.latents(part)[0][:, : model.semantic] for part in torch.split(val, 1024)])
             centres = model.semantic_part(data.known)
-            return harmonic_on_validation(own @ centres.T - 0.5 * centres.square().sum(1), data)
+            return harmonic(own @ centres.T - 0.5 * centres.square().sum(1), data)
 
         def validate() -> float:
             model.trained_epochs.add_(1)  # before the weights of the epoch are kept
-            return merit() or 0.0
+            return merit()
 
-        with torch.no_grad():
-            before = merit() if len(shown) else None
+        before = merit()
         start = {name: tensor.clone() for name, tensor in model.flow.state_dict().items()}
-        loss = self._loss(model, data, features)
-        yield self.feature_stage(model.flow, data, features, loss, None if before is None else validate)
+        yield self.feature_stage(model.flow, data, features, loss, validate)
         model.eval()
-        if before is None:
-            model.trained_epochs.fill_(self.epochs)
-            return
-        with torch.no_grad():
-            after = merit()
-        if self.start == "closed" and (after is None or after <= before):
+        if self.start == "closed" and merit() <= before:
             model.flow.load_state_dict(start)
             model.trained_epochs.zero_()
 

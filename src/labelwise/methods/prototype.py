@@ -4,14 +4,14 @@ A label is a prototype, the moving mean of its training embeddings, and its scor
 The same S compares two images.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, linear, normalize, pad
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, linear, normalize, one_hot, pad
 
 from labelwise.data.batches import Batch
 from labelwise.data.dataset import TrainData
@@ -23,8 +23,9 @@ from labelwise.model import LabelModel, Spec
 from labelwise.nn.similarity import Similarity, SimilaritySettings
 from labelwise.ops.linear import EmbeddingStatistics, linear_scores, solve_label_embeddings
 from labelwise.ops.segments import segment_mean
+from labelwise.settings import check_range
 from labelwise.training.distribution import whole_batch
-from labelwise.training.stages import Stage
+from labelwise.training.stages import Loss, Stage
 
 Head = Literal["sim", "dol", "mean"]
 
@@ -70,8 +71,7 @@ class PrototypeModel(LinearModel):
 
         The row of the dense layer is solved in closed form; with AM-softmax it is the mean direction.
         """
-        if not self.counts.any():
-            raise UsageError("This model was not trained yet, so it cannot learn a label from examples.")
+        self.check_trained()
         embeddings = embeddings.float()
         count = int(groups.max()) + 1
         means = segment_mean(embeddings, groups, count)
@@ -101,15 +101,11 @@ class PrototypeModel(LinearModel):
             return self._dense_scores(image_embeddings, label_embeddings)
         e = self.compare.first_size
         with self._gradients(image_embeddings, label_embeddings):
-            alike = (
-                self.compare.pairs(label_embeddings[:, :e], self.compare.second(image_embeddings)).T
-                + label_embeddings[:, e]
-            )
-        return (
-            alike
-            if self.head == "sim"
-            else (alike + self._dense_scores(image_embeddings, label_embeddings[:, e + 1 :])) / 2
-        )
+            alike = self.compare.pairs(label_embeddings[:, :e], self.compare.second(image_embeddings)).T
+            alike = alike + label_embeddings[:, e]
+        if self.head == "sim":
+            return alike
+        return (alike + self._dense_scores(image_embeddings, label_embeddings[:, e + 1 :])) / 2
 
     def similarity(self, queries: Tensor, gallery: Tensor) -> Tensor:
         """Return S of every query with every image of the gallery ``[n, m]``, from embeddings ``[n, d]`` and ``[m, d]``."""
@@ -123,13 +119,7 @@ class PrototypeModel(LinearModel):
 
     @torch.no_grad()
     def follow(self, embeddings: Tensor, targets: Tensor, momentum: float) -> None:
-        """Move the prototypes of the labels in a batch to the mean code of their images, by the share 1 - momentum.
-
-        Args:
-            embeddings: of the whole batch ``[n, d]``.
-            targets: ``[n]``.
-            momentum: the share of a prototype that stays.
-        """
+        """Move prototypes to the mean of the embeddings ``[n, d]`` of their label in a batch, by the share 1 - momentum."""
         means = segment_mean(embeddings, targets, len(self.prototypes))
         here = means.new_zeros(len(means), 1).index_fill_(0, targets, 1 - momentum)
         self.prototypes.lerp_(means, here)
@@ -208,16 +198,12 @@ class Prototype(ImageMethod):
         """Check the values."""
         super().__post_init__()
         _ = self.similarity_settings
-        for name in ("momentum", "smoothing", "pair_smoothing"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise UsageError(f'Setting "{name}" is a share from 0 to 1; given {getattr(self, name)}.')
+        check_range(self, "from 0 to 1", "momentum", "smoothing", "pair_smoothing")
         weights = {name: getattr(self, name) for name in ("class_weight", "pair_weight", "aux_weight")}
         if min(weights.values()) < 0 or not any(weights.values()):
             raise UsageError(f"Weights of the loss must not be negative, and one must be above 0; given {weights}.")
-        if self.margin is not None and not (self.margin >= 0 < self.margin_scale):
-            raise UsageError(
-                f"AM-softmax takes a margin of at least 0 and a scale above 0; given {self.margin}, {self.margin_scale}."
-            )
+        check_range(self, "0 or more", "margin")
+        check_range(self, "above 0", "margin_scale")
         if self.head != "sim" and not self.aux_weight:
             raise UsageError(
                 f'The head "{self.head}" uses the dense layer, which aux_weight=0 leaves untrained. Use head=sim.'
@@ -226,13 +212,8 @@ class Prototype(ImageMethod):
     @property
     def similarity_settings(self) -> SimilaritySettings:
         """The settings of S."""
-        return SimilaritySettings(
-            kind=self.similarity,
-            symmetric=self.symmetric,
-            hidden=self.hidden,
-            layers=self.layers,
-            dropout=self.dropout,
-        )
+        own = {name: getattr(self, name) for name in ("symmetric", "hidden", "layers", "dropout")}
+        return SimilaritySettings(kind=self.similarity, **own)
 
     def build(self, spec: Spec) -> PrototypeModel:
         """Return the untrained model."""
@@ -248,7 +229,7 @@ class Prototype(ImageMethod):
         assert isinstance(model, PrototypeModel)
         return self.train_whole(model, data, self.loss(model))
 
-    def loss(self, model: PrototypeModel) -> Callable[[Batch], dict[str, Tensor]]:
+    def loss(self, model: PrototypeModel) -> Loss:
         """Return the loss of a batch; prototypes move before they are compared with.
 
         Every process compares the whole batch: dropout in S then draws the same numbers in each.
@@ -264,12 +245,14 @@ class Prototype(ImageMethod):
                 scores = model.compare(model.prototypes, every).T
                 terms["class"] = self.class_weight * self._choice(scores, targets)
             if self.pair_weight:
-                noise = self._noise(batch, len(every)) if self.pair_smoothing else None
+                noise = None
+                if self.pair_smoothing:  # the same in every process
+                    shape, rng = (len(every), len(every)), batch.rng
+                    noise = self.pair_smoothing * torch.rand(shape, generator=rng.generator, device=rng.device)
                 terms["pair"] = self.pair_weight * pair_loss(model.compare(every, every), targets, noise)
             if self.aux_weight:
-                terms["aux"] = self.aux_weight * self._choice(
-                    self._dense(model, embeddings, batch.targets), batch.targets
-                )
+                scores = self._dense(model, embeddings, batch.targets)
+                terms["aux"] = self.aux_weight * self._choice(scores, batch.targets)
             return terms
 
         return of_batch
@@ -281,15 +264,9 @@ class Prototype(ImageMethod):
         """Return the scores of the dense layer ``[n, k]``, the true ones less the margin."""
         if self.margin is None:
             return model.dense(embeddings)  # type: ignore[no-any-return]
-        scores = linear(normalize(embeddings, dim=1), normalize(model.dense.weight, dim=1)) * self.margin_scale
-        return scores.scatter_add(
-            1, targets[:, None], scores.new_full((len(targets), 1), -self.margin * self.margin_scale)
-        )
-
-    def _noise(self, batch: Batch, n: int) -> Tensor:
-        """Return how far each pair's target is moved ``[n, n]``, the same in every process."""
-        rng = batch.rng
-        return self.pair_smoothing * torch.rand((n, n), generator=rng.generator, device=rng.device)
+        cosines = linear(normalize(embeddings, dim=1), normalize(model.dense.weight, dim=1))
+        margins = one_hot(targets, cosines.shape[1]) * self.margin
+        return (cosines - margins) * self.margin_scale
 
 
 def pair_loss(scores: Tensor, targets: Tensor, noise: Tensor | None = None) -> Tensor:
@@ -304,6 +281,5 @@ def pair_loss(scores: Tensor, targets: Tensor, noise: Tensor | None = None) -> T
     apart = ~torch.eye(len(targets), dtype=torch.bool, device=targets.device)
     truth = same.float() if noise is None else torch.where(same, 1 - noise, noise)
     losses = binary_cross_entropy_with_logits(scores.float(), truth, reduction="none")
-    kinds = (same & apart, ~same)
-    means = [(losses * kind).sum() / kind.sum().clamp_min(1) for kind in kinds]
-    return means[0] + means[1]
+    same, different = ((losses * kind).sum() / kind.sum().clamp_min(1) for kind in (same & apart, ~same))
+    return same + different

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from labelwise.data.dataset import TrainData
-from labelwise.errors import UsageError
-from labelwise.methods.shared.described import BilinearModel, DescribedMethod, best_on_validation, encoded_images
+from labelwise.methods.shared.zero_shot import BilinearModel, ZeroShotMethod, best_on_validation
 from labelwise.model import LabelModel
+from labelwise.settings import check_range
 from labelwise.training.stages import Method, Stage
 
 PENALTIES = tuple(10.0 ** (step / 2) for step in range(-4, 7))
@@ -21,7 +21,7 @@ PLAIN = 1.0  # where there is nothing to choose by
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ridge(DescribedMethod):
+class Ridge(ZeroShotMethod):
     """The nearest label vector after ridge regression: a baseline of one linear system.
 
     Attributes:
@@ -35,28 +35,24 @@ class Ridge(DescribedMethod):
     def __post_init__(self) -> None:
         """Check the numbers."""
         super().__post_init__()
-        if self.penalty is not None and self.penalty <= 0:
-            raise UsageError(f"The penalty lies above 0; given {self.penalty}.")
+        check_range(self, "above 0", "penalty")
 
     def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
         """Yield the stage of the image encoder, if there is one to train; then solve."""
         assert isinstance(model, BilinearModel)
         yield from self.train_encoder(model, data)
-        embeddings, vectors = encoded_images(model, data.train.images), model.vectors(data.labels)
+        embeddings, vectors = model.encode_all(data.train.images), model.vectors(data.labels)
         values, axes = torch.linalg.eigh(embeddings.T @ embeddings)
         sums = embeddings.new_zeros(len(vectors), embeddings.shape[1]).index_add_(0, data.train.targets, embeddings)
         middle = axes.T @ sums.T @ vectors
 
-        def scores() -> Iterator[tuple[tuple[float, ...], Tensor]]:
-            rotated = encoded_images(model, data.val.images) @ axes
+        def scores() -> Iterator[tuple[float, Tensor]]:
+            rotated = model.encode_all(data.val.images) @ axes
             asked = middle @ model.vectors(data.known).T
             for penalty in PENALTIES:
-                yield (penalty,), rotated @ (asked / (values[:, None] + penalty))
+                yield penalty, rotated @ (asked / (values[:, None] + penalty))
 
-        penalty = self.penalty
-        if penalty is None:
-            found = best_on_validation(scores(), data) if len(data.val) else None
-            penalty = found[0] if found else PLAIN
+        penalty = self.penalty or best_on_validation(scores(), data, PLAIN)
         model.solve(axes @ (middle / (values[:, None] + penalty)), (penalty,))
         model.fit_statistics(data.train)
 

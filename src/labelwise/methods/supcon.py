@@ -13,11 +13,12 @@ from labelwise.data.batches import Batch, ShuffledBatches
 from labelwise.data.dataset import TrainData
 from labelwise.data.rng import BatchRng
 from labelwise.errors import UsageError
-from labelwise.methods.shared.described import encoded
 from labelwise.methods.shared.linear import Encoder, ImageMethod, SoftmaxModel
+from labelwise.methods.shared.zero_shot import encoded
 from labelwise.model import LabelModel, Spec
 from labelwise.nn.encoder import LENGTH, spread
 from labelwise.ops.contrastive import supervised_contrastive
+from labelwise.settings import check_range
 from labelwise.training.distribution import whole_batch
 from labelwise.training.optimizers import Optimizer, Schedule
 from labelwise.training.stages import Stage
@@ -81,11 +82,8 @@ class Supcon(ImageMethod):
     def __post_init__(self) -> None:
         """Check the numbers."""
         super().__post_init__()
-        for name in ("projection_size", "head_epochs"):
-            if getattr(self, name) < 1:
-                raise UsageError(f'Setting "{name}" must be at least 1; given {getattr(self, name)}.')
-        if self.temperature <= 0:
-            raise UsageError(f"The temperature must be above 0; given {self.temperature}.")
+        check_range(self, "at least 1", "projection_size", "head_epochs")
+        check_range(self, "above 0", "temperature")
 
     def build(self, spec: Spec) -> SupconModel:
         """Return the untrained model."""
@@ -105,7 +103,10 @@ class Supcon(ImageMethod):
         model.eval()
         embeddings = encoded(model, model.prepare(data.train.images))
         mean, scale = standard(embeddings)
-        yield self._head_stage(model.head, replace(data, train=replace(data.train, images=(embeddings - mean) * scale)))
+        head = replace(self, epochs=self.head_epochs, optimizer=self.head_optimizer, average=None, adversarial=None)
+        fixed = replace(data, train=replace(data.train, images=(embeddings - mean) * scale))
+        stage = head.stage(f"{self.name} head", model.head, fixed, lambda batch: _choice(model.head, batch))
+        yield replace(stage, batches=replace(super().batches(fixed), augment=None))
         with torch.no_grad():  # the layer on embeddings as they are that gives the same scores
             model.head.weight.mul_(scale)
             model.head.bias.sub_(model.head.weight @ mean)
@@ -123,22 +124,10 @@ class Supcon(ImageMethod):
 
         return of_batch
 
-    def _head_stage(self, head: nn.Linear, data: TrainData) -> Stage:
-        """Return the stage that trains the linear layer on fixed embeddings."""
 
-        def loss(batch: Batch) -> dict[str, Tensor]:
-            return {"choice": cross_entropy(head(batch.images).float(), batch.targets)}
-
-        return Stage(
-            name=f"{self.name} head",
-            loss=loss,
-            parameters=tuple(head.parameters()),
-            batches=replace(super().batches(data), augment=None),
-            epochs=self.head_epochs,
-            optimizer=self.head_optimizer,
-            schedule=self.schedule,
-            clip=self.clip,
-        )
+def _choice(head: nn.Linear, batch: Batch) -> dict[str, Tensor]:
+    """Return the loss of the linear layer on fixed embeddings."""
+    return {"choice": cross_entropy(head(batch.images).float(), batch.targets)}
 
 
 def standard(embeddings: Tensor) -> tuple[Tensor, Tensor]:
@@ -151,13 +140,5 @@ def contrastive_augment(shape: tuple[int, ...]) -> Augment:
     """Return the augmentation of the contrast for images of this shape."""
     if len(shape) == 1:
         return Augment()
-    return Augment(
-        scale=(0.2, 1.0),
-        flip=shape[0] == 3,
-        brightness=0.4,
-        contrast=0.4,
-        saturation=0.4,
-        hue=0.1,
-        jitter_probability=0.8,
-        grey=0.2,
-    )
+    jitter = Augment(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1, jitter_probability=0.8, grey=0.2)
+    return replace(jitter, scale=(0.2, 1.0), flip=shape[0] == 3)

@@ -8,43 +8,34 @@ one is chosen by its loss alone.
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from labelwise.data.dataset import TrainData
 from labelwise.errors import UsageError
-from labelwise.labels import Labels
-from labelwise.methods.shared.described import Centring, encoded
+from labelwise.methods.shared.centring import PCA, Centring
 from labelwise.methods.shared.label_prior import LabelPrior, Source, label_similarity
 from labelwise.methods.shared.linear import Encoder, HeadModel
-from labelwise.methods.shared.naming import (
-    Evidence,
-    NamingSettings,
-    choose_names,
-    cluster_starts,
-    name_each,
-    turned_round,
-    vote,
-)
-from labelwise.methods.shared.naming_report import NamingReport, modal_shares, plain, prior_agreement, restart_agreement
-from labelwise.methods.shared.pca import PCA
+from labelwise.methods.shared.naming import Evidence, choose_names, cluster_starts, name_each, turned_round, vote
+from labelwise.methods.shared.naming_report import modal_shares, naming_figures, plain
 from labelwise.methods.shared.transport import Clustering, Matching, Restarts, transport_stages
+from labelwise.methods.shared.zero_shot import encoded
 from labelwise.model import LabelModel, Spec
 from labelwise.ops.assignment import best_matching
 from labelwise.ops.clusters import discriminant, nearest_centres, neighbour_means
 from labelwise.ops.linear import linear_scores
 from labelwise.ops.segments import segment_mean
+from labelwise.settings import check_range
 from labelwise.training.stages import Method, Stage
 
 MOST_EMBEDDINGS = 20_000  # embeddings that structure naming clusters
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Found:
-    """What naming found, the chosen restart first.
+class Naming(NamedTuple):
+    """The outcome of naming, the chosen restart first.
 
     Attributes:
         members: the cluster of each image ``[r, n]``.
@@ -73,7 +64,7 @@ class NamedModel(HeadModel):
         clusters, overlaps, sizes: see ``naming.Evidence``.
         alike: how alike labels are ``[1, k, k]``; zeros until it is fitted.
         restarts: of transport naming, else None.
-        report: what can be told about the run; None until it is over.
+        report: what can be told about the run, see ``naming_report``; empty until it is over.
     """
 
     exclusive = True
@@ -91,11 +82,11 @@ class NamedModel(HeadModel):
     def __init__(self, spec: Spec, method: "ZeroLabel") -> None:
         super().__init__(spec, method.encoder)
         k, d, r = len(spec.labels), self.encoder.code_size, method.restarts
-        self.naming = method.naming_settings
+        self.search = method.search
         self.centring = PCA(d, method.directions) if method.naming == "structure" else Centring(d)
         self.head.requires_grad_(False)
         self.restarts = Restarts(r, k, d) if method.naming == "transport" else None
-        self.report: NamingReport | None = None
+        self.report: dict[str, Any] = {}
         shapes = {"centres": (k, d), "votes": (k, k), "opinions": (r, k, d + 1)}
         shapes |= {"clusters": (r, k, k), "overlaps": (r, k, k), "sizes": (r, k)}
         for name, shape in shapes.items():
@@ -115,24 +106,25 @@ class NamedModel(HeadModel):
     def evidence(self) -> Evidence:
         """Return what naming goes by."""
         parts = {name: getattr(self, name).double().cpu() for name in ("clusters", "overlaps", "sizes")}
-        alike, labels = self.alike.double().cpu(), self.spec.labels
+        alike, labels = self.alike[0].double().cpu(), self.spec.labels
         return Evidence(**parts, labels=alike, shares=labels.shares, turned=turned_round(labels, alike))
 
     @torch.no_grad()
-    def keep_evidence(self, evidence: Evidence) -> None:
-        """Keep what naming goes by."""
+    def fit_evidence(self, embeddings: Tensor, members: Tensor) -> None:
+        """Keep what naming goes by, from the cluster of each embedding ``[n, d]`` in each restart ``[r, n]``."""
+        evidence = Evidence.of(embeddings, members, self.alike[0])
         for name in ("clusters", "overlaps", "sizes"):
             getattr(self, name).copy_(getattr(evidence, name))
 
     @torch.no_grad()
-    def take(self, found: Found) -> None:
+    def take(self, naming: Naming) -> None:
         """Answer with the label embeddings of the chosen restart."""
-        self.opinions.copy_(found.opinions)
-        self.head.weight.copy_(found.opinions[0, :, :-1])
-        self.head.bias.copy_(found.opinions[0, :, -1])
-        self.own_names.copy_(found.names)
-        self.names.copy_(found.names[0])
-        self.votes.copy_(found.votes)
+        self.opinions.copy_(naming.opinions)
+        self.head.weight.copy_(naming.opinions[0, :, :-1])
+        self.head.bias.copy_(naming.opinions[0, :, -1])
+        self.own_names.copy_(naming.names)
+        self.names.copy_(naming.names[0])
+        self.votes.copy_(naming.votes)
 
     @torch.no_grad()
     def rename(self, votes: Tensor, names: Tensor) -> None:
@@ -145,7 +137,7 @@ class NamedModel(HeadModel):
 
     def about(self) -> dict[str, Any]:
         """Return the report of the naming, once it is over."""
-        return {"naming": {} if self.report is None else asdict(self.report)}
+        return {"naming": self.report}
 
     @torch.no_grad()
     def second_opinions(self, image_embeddings: Tensor) -> Tensor:
@@ -153,13 +145,12 @@ class NamedModel(HeadModel):
 
         A cluster of another restart counts as the one it overlaps most with, so names play no part in it.
         """
-        found = []
+        answers = []
         for opinion, own, overlap in zip(self.opinions, self.own_names, self.overlaps, strict=True):
-            same = best_matching(overlap)
             label = torch.empty_like(own)
-            label[own[same]] = self.names
-            found.append(label[linear_scores(image_embeddings, opinion).argmax(1)])
-        return torch.stack(found[1:] or found)
+            label[own[best_matching(overlap)]] = self.names
+            answers.append(label[linear_scores(image_embeddings, opinion).argmax(1)])
+        return torch.stack(answers[1:] or answers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,23 +196,11 @@ class ZeroLabel(Method):
         """Check the numbers."""
         if self.naming not in ("structure", "transport"):
             raise UsageError(f'Naming is by "structure" or by "transport"; given "{self.naming}".')
-        for what in ("restarts", "search", "directions"):
-            if getattr(self, what) < 1:
-                raise UsageError(f'Setting "{what}" must be at least 1; given {getattr(self, what)}.')
+        check_range(self, "at least 1", "restarts", "search", "directions")
         if self.matching.guided and self.matching.gradient == "envelope":
             raise UsageError(
                 'A guided loss has no envelope gradient. Set matching.gradient to "implicit" or "unrolled".'
             )
-
-    @property
-    def naming_settings(self) -> NamingSettings:
-        """How structure naming searches."""
-        return NamingSettings(matchings=self.search)
-
-    def similarity(self, labels: Labels) -> Tensor:
-        """Return how alike labels are ``[k, k]``."""
-        neighbours = self.neighbours if self.naming == "structure" else 0
-        return label_similarity(labels, self.prior, neighbours=neighbours)
 
     def build(self, spec: Spec) -> NamedModel:
         """Return the untrained model."""
@@ -230,20 +209,27 @@ class ZeroLabel(Method):
     def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
         """Yield stages II and III where naming is by transport; then name, and keep what adding a label needs."""
         assert isinstance(model, NamedModel)
-        model.alike.copy_(self.similarity(model.spec.labels)[None])
+        k, shares = len(data.labels), data.labels.shares
+        neighbours = self.neighbours if self.naming == "structure" else 0
+        model.alike.copy_(label_similarity(model.spec.labels, self.prior, neighbours=neighbours)[None])
         embeddings = self._embeddings(model, data)
         if model.restarts is None:
-            found = self._structure(model, embeddings)
+            naming = self._structure(model, embeddings)
         else:
             split = replace(data.train, images=embeddings)
-            prior = LabelPrior.of(model.alike[0].double(), data.labels.shares, second=self.second)
+            prior = LabelPrior.of(model.alike[0].double(), shares, second=self.second)
             yield from transport_stages(model.restarts, prior, split, self.clustering, self.matching)
-            found = self._transport(model, model.restarts, embeddings)
-        model.take(found)
-        model.report = _report(model, embeddings, found)
+            naming = self._transport(model, model.restarts, embeddings)
+        model.take(naming)
         answers = linear_scores(embeddings, model.encode_labels(data.labels)).argmax(1)
-        model.centres.copy_(segment_mean(embeddings, answers, len(data.labels))[found.names[0]])
+        model.centres.copy_(segment_mean(embeddings, answers, k)[naming.names[0]])
         model.fit_statistics(replace(data.train, targets=answers))
+        model.report = {
+            "losses": plain(naming.losses, 6),
+            "shares": plain(torch.full((k,), 1 / k) if shares is None else shares),
+            **naming_figures(model, naming.names),
+            "cohesion": plain(modal_shares(naming.members[0], answers, k)),
+        }
 
     @torch.no_grad()
     def _embeddings(self, model: NamedModel, data: TrainData) -> Tensor:
@@ -259,14 +245,11 @@ class ZeroLabel(Method):
             model.centring.fit(encoded(model.encoder, prepared))
         return encoded(model, prepared)
 
-    def _structure(self, model: NamedModel, embeddings: Tensor) -> Found:
+    def _structure(self, model: NamedModel, embeddings: Tensor) -> Naming:
         """Return the best of several clusterings, its clusters named, and the others."""
         k, shares = len(model.spec.labels), model.spec.labels.shares
-        some = embeddings[
-            torch.randperm(len(embeddings), generator=torch.Generator().manual_seed(0))[:MOST_EMBEDDINGS].to(
-                embeddings.device
-            )
-        ]
+        order = torch.randperm(len(embeddings), generator=torch.Generator().manual_seed(0))
+        some = embeddings[order[:MOST_EMBEDDINGS].to(embeddings.device)]
         sizes = torch.full((k,), 1 / k) if shares is None else shares.float()
         seed = int(torch.randint(2**31, ()))
         smooth = neighbour_means(some, self.smooth)
@@ -274,42 +257,21 @@ class ZeroLabel(Method):
         rows = torch.stack([discriminant(some, one.members, k) for one in starts])
         members = torch.stack([linear_scores(embeddings, own).argmax(1) for own in rows])
         losses = torch.tensor([one.inertia for one in starts])
-        model.keep_evidence(Evidence.of(embeddings, members, model.alike.double(), shares))
-        tables = name_each(model.evidence(), model.naming)
+        model.fit_evidence(embeddings, members)
+        tables = name_each(model.evidence(), self.search)
         votes = vote(model.evidence(), tables)
-        names = torch.stack([choose_names(votes), *(best_matching(table) for table in tables[1:])]).to(
-            embeddings.device
-        )
+        names = torch.stack([choose_names(votes), *(best_matching(table) for table in tables[1:])])
+        names = names.to(embeddings.device)
         opinions = torch.empty_like(rows).scatter_(1, names[..., None].expand_as(rows), rows)
-        return Found(members=members, opinions=opinions, names=names, votes=votes, losses=losses)
+        return Naming(members, opinions, names, votes, losses)
 
-    def _transport(self, model: NamedModel, restarts: Restarts, embeddings: Tensor) -> Found:
+    def _transport(self, model: NamedModel, restarts: Restarts, embeddings: Tensor) -> Naming:
         """Return the restart with the lowest loss, and the others; its clusters are the images it gives one label."""
         order = restarts.head_losses.argsort()
         heads = restarts.best_heads[order]
         opinions = torch.cat([heads, torch.zeros_like(heads[..., :1])], -1)
-        answers = (embeddings @ heads.mT).argmax(-1)
-        model.keep_evidence(Evidence.of(embeddings, answers, model.alike.double(), model.spec.labels.shares))
+        model.fit_evidence(embeddings, (embeddings @ heads.mT).argmax(-1))
         votes = model.overlaps.double().mean(0)
         names = torch.arange(len(model.spec.labels), device=embeddings.device).repeat(len(heads), 1)
         members = nearest_centres(embeddings, restarts.best_centres[order])[0]
-        return Found(members=members, opinions=opinions, names=names, votes=votes, losses=restarts.head_losses[order])
-
-
-def _report(model: NamedModel, embeddings: Tensor, found: Found) -> NamingReport:
-    """Return what can be told about a run without a label."""
-    k, shares = len(model.spec.labels), model.spec.labels.shares
-    scores = linear_scores(embeddings, model.encode_labels(model.spec.labels))
-    answers = torch.stack([linear_scores(embeddings, own).argmax(1) for own in found.opinions])
-    near, far = prior_agreement(segment_mean(scores, answers[0], k), model.alike[0])
-    certainty = torch.empty(k).scatter_(0, model.names.cpu(), model.votes.cpu()[torch.arange(k), model.names.cpu()])
-    return NamingReport(
-        losses=plain(found.losses, 6),
-        sizes=plain(torch.bincount(answers[0], minlength=k) / len(embeddings)),
-        shares=plain(torch.full((k,), 1 / k) if shares is None else shares),
-        certainty=plain(certainty),
-        agreement=plain(restart_agreement(answers, k)),
-        near=near,
-        far=far,
-        cohesion=plain(modal_shares(found.members[0], answers[0], k)),
-    )
+        return Naming(members, opinions, names, votes, restarts.head_losses[order])

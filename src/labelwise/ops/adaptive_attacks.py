@@ -9,15 +9,12 @@ import torch
 from torch import Tensor
 
 from labelwise.errors import UsageError
-from labelwise.ops.attacks import Best, Loss, Problem, Seen, check_counts, choice_loss, in_turn, margin
+from labelwise.ops.attacks import Loss, Points, Problem, check_count, choice_loss, margin
 
 MOMENTUM = 0.75  # alpha: the share of a move that follows the gradient, the rest repeats the last move
 RISING = 0.75  # rho: the share of steps that must raise the loss, or the step size is halved
-FIRST_CHECK, CLOSER, CLOSEST = (
-    0.22,
-    0.03,
-    0.06,
-)  # shares of all steps: the first check, then how gaps shrink, the smallest gap
+# Shares of all steps: the first check, then how the gaps between checks shrink, the smallest gap.
+FIRST_CHECK, CLOSER, CLOSEST = 0.22, 0.03, 0.06
 
 
 def ratio_loss(scores: Tensor, targets: Tensor) -> Tensor:
@@ -53,21 +50,19 @@ class Apgd:
 
     Attributes:
         loss: ``choice`` (cross-entropy) or ``ratio`` (DLR).
-        steps: of each start.
-        restarts: how many starts; later ones attack the images that are left standing.
-        aims: with ``ratio``, how many wrong labels to aim at, one after another, the nearest first; 0 aims at none.
+        aims: with ``ratio``, how many wrong labels to aim at, one after another, the nearest first, each on the images that
+            are left standing; 0 aims at none.
     """
 
     black_box: ClassVar[bool] = False
 
     loss: Literal["choice", "ratio"] = "choice"
     steps: int = 100
-    restarts: int = 1
     aims: int = 0
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        check_counts({"steps": self.steps, "restarts": self.restarts})
+        check_count("steps", self.steps)
         if self.loss not in ("choice", "ratio"):
             raise UsageError(f'The loss of APGD is "choice" or "ratio"; given "{self.loss}".')
         if self.aims < 0 or (self.aims and self.loss == "choice"):
@@ -78,104 +73,42 @@ class Apgd:
         """The name, the loss and the aims."""
         return ("apgd-ce" if self.loss == "choice" else "apgd-dlr") + (f" t{self.aims}" if self.aims else "")
 
-    def __call__(self, problem: Problem, generator: torch.Generator) -> Best:
-        """Return the best point of all starts and aims."""
+    def __call__(self, problem: Problem, generator: torch.Generator) -> Points:
+        """Return the best point of all aims."""
         if not self.aims:
-            loss = choice_loss if self.loss == "choice" else ratio_loss
-            return in_turn(problem, [lambda part, _: self._once(part, loss, generator)] * self.restarts)
+            return self._climb(problem, choice_loss if self.loss == "choice" else ratio_loss, generator)
+        best = problem.glance(problem.images)
         with torch.no_grad():
             scores = problem.scores(problem.images).scatter(1, problem.targets[:, None], -torch.inf)
         aims = scores.topk(min(self.aims, scores.shape[1] - 1)).indices
-        tries = [
-            lambda part, rows, column=column: self._once(part, aimed_ratio_loss(aims[rows, column]), generator)
-            for column in range(aims.shape[1])
-        ]
-        return in_turn(problem, tries * self.restarts)
-
-    def _once(self, problem: Problem, loss: Loss, generator: torch.Generator) -> Best:
-        x = problem.random_start(generator)
-        seen = problem.look(x, loss)
-        best = Best(x, seen.margins, seen.fooled)
-        climb = _Climb.start(x, seen, 2 * problem.radius)
-        checks = set(check_steps(self.steps))
-        for number in range(1, self.steps + 1):
-            x = climb.ahead(problem, 1.0 if number == 1 else MOMENTUM)
-            seen = problem.look(x, loss)
-            best = best.better(x, seen)
-            climb.arrive(x, seen)
-            if number in checks:
-                climb.check(number)
+        rows = torch.arange(len(aims), device=aims.device)
+        for column in range(aims.shape[1]):
+            if len(rows):
+                aimed = aimed_ratio_loss(aims[rows, column])
+                best = best.merged(rows, self._climb(problem.select(rows), aimed, generator))
+                rows = (~best.fooled).nonzero()[:, 0]
         return best
 
-
-@dataclass(eq=False)
-class _Climb:
-    """One ascent under way.
-
-    Attributes:
-        images: where it is.
-        previous: where it was a step ago.
-        seen: at ``images``.
-        top: the point of the highest loss so far.
-        top_seen: its loss and gradient.
-        step: the step size ``[n, 1, 1, 1]``.
-        rises: how many steps since the last check raised the loss ``[n]``.
-        checked_at: the step of the last check.
-        checked_loss: the highest loss then ``[n]``.
-        halved: whether the step size was halved then ``[n]``.
-    """
-
-    images: Tensor
-    previous: Tensor
-    seen: Seen
-    top: Tensor
-    top_seen: Seen
-    step: Tensor
-    rises: Tensor
-    checked_at: int
-    checked_loss: Tensor
-    halved: Tensor
-
-    @classmethod
-    def start(cls, images: Tensor, seen: Seen, step: Tensor) -> "_Climb":
-        """Return an ascent from here."""
-        none = torch.zeros_like(seen.losses)
-        return cls(images, images, seen, images, seen, step, none, 0, seen.losses, none.bool())
-
-    def ahead(self, problem: Problem, momentum: float) -> Tensor:
-        """Return the next point: a projected step, and some of the last move once more."""
-        step = problem.project(self.images + self.step * self.seen.gradient.sign())
-        move = momentum * (step - self.images) + (1 - momentum) * (self.images - self.previous)
-        return problem.project(self.images + move)
-
-    def arrive(self, images: Tensor, seen: Seen) -> None:
-        """Go to a point and remember the highest."""
-        self.rises = self.rises + (seen.losses > self.seen.losses)
-        higher = seen.losses > self.top_seen.losses
-        self.top, self.top_seen = _where(higher, images, seen, self.top, self.top_seen)
-        self.images, self.previous, self.seen = images, self.images, seen
-
-    def check(self, number: int) -> None:
-        """Where the ascent makes little progress, halve the step and go back to the highest point."""
-        few = self.rises < RISING * (number - self.checked_at)
-        stuck = ~self.halved & (self.top_seen.losses == self.checked_loss)
-        self.halved = few | stuck
-        self.step = torch.where(self.halved[:, None, None, None], self.step / 2, self.step)
-        self.images, self.seen = _where(self.halved, self.top, self.top_seen, self.images, self.seen)
-        self.rises, self.checked_at = torch.zeros_like(self.rises), number
-        self.checked_loss = self.top_seen.losses
-
-
-def _where(take: Tensor, images: Tensor, seen: Seen, others: Tensor, other: Seen) -> tuple[Tensor, Seen]:
-    """Return the first points where ``take [n]`` says so, else the others, and what is seen there."""
-    pixels = take[:, None, None, None]
-    chosen = Seen(
-        torch.where(take, seen.margins, other.margins),
-        torch.where(take, seen.fooled, other.fooled),
-        torch.where(take, seen.losses, other.losses),
-        torch.where(pixels, seen.gradient, other.gradient),
-    )
-    return torch.where(pixels, images, others), chosen
+    def _climb(self, problem: Problem, loss: Loss, generator: torch.Generator) -> Points:
+        """Return the best point of one ascent."""
+        best = top = here = problem.look(problem.random_start(generator), loss)
+        previous, step, momentum = here.images, 2 * problem.radius, 1.0
+        rises, halved = torch.zeros_like(here.losses), torch.zeros_like(here.fooled)
+        checked, checked_losses, checks = 0, here.losses, set(check_steps(self.steps))
+        for number in range(1, self.steps + 1):
+            ahead = problem.project(here.images + step * here.gradient.sign())
+            move = momentum * (ahead - here.images) + (1 - momentum) * (here.images - previous)
+            before, here = here, problem.look(problem.project(here.images + move), loss)
+            previous, momentum = before.images, MOMENTUM
+            rises = rises + (here.losses > before.losses)
+            best, top = best.better(here), top.where(here.losses > top.losses, here)
+            if number in checks:
+                stuck = ~halved & (top.losses == checked_losses)
+                halved = stuck | (rises < RISING * (number - checked))
+                step = torch.where(halved[:, None, None, None], step / 2, step)
+                here = here.where(halved, top)
+                rises, checked, checked_losses = torch.zeros_like(rises), number, top.losses
+        return best
 
 
 def check_steps(steps: int) -> Iterator[int]:

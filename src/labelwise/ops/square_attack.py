@@ -7,19 +7,10 @@ import torch
 from torch import Tensor
 
 from labelwise.errors import UsageError
-from labelwise.ops.attacks import Best, Problem, check_counts
+from labelwise.ops.attacks import Points, Problem, check_count
 
-HALVINGS = (
-    0.001,
-    0.005,
-    0.02,
-    0.05,
-    0.1,
-    0.2,
-    0.4,
-    0.6,
-    0.8,
-)  # shares of the queries after which squares halve their area
+# Shares of the queries after which squares halve their area.
+HALVINGS = (0.001, 0.005, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
 TOGETHER = 50  # queries between two looks at which images are left standing
 
 
@@ -42,7 +33,7 @@ class Square:
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        check_counts({"queries": self.queries})
+        check_count("queries", self.queries)
         if not 0 < self.share <= 1:
             raise UsageError(f"The share of pixels lies above 0 and at most at 1; given {self.share}.")
 
@@ -51,28 +42,21 @@ class Square:
         """The name and the queries."""
         return f"square-{self.queries}"
 
-    def __call__(self, problem: Problem, generator: torch.Generator) -> Best:
+    def __call__(self, problem: Problem, generator: torch.Generator) -> Points:
         """Return the best point of the search."""
         n, c, _, width = problem.images.shape
-        stripes = problem.project(problem.images + problem.radius * _signs((n, c, 1, width), generator))
-        seen = problem.glance(stripes)
-        best = Best(stripes, seen.margins, seen.fooled)
+        best = problem.glance(problem.project(problem.images + problem.radius * _signs((n, c, 1, width), generator)))
         for first in range(1, self.queries, TOGETHER):
             rows = (~best.fooled).nonzero()[:, 0]
             if not len(rows):
                 break
-            standing = Best(best.images[rows], best.margins[rows], best.fooled[rows])
-            part = range(first, min(first + TOGETHER, self.queries))
-            best = best.merged(rows, self._search(problem.select(rows), standing, part, generator))
-        return best
-
-    def _search(self, problem: Problem, best: Best, queries: range, generator: torch.Generator) -> Best:
-        for query in queries:
-            inside = self._squares(problem.images, query, generator)
-            signs = _signs((*problem.images.shape[:2], 1, 1), generator)
-            painted = problem.project(problem.images + problem.radius * signs)
-            tried = torch.where(inside, painted, best.images)
-            best = best.better(tried, problem.glance(tried))
+            part, standing = problem.select(rows), Points(*(own[rows] for own in best))
+            for query in range(first, min(first + TOGETHER, self.queries)):
+                inside = self._squares(part.images, query, generator)
+                signs = _signs((*part.images.shape[:2], 1, 1), generator)
+                painted = part.project(part.images + part.radius * signs)
+                standing = standing.better(part.glance(torch.where(inside, painted, standing.images)))
+            best = best.merged(rows, standing)
         return best
 
     def _squares(self, images: Tensor, query: int, generator: torch.Generator) -> Tensor:
@@ -80,10 +64,10 @@ class Square:
         height, width = images.shape[2:]
         area = self.share * 0.5 ** sum(query > share * self.queries for share in HALVINGS)
         side = min(max(1, round((area * height * width) ** 0.5)), height, width)
-        places = torch.rand(2, len(images), 1, generator=generator, device=images.device)
+        corners = torch.rand(2, len(images), 1, generator=generator, device=images.device)
         inside: list[Tensor] = []
-        for place, length in zip(places, (height, width), strict=True):
-            first = (place * (length - side + 1)).floor()
+        for corner, length in zip(corners, (height, width), strict=True):
+            first = (corner * (length - side + 1)).floor()
             pixels = torch.arange(length, device=images.device)
             inside.append((pixels >= first) & (pixels < first + side))
         return (inside[0][:, :, None] & inside[1][:, None])[:, None]

@@ -1,7 +1,7 @@
 """Attack: how little must a picture change for a wrong answer? Perturbed pictures within a ball around the given ones."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from labelwise.data.read.pictures import Pictures
 from labelwise.errors import UnsupportedError, UsageError
 from labelwise.model import as_float
 from labelwise.ops.adaptive_attacks import Apgd
-from labelwise.ops.attacks import Attack, Best, Fgsm, Pgd, Problem, Scores
+from labelwise.ops.attacks import Attack, Fgsm, Pgd, Points, Problem, Scores
 from labelwise.ops.square_attack import Square
 
 QUICK: tuple[Attack, ...] = (Fgsm(), Apgd(), Apgd(loss="ratio"))
@@ -120,19 +120,18 @@ def check_radius(epsilon: float) -> None:
         raise UsageError(f"epsilon lies above 0 and at most at 1, as pixels lie in [0, 1]; given {epsilon:g}{hint}.")
 
 
-def worst_of(problem: Problem, settings: AttackSettings) -> Best:
+def worst_of(problem: Problem, settings: AttackSettings) -> Points:
     """Return the best point found for each image within its epsilon; those already answered wrongly stay as they are."""
     parts = []
     for number, part in enumerate(batches(problem, settings.batch)):
-        seen = part.glance(part.images)
-        best = Best(part.images, seen.margins, seen.fooled)
+        best = part.glance(part.images)
         for place, way in enumerate(settings.attacks):
             rows = (~best.fooled).nonzero()[:, 0]
             if len(rows):
                 generator = torch.Generator(rows.device).manual_seed(mix(settings.seed, number, place))
                 best = best.merged(rows, way(part.select(rows), generator))
         parts.append(best)
-    return Best(*(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(Best)))
+    return Points(*(torch.cat(fields) for fields in zip(*parts, strict=True)))
 
 
 def batches(problem: Problem, size: int) -> Iterator[Problem]:
@@ -141,7 +140,7 @@ def batches(problem: Problem, size: int) -> Iterator[Problem]:
     return (problem.select(some) for some in torch.split(rows, size))
 
 
-def _smallest(problem: Problem, settings: AttackSettings, best: Best) -> tuple[Best, Tensor]:
+def _smallest(problem: Problem, settings: AttackSettings, best: Points) -> tuple[Points, Tensor]:
     """Return the points of the smallest radius found by bisection, and these radii ``[n]``."""
     moved = (best.images - problem.images).abs().flatten(1).amax(1)
     high = torch.where(best.fooled, moved, torch.inf)

@@ -7,8 +7,8 @@ orthogonal to it is the free part, where labels do not differ. One eigendecompos
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,8 +16,7 @@ from torch import Tensor
 from labelwise.ops.linear import embedding_statistics
 
 
-@dataclass(frozen=True, kw_only=True)
-class Choice:
+class Choice(NamedTuple):
     """The settings of one solution.
 
     Attributes:
@@ -32,36 +31,12 @@ class Choice:
     penalty: float
 
 
-GRID = tuple(
-    Choice(shrink=shrink, width=width, penalty=penalty)
-    for shrink, width, penalty in product(
-        (0.3, 1.0, 3.0, 10.0, 30.0), (0.0, 0.12, 0.25, 0.5, 1.0), (0.01, 0.03, 0.1, 0.3, 1.0)
-    )
-)
+SHRINKS, WIDTHS, PENALTIES = (0.3, 1.0, 3.0, 10.0, 30.0), (0.0, 0.12, 0.25, 0.5, 1.0), (0.01, 0.03, 0.1, 0.3, 1.0)
+GRID = tuple(Choice(*values) for values in product(SHRINKS, WIDTHS, PENALTIES))
 PLAIN = Choice(shrink=3.0, width=0.25, penalty=0.1)
 
 
-@dataclass(frozen=True, eq=False)
-class Solution:
-    """An invertible linear map of image embeddings, and where labels lie.
-
-    Attributes:
-        forward: embeddings minus ``mean`` times this are latents ``[d, d]``: the semantic part first, then the free part.
-        inverse: of ``forward``.
-        mean: ``[d]``.
-        log_det: of ``forward``, one number.
-        labels: the likeness of a label to the trained ones times this is its semantic part ``[k, min(k, d)]``.
-    """
-
-    forward: Tensor
-    inverse: Tensor
-    mean: Tensor
-    log_det: Tensor
-    labels: Tensor
-
-
-@dataclass(frozen=True, eq=False)
-class Gaussians:
+class Gaussians(NamedTuple):
     """What all solutions share.
 
     Attributes:
@@ -80,51 +55,59 @@ class Gaussians:
 
     @classmethod
     def of(cls, embeddings: Tensor, targets: Tensor, vectors: Tensor) -> "Gaussians":
-        """Return what image embeddings ``[n, d]`` with labels ``[n]`` and label vectors ``[k, a]`` say; in single precision."""
-        found = embedding_statistics(embeddings, targets, len(vectors))
-        here = found.counts > 0
-        mean = found.means[here].mean(0)
-        values, axes = torch.linalg.eigh(found.within)
+        """Return what image embeddings ``[n, d]`` with labels ``[n]`` and label vectors ``[k, a]`` say."""
+        statistics = embedding_statistics(embeddings, targets, len(vectors))
+        here = statistics.counts > 0
+        mean = statistics.means[here].mean(0)
+        values, axes = torch.linalg.eigh(statistics.within)
         values = values.clamp_min(1e-6 * values.mean().clamp_min(1e-12))
-        means = torch.where(here[:, None], found.means - mean, 0) @ axes
+        means = torch.where(here[:, None], statistics.means - mean, 0) @ axes
         return cls(mean, values, axes, means, vectors.double())
 
-    def variances(self, shrink: float) -> Tensor:
+    def _variances(self, shrink: float) -> Tensor:
         """Return the shrunk variances along the axes ``[d]``."""
         return self.values + shrink * self.values.mean()
 
-    def ridge(self, choice: Choice) -> Tensor:
+    def _ridge(self, width: float, penalty: float) -> Tensor:
         """Return the inverse ``[k, k]`` by which means are regressed."""
-        likeness = kernel(self.vectors, self.vectors, choice.width)
-        found: Tensor = torch.linalg.inv(likeness + choice.penalty * torch.eye(len(likeness)).to(likeness))
-        return found
+        likeness = kernel(self.vectors, self.vectors, width)
+        inverse: Tensor = torch.linalg.inv(likeness + penalty * torch.eye(len(likeness)).to(likeness))
+        return inverse
 
     def scores(self, embeddings: Tensor, vectors: Tensor, grid: tuple[Choice, ...]) -> Iterator[tuple[Choice, Tensor]]:
         """Yield each choice and the scores of embeddings ``[n, d]`` against label vectors ``[m, a]`` under it."""
         rotated, vectors = (embeddings.double() - self.mean) @ self.axes, vectors.double()
-        regressed = {
-            (one.width, one.penalty): kernel(vectors, self.vectors, one.width) @ self.ridge(one) for one in grid
+        shares = {
+            (width, penalty): kernel(vectors, self.vectors, width) @ self._ridge(width, penalty)
+            for _, width, penalty in grid
         }
         for shrink in dict.fromkeys(one.shrink for one in grid):
-            scaled = self.means / self.variances(shrink)
+            scaled = self.means / self._variances(shrink)
             near, norms = rotated @ scaled.T, self.means @ scaled.T
             for one in (one for one in grid if one.shrink == shrink):
-                share = regressed[one.width, one.penalty]
+                share = shares[one.width, one.penalty]
                 yield one, torch.addmm(-0.5 * ((share @ norms) * share).sum(1), near, share.T)
 
-    def solve(self, choice: Choice) -> Solution:
-        """Return the solution of one choice."""
-        spread = self.variances(choice.shrink).sqrt()
-        left, sizes, right = torch.linalg.svd(self.ridge(choice) @ (self.means / spread), full_matrices=False)
+    def solve(self, choice: Choice) -> dict[str, Tensor]:
+        """Return the buffers of a ``FlowModel``: the invertible linear map of embeddings, and where labels lie.
+
+        Embeddings minus the mean times the weight are latents ``[d, d]``: the semantic part first, then the free part. The
+        likeness of a label to the trained ones times ``label_map [k, min(k, d)]`` is its semantic part.
+        """
+        spread = self._variances(choice.shrink).sqrt()
+        ridge = self._ridge(choice.width, choice.penalty)
+        left, sizes, right = torch.linalg.svd(ridge @ (self.means / spread), full_matrices=False)
         turn = torch.linalg.qr(right.T, mode="complete")[0]
         turn[:, : len(right)] = right.T
-        return Solution(
-            forward=(self.axes / spread) @ turn,
-            inverse=turn.T @ (self.axes * spread).T,
-            mean=self.mean,
-            log_det=-spread.log().sum(),
-            labels=left * sizes,
-        )
+        return {
+            "front.weight": (self.axes / spread) @ turn,
+            "front.inverse_weight": turn.T @ (self.axes * spread).T,
+            "front.mean": self.mean,
+            "front.log_det": -spread.log().sum(),
+            "label_map": left * sizes,
+            "anchors": self.vectors,
+            "chosen": torch.tensor(choice, dtype=torch.float64),
+        }
 
 
 def kernel(vectors: Tensor, anchors: Tensor, width: float | Tensor) -> Tensor:

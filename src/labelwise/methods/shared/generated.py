@@ -1,22 +1,20 @@
 """Models that make features of labels they have no image of, and a softmax layer trained on these features."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from labelwise.data.batches import Batch, mix
+from labelwise.data.batches import mix
 from labelwise.data.dataset import TrainData
-from labelwise.errors import UsageError
 from labelwise.labels import Labels
-from labelwise.methods.shared.described import DescribedMethod, DescribedModel, best_on_validation, encoded_images
-from labelwise.model import Spec
-from labelwise.ops.balance import balance_curve
+from labelwise.methods.shared.zero_shot import ZeroShotMethod, ZeroShotModel, best_on_validation
+from labelwise.settings import check_range
 from labelwise.training.optimizers import Optimizer, Schedule
-from labelwise.training.stages import Stage
+from labelwise.training.stages import Loss, Stage
 
 REAL = 50  # features of images kept for each trained label
 HEAD_PENALTIES = (1e-3, 3e-4, 1e-4, 3e-5, 1e-5)  # falling: each fit starts from the one before
@@ -24,7 +22,7 @@ PLAIN_PENALTY = 1e-4
 HEAD_STEPS = 40
 
 
-class GeneratingModel(DescribedModel):
+class GeneratingModel(ZeroShotModel):
     """A model that makes features of a label from its description.
 
     Features are what the encoder makes of images, centred and of unit length. Made ones lie in the same space, and their
@@ -38,7 +36,7 @@ class GeneratingModel(DescribedModel):
 
     def features_of(self, images: Tensor) -> Tensor:
         """Return the features ``[n, d]`` of images."""
-        return self.centre_codes(self.encoder(images))  # type: ignore[no-any-return]
+        return super().encode_images(images)
 
     def encode_images(self, images: Tensor) -> Tensor:
         """Return image embeddings ``[n, e]``."""
@@ -72,9 +70,9 @@ class GeneratedSoftmax(GeneratingModel):
     real_targets: Tensor
     head_penalty: Tensor
 
-    def keep_for_head(self, spec: Spec, generated: int) -> None:
+    def keep_for_head(self, generated: int) -> None:
         """Make room for what the softmax layer is trained on: real features, and ``generated`` ones of a label."""
-        k, d = len(spec.labels), self.encoder.code_size
+        k, d = len(self.spec.labels), self.encoder.code_size
         self.generated = generated
         self.register_buffer("real", torch.zeros(k * REAL, d, dtype=torch.float16))
         self.register_buffer("real_targets", torch.full((k * REAL,), -1))
@@ -86,9 +84,8 @@ class GeneratedSoftmax(GeneratingModel):
         order = torch.randperm(len(targets), generator=torch.Generator().manual_seed(0)).to(targets.device)
         for label in range(len(self.spec.labels)):
             rows = order[targets[order] == label][:REAL]
-            place = slice(label * REAL, label * REAL + len(rows))
-            self.real[place] = features[rows].half()
-            self.real_targets[place] = label
+            block = slice(label * REAL, label * REAL + len(rows))
+            self.real[block], self.real_targets[block] = features[rows].half(), label
 
     def encode_labels(self, labels: Labels) -> Tensor:
         """Return the weights and biases ``[k, d + 1]`` of the softmax layer."""
@@ -97,36 +94,30 @@ class GeneratedSoftmax(GeneratingModel):
 
     def heads(self, labels: Labels, penalties: tuple[float, ...]) -> Iterator[tuple[float, Tensor]]:
         """Yield each penalty and the embeddings of labels ``[k, d + 1]`` under it."""
-        trained = {name: row for row, name in enumerate(self.spec.labels.names)}
-        others = sorted(name for name in labels.names if name not in trained)
-        places = trained | {name: len(trained) + row for row, name in enumerate(others)}
+        trained = self.spec.labels.names
+        others = sorted(set(labels.names) - set(trained))
+        row_of = {name: row for row, name in enumerate((*trained, *others))}
         here = self.real_targets >= 0
         features, targets = self.real[here].float(), self.real_targets[here]
-        if others:
-            with torch.no_grad():
-                made = self.generate(labels.select(others), self.generated, 0).flatten(0, 1)
-            rows = torch.arange(len(others), device=targets.device) + len(trained)
-            features = torch.cat([features, made])
-            targets = torch.cat([targets, rows.repeat_interleave(self.generated)])
-        asked = torch.tensor([places[name] for name in labels.names], device=features.device)
         with torch.no_grad():
+            if others:
+                made = self.generate(labels.select(others), self.generated, 0).flatten(0, 1)
+                rows = torch.arange(len(others), device=targets.device) + len(trained)
+                features = torch.cat([features, made])
+                targets = torch.cat([targets, rows.repeat_interleave(self.generated)])
             embeddings = self.finish(features)
+        asked = torch.tensor([row_of[name] for name in labels.names], device=features.device)
         unit = float(embeddings.square().sum(1).mean()) if len(embeddings) else 1.0
-        found = embeddings.new_zeros(len(places), embeddings.shape[1] + 1)
+        weights = embeddings.new_zeros(len(row_of), embeddings.shape[1] + 1)
         for penalty in penalties:
-            found = fit_softmax(embeddings, targets, found, penalty * unit)
-            yield penalty, found[asked]
+            weights = fit_softmax(embeddings, targets, weights, penalty * unit)
+            yield penalty, weights[asked]
 
 
 def fit_softmax(features: Tensor, targets: Tensor, start: Tensor, penalty: float, steps: int = HEAD_STEPS) -> Tensor:
-    """Return weights and biases ``[k, d + 1]`` of a softmax over labels, each weighing the same, by L-BFGS.
+    """Return weights and biases ``[k, d + 1]`` of a softmax over labels, each weighing the same, by L-BFGS from ``start``.
 
-    Args:
-        features: ``[n, d]``.
-        targets: ``[n]``.
-        start: where to begin ``[k, d + 1]``.
-        penalty: times half the squared weights is added to the mean loss.
-        steps: at most so many.
+    ``penalty`` times half the squared weights is added to the mean loss of features ``[n, d]`` with labels ``[n]``.
     """
     counts = torch.bincount(targets, minlength=len(start)).to(features)
     weight = 1 / (counts[targets] * (counts > 0).sum())
@@ -147,21 +138,12 @@ def fit_softmax(features: Tensor, targets: Tensor, start: Tensor, penalty: float
 
 def noise(labels: Labels, shape: tuple[int, ...], seed: int) -> Tensor:
     """Return standard normal numbers ``[k, *shape]`` that depend on the name of each label and the seed alone."""
-    made = [torch.Generator().manual_seed(mix(seed, *name.encode())) for name in labels.names]
-    return torch.stack([torch.randn(shape, generator=one) for one in made])
-
-
-def harmonic_on_validation(scores: Tensor, data: TrainData) -> float | None:
-    """Return the best harmonic mean of any gap from validation scores ``[n, k]``; None without images of both kinds."""
-    seen = torch.arange(len(data.known)) < len(data.labels)
-    of_seen = seen[data.val.targets.cpu()]
-    if not (bool(of_seen.any()) and bool((~of_seen).any())):
-        return None
-    return float(balance_curve(scores, data.val.targets, seen).harmonic.max())
+    generators = [torch.Generator().manual_seed(mix(seed, *name.encode())) for name in labels.names]
+    return torch.stack([torch.randn(shape, generator=one) for one in generators])
 
 
 @dataclass(frozen=True, kw_only=True)
-class GeneratingMethod(DescribedMethod):
+class GeneratingMethod(ZeroShotMethod):
     """Settings of methods that make features of labels from descriptions.
 
     ``epochs``, ``batch``, ``optimizer``, ``schedule`` and ``clip`` are those of what makes features.
@@ -186,39 +168,29 @@ class GeneratingMethod(DescribedMethod):
     def __post_init__(self) -> None:
         """Check the numbers."""
         super().__post_init__()
-        for name in ("encoder_epochs", "generated"):
-            if getattr(self, name) < 1:
-                raise UsageError(f'Setting "{name}" must be at least 1; given {getattr(self, name)}.')
-        if self.head_penalty is not None and self.head_penalty <= 0:
-            raise UsageError(f"The penalty of the softmax layer lies above 0; given {self.head_penalty}.")
+        check_range(self, "at least 1", "encoder_epochs", "generated")
+        check_range(self, "above 0", "head_penalty")
 
-    def train_encoder(self, model: DescribedModel, data: TrainData) -> Iterator[Stage]:
+    def train_encoder(self, model: ZeroShotModel, data: TrainData) -> Iterator[Stage]:
         """Yield the stage of the image encoder with its own settings, if there is one; then fit the centring."""
         own = {"epochs": self.encoder_epochs, "optimizer": self.encoder_optimizer, "schedule": Schedule(), "clip": 5.0}
-        yield from DescribedMethod.train_encoder(replace(self, **own), model, data)  # type: ignore[arg-type]
+        yield from ZeroShotMethod.train_encoder(replace(self, **own), model, data)  # type: ignore[arg-type]
 
     def feature_stage(
-        self,
-        module: nn.Module,
-        data: TrainData,
-        features: Tensor,
-        loss: Callable[[Batch], Mapping[str, Tensor]],
-        validate: Callable[[], float] | None,
+        self, module: nn.Module, data: TrainData, features: Tensor, loss: Loss, validate: Callable[[], float] | None
     ) -> Stage:
         """Return the stage that trains a module on the features ``[n, d]`` of the training images."""
         data = replace(data, train=replace(data.train, images=features))
-        stage = self.stage(self.name, module, data, loss)
-        batches = replace(self, augment=None).batches(data)
-        return replace(stage, batches=batches, validate=validate, patience=self.patience if validate else None)
+        stage = replace(self, augment=None).stage(self.name, module, data, loss)
+        return replace(stage, validate=validate, patience=self.patience if validate else None)
 
     def choose_head(self, model: GeneratedSoftmax, data: TrainData, features: Tensor) -> None:
         """Fit what the softmax layer of a model is trained on; its penalty is the one set, or the best on held-out labels."""
         model.fit_head(features, data.train.targets)
         penalty = self.head_penalty
-        if penalty is None and len(data.val):
+        if penalty is None:
             with torch.no_grad():
-                embeddings = model.finish(encoded_images(model, data.val.images))
-            scored = (((one,), model.score(embeddings, head)) for one, head in model.heads(data.known, HEAD_PENALTIES))
-            best = best_on_validation(scored, data)
-            penalty = best[0] if best else None
-        model.head_penalty.fill_(PLAIN_PENALTY if penalty is None else penalty)
+                embeddings = model.finish(model.encode_all(data.val.images)) if len(data.val) else features[:0]
+            heads = ((one, model.score(embeddings, head)) for one, head in model.heads(data.known, HEAD_PENALTIES))
+            penalty = best_on_validation(heads, data, PLAIN_PENALTY)
+        model.head_penalty.fill_(penalty)

@@ -1,6 +1,7 @@
 """The models of izf: a linear map and a flow between features and latents, with labels by density or by a softmax."""
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import torch
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 
 from labelwise.errors import UsageError
 from labelwise.labels import Labels
-from labelwise.methods.shared.gaussian import Choice, Solution, kernel
+from labelwise.methods.shared.gaussian import kernel
 from labelwise.methods.shared.generated import GeneratedSoftmax, GeneratingModel, noise
 from labelwise.model import Spec
 from labelwise.nn.flow import Flow
@@ -28,8 +29,8 @@ class Front(nn.Module):
 
     def __init__(self, size: int) -> None:
         super().__init__()
-        self.register_buffer("weight", torch.eye(size))
-        self.register_buffer("inverse_weight", torch.eye(size))
+        for name in ("weight", "inverse_weight"):
+            self.register_buffer(name, torch.eye(size))
         self.register_buffer("mean", torch.zeros(size))
         self.register_buffer("log_det", torch.zeros(()))
 
@@ -111,29 +112,21 @@ class FlowModel(GeneratingModel):
         """Return features ``[k, count, d]`` of each label, made from its description."""
         self.eval()
         centres = self.padded(self.semantic_part(labels))
-        drawn = (noise(labels.select([name]), (count, len(self.spread)), seed)[0] for name in labels.names)
-        return torch.stack([self.features_from(c + self.spread * z.to(c)) for c, z in zip(centres, drawn, strict=True)])
+        draws = (noise(labels.select([name]), (count, len(self.spread)), seed)[0] for name in labels.names)
+        return torch.stack([self.features_from(c + self.spread * z.to(c)) for c, z in zip(centres, draws, strict=True)])
 
     @torch.no_grad()
-    def solve(self, found: Solution, choice: Choice, vectors: Tensor) -> None:
-        """Take over a closed-form solution, the choice it was made with and the vectors of the trained labels."""
-        self.front.weight.copy_(found.forward)
-        self.front.inverse_weight.copy_(found.inverse)
-        self.front.mean.copy_(found.mean)
-        self.front.log_det.copy_(found.log_det)
-        self.label_map.copy_(found.labels)
-        self.anchors.copy_(vectors)
-        self.chosen.copy_(torch.tensor([choice.shrink, choice.width, choice.penalty], dtype=torch.float64))
+    def take(self, buffers: Mapping[str, Tensor]) -> None:
+        """Take over a linear map, and where labels lie; see ``Gaussians.solve``."""
+        for name, value in buffers.items():
+            self.get_buffer(name).copy_(value)
 
-    @torch.no_grad()
     def scale_features(self, features: Tensor) -> None:
         """Take over the map of each coordinate of these features ``[n, d]`` to [0, 1]."""
         low, high = features.amin(0), features.amax(0)
         reach = torch.where(high > low, high - low, 1)
-        self.front.weight.copy_(reach.reciprocal().diag())
-        self.front.inverse_weight.copy_(reach.diag())
-        self.front.mean.copy_(low)
-        self.front.log_det.copy_(-reach.log().sum())
+        whole = {"weight": reach.reciprocal().diag(), "inverse_weight": reach.diag(), "log_det": -reach.log().sum()}
+        self.take({f"front.{name}": value for name, value in {**whole, "mean": low}.items()})
 
     @torch.no_grad()
     def fit_spread(self, features: Tensor, targets: Tensor) -> None:
@@ -160,10 +153,8 @@ class IzfModel(FlowModel):
         super().__init__(spec, settings)
         k, e = len(spec.labels), self.semantic + 1
         self.register_buffer("density", torch.tensor([0.0, 1.0]))
-        self.register_buffer("means", torch.zeros(k, e))
-        self.register_buffer("within", torch.zeros(e, e))
-        self.register_buffer("unit_mean", torch.zeros(e))
-        self.register_buffer("unit_within", torch.zeros(e, e))
+        for name, shape in {"means": (k, e), "within": (e, e), "unit_mean": (e,), "unit_within": (e, e)}.items():
+            self.register_buffer(name, torch.zeros(shape))
 
     def finish(self, features: Tensor) -> Tensor:
         """Return image embeddings ``[n, semantic + 1]`` from features ``[n, d]``."""
@@ -200,8 +191,7 @@ class IzfModel(FlowModel):
         examples is B (B + w I / m)^-1 times their mean, and it is off by some variance. What trained labels' embeddings, made from
         descriptions, are off their means by is another; scores are levelled by half the difference.
         """
-        if not self.counts.any():
-            raise UsageError("This model was not trained yet, so it cannot learn a label from examples.")
+        self.check_trained()
         means = segment_mean(embeddings[:, :-1].double(), groups, int(groups.max()) + 1)
         here = self.counts > 0
         known = self.means[here, :-1].double()
@@ -212,9 +202,9 @@ class IzfModel(FlowModel):
         apart = (known - trained).square().sum(1).mean()
         spread = inside / torch.bincount(groups)[:, None]
         share = values / (values + spread)
-        made = self._as_embeddings((centre + ((means - centre) @ axes * share) @ axes.T).float())
-        made[:, -1] += 0.5 * (spread[:, 0] * share.sum(1) - apart).float()
-        return made
+        taught = self._as_embeddings((centre + ((means - centre) @ axes * share) @ axes.T).float())
+        taught[:, -1] += 0.5 * (spread[:, 0] * share.sum(1) - apart).float()
+        return taught
 
     def _as_embeddings(self, semantic: Tensor) -> Tensor:
         bias = -0.5 * semantic.square().sum(1, keepdim=True)
@@ -226,7 +216,7 @@ class IzfSoftmaxModel(GeneratedSoftmax, FlowModel):
 
     def __init__(self, spec: Spec, settings: "Izf") -> None:
         super().__init__(spec, settings)
-        self.keep_for_head(spec, settings.generated)
+        self.keep_for_head(settings.generated)
 
     def finish(self, features: Tensor) -> Tensor:
         """Return image embeddings ``[n, d]``, the latents of features ``[n, d]``."""

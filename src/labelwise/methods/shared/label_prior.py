@@ -7,7 +7,7 @@ and -0.5 at the most dissimilar one. Only the order of similarities counts.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ from labelwise.labels import Labels
 from labelwise.ops.assignment import standardised
 
 Source = Literal["auto", "words", "sentences", "vectors", "similarity", "order", "paper"]
-SOURCES = ("auto", "words", "sentences", "vectors", "similarity", "order", "paper")
+SOURCES = get_args(Source)
 NEAREST, FARTHEST, LEAST_WEIGHT, SHUFFLED = 0.5, -0.5, 0.01, 3
 
 # The labels of CIFAR-10, each with the others from the most to the least similar, as published with the method.
@@ -55,34 +55,22 @@ def label_similarity(labels: Labels, source: Source = "auto", *, neighbours: int
         raise UsageError(f'No label prior "{source}".{suggest(source, SOURCES)} Priors: {listing(SOURCES)}.')
     if source == "auto":
         known = [piece for piece in ("similarity", "vectors", "order") if getattr(labels, piece) is not None]
-        return label_similarity(labels, known[0] if known else "words", neighbours=neighbours)  # type: ignore[arg-type]
-    if source == "words":
-        return word_similarity(labels.names, neighbours=neighbours)
-    if source == "sentences":
-        words = word_similarity(labels.names, neighbours=neighbours)
-        return standardised(words) + standardised(sentence_similarity(labels.names))
+        source = known[0] if known else "words"  # type: ignore[assignment]
     if source == "paper":
         return _paper_similarity(labels.names)
-    require(labels, {"order": "order"}.get(source, source), "A label prior")
-    if source == "vectors":
-        assert labels.vectors is not None
-        vectors = labels.vectors.double()
-        return _cosine(vectors - vectors.mean(0))
+    if source in ("words", "sentences"):
+        words = word_similarity(labels.names, neighbours=neighbours)
+        return words if source == "words" else standardised(words) + standardised(sentence_similarity(labels.names))
+    require(labels, source, "A label prior")
     if source == "order":
         ranks = torch.tensor(labels.order, dtype=torch.float64)
         return -(ranks[:, None] - ranks).abs()
-    assert labels.similarity is not None
-    return labels.similarity.double()
+    given: Tensor = getattr(labels, source).double()
+    return _cosine(given - given.mean(0)) if source == "vectors" else given
 
 
 def word_similarity(names: Sequence[str], *, neighbours: int = 0, words: WordVectors | None = None) -> Tensor:
-    """Return how alike names are ``[k, k]`` by their word vectors; see ``label_similarity``.
-
-    Args:
-        names: label names.
-        neighbours: nearest words whose mean stands for a name; 0 is the word itself, not centred.
-        words: where words are looked up; None is the vectors that come with the library.
-    """
+    """Return how alike names are ``[k, k]`` by their word vectors, those that come along or others; see ``label_similarity``."""
     known = words or packaged_vectors()
     vectors, _ = name_vectors(names, known)
     if neighbours < 1:
@@ -113,10 +101,7 @@ def rank_labels(similarity: Tensor) -> Tensor:
 def prior_vectors(similarity: Tensor, *, second: float = 0.2) -> Tensor:
     """Return the prior vector of each label ``[k, k]``, of unit length, from the similarity of labels ``[k, k]``.
 
-    Args:
-        similarity: of labels.
-        second: the value at the second most similar label, 0.2 in the paper; from there an arithmetic series goes down to
-            -0.5 at the most dissimilar one.
+    From ``second`` at the second most similar label an arithmetic series goes down to -0.5 at the most dissimilar one.
     """
     k = len(similarity)
     order = rank_labels(similarity)
@@ -133,8 +118,8 @@ def cost_weights(similarity: Tensor) -> Tensor:
     1 for the label itself, e^-1, e^-2 ... from the nearest outwards, e^-1, e^-2 ... from the farthest inwards, at least 0.01.
     """
     k = len(similarity)
-    place = torch.arange(k, dtype=torch.float64)
-    ladder = torch.where(place < k // 2, -place, place - k).exp().clamp_min(LEAST_WEIGHT)
+    rank = torch.arange(k, dtype=torch.float64)
+    ladder = torch.where(rank < k // 2, -rank, rank - k).exp().clamp_min(LEAST_WEIGHT)
     return torch.zeros(k, k, dtype=torch.float64).scatter_(1, rank_labels(similarity), ladder.expand(k, k))
 
 
@@ -165,8 +150,7 @@ class LabelPrior:
         vectors, weights = prior_vectors(similarity, second=second), cost_weights(similarity)
         orders = torch.tensor(list(permutations(range(far.shape[1]))))
         atoms = vectors[:, None].repeat(1, len(orders), 1)
-        places = far[:, None].expand(-1, len(orders), -1)
-        atoms.scatter_(2, places, vectors.gather(1, far)[:, orders])
+        atoms.scatter_(2, far[:, None].expand(-1, len(orders), -1), vectors.gather(1, far)[:, orders])
         alpha = torch.full((k,), 1 / k, dtype=torch.float64) if shares is None else shares.double()
         return cls(
             atoms=atoms.flatten(0, 1),
@@ -201,7 +185,5 @@ def _paper_similarity(names: Sequence[str]) -> Tensor:
             f'The prior "paper" knows the labels of CIFAR-10 alone: {listing(PAPER_RANKS)}; given {listing(unknown)}. '
             'Use the prior "words".'
         )
-    rows = [
-        [-1.0 if other == name else float(PAPER_RANKS[name].split().index(other)) for other in names] for name in names
-    ]
-    return -torch.tensor(rows, dtype=torch.float64)
+    ranks = [[[name, *PAPER_RANKS[name].split()].index(other) - 1.0 for other in names] for name in names]
+    return -torch.tensor(ranks, dtype=torch.float64)

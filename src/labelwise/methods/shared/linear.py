@@ -1,6 +1,6 @@
 """What methods with a linear score share: the model's image side, learning from examples, training settings."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from labelwise.data.augment import Augment
-from labelwise.data.batches import Batch, ShuffledBatches
+from labelwise.data.batches import ShuffledBatches
 from labelwise.data.dataset import Split, TrainData
 from labelwise.errors import UsageError
 from labelwise.labels import Labels
@@ -16,11 +16,12 @@ from labelwise.model import LabelModel, Spec, as_float
 from labelwise.nn.encoder import Encoder, ImageEncoder
 from labelwise.ops.linear import EmbeddingStatistics, embedding_statistics, linear_scores, solve_label_embeddings
 from labelwise.ops.whitening import unit_statistics, whiten
+from labelwise.settings import check_range
 from labelwise.training.adversarial import Adversarial
 from labelwise.training.optimizers import Optimizer, Schedule
-from labelwise.training.stages import Method, Stage
+from labelwise.training.stages import Loss, Method, Stage
 
-__all__ = ["Encoder", "HeadModel", "ImageMethod", "LinearModel", "SoftmaxModel", "automatic_augment"]
+__all__ = ["Encoder", "HeadModel", "ImageMethod", "LinearModel", "SoftmaxModel"]
 
 FEWEST_STEPS, SMALLEST_BATCH = 10, 8  # steps of an epoch over features, as far as batches of this size allow
 
@@ -49,9 +50,8 @@ class LinearModel(LabelModel):
         super().__init__(spec)
         self.encoder = encoder.build(spec.shape, spec.view)
         k, d = len(spec.labels), self.encoder.code_size
-        self.register_buffer("means", torch.zeros(k, d))
-        self.register_buffer("counts", torch.zeros(k))
-        self.register_buffer("within", torch.zeros(d, d))
+        for name, shape in {"means": (k, d), "counts": (k,), "within": (d, d)}.items():
+            self.register_buffer(name, torch.zeros(shape))
         self.register_buffer("background", torch.full((d,), torch.inf))
         self.register_buffer("unit_mean", torch.zeros(d))
         self.register_buffer("unit_within", torch.zeros(d, d))
@@ -89,12 +89,12 @@ class LinearModel(LabelModel):
         images = self.prepare(split.images)
         parts = [self.encode_images(as_float(x.to(self.device))) for x in torch.split(images, 256)]
         embeddings = torch.cat(parts).float()
-        found = embedding_statistics(embeddings, split.targets, len(self.spec.labels))
-        self.means.copy_(found.means)
-        self.counts.copy_(found.counts)
-        self.within.copy_(found.within)
-        if found.background is not None:
-            self.background.copy_(found.background)
+        statistics = embedding_statistics(embeddings, split.targets, len(self.spec.labels))
+        self.means.copy_(statistics.means)
+        self.counts.copy_(statistics.counts)
+        self.within.copy_(statistics.within)
+        if statistics.background is not None:
+            self.background.copy_(statistics.background)
         else:
             mean, within = unit_statistics(embeddings, split.targets.to(embeddings.device), len(self.spec.labels))
             self.unit_mean.copy_(mean)
@@ -117,12 +117,16 @@ class LinearModel(LabelModel):
 
     def labels_from_examples(self, embeddings: Tensor, groups: Tensor) -> Tensor:
         """Return label embeddings ``[g, d + 1]`` solved in closed form from embeddings of examples and training statistics."""
-        if not self.counts.any():
-            raise UsageError("This model was not trained yet, so it cannot learn a label from examples.")
+        self.check_trained()
         background = self.background if bool(self.background.isfinite().all()) else None
         known = EmbeddingStatistics(self.means, self.counts, self.within, background)
         trained = self.encode_labels(self.spec.labels)
         return solve_label_embeddings(embeddings.float(), groups, known, trained)
+
+    def check_trained(self) -> None:
+        """Raise an error unless there are training statistics for a new label to be compared with."""
+        if not self.counts.any():
+            raise UsageError("This model was not trained yet, so it cannot learn a label from examples.")
 
 
 class HeadModel(LinearModel):
@@ -171,16 +175,15 @@ class ImageMethod(Method):
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        for name in ("epochs", "batch"):
-            if getattr(self, name) < 1:
-                raise UsageError(f'Setting "{name}" must be at least 1; given {getattr(self, name)}.')
+        check_range(self, "at least 1", "epochs", "batch")
 
     def batches(self, data: TrainData) -> ShuffledBatches:
         """Return the training images in batches, augmented."""
-        augment = self.augment or automatic_augment(data.train.shape)
+        shape = data.train.shape
+        mild = Augment() if len(shape) == 1 else Augment(padding=min(shape[1:]) // 8, flip=shape[0] == 3)
         few = max(SMALLEST_BATCH, len(data.train) // FEWEST_STEPS)
-        size = min(self.batch, few) if len(data.train.shape) == 1 else self.batch
-        return ShuffledBatches(split=data.train, size=size, augment=augment)
+        size = min(self.batch, few) if len(shape) == 1 else self.batch
+        return ShuffledBatches(split=data.train, size=size, augment=self.augment or mild)
 
     def encoded(self, encoder: ImageEncoder, data: TrainData) -> TrainData:
         """Return the data with the features of a frozen trunk in place of training images, and fit what follows to them."""
@@ -192,17 +195,13 @@ class ImageMethod(Method):
         encoder.fit_features(features)
         return replace(data, train=replace(data.train, images=features))
 
-    def train_whole(
-        self, model: LinearModel, data: TrainData, loss: Callable[[Batch], Mapping[str, Tensor]]
-    ) -> Iterator[Stage]:
+    def train_whole(self, model: LinearModel, data: TrainData, loss: Loss) -> Iterator[Stage]:
         """Yield the one stage of an ordinary run, then keep the statistics that adding a label needs."""
         model.encoder.fit_normalisation(data.train.images)
         yield self.stage(self.name, model, data, loss)
         model.fit_statistics(data.train)
 
-    def stage(
-        self, name: str, model: nn.Module, data: TrainData, loss: Callable[[Batch], Mapping[str, Tensor]]
-    ) -> Stage:
+    def stage(self, name: str, model: nn.Module, data: TrainData, loss: Loss) -> Stage:
         """Return a stage that trains the whole model, or what follows a frozen trunk, with these settings."""
         if isinstance(model, LinearModel) and model.encoder.frozen:
             data = self.encoded(model.encoder, data)
@@ -219,10 +218,3 @@ class ImageMethod(Method):
             clip=self.clip,
             average=self.average,
         )
-
-
-def automatic_augment(shape: tuple[int, ...]) -> Augment:
-    """Return a mild augmentation for images of this shape."""
-    if len(shape) == 1:
-        return Augment()
-    return Augment(padding=min(shape[1:]) // 8, flip=shape[0] == 3)

@@ -17,25 +17,10 @@ from labelwise.ops.clusters import Clusters, kmeans, nearest_centres
 from labelwise.ops.segments import segment_mean
 from labelwise.ops.sinkhorn import SinkhornSettings, sinkhorn
 
+TEMPERATURE = 0.2  # a matching of k clusters weighs exp(score * k / this) in the average of matchings
+SIZE_WEIGHT = 0.1  # how much it counts that a cluster is as large as the label's share says
 BALANCING_STEPS = 30
 CERTAIN = 1e3  # more than any vote
-
-
-@dataclass(frozen=True, kw_only=True)
-class NamingSettings:
-    """How clusters are named.
-
-    Attributes:
-        matchings: random matchings that are improved, for each clustering.
-        temperature: a matching of k clusters weighs exp(score * k / temperature) in the average of matchings.
-        size_weight: how much it counts that a cluster is as large as the label's share says; only where shares are known.
-        seed: of the random matchings.
-    """
-
-    matchings: int = 500
-    temperature: float = 0.2
-    size_weight: float = 0.1
-    seed: int = 0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -46,7 +31,7 @@ class Evidence:
         clusters: how alike the clusters of each are ``[r, k, k]``.
         overlaps: which share of a cluster of the first lies in each cluster of the others ``[r, k, k]``.
         sizes: the share of images in each cluster ``[r, k]``.
-        labels: how alike labels are, in one or several views ``[s, k, k]``.
+        labels: how alike labels are ``[k, k]``.
         shares: how frequent each label is ``[k]``, or None.
         turned: the label as far from the other end ``[k]`` where labels have an order that is the same from either end.
     """
@@ -60,61 +45,70 @@ class Evidence:
 
     @classmethod
     def of(cls, embeddings: Tensor, members: Tensor, labels: Tensor, shares: Tensor | None = None) -> "Evidence":
-        """Return the evidence of clusterings ``[r, n]`` of embeddings ``[n, d]``, and label similarities ``[s, k, k]``."""
-        k = labels.shape[-1]
+        """Return the evidence of clusterings ``[r, n]`` of embeddings ``[n, d]``, and label similarities ``[k, k]``."""
+        k = len(labels)
         inside = one_hot(members, k).double()
         counts = inside.sum(1)
         overlaps = inside[0].T @ inside / counts[0].clamp_min(1)[:, None]
-        alike = torch.stack([cluster_similarity(embeddings, own, k) for own in members])
+        alike = torch.stack([_cluster_similarity(embeddings, own, k) for own in members])
         return cls(clusters=alike, overlaps=overlaps, sizes=counts / members.shape[1], labels=labels, shares=shares)
 
 
-def cluster_similarity(embeddings: Tensor, members: Tensor, k: int) -> Tensor:
+def _cluster_similarity(embeddings: Tensor, members: Tensor, k: int) -> Tensor:
     """Return how alike clusters are ``[k, k]``: the cosine of their mean embeddings around the mean of these."""
     means = segment_mean(embeddings.double(), members, k)
     unit = normalize(means - means.mean(0), dim=1)
     return unit @ unit.T
 
 
-def name_each(evidence: Evidence, settings: NamingSettings, answers: Mapping[int, int] | None = None) -> Tensor:
+def name_each(evidence: Evidence, search: int, answers: Mapping[int, int] | None = None) -> Tensor:
     """Return how probable each label is for each cluster of every clustering, each named by itself ``[r, k, k]``.
 
     Args:
         evidence: what naming goes by.
-        settings: how.
+        search: random matchings that are improved, for each clustering.
         answers: the label of each cluster of the first clustering that a person named; the others take it over for the
             cluster that overlaps most.
     """
-    k = evidence.labels.shape[-1]
+    k = len(evidence.labels)
     tables: list[Tensor] = []
     for alike, overlap, sizes in zip(evidence.clusters, evidence.overlaps, evidence.sizes, strict=True):
         same, fixed = best_matching(overlap), torch.full((k,), -1)
         for cluster, label in (answers or {}).items():
             fixed[same[cluster]] = label
-        fits = _fits(evidence, sizes, settings)
-        found, scores = _matchings(Structure.of(alike, evidence.labels, fits), fixed, settings)
+        fits = _fits(evidence, sizes)
+        structure = Structure.of(alike, evidence.labels, fits)
+        starts = random_matchings(search, k, torch.Generator().manual_seed(0), fixed)
+        matchings = improve(structure, starts, fixed >= 0)
+        scores = matching_scores(structure, matchings)
         if evidence.turned is not None and fits is None and not answers:
-            model = found[scores.argmax()].clone()
+            model = matchings[scores.argmax()].clone()
             if tables:
                 model[same] = best_matching(tables[0])
-            found = _one_way_round(found, evidence.turned, model)
-        tables.append(gibbs_average(found, scores, settings.temperature / k))
+            matchings = _one_way_round(matchings, evidence.turned, model)
+        tables.append(gibbs_average(matchings, scores, TEMPERATURE / k))
     return torch.stack(tables)
 
 
-def turned_round(labels: Labels, alike: Tensor) -> Tensor | None:
-    """Return for each label the one as far from the other end of their order ``[k]``; None where the ends differ, or none are known.
+def _fits(evidence: Evidence, sizes: Tensor) -> Tensor | None:
+    """Return how well the size of each cluster fits the share of each label ``[k, k]``; None where shares say nothing."""
+    if evidence.shares is None or float(evidence.shares.max() - evidence.shares.min()) < 1e-6:
+        return None
+    apart = (sizes.clamp_min(1e-4).log()[:, None] - evidence.shares.double().clamp_min(1e-4).log()).abs()
+    return -SIZE_WEIGHT * apart / len(sizes)
 
-    Args:
-        labels: which may have an order.
-        alike: how alike they are ``[s, k, k]``.
+
+def turned_round(labels: Labels, alike: Tensor) -> Tensor | None:
+    """Return for each label the one as far from the other end of their order ``[k]``, given how alike they are ``[k, k]``.
+
+    None where labels have no order, or its ends differ.
     """
     if labels.order is None:
         return None
     order = torch.tensor(labels.order).argsort()
     turned = torch.empty_like(order)
     turned[order] = order.flip(0)
-    return turned if torch.allclose(alike[:, turned][:, :, turned], alike) else None
+    return turned if torch.allclose(alike[turned][:, turned], alike) else None
 
 
 def _one_way_round(matchings: Tensor, turned: Tensor, model: Tensor) -> Tensor:
@@ -130,10 +124,7 @@ def _one_way_round(matchings: Tensor, turned: Tensor, model: Tensor) -> Tensor:
 def vote(evidence: Evidence, tables: Tensor, answers: Mapping[int, int] | None = None) -> Tensor:
     """Return how probable each label is for each cluster of the first clustering ``[k, k]``, all clusterings voting.
 
-    Args:
-        evidence: how clusterings overlap.
-        tables: what ``name_each`` returned ``[r, k, k]``.
-        answers: what a person said, which nothing can outvote.
+    The tables ``[r, k, k]`` are those of ``name_each``; answers of a person are not outvoted.
     """
     votes = (evidence.overlaps @ tables).mean(0)
     for cluster, label in (answers or {}).items():
@@ -142,37 +133,24 @@ def vote(evidence: Evidence, tables: Tensor, answers: Mapping[int, int] | None =
     return votes / votes.sum(1, keepdim=True).clamp_min(1e-12)
 
 
-def _matchings(structure: Structure, fixed: Tensor, settings: NamingSettings) -> tuple[Tensor, Tensor]:
-    """Return improved matchings ``[m, k]`` and their scores, where the label of some clusters is fixed ``[k]`` (or -1)."""
-    generator = torch.Generator().manual_seed(settings.seed)
-    starts = random_matchings(settings.matchings, len(fixed), generator, fixed)
-    found = improve(structure, starts, fixed >= 0)
-    return found, matching_scores(structure, found)
-
-
-def _fits(evidence: Evidence, sizes: Tensor, settings: NamingSettings) -> Tensor | None:
-    """Return how well the size of each cluster fits the share of each label ``[k, k]``; None where shares say nothing."""
-    if evidence.shares is None or float(evidence.shares.max() - evidence.shares.min()) < 1e-6:
-        return None
-    apart = (sizes.clamp_min(1e-4).log()[:, None] - evidence.shares.double().clamp_min(1e-4).log()).abs()
-    return -settings.size_weight * apart / len(sizes)
+def choose_names(votes: Tensor, answers: Mapping[int, int] | None = None) -> Tensor:
+    """Return the label of each cluster ``[k]`` with the most votes in all, answers kept."""
+    sure = votes.clone()
+    for cluster, label in (answers or {}).items():
+        sure[cluster, label] += CERTAIN
+    return best_matching(sure)
 
 
 def cluster_starts(embeddings: Tensor, k: int, starts: int, seed: int, sizes: Tensor | None) -> list[Clusters]:
-    """Return clusterings of embeddings ``[n, d]`` from several starts, the one of least inertia first.
+    """Return k clusters of embeddings ``[n, d]`` from several starts, those of least inertia first.
 
-    Args:
-        embeddings: of unit length.
-        k: how many clusters.
-        starts: how many clusterings.
-        seed: of the starts.
-        sizes: shares of images that clusters should have, in any order ``[k]``; None leaves them free.
+    ``sizes [k]`` are the shares of images that clusters should have, in any order; None leaves them free.
     """
     generator = torch.Generator().manual_seed(seed)
-    found = sorted((kmeans(embeddings, k, generator, starts=1) for _ in range(starts)), key=lambda one: one.inertia)
-    if sizes is None:
-        return found
-    return sorted((balanced(embeddings, one, sizes) for one in found), key=lambda one: one.inertia)
+    clusterings = [kmeans(embeddings, k, generator, starts=1) for _ in range(starts)]
+    if sizes is not None:
+        clusterings = [balanced(embeddings, one, sizes) for one in sorted(clusterings, key=lambda one: one.inertia)]
+    return sorted(clusterings, key=lambda one: one.inertia)
 
 
 def balanced(embeddings: Tensor, start: Clusters, sizes: Tensor) -> Clusters:
@@ -180,28 +158,17 @@ def balanced(embeddings: Tensor, start: Clusters, sizes: Tensor) -> Clusters:
 
     Embeddings are shared out by entropic transport, and centres moved to the mean of what they receive, in turns.
     """
-    k, centres = len(sizes), start.centres
-    order = torch.bincount(start.members, minlength=k).argsort(descending=True)
+    centres = start.centres
+    order = torch.bincount(start.members, minlength=len(sizes)).argsort(descending=True)
     wanted = torch.empty_like(sizes)
     wanted[order.cpu()] = sizes.sort(descending=True).values
     settings = SinkhornSettings(epsilon=0.01, iterations=100, tolerance=1e-5, gradient="detached")
     for _ in range(BALANCING_STEPS):
-        plan = sinkhorn(
-            torch.cdist(embeddings, centres).square(), columns=wanted.to(embeddings), settings=settings
-        ).plan
-        moved = plan.T @ embeddings / plan.sum(0)[:, None].clamp_min(1e-12)
-        done = float((moved - centres).abs().max()) < 1e-4
-        centres = moved
-        if done:
+        cost = torch.cdist(embeddings, centres).square()
+        plan = sinkhorn(cost, columns=wanted.to(embeddings), settings=settings).plan
+        before, centres = centres, plan.T @ embeddings / plan.sum(0)[:, None].clamp_min(1e-12)
+        if float((centres - before).abs().max()) < 1e-4:
             break
     members, _ = nearest_centres(embeddings, centres)
     spent = (plan * torch.cdist(embeddings, centres).square()).sum() / plan.sum()
     return Clusters(centres, members, float(spent))
-
-
-def choose_names(votes: Tensor, known: Mapping[int, int] | None = None) -> Tensor:
-    """Return the label of each cluster ``[k]`` with the most votes in all, answers kept."""
-    sure = votes.clone()
-    for cluster, label in (known or {}).items():
-        sure[cluster, label] += CERTAIN
-    return best_matching(sure)

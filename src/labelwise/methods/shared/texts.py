@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -14,20 +13,13 @@ from labelwise.data.labels.sentences import encode_sentences, word_vectors
 from labelwise.data.labels.tokens import Tokens, tokenise, word_table
 from labelwise.errors import DataError, UsageError
 from labelwise.labels import Labels
-from labelwise.methods.shared.described import Centring, LabelSource
+from labelwise.methods.shared.centring import Centring
+from labelwise.methods.shared.zero_shot import LabelSource
 from labelwise.nn.encoder import LENGTH
 from labelwise.nn.text import SentenceEncoder
 from labelwise.ops.segments import segment_mean
 
 CHUNK = 512  # sentences read at a time outside training
-
-
-@dataclass(frozen=True, kw_only=True)
-class Draw:
-    """What a step reads of each image: how many sentences (None: all), and the share described by their label's."""
-
-    sentences: int | None
-    labels: float
 
 
 class ImageTexts(ABC):
@@ -36,8 +28,17 @@ class ImageTexts(ABC):
     shared: bool
 
     @abstractmethod
-    def encode(self, batch: Batch, draw: Draw) -> Tensor:
-        """Return the text embeddings ``[n, e]`` of a batch's images."""
+    def encode(self, batch: Batch, count: int | None, label_share: float) -> Tensor:
+        """Return the text embeddings ``[n, e]`` of a batch's images.
+
+        Of each image ``count`` sentences are drawn (None: all); a share of images is described by its label's instead.
+        """
+
+    def by_label(self, batch: Batch, label_share: float) -> Tensor:
+        """Return which images are described by their label ``[n]``."""
+        if self.shared or not label_share:
+            return torch.full_like(batch.targets, self.shared, dtype=torch.bool)
+        return (batch.rng.uniform(1)[:, 0] < label_share) & (batch.targets >= 0)
 
 
 class TextReader(nn.Module, ABC):
@@ -70,8 +71,7 @@ class VectorReader(TextReader):
                 f"This model reads vectors of {size} numbers; given {vectors.shape[1]}. Describe a label as those "
                 "it was trained on were described."
             )
-        rows = self.centre(vectors) * LENGTH
-        return self.project(self.dropout(rows))  # type: ignore[no-any-return]
+        return self.project(self.dropout(self.centre(vectors) * LENGTH))  # type: ignore[no-any-return]
 
     def encode_labels(self, labels: Labels) -> Tensor:
         """Return label embeddings ``[k, e]``."""
@@ -83,54 +83,38 @@ class VectorReader(TextReader):
         labels = self.source.of(data.labels).to(device)
         if not data.train.texts or data.labels.texts is None:  # vectors of labels are no vectors of sentences
             self.centre.fit(labels[data.train.targets])
-            return VectorTexts(self, labels, None)
+            return VectorTexts(self, labels, labels[:0], torch.zeros_like(data.train.targets))
         flat, groups = _flat(data.train.texts)
         vectors = encode_sentences(flat, self.source.sentences).to(device)
         self.centre.fit(vectors)
-        counts = torch.bincount(groups, minlength=len(data.train)).to(device)
-        return VectorTexts(self, labels, SentenceVectors(vectors, counts, int(counts.max())))
-
-
-@dataclass(frozen=True, eq=False)
-class SentenceVectors:
-    """Vectors of the sentences of images, one image after another ``[m, a]``, and how many each has ``[n]``."""
-
-    table: Tensor
-    counts: Tensor
-    most: int
-
-    @cached_property
-    def starts(self) -> Tensor:
-        """Where the sentences of each image begin ``[n]``."""
-        return self.counts.cumsum(0) - self.counts
-
-    def mean(self, batch: Batch, drawn: int | None) -> Tensor:
-        """Return the mean vector ``[n, a]`` of at most ``drawn`` sentences of each image."""
-        places = torch.arange(self.most, device=self.table.device).expand(len(batch.rows), -1)
-        real = places < self.counts[batch.rows, None]
-        if drawn is not None and drawn < self.most:
-            places = batch.rng.uniform(self.most).masked_fill(~real, 2.0).argsort(1)[:, :drawn]
-            real = real.gather(1, places)
-        rows = (self.starts[batch.rows, None] + places).clamp_max(len(self.table) - 1)
-        return (self.table[rows] * real[..., None]).sum(1) / real.sum(1, keepdim=True)
+        return VectorTexts(self, labels, vectors, torch.bincount(groups, minlength=len(data.train)).to(device))
 
 
 class VectorTexts(ImageTexts):
-    """Sentence vectors of images, of labels ``[k, a]``, or both."""
+    """Vectors of labels ``[k, a]``; of sentences, one image after another ``[m, a]``, and how many each has ``[n]``."""
 
-    def __init__(self, reader: VectorReader, labels: Tensor, images: SentenceVectors | None) -> None:
-        self.reader, self.labels, self.images = reader, labels, images
-        self.shared = images is None
+    def __init__(self, reader: VectorReader, labels: Tensor, table: Tensor, counts: Tensor) -> None:
+        self.reader, self.labels, self.table, self.counts = reader, labels, table, counts
+        self.starts, self.most = counts.cumsum(0) - counts, int(counts.max())
+        self.shared = not len(table)
 
-    def encode(self, batch: Batch, draw: Draw) -> Tensor:
+    def encode(self, batch: Batch, count: int | None, label_share: float) -> Tensor:
         """Return the text embeddings ``[n, e]`` of a batch's images."""
-        if self.images is None:
-            return self.reader.encode_vectors(self.labels[batch.targets])
-        vectors = self.images.mean(batch, draw.sentences)
-        if draw.labels:
-            by_label = batch.rng.uniform(1) < draw.labels
-            vectors = torch.where(by_label & (batch.targets >= 0)[:, None], self.labels[batch.targets], vectors)
+        vectors = self.labels[batch.targets]
+        if not self.shared:
+            own = self._means(batch, count)
+            vectors = torch.where(self.by_label(batch, label_share)[:, None], vectors, own)
         return self.reader.encode_vectors(vectors)
+
+    def _means(self, batch: Batch, count: int | None) -> Tensor:
+        """Return the mean vector ``[n, a]`` of at most ``count`` sentences of each image."""
+        places = torch.arange(self.most, device=self.table.device).expand(len(batch.rows), -1)
+        real = places < self.counts[batch.rows, None]
+        if count is not None and count < self.most:
+            places = batch.rng.uniform(self.most).masked_fill(~real, 2.0).argsort(1)[:, :count]
+            real = real.gather(1, places)
+        rows = (self.starts[batch.rows, None] + places).clamp_max(len(self.table) - 1)
+        return (self.table[rows] * real[..., None]).sum(1) / real.sum(1, keepdim=True)
 
 
 class SentenceReader(TextReader):
@@ -138,6 +122,8 @@ class SentenceReader(TextReader):
 
     The table of word vectors is no part of the state: it is found again under its name.
     """
+
+    table: Tensor
 
     def __init__(
         self, words: str, longest: int, code_size: int, *, filters: tuple[int, ...], hidden: int, dropout: float
@@ -149,9 +135,8 @@ class SentenceReader(TextReader):
 
     def encode_tokens(self, tokens: Tokens) -> Tensor:
         """Return the mean sentence embedding of each instance ``[count, e]``."""
-        table: Tensor = self.table  # type: ignore[assignment]
-        embeddings = self.encoder(table[tokens.flat.to(table.device)], tokens.lengths)
-        return segment_mean(embeddings, tokens.groups.to(table.device), tokens.count)
+        embeddings = self.encoder(self.table[tokens.flat.to(self.table.device)], tokens.lengths)
+        return segment_mean(embeddings, tokens.groups.to(embeddings.device), tokens.count)
 
     def encode_labels(self, labels: Labels) -> Tensor:
         """Return label embeddings ``[k, e]``, some sentences at a time."""
@@ -165,28 +150,28 @@ class SentenceReader(TextReader):
 
     def read(self, data: TrainData) -> "SentenceTexts":
         """Return the words of the training images' sentences, and of their labels'."""
-        parts = [_texts_of(data.labels), data.train.texts]
-        tokens = tokenise([texts for part in parts for texts in part], self.vectors, self.longest)
-        return SentenceTexts(self, tokens, labels=len(parts[0]), shared=not data.train.texts)
+        labels = _texts_of(data.labels)
+        tokens = tokenise([*labels, *data.train.texts], self.vectors, self.longest)
+        return SentenceTexts(self, tokens, labels=len(labels), shared=not data.train.texts)
 
 
+@dataclass(frozen=True, eq=False)
 class SentenceTexts(ImageTexts):
     """The words of the sentences of ``labels`` labels, and then of images."""
 
-    def __init__(self, reader: SentenceReader, tokens: Tokens, *, labels: int, shared: bool) -> None:
-        self.reader, self.tokens, self.labels, self.shared = reader, tokens, labels, shared
+    reader: SentenceReader
+    tokens: Tokens
+    labels: int
+    shared: bool
 
-    def encode(self, batch: Batch, draw: Draw) -> Tensor:
+    def encode(self, batch: Batch, count: int | None, label_share: float) -> Tensor:
         """Return the text embeddings ``[n, e]`` of a batch's images."""
-        rows = batch.targets if self.shared else batch.rows + self.labels
-        if not self.shared and draw.labels:
-            by_label = (batch.rng.uniform(1)[:, 0] < draw.labels) & (batch.targets >= 0)
-            rows = torch.where(by_label, batch.targets, rows)
-        rows = rows.cpu()
-        if draw.sentences is None:
+        by_label = self.by_label(batch, label_share)
+        rows = torch.where(by_label, batch.targets, batch.rows + self.labels).cpu()
+        if count is None:
             return self.reader.encode_tokens(self.tokens.select(rows))
-        chosen = self.tokens.draw(rows, draw.sentences, batch.rng.uniform(self.tokens.most).cpu())
-        return self.reader.encode_tokens(chosen)
+        uniform = batch.rng.uniform(self.tokens.most).cpu()
+        return self.reader.encode_tokens(self.tokens.draw(rows, count, uniform))
 
 
 def _texts_of(labels: Labels) -> tuple[tuple[str, ...], ...]:

@@ -4,7 +4,7 @@ Stage II brings k centres to the image embeddings by entropic transport. Stage I
 prior over labels, which is transport again; images of one cluster move as one.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -19,7 +19,7 @@ from labelwise.ops.clusters import nearest_centres
 from labelwise.ops.sinkhorn import Gradient, SinkhornSettings, sinkhorn
 from labelwise.training.distribution import whole_batch
 from labelwise.training.optimizers import Optimizer, Schedule
-from labelwise.training.stages import Stage
+from labelwise.training.stages import Loss, Stage
 
 HEAD_SCALE = 10.0  # the linear layer starts at the centres divided by it
 
@@ -88,8 +88,8 @@ class Restarts(nn.Module):
         super().__init__()
         self.centres = nn.Parameter(torch.randn(r, k, d))
         self.heads = nn.Parameter(torch.rand(r, k, d).mul_(2).sub_(1).div_(d**0.5))
-        for name, shape in (("best_centres", (r, k, d)), ("best_heads", (r, k, d))):
-            self.register_buffer(name, torch.zeros(shape))
+        for name in ("best_centres", "best_heads"):
+            self.register_buffer(name, torch.zeros(r, k, d))
         for name in ("centre_losses", "head_losses"):
             self.register_buffer(name, torch.full((r,), torch.inf))
 
@@ -106,33 +106,40 @@ class Restarts(nn.Module):
 def transport_stages(
     restarts: Restarts, prior: LabelPrior, split: Split, clustering: Clustering, matching: Matching
 ) -> Iterator[Stage]:
-    """Yield stages II and III.
+    """Yield stages II and III; images of the split are embeddings of unit length ``[n, d]``, its targets are not read."""
 
-    Args:
-        restarts: what is trained.
-        prior: what scores are to follow.
-        split: its images are embeddings of unit length ``[n, d]``; its targets are not read.
-        clustering: settings of stage II.
-        matching: settings of stage III.
-    """
-    yield _stage(
-        "zero_label clusters",
-        lambda batch: {"transport": clustering_losses(restarts, whole_batch(batch.images, batch)[0], clustering).sum()},
-        restarts.centres,
-        ShuffledBatches(split=split, size=min(clustering.batch, len(split))),
-        (clustering.steps, Optimizer(name="adam", lr=clustering.lr, weight_decay=0.0)),
-    )
+    def clusters(batch: Batch) -> dict[str, Tensor]:
+        return {"transport": clustering_losses(restarts, whole_batch(batch.images, batch)[0], clustering).sum()}
+
+    def names(batch: Batch) -> dict[str, Tensor]:
+        return {"transport": matching_losses(restarts, batch, prior, matching).sum()}
+
+    adam = Optimizer(name="adam", lr=clustering.lr, weight_decay=0.0)
+    yield _stage("zero_label clusters", clusters, restarts.centres, (split, clustering), adam)
     if matching.initial == "clusters":
         with torch.no_grad():
             restarts.heads.copy_(restarts.best_centres / HEAD_SCALE)
-    names = _stage(
-        "zero_label names",
-        lambda batch: {"transport": matching_losses(restarts, batch, prior, matching).sum()},
-        restarts.heads,
-        ShuffledBatches(split=split, size=min(matching.batch, len(split))),
-        (matching.steps, Optimizer(name="sgd", lr=matching.lr, momentum=0.9, nesterov=False, weight_decay=5e-4)),
+    sgd = Optimizer(name="sgd", lr=matching.lr, momentum=0.9, nesterov=False, weight_decay=5e-4)
+    stage = _stage("zero_label names", names, restarts.heads, (split, matching), sgd)
+    yield replace(stage, clip=lambda heads: clip_each(heads, matching.clip))
+
+
+def _stage(
+    name: str, loss: Loss, trained: nn.Parameter, work: tuple[Split, Clustering | Matching], optimizer: Optimizer
+) -> Stage:
+    """Return a stage of so many steps, rounded up to whole epochs, at a constant rate."""
+    split, settings = work
+    batches = ShuffledBatches(split=split, size=min(settings.batch, len(split)))
+    epochs, schedule = -(-settings.steps // len(batches)), Schedule(name="constant")
+    return Stage(
+        name=name,
+        loss=loss,
+        parameters=(trained,),
+        batches=batches,
+        epochs=epochs,
+        optimizer=optimizer,
+        schedule=schedule,
     )
-    yield replace(names, clip=lambda heads: clip_each(heads, matching.clip))
 
 
 def clustering_losses(restarts: Restarts, embeddings: Tensor, settings: Clustering) -> Tensor:
@@ -141,8 +148,8 @@ def clustering_losses(restarts: Restarts, embeddings: Tensor, settings: Clusteri
         centres = restarts.centres
         near = 2 * centres @ embeddings.T
         cost = (centres.square().sum(-1)[..., None] + embeddings.square().sum(-1) - near).clamp_min(0)
-        found = sinkhorn(cost, settings=_solver(settings))
-        losses = found.objective if settings.gradient == "envelope" else found.cost
+        transport = sinkhorn(cost, settings=_solver(settings))
+        losses = transport.objective if settings.gradient == "envelope" else transport.cost
     restarts.keep("centre", losses.detach())
     return losses
 
@@ -153,13 +160,13 @@ def matching_losses(restarts: Restarts, batch: Batch, prior: LabelPrior, setting
     with torch.autocast(embeddings.device.type, enabled=False):
         heads = restarts.heads
         costs = prior.costs(embeddings @ heads.mT)
-        drawn = prior.draw(batch.rng.total, len(heads), batch.rng.generator).to(costs)
-        found = sinkhorn(costs, columns=drawn, settings=_solver(settings))
+        shares = prior.draw(batch.rng.total, len(heads), batch.rng.generator).to(costs)
+        transport = sinkhorn(costs, columns=shares, settings=_solver(settings))
         if not settings.guided:
-            losses = found.objective if settings.gradient == "envelope" else found.cost
+            losses = transport.objective if settings.gradient == "envelope" else transport.cost
         else:
             members, _ = nearest_centres(embeddings, restarts.best_centres)
-            losses = guided_cost(found.plan, costs, one_hot(members, heads.shape[1]).to(costs))
+            losses = guided_cost(transport.plan, costs, one_hot(members, heads.shape[1]).to(costs))
     restarts.keep("head", losses.detach())
     return losses
 
@@ -178,29 +185,5 @@ def clip_each(parameters: Sequence[nn.Parameter], most: float) -> None:
 
 
 def _solver(settings: Clustering | Matching) -> SinkhornSettings:
-    return SinkhornSettings(
-        epsilon=settings.epsilon,
-        iterations=settings.iterations,
-        tolerance=settings.tolerance,
-        gradient=settings.gradient,
-    )
-
-
-def _stage(
-    name: str,
-    loss: Callable[[Batch], Mapping[str, Tensor]],
-    trained: nn.Parameter,
-    batches: ShuffledBatches,
-    how: tuple[int, Optimizer],
-) -> Stage:
-    """Return a stage of so many steps, rounded up to whole epochs, at a constant rate."""
-    steps, optimizer = how
-    return Stage(
-        name=name,
-        loss=loss,
-        parameters=(trained,),
-        batches=batches,
-        epochs=-(-steps // len(batches)),
-        optimizer=optimizer,
-        schedule=Schedule(name="constant"),
-    )
+    own = {name: getattr(settings, name) for name in ("epsilon", "iterations", "tolerance", "gradient")}
+    return SinkhornSettings(**own)

@@ -1,54 +1,31 @@
-"""What methods share that read a vector of each label: where vectors come from, and embeddings that can be compared."""
+"""What methods share that read a vector of each label, and then answer for labels without images."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, normalize
+from torch.nn.functional import cross_entropy
 
 from labelwise.data.batches import Batch
 from labelwise.data.dataset import TrainData
 from labelwise.data.labels.sentences import encode_sentences
 from labelwise.errors import DataError, UsageError
 from labelwise.labels import Labels
+from labelwise.methods.shared.centring import Centring
 from labelwise.methods.shared.linear import Encoder, ImageMethod, LinearModel
 from labelwise.model import LabelModel, Spec, as_float
 from labelwise.ops.balance import balance_curve
 from labelwise.ops.segments import segment_mean
+from labelwise.settings import check_range
 from labelwise.training.stages import Stage
 
 Source = Literal["auto", "vectors", "texts"]
+Settings = TypeVar("Settings", float, tuple[float, ...])
 
 
-class Centring(nn.Module):
-    """Rows of unit length around the mean of the rows it was fitted to; ``power`` below 1 evens out large entries."""
-
-    mean: Tensor
-
-    def __init__(self, size: int, power: float = 1.0) -> None:
-        super().__init__()
-        self.power = power
-        self.register_buffer("mean", torch.zeros(size))
-
-    @torch.no_grad()
-    def fit(self, rows: Tensor) -> None:
-        """Take the mean of these rows ``[n, size]``."""
-        self.mean.copy_(self._evened(rows.double()).mean(0))
-
-    def forward(self, rows: Tensor) -> Tensor:
-        """Return centred rows of unit length ``[n, size]``."""
-        return normalize(self._evened(rows) - self.mean.to(rows.dtype), dim=1)
-
-    def _evened(self, rows: Tensor) -> Tensor:
-        if self.power == 1.0:
-            return rows
-        # The root has no slope at zero, where rectified features often are.
-        return normalize(rows.sign() * ((rows.abs() + 1e-6) ** self.power - 1e-6**self.power), dim=1)
-
-
-class DescribedModel(LinearModel):
+class ZeroShotModel(LinearModel):
     """A model with a linear score whose labels are vectors, or the mean vectors of their sentences.
 
     ``head`` only serves to train the image encoder, where there is one to train.
@@ -73,15 +50,20 @@ class DescribedModel(LinearModel):
 
     def vectors(self, labels: Labels) -> Tensor:
         """Return what describes these labels ``[k, a]``, centred and of unit length."""
-        found = self.source.of(labels)
-        if found.shape[1] != self.vector_size:
+        vectors = self.source.of(labels)
+        if vectors.shape[1] != self.vector_size:
             raise UsageError(
-                f"Labels of this model are described by vectors of {self.vector_size} numbers; given {found.shape[1]}."
+                f"Labels of this model are described by vectors of {self.vector_size} numbers; given {vectors.shape[1]}."
             )
-        return self.centre_vectors(found.to(self.device))  # type: ignore[no-any-return]
+        return self.centre_vectors(vectors.to(self.device))  # type: ignore[no-any-return]
+
+    @torch.no_grad()
+    def encode_all(self, images: Tensor) -> Tensor:
+        """Return centred embeddings ``[n, d]`` of many images, a batch at a time."""
+        return self.centre_codes(encoded(self.encoder, self.prepare(images)))  # type: ignore[no-any-return]
 
 
-class BilinearModel(DescribedModel):
+class BilinearModel(ZeroShotModel):
     """A score z.V.s of an image embedding z and a label vector s; the embedding of a label is V.s.
 
     Attributes:
@@ -138,8 +120,8 @@ class LabelSource:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DescribedMethod(ImageMethod):
-    """Settings of methods that read a vector of each label, and then answer for labels without images.
+class ZeroShotMethod(ImageMethod):
+    """Settings of methods that read a vector of each label.
 
     Pictures are first encoded by a network: a frozen one, or one trained on the seen labels with these settings.
 
@@ -159,8 +141,7 @@ class DescribedMethod(ImageMethod):
     def __post_init__(self) -> None:
         """Check the numbers."""
         super().__post_init__()
-        if not 0 < self.power <= 1:
-            raise UsageError(f"The power lies above 0 and at most at 1; given {self.power}.")
+        check_range(self, "above 0 and at most 1", "power")
 
     def build(self, spec: Spec) -> BilinearModel:
         """Return the untrained model."""
@@ -175,7 +156,7 @@ class DescribedMethod(ImageMethod):
         """Return the labels with the vectors that models read, so that sentences are encoded once."""
         return replace(labels, vectors=self.label_source.of(labels))
 
-    def train_encoder(self, model: DescribedModel, data: TrainData) -> Iterator[Stage]:
+    def train_encoder(self, model: ZeroShotModel, data: TrainData) -> Iterator[Stage]:
         """Yield the stage that trains the image encoder on the seen labels, if there is one; then fit the centring."""
         if model.head is not None:
             model.encoder.fit_normalisation(data.train.images)
@@ -195,12 +176,6 @@ def encoder_stage(method: ImageMethod, encoder: nn.Module, head: nn.Linear, data
 
 
 @torch.no_grad()
-def encoded_images(model: DescribedModel, images: Tensor) -> Tensor:
-    """Return the image embeddings ``[n, d]`` of a model, a batch at a time."""
-    return model.centre_codes(encoded(model.encoder, model.prepare(images)))  # type: ignore[no-any-return]
-
-
-@torch.no_grad()
 def encoded(encoder: nn.Module, images: Tensor) -> Tensor:
     """Return what an encoder, or a model's ``encode_images``, makes of images ``[n, d]``, a batch at a time."""
     device = next((t.device for t in (*encoder.parameters(), *encoder.buffers())), images.device)
@@ -209,23 +184,18 @@ def encoded(encoder: nn.Module, images: Tensor) -> Tensor:
     return torch.cat(parts).float()
 
 
-def best_on_validation(
-    candidates: Iterable[tuple[tuple[float, ...], Tensor]], data: TrainData
-) -> tuple[float, ...] | None:
-    """Return the settings whose validation scores ``[n, k]`` have the best harmonic mean at their best gap.
+def has_unseen(data: TrainData) -> bool:
+    """Return whether validation images are of seen and of held-out labels, as in a trial run, so that settings can be chosen."""
+    of_seen = data.val.targets < len(data.labels)
+    return bool(of_seen.any()) and bool((~of_seen).any())
 
-    None where validation images are not of seen and held-out labels, so that there is nothing to choose by.
 
-    Args:
-        candidates: settings and their scores of the validation images against ``data.known``.
-        data: its ``val`` has images of both kinds in a trial run.
-    """
+def harmonic(scores: Tensor, data: TrainData) -> float:
+    """Return the best harmonic mean of any seen penalty, from scores of validation images and known labels ``[n, k]``."""
     seen = torch.arange(len(data.known)) < len(data.labels)
-    of_seen = seen[data.val.targets.cpu()]
-    if not (bool(of_seen.any()) and bool((~of_seen).any())):
-        return None
-    merits = [
-        (float(balance_curve(scores, data.val.targets, seen).harmonic.max()), settings)
-        for settings, scores in candidates
-    ]
-    return max(merits)[1]
+    return float(balance_curve(scores, data.val.targets, seen).harmonic.max())
+
+
+def best_on_validation(candidates: Iterable[tuple[Settings, Tensor]], data: TrainData, plain: Settings) -> Settings:
+    """Return the settings whose scores have the best ``harmonic`` mean; plain ones where there is nothing to choose by."""
+    return max((harmonic(scores, data), settings) for settings, scores in candidates)[1] if has_unseen(data) else plain

@@ -1,12 +1,36 @@
-"""Embeddings in the directions in which they vary most."""
+"""Embeddings around their mean, of unit length, and in the directions in which they vary most."""
 
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from labelwise.methods.shared.described import Centring
+
+class Centring(nn.Module):
+    """Rows of unit length around the mean of the rows it was fitted to; ``power`` below 1 evens out large entries."""
+
+    mean: Tensor
+
+    def __init__(self, size: int, power: float = 1.0) -> None:
+        super().__init__()
+        self.power = power
+        self.register_buffer("mean", torch.zeros(size))
+
+    @torch.no_grad()
+    def fit(self, rows: Tensor) -> None:
+        """Take the mean of these rows ``[n, size]``."""
+        self.mean.copy_(self._evened(rows.double()).mean(0))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Return centred rows of unit length ``[n, size]``."""
+        return normalize(self._evened(rows) - self.mean.to(rows.dtype), dim=1)
+
+    def _evened(self, rows: Tensor) -> Tensor:
+        if self.power == 1.0:
+            return rows
+        # The root has no slope at zero, where rectified features often are.
+        return normalize(rows.sign() * ((rows.abs() + 1e-6) ** self.power - 1e-6**self.power), dim=1)
 
 
 class PCA(Centring):
@@ -31,10 +55,9 @@ class PCA(Centring):
         self.chosen = self.directions.numel() > 0
         unit = normalize(rows.double(), dim=1)
         super().fit(unit if self.chosen else rows)
-        if not self.chosen:
-            return
-        centred = unit - unit.mean(0)
-        self.directions.copy_(torch.linalg.eigh(centred.T @ centred).eigenvectors[:, -self.most :])
+        if self.chosen:
+            centred = unit - unit.mean(0)
+            self.directions.copy_(torch.linalg.eigh(centred.T @ centred).eigenvectors[:, -self.most :])
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return centred rows of unit length ``[n, size]``."""

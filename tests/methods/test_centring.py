@@ -8,8 +8,7 @@ from labelwise.data.dataset import Dataset, Split
 from labelwise.errors import UsageError
 from labelwise.labels import Labels
 from labelwise.methods import ZeroLabel
-from labelwise.methods.shared.described import Centring
-from labelwise.methods.shared.pca import PCA
+from labelwise.methods.shared.centring import PCA, Centring
 from tests.contract.subjects import roundtrip
 
 
