@@ -15,14 +15,13 @@ from labelwise.data.read.packs import features, pack
 from labelwise.data.read.pictures import as_batch, is_hidden, list_pictures, read_files
 from labelwise.data.read.rows import Rows
 from labelwise.data.read.tables import table
-from labelwise.data.read.xlsa17 import read_xlsa17
 from labelwise.data.sets.degraded import degraded
 from labelwise.data.sets.digits import digits
 from labelwise.data.sets.finch_marks import finches_marks
 from labelwise.data.sets.finches import finches, finches_unseen
 from labelwise.errors import DataError, listing, suggest
 from labelwise.nn.encoder import Encoder, side_for
-from labelwise.plugins import plugin_with, plugins
+from labelwise.plugins import plugin_for, plugin_with, plugins
 
 # Each takes the seed of the split, which only matters where a set has none of its own.
 EMBEDDED: dict[str, Callable[[int], Dataset]] = {
@@ -75,7 +74,7 @@ def load(
 def names_own_files(source: str | Path) -> bool:
     """Return whether a word names a folder or table of a person's own, which mostly are pictures."""
     path = Path(source)
-    return (path.is_dir() and not (path / "att_splits.mat").exists()) or path.suffix.lower() in TABLES
+    return (path.is_dir() and not plugin_for(path)) or path.suffix.lower() in TABLES
 
 
 def side_to_read(source: str | Path, encoder: Encoder) -> int | None:
@@ -131,8 +130,8 @@ def load_unlabelled(source: str | Path, shape: tuple[int, ...], root: str | Path
 
 def _read(path: Path, size: int | None, seed: int, strict: bool) -> Dataset:
     if path.is_dir():
-        if (path / "att_splits.mat").exists():
-            data, knowledge = read_xlsa17(path).dataset(seed=seed), find_knowledge(path)
+        if plugin := plugin_for(path):
+            data, knowledge = plugin.read(path, seed), find_knowledge(path)
             return with_knowledge(data, knowledge) if knowledge else data
         if not list_pictures(path) and any(path.rglob("*.wav")):
             return audio_folder(path, seed=seed)

@@ -19,11 +19,11 @@ from torch import Tensor
 from labelwise.data.dataset import Dataset, Split
 from labelwise.data.labels.words import find_words, packaged_vectors
 from labelwise.data.read.npz_files import read_npz
-from labelwise.data.read.xlsa17 import PARTS, ZeroShotData
 from labelwise.errors import DataError, UsageError, listing
 from labelwise.labels import Labels
 from labelwise_papers.benchmarks.records import text_lines, tidy
 from labelwise_papers.benchmarks.registry import find_marker
+from labelwise_papers.benchmarks.xlsa17 import PARTS, ZeroShotData
 
 CAPTIONS_FILE = "cub_captions_reed_55classes.json.gz"
 CONCEPT_FILES = MappingProxyType({"cub": "labo_gpt3_concepts_CUB.json.gz", "flo": "labo_gpt3_concepts_flower.json.gz"})

@@ -8,6 +8,7 @@ import numpy as np
 
 from labelwise.data.read.pictures import list_pictures
 from labelwise.errors import DataError
+from labelwise_papers.benchmarks.mat_files import read_mat
 from labelwise_papers.benchmarks.records import Records, text_lines, tidy
 
 FLOWERS = """pink primrose,hard-leaved pocket orchid,canterbury bells,sweet pea,english marigold,tiger lily,moon orchid,
@@ -64,7 +65,7 @@ def read_cub200(home: Path) -> Records:
 
 def read_cars(home: Path) -> Records:
     """Return Stanford Cars from ``cars_annos.mat`` and ``car_ims``."""
-    held = read_mat(home / "cars_annos.mat", "annotations", "class_names")
+    held = _squeezed(home / "cars_annos.mat", "annotations", "class_names")
     rows = np.atleast_1d(held["annotations"])
     files = [str(row["relative_im_path"]) for row in rows]
     return Records(
@@ -78,14 +79,14 @@ def read_cars(home: Path) -> Records:
 
 def read_cars_devkit(home: Path) -> Records:
     """Return Stanford Cars from its devkit, ``cars_train``, ``cars_test`` and the labels of the test pictures."""
-    names = read_mat(home / "devkit" / "cars_meta.mat", "class_names")["class_names"]
+    names = _squeezed(home / "devkit" / "cars_meta.mat", "class_names")["class_names"]
     places = {"train": home / "devkit" / "cars_train_annos.mat", "test": home / "cars_test_annos_withlabels.mat"}
     if not places["test"].exists():
         places["test"] = home / "devkit" / "cars_test_annos_withlabels.mat"
     rows = [
         (split, f"cars_{split}/{row['fname']}", int(row["class"]) - 1)
         for split, file in places.items()
-        for row in np.atleast_1d(read_mat(file, "annotations")["annotations"])
+        for row in np.atleast_1d(_squeezed(file, "annotations")["annotations"])
     ]
     return Records(
         names=tuple(str(name) for name in names),
@@ -98,7 +99,7 @@ def read_cars_devkit(home: Path) -> Records:
 
 def read_bmw10(home: Path) -> Records:
     """Return BMW-10; its classes are numbers (1 to 8, 10 and 11), so labels are called ``BMW 1`` and so on."""
-    held = read_mat(home / "bmw10_annos.mat", "annos", "train_indices", "test_indices")
+    held = _squeezed(home / "bmw10_annos.mat", "annos", "train_indices", "test_indices")
     rows = np.atleast_1d(held["annos"])
     splits = dict.fromkeys(np.atleast_1d(held["train_indices"]).tolist(), "train")
     splits |= dict.fromkeys(np.atleast_1d(held["test_indices"]).tolist(), "test")
@@ -116,8 +117,8 @@ def read_bmw10(home: Path) -> Records:
 
 def read_flowers102(home: Path) -> Records:
     """Return Oxford Flowers-102 with its official train, val and test."""
-    labels = np.atleast_1d(read_mat(home / "imagelabels.mat", "labels")["labels"])
-    sets = read_mat(home / "setid.mat", "trnid", "valid", "tstid")
+    labels = np.atleast_1d(_squeezed(home / "imagelabels.mat", "labels")["labels"])
+    sets = _squeezed(home / "setid.mat", "trnid", "valid", "tstid")
     rows = [
         (split, int(number))
         for split, key in (("train", "trnid"), ("val", "valid"), ("test", "tstid"))
@@ -153,20 +154,8 @@ def read_miniimagenet(home: Path) -> Records:
     )
 
 
-def read_mat(file: Path, *keys: str) -> dict[str, Any]:
-    """Return what a MATLAB file holds, which must have these keys."""
-    from scipy.io import loadmat
-
-    try:
-        held: dict[str, Any] = loadmat(file, squeeze_me=True)
-    except OSError as error:
-        raise DataError(f'Cannot read "{file}": {error.strerror or error}. Look whether it arrived whole.') from None
-    except Exception as error:
-        raise DataError(f'"{file}" is not a readable MATLAB file ({error}). Download it again.') from None
-    missing = [key for key in keys if key not in held]
-    if missing:
-        raise DataError(f'"{file}" lacks "{missing[0]}". Download it again.')
-    return held
+def _squeezed(file: Path, *needed: str) -> dict[str, Any]:
+    return read_mat(file, *needed, squeeze=True)
 
 
 def _pairs(file: Path) -> dict[int, str]:

@@ -11,7 +11,6 @@ from torch import Tensor
 from labelwise.data.dataset import Dataset
 from labelwise.data.read.audio import decode_mulaw, fit_length, read_sounds, resample
 from labelwise.data.read.npz_files import read_npz
-from labelwise.data.read.xlsa17 import read_gzsl_pack, read_xlsa17
 from labelwise_papers.benchmarks.binary_layouts import DIGITS
 from labelwise_papers.benchmarks.described import load_described
 from labelwise_papers.benchmarks.entry import Entry
@@ -19,6 +18,7 @@ from labelwise_papers.benchmarks.listed_layouts import FLOWER_NAMES
 from labelwise_papers.benchmarks.protocols import second_labels
 from labelwise_papers.benchmarks.records import Records, tidy
 from labelwise_papers.benchmarks.registry import find_official, find_packs
+from labelwise_papers.benchmarks.xlsa17 import read_gzsl_pack, read_xlsa17
 
 SECONDS = {"voxceleb1": 2.0, "audiomnist": 1.0}
 _TEST_SPEAKERS = range(10270, 10310)  # of VoxCeleb1

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from labelwise.data import find_knowledge, load, write_xlsa17
+from labelwise.data import find_knowledge, load
 from labelwise.data.labels import knowledge, knowledge_files
 from labelwise.data.read.build import build
 from labelwise.data.read.rows import Rows
-from labelwise.data.read.xlsa17 import ZeroShotData
 from labelwise.errors import DataError
 from labelwise.labels import Labels
+from labelwise_papers.benchmarks.xlsa17 import ZeroShotData, write_xlsa17
 from tests.data.read.test_audio import riff
 from tests.data.samples import write
 
