@@ -15,7 +15,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 from labelwise.errors import DataError
 from labelwise_papers.benchmarks.archives import check_room, unpack
-from labelwise_papers.benchmarks.entry import Entry, Remote
+from labelwise_papers.benchmarks.entries import Entry, Remote
 from labelwise_papers.benchmarks.registry import find_official
 
 CHUNK = 1 << 18
