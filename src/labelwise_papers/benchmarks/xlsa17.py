@@ -253,13 +253,13 @@ def build_zero_shot(
         )
     whole = pool(known)
     rows = zero_shot(whole.targets, known.labels.names, unseen=unseen, seed=seed)
-    trainval = torch.cat([rows.train, rows.val_seen, rows.val_unseen]).sort().values
+    trainval = torch.cat([rows["train"], rows["val_seen"], rows["val_unseen"]]).sort().values
     return ZeroShotData(
         name=features.name,
         features=whole.images,
         targets=whole.targets,
         labels=known.labels,
-        rows={"trainval": trainval, "test_seen": rows.test_seen, "test_unseen": rows.test_unseen},
+        rows={"trainval": trainval, "test_seen": rows["test_seen"], "test_unseen": rows["test_unseen"]},
         attribute_names=knowledge.attributes,
         files=whole.files,
     )

@@ -41,7 +41,10 @@ def divide(dataset: Dataset, kind: str = "stratified", held: str | None = None, 
             f'Several labels may be true of one image of "{dataset.name}", so none can be unseen as a whole.'
         )
     elif kind == "zero-shot":
-        rows = dict(zero_shot(whole.targets, dataset.labels.names, seed=seed).splits)
+        parts = zero_shot(whole.targets, dataset.labels.names, seed=seed)
+        rows = {"train": parts["train"]}
+        rows |= {split: torch.cat([parts[f"{split}_seen"], parts[f"{split}_unseen"]]) for split in ("val", "test")}
+        rows = {split: part.sort().values for split, part in rows.items()}
     else:
         raise UsageError(f'No kind of split "{kind}".{suggest(kind, KINDS)} Kinds: {listing(KINDS)}.')
     done = resplit(dataset, rows)
