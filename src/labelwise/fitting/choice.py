@@ -64,7 +64,8 @@ def decide(data: Dataset, wish: Wish | None = None) -> Decision:
     why: tuple[str, ...] = ()
     if wish.method == "auto":
         choice = choose_method(data)
-        wish, why = replace(wish, method=choice.method), (choice.line(),)
+        wish = replace(wish, method=choice.method, settings={**choice.settings, **wish.settings})
+        why = (choice.line(),)
     try:
         method = make_method(wish, own_pictures=own)
     except UsageError as error:
@@ -156,11 +157,12 @@ def _encoder_line(method: Method) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """A method, why it was chosen, and what else would do."""
+    """A method, why it was chosen, what else would do, and the settings that the data call for."""
 
     method: str
     reason: str
     alternatives: tuple[str, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     def line(self) -> str:
         """Return the choice in one line for the user."""
@@ -174,8 +176,13 @@ def choose_method(data: Dataset) -> Choice:
         labels = describe_labels(data).labels
     except DataError:  # the sentences of images leave some label out
         labels = data.labels
-    seen = len(labels_present(data.split("train")))
+    train = data.split("train")
+    seen = len(labels_present(train))
     unseen = len(labels) - seen
+    if not seen and any(train.texts) and labels.texts is not None:
+        reason = f"sentences describe the images, which have no label, and all labels ({unseen})"
+        settings = {"class_weight": "0", "end_to_end": "true"}
+        return Choice(method="clarel", reason=reason, alternatives=("zero_label",), settings=settings)
     if seen < 2:
         reason = "only the order of the labels is known" if labels.order is not None else "only label names are known"
         return Choice(method="zero_label", reason=reason)
