@@ -4,17 +4,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-
 from labelwise.data.dataset import Dataset
 from labelwise.data.labels.knowledge import find_knowledge, with_knowledge
 from labelwise.data.read.audio import audio_folder
-from labelwise.data.read.build import build
 from labelwise.data.read.folders import folder
 from labelwise.data.read.packs import features, pack
-from labelwise.data.read.pictures import as_batch, is_hidden, list_pictures, read_files
-from labelwise.data.read.rows import Rows
+from labelwise.data.read.pictures import as_batch, is_hidden, list_pictures
 from labelwise.data.read.tables import table
+from labelwise.data.read.unsorted import unknown_data
 from labelwise.data.sets.degraded import degraded
 from labelwise.data.sets.digits import digits
 from labelwise.data.sets.finch_marks import finches_marks
@@ -107,25 +104,10 @@ def load_unlabelled(source: str | Path, shape: tuple[int, ...], root: str | Path
         root: where benchmarks lie.
     """
     path = Path(source)
-    if (
-        len(shape) == 1
-        or not path.is_dir()
-        or any(each.is_dir() and not is_hidden(each.name) for each in path.iterdir())
-    ):
-        return load(source, size=size_for(shape), root=root)
-    files = list_pictures(path)
-    if not files:
-        raise DataError(f'There is no picture in "{path}".')
-    images, kept, skipped = read_files(files, shape)
-    rows = Rows(
-        names=(),
-        targets=torch.full((len(kept),), -1),
-        images=images,
-        splits=["test"] * len(kept),
-        files=tuple(str(files[i]) for i in kept),
-        skipped=skipped,
-    )
-    return replace(build(path.resolve().name, rows), own_splits=False)
+    pictures = len(shape) == 3 and path.is_dir()
+    if pictures and not any(each.is_dir() and not is_hidden(each.name) for each in path.iterdir()):
+        return unknown_data(path, shape)
+    return load(source, size=size_for(shape), root=root)
 
 
 def _read(path: Path, size: int | None, seed: int, strict: bool) -> Dataset:
