@@ -96,13 +96,7 @@ def size_for(shape: tuple[int, ...]) -> int | None:
 
 
 def load_unlabelled(source: str | Path, shape: tuple[int, ...], root: str | Path | None = None) -> Dataset:
-    """Return what ``load`` does, or the pictures of a folder that has no folders for labels, at the size of a model.
-
-    Args:
-        source: what names the data.
-        shape: of the images that the model takes.
-        root: where benchmarks lie.
-    """
+    """Return what ``load`` does, or the pictures of a folder that has no folders for labels, at the size of a model."""
     path = Path(source)
     pictures = len(shape) == 3 and path.is_dir()
     if pictures and not any(each.is_dir() and not is_hidden(each.name) for each in path.iterdir()):

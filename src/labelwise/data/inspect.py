@@ -111,13 +111,7 @@ def _described(dataset: Dataset) -> bool:
 
 
 def missing_pieces(inspection: Inspection, needs: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Return what each method lacks; nothing where it can train on the data.
-
-    Args:
-        inspection: of the data.
-        needs: the pieces each method needs, as ``Inspection.pieces`` names them; ``"texts or image_texts"`` is met by
-            either of the two.
-    """
+    """Return what each method lacks of the pieces that it needs; "texts or image_texts" is met by either of the two."""
     known = inspection.pieces
     for method, needed in needs.items():
         for piece in (piece for need in needed for piece in need.split(" or ")):
@@ -133,12 +127,7 @@ def missing_pieces(inspection: Inspection, needs: Mapping[str, Sequence[str]]) -
 
 
 def lines(inspection: Inspection, needs: Mapping[str, Sequence[str]] | None = None) -> list[str]:
-    """Return an inspection in words, a line for each thing, as the shell prints it.
-
-    Args:
-        inspection: of the data.
-        needs: the pieces each method needs; see ``missing_pieces``. None says nothing about methods.
-    """
+    """Return an inspection in words, a line for each thing, as the shell prints it; ``needs`` are those of methods."""
     by_size = sorted(inspection.counts, key=lambda name: sum(inspection.counts[name].values()))
     sizes = [f"{name} {sum(inspection.counts[name].values())}" for name in by_size if name not in inspection.empty]
     said = [

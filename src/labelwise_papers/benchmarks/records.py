@@ -98,12 +98,9 @@ _PER_PICTURE = ("pictures", "targets", "splits", "files", "domains", "groups", "
 
 
 def records_of(columns: str, rows: Sequence[tuple[Any, ...]], home: Path | None = None) -> Records:
-    """Return the records of a table, yet without the names of labels.
+    """Return the records of a table, without names of labels: a row for each picture, ``columns`` as ``Records`` calls them.
 
-    Args:
-        columns: what the fields of a row are, as ``Records`` calls them.
-        rows: a tuple for each picture.
-        home: the folder that the pictures lie below; ``files`` are their paths from there.
+    Where the pictures lie below ``home``, ``files`` are their paths from there.
     """
     names = columns.split()
     pieces: dict[str, Any] = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)) if rows else {}

@@ -82,7 +82,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     times: list[Path] = []
     read = knowledge_files.read_table
 
-    def counted(file: Path) -> knowledge_files.Table:
+    def counted(file: Path) -> tuple[list[str], knowledge_files.Fields]:
         times.append(file)
         return read(file)
 

@@ -174,13 +174,7 @@ def _sentences(part: Split | None) -> dict[int, tuple[str, ...]]:
 
 
 def require(labels: Labels, piece: str, where: str) -> None:
-    """Raise an error that says what to add, unless this piece of the labels is known.
-
-    Args:
-        labels: the labels.
-        piece: "vectors", "texts", "order", "shares" or "similarity".
-        where: who needs it, to begin the error: "Method clarel".
-    """
+    """Raise an error that says what to add, unless this piece of the labels is known; ``where`` says who needs it."""
     if piece not in _PIECES:
         raise UsageError(f'Labels have no piece "{piece}".{suggest(piece, _PIECES)} Pieces: {listing(_PIECES)}.')
     if getattr(labels, piece) is None:

@@ -81,12 +81,11 @@ def read_word_arrays(file: Path) -> tuple[list[str], Array]:
     """Return the words and the vectors of an ``.npz`` file, or of a ``.npy`` file and the text file beside it."""
     if file.suffix.lower() == ".npz":
         arrays = read_npz(file, "words", "vectors")
-        words = arrays["words"]
-        if words.dtype.kind not in "US":
-            raise DataError(f'The "words" of "{file}" must be text; given {words.dtype}.')
-        return (np.char.decode(words, "utf-8", "replace") if words.dtype.kind == "S" else words).tolist(), arrays[
-            "vectors"
-        ]
+        kind = arrays["words"].dtype
+        if kind.kind not in "US":
+            raise DataError(f'The "words" of "{file}" must be text; given {kind}.')
+        words = [str(word, "utf-8", "replace") if kind.kind == "S" else word for word in arrays["words"].tolist()]
+        return words, arrays["vectors"]
     beside = file.with_suffix(".txt")
     if not beside.exists():
         raise DataError(f'"{file}" needs its words in "{beside}", one a line. Write that file beside it.')

@@ -103,12 +103,9 @@ def mean_vectors(groups: Iterable[Sequence[str]], vectors: WordVectors) -> Tenso
 
 
 def find_words(name: str, known: Callable[[str], object], *, phrase: bool = True) -> tuple[list[str], list[str]]:
-    """Return the words that a name is made of as far as they are known, and those that are not.
+    """Return the words that a name or a sentence is made of as far as they are known, and those that are not.
 
-    Args:
-        name: a name, or a sentence.
-        known: whether a word has a vector.
-        phrase: whether to try the whole as one word first.
+    The whole is tried as one word first, where it may be a ``phrase``.
     """
     bare, chunks = split_text(name)
     if phrase:

@@ -16,12 +16,7 @@ _SEPARATORS = ",;\t"
 
 
 def read_csv(file: Path, *, beside: bool = False) -> Columns:
-    """Return the rows of a CSV file: UTF-8, fields separated by commas, semicolons or tabs, the first row names them.
-
-    Args:
-        file: where it is.
-        beside: it goes with an array of features; see ``columns.read_header``.
-    """
+    """Return the rows of a CSV file: UTF-8, fields separated by commas, semicolons or tabs, the first row names them."""
     with closing(headed(file)) as rows:
         _, first = next(rows, (0, None))
         if first is None:
@@ -54,13 +49,7 @@ def headed(file: Path, *, what: str = "table", errors: str = "strict") -> Genera
 
 
 def records(file: Path, *, what: str = "table", errors: str = "strict") -> Generator[tuple[int, list[str]]]:
-    """Yield the fields of each row that has any content, with its number; the header is row 1.
-
-    Args:
-        file: where it is.
-        what: how errors call the file.
-        errors: how bytes that are not UTF-8 are taken, as ``open`` understands it.
-    """
+    """Yield the fields of each row that has any content, with its number; the first is 1. Errors call the file ``what``."""
     try:
         with file.open(encoding="utf-8-sig", errors=errors, newline="") as stream:
             separator = max(_SEPARATORS, key=stream.readline(1 << 20).count)

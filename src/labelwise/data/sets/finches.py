@@ -66,8 +66,8 @@ def finches(*, seed: int = 0, per_species: int = 100) -> Dataset:
         key = crc32(name.encode())
         for start in range(0, per_species, len(_CYCLE)):
             rows = range(start, min(start + len(_CYCLE), per_species))
-            drawn, backdrops, left = draw(bird, [np.random.default_rng((seed, key, row)) for row in rows])
-            images.append(torch.from_numpy(drawn))
+            pictures, backdrops, left = draw(bird, [np.random.default_rng((seed, key, row)) for row in rows])
+            images.append(torch.from_numpy(pictures))
             for row, backdrop, faces_left in zip(rows, backdrops, left, strict=True):
                 about = (*BACKDROPS[backdrop]["places"], *_WORDS["sides"][faces_left])
                 texts.append(_image_texts(bird, about, Random(f"{seed}/{name}/{row}")))
@@ -96,10 +96,10 @@ def finches_unseen(*, seed: int = 0, per_species: int = 100) -> Dataset:
     whole = finches(per_species=per_species)
     targets, untested = pool(whole).targets, len(whole.split("train")) + len(whole.split("val"))
     seen = torch.tensor([i for i, name in enumerate(SPECIES) if name not in UNSEEN])
-    drawn = torch.randperm(len(seen), generator=torch.Generator().manual_seed(seed))[: len(seen) // 3]
+    third = torch.randperm(len(seen), generator=torch.Generator().manual_seed(seed))[: len(seen) // 3]
     training = (torch.arange(len(targets)) < untested) & torch.isin(targets, seen)
-    held = training & torch.isin(targets, seen[drawn])
-    parts = {"train": training & ~held, "val": held, "test": ~training}
+    val = training & torch.isin(targets, seen[third])
+    parts = {"train": training & ~val, "val": val, "test": ~training}
     data = resplit(whole, {name: rows.nonzero()[:, 0] for name, rows in parts.items()})
     splits = {**data.splits, "test": replace(data.split("test"), texts=())}
     return replace(data, name="finches/unseen", splits=splits)

@@ -46,15 +46,10 @@ class Shares:
 def stratified(targets: Tensor, shares: Shares, seed: int) -> dict[str, Tensor]:
     """Return the rows of each split that has a positive share: sorted, disjoint, together all of them.
 
-    Each class is divided on its own, so every split gets its share of it within one image. A class with at
+    Each class of ``targets [n]`` is divided on its own, so every split gets its share of it within one image. A class with at
     least as many images as there are splits is in all of them, even where that takes more than one image from
     train. With fewer, train comes first, then the split with the larger share: one image goes to train,
     two go to train and test.
-
-    Args:
-        targets: the class of each row ``[n]``; any whole numbers.
-        shares: how much each split gets.
-        seed: the same seed gives the same split.
     """
     others = sorted(("test", "val"), key=lambda name: -float(getattr(shares, name)))
     names = [name for name in ("train", *others) if getattr(shares, name) > 0]
@@ -63,15 +58,10 @@ def stratified(targets: Tensor, shares: Shares, seed: int) -> dict[str, Tensor]:
 
 
 def split_off(targets: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
-    """Return the rows that stay and the rows held out: sorted, disjoint, together all of them.
+    """Return the rows that stay and the rows held out, a share above 0 and below 1: sorted, disjoint, together all of them.
 
     Each class gives its share within one image; a class with two images or more gives at least one and keeps at
     least one, and a class with a single image keeps it.
-
-    Args:
-        targets: the class of each row ``[n]``; any whole numbers.
-        share: how much is held out, above 0 and below 1.
-        seed: the same seed gives the same rows.
     """
     if not 0 < share < 1:
         raise UsageError(f"The share to hold out must lie between 0 and 1; given {share}.")
@@ -80,12 +70,7 @@ def split_off(targets: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]
 
 
 def leave_one_domain_out(domains: Sequence[str], held: str) -> dict[str, Tensor]:
-    """Return train rows, of all domains but one, and test rows, of that one.
-
-    Args:
-        domains: the domain of each row, n names.
-        held: the domain to test on.
-    """
+    """Return train rows, of all domains but one, and test rows, of that one."""
     known = sorted(set(domains))
     if held not in known:
         raise UsageError(f'No domain "{held}".{suggest(held, known)} Domains: {listing(known) or "none"}.')
@@ -98,14 +83,8 @@ def leave_one_domain_out(domains: Sequence[str], held: str) -> dict[str, Tensor]
 def grouped(groups: Sequence[str], targets: Tensor, shares: Shares, seed: int) -> dict[str, Tensor]:
     """Return the rows of each split that has a positive share, sorted: no group is in two, and together they are all.
 
-    Groups are placed one by one, large ones first, each where the images of every class come nearest to their shares
-    (the least chi-squared distance), and then moved while a move helps. No split is left empty.
-
-    Args:
-        groups: what each row belongs to, n names; a row with a blank name is a group of its own.
-        targets: the class of each row ``[n]``; any whole numbers.
-        shares: how much each split gets.
-        seed: the same seed gives the same split.
+    Groups (a blank name is one of its own) are placed one by one, large ones first, each where the images of every class come
+    nearest to their shares (the least chi-squared distance), and then moved while a move helps. No split is left empty.
     """
     if len(groups) != len(targets):
         raise UsageError(f"There are {len(targets)} images but {len(groups)} groups; give one for each image.")
