@@ -37,7 +37,7 @@ import torch
 from metric_learning import GROUPS, LossName, Means, Metric, Rule
 
 from labelwise.classifier import Classifier, Origin, bind
-from labelwise.data import load, rotated
+from labelwise.data import load
 from labelwise.data.augment import Augment
 from labelwise.data.dataset import Dataset, Split
 from labelwise.errors import DataError
@@ -62,6 +62,7 @@ from labelwise.training.adversarial import Adversarial
 from labelwise.training.optimizers import Optimizer
 from labelwise.training.stages import Run
 from labelwise_papers.analyses.domains import evaluate_domain_views
+from labelwise_papers.benchmarks.rotations import rotated
 
 RULES: tuple[Rule, ...] = get_args(Rule)
 GROUP = 5  # images of a label that stand together in a batch of `prototype`, as in the paper; of rivals see ``Metric``

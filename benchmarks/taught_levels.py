@@ -40,10 +40,10 @@ def divided(data: Dataset, seed: int) -> tuple[Dataset, Dataset]:
     whole = pool(data)
     plan = zero_shot(whole.targets, data.labels.names, held=0.0, unseen=0.2, share=0.3, seed=seed)
     mixed = torch.Generator().manual_seed(seed)
-    train = plan.train[torch.randperm(len(plan.train), generator=mixed)[:MOST_TRAINED]]
-    test = plan.test_seen[torch.randperm(len(plan.test_seen), generator=mixed)[:MOST_TESTED]]
-    known = resplit(data, {"train": torch.cat([train, plan.val_seen]).sort().values, "test": test.sort().values})
-    return known, resplit(data, {"test": plan.test_unseen})
+    train = plan["train"][torch.randperm(len(plan["train"]), generator=mixed)[:MOST_TRAINED]]
+    test = plan["test_seen"][torch.randperm(len(plan["test_seen"]), generator=mixed)[:MOST_TESTED]]
+    known = resplit(data, {"train": torch.cat([train, plan["val_seen"]]).sort().values, "test": test.sort().values})
+    return known, resplit(data, {"test": plan["test_unseen"]})
 
 
 def measure(classifier: Classifier, known: Split, held: Dataset, shots: int) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""What another package adds to this one: data sets by name, and verbs of the shell. Nothing here knows what it adds.
+"""What another package adds to this one: data sets by name, layouts of folders, and verbs of the shell. Nothing here knows what it adds.
 
 A plug-in is a module with the members of ``Plugin``. It must be quick to import: ``labelwise --help`` reads its verbs.
 """
@@ -30,6 +30,12 @@ class Plugin(Protocol):
     def load(self, name: str, *, root: str | Path | None, size: int | None, protocol: str | None, seed: int) -> Any:
         """Return a ``Dataset`` by its name and the way it is divided or labelled."""
 
+    def reads(self, path: Path) -> bool:
+        """Return whether ``read`` knows the layout of a folder."""
+
+    def read(self, path: Path, seed: int) -> Any:
+        """Return the ``Dataset`` of a folder."""
+
     def rows(self, root: str | Path | None) -> list[Mapping[str, Any]]:
         """Return a row for each data set: name, what, classes, train, test, and where it was found."""
 
@@ -44,3 +50,8 @@ def plugins() -> tuple[Plugin, ...]:
 def plugin_with(name: str) -> Plugin | None:
     """Return the plug-in that has a data set of this name, if any."""
     return next((plugin for plugin in plugins() if name in plugin.names()), None)
+
+
+def plugin_for(folder: Path) -> Plugin | None:
+    """Return the plug-in that reads the layout of a folder, if any."""
+    return next((plugin for plugin in plugins() if plugin.reads(folder)), None)

@@ -1,4 +1,4 @@
-"""What this package adds to ``labelwise``: benchmarks by name, and the verbs analyse, reproduce, data where and data get."""
+"""What this package adds to ``labelwise``: benchmarks by name, xlsa17 folders, and verbs."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -17,9 +17,9 @@ def __getattr__(name: str) -> Any:
 
         return (analyse, reproduce)
     if name == "DATA_VERBS":
-        from labelwise_papers.data_verbs import get, where
+        from labelwise_papers.data_verbs import get, where, zero_shot
 
-        return (where, get)
+        return (where, get, zero_shot)
     raise AttributeError(f"module labelwise_papers.plugin has no attribute {name!r}")
 
 
@@ -35,6 +35,18 @@ def load(name: str, *, root: str | Path | None, size: int | None, protocol: str 
     from labelwise_papers.benchmarks import load_benchmark
 
     return load_benchmark(name, root=root, size=size, protocol=protocol, seed=seed)
+
+
+def reads(path: Path) -> bool:
+    """Return whether a folder has the xlsa17 layout."""
+    return (path / "att_splits.mat").exists()
+
+
+def read(path: Path, seed: int) -> "Dataset":
+    """Return the data of a folder in the xlsa17 layout."""
+    from labelwise_papers.benchmarks.xlsa17 import read_xlsa17
+
+    return read_xlsa17(path).dataset(seed=seed)
 
 
 def rows(root: str | Path | None) -> list[Mapping[str, Any]]:

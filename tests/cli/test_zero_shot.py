@@ -232,3 +232,17 @@ def test_check_says_which_methods_can_train(run: Any, squares: Path, tmp_path: P
     (bare / "labels.csv").unlink()
     assert "Method eszsl: lacks descriptions (vectors or texts of every label)." in run("data", "check", bare)[1]
     assert json.loads(run("data", "check", bare, "--json")[1])["methods"]["clarel"] == ["descriptions"]
+
+
+def test_a_table_of_images_with_sentences_and_no_labels_trains_clarel(run: Any, squares: Path, tmp_path: Path) -> None:
+    rows = [f"{squares / name / f'{i}.png'},a {name} square" for name in COLOURS for i in range(4)]
+    table = squares / "sentences.csv"
+    table.write_text("path,text\n" + "\n".join(rows))
+    quick = [option for option in QUICK if option not in ("--set", "encoder.width=4")]
+    code, out, err = run("fit", table, "--out", tmp_path / "s.lw", *quick)
+    assert code == 0, err
+    assert "clarel" in out + err
+    assert lw.load(tmp_path / "s.lw").unseen == set(COLOURS)
+    code, out, err = run("fit", table, "--out", tmp_path / "t.lw", "--method", "clarel", *quick)
+    assert code != 0
+    assert "class_weight=0" in " ".join(err.split())

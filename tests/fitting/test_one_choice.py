@@ -15,6 +15,7 @@ from labelwise.data.dataset import Dataset
 from labelwise.nn.backbone import Backbone
 from labelwise.nn.encoder import Encoder
 from labelwise.training.stages import Run
+from labelwise_papers.benchmarks.rotations import rotated
 from tests.cli.conftest import run as run
 from tests.conftest import blobs, squares
 
@@ -144,7 +145,7 @@ def test_pixels_that_were_changed_are_not_read_again(tmp_path: Path) -> None:
     assert at_side(lw.data.divide(data, "stratified", None, 3), 8).split("train").files != data.split("train").files
     dark = {name: replace(split, images=split.images // 2) for name, split in data.splits.items()}
     assert at_side(replace(data, splits=dark), 8).shape == (3, 64, 64)
-    assert at_side(lw.data.rotated(data), 8).shape == (3, 64, 64)
+    assert at_side(rotated(data), 8).shape == (3, 64, 64)
 
 
 def test_features_in_a_table_get_no_encoder(run: Any, installed: bool, tmp_path: Path) -> None:

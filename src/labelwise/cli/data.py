@@ -1,4 +1,4 @@
-"""Verbs about data: list, check, split, encode, zero-shot."""
+"""Verbs about data: list, check, split, encode; plug-ins add others."""
 
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from labelwise.cli.inputs import open_data, open_data_for, open_model
-from labelwise.cli.options import AsJson, Device, Root, Seed, Size, Splits
+from labelwise.cli.options import AsJson, Device, EncoderName, Root, Seed, Size, Splits
 from labelwise.cli.output import note, out, plain_table, show, unbroken
 from labelwise.errors import UsageError
 from labelwise.plugins import plugins
@@ -21,12 +21,6 @@ for verb in (verb for plugin in plugins() for verb in plugin.DATA_VERBS):
 
 Data = Annotated[
     str, typer.Argument(help="A folder, table, pack or feature file, or the name of a set.", show_default=False)
-]
-EncoderName = Annotated[
-    str,
-    typer.Option(
-        help="auto, a pretrained backbone (efficientnet_lite0, timm:NAME ...), what pretrain wrote, or a saved classifier."
-    ),
 ]
 
 
@@ -102,41 +96,10 @@ def encode(
     from labelwise.fitting.encoding import check_features_file, write_features
 
     check_features_file(out_npz)
-    features = _features(data, encoder, size, root, device)
+    features = read_features(data, encoder, size, root, device)
     write_features(features, out_npz)
     images = sum(len(part) for part in features.splits.values())
     out().print(f"[bold]{out_npz}[/]: {images} images, {features.shape[0]} numbers each")
-
-
-@app.command("zero-shot")
-def zero_shot(  # noqa: PLR0913 - the options of the verb
-    data: Data,
-    attributes: Annotated[
-        Path, typer.Option(help="A CSV: one row per label, one column per attribute.", show_default=False)
-    ],
-    out_folder: Annotated[Path, typer.Option("--out", help="The folder to write.", show_default=False)],
-    encoder: EncoderName = "auto",
-    unseen: Annotated[
-        list[str] | None, typer.Option(help="A label to keep out of training; repeat it. Else a quarter.")
-    ] = None,
-    seed: Seed = 0,
-    root: Root = None,
-    device: Device = "auto",
-) -> None:
-    """Make a zero-shot data set of pictures and one table of attributes, as the .mat files that other codes read too."""
-    from labelwise.data.labels.knowledge import read_knowledge
-    from labelwise.data.read.xlsa17 import build_zero_shot, write_xlsa17
-    from labelwise.writable import check_writable
-
-    check_writable(out_folder)
-    if out_folder.exists() and any(out_folder.iterdir()):
-        raise UsageError(f"{out_folder} exists and is not empty; choose another folder.")
-    known = read_knowledge(attributes)
-    features = _features(data, encoder, None, root, device)
-    made = build_zero_shot(features, known, unseen=unseen or 0.25, seed=seed)
-    write_xlsa17(out_folder, made)
-    counts = ", ".join(f"{len(rows)} {part}" for part, rows in made.rows.items())
-    out().print(f"[bold]{out_folder}[/]: {len(made.seen)} seen and {len(made.unseen)} unseen labels; images {counts}")
 
 
 def _read(data: str, size: int | None, root: Path | None, splits: Path | None = None) -> "Dataset":
@@ -147,7 +110,7 @@ def _read(data: str, size: int | None, root: Path | None, splits: Path | None = 
     return open_data(data, side_to_read(data, Encoder()), size=size, root=root, splits=splits)
 
 
-def _features(data: str, encoder: str, size: int | None, root: Path | None, device: str) -> "Dataset":
+def read_features(data: str, encoder: str, size: int | None, root: Path | None, device: str) -> "Dataset":
     """Return the data as features: as they are, by a saved classifier, by weights that ``pretrain`` wrote, or by a backbone."""
     from labelwise.data.catalogue import side_to_read
     from labelwise.fitting.encoding import encode_dataset, encode_with

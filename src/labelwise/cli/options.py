@@ -32,6 +32,12 @@ Settings = Annotated[
 ]
 Seed = Annotated[int, typer.Option(help="Of what is drawn at random.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+EncoderName = Annotated[
+    str,
+    typer.Option(
+        help="auto, a pretrained backbone (efficientnet_lite0, timm:NAME ...), what pretrain wrote, or a saved classifier."
+    ),
+]
 ScoreBy = Annotated[
     Literal["similarity", "cosine", "sum", "whitened"],
     typer.Option(help="Compare pictures by the model's similarity, the cosine of codes, their sum, or whitened codes."),

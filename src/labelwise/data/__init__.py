@@ -16,11 +16,9 @@ from labelwise.data.read.audio import audio_folder
 from labelwise.data.read.folders import folder
 from labelwise.data.read.packs import features, pack
 from labelwise.data.read.tables import table
-from labelwise.data.read.xlsa17 import ZeroShotData, build_zero_shot, read_xlsa17, write_xlsa17
 from labelwise.data.sets.degraded import degraded
 from labelwise.data.sets.digits import digits
 from labelwise.data.sets.finches import finches
-from labelwise.data.sets.rotations import rotated
 from labelwise.data.split.divide import divide, pool, resplit
 from labelwise.data.split.files import apply_split, write_split
 from labelwise.data.split.leaks import check_leaks, near_duplicates, refuse_leaks
@@ -35,11 +33,9 @@ __all__ = [
     "Split",
     "TrainData",
     "WordVectors",
-    "ZeroShotData",
     "apply_split",
     "arrays",
     "audio_folder",
-    "build_zero_shot",
     "check_leaks",
     "contact_sheet",
     "degraded",
@@ -60,22 +56,28 @@ __all__ = [
     "pool",
     "read_knowledge",
     "read_vectors",
-    "read_xlsa17",
     "refuse_leaks",
     "resplit",
-    "rotated",
     "table",
     "with_knowledge",
     "write_split",
-    "write_xlsa17",
 ]
 
-_MOVED = ("list_benchmarks", "load_benchmark")
+_MOVED = {
+    "list_benchmarks": "",
+    "load_benchmark": "",
+    "rotated": ".rotations",
+    "ZeroShotData": ".xlsa17",
+    "build_zero_shot": ".xlsa17",
+    "read_xlsa17": ".xlsa17",
+    "write_xlsa17": ".xlsa17",
+}
 
 
 def __getattr__(name: str) -> Any:
     """Return a name that has moved, with a warning; the next version no longer knows it here."""
     if name not in _MOVED:
         raise AttributeError(f"module labelwise.data has no attribute {name!r}")
-    warn(f"labelwise.data.{name} is now labelwise_papers.benchmarks.{name}", DeprecationWarning, stacklevel=2)
-    return getattr(import_module("labelwise_papers.benchmarks"), name)
+    module = f"labelwise_papers.benchmarks{_MOVED[name]}"
+    warn(f"labelwise.data.{name} is now {module}.{name}", DeprecationWarning, stacklevel=2)
+    return getattr(import_module(module), name)

@@ -4,25 +4,21 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-
 from labelwise.data.dataset import Dataset
 from labelwise.data.labels.knowledge import find_knowledge, with_knowledge
 from labelwise.data.read.audio import audio_folder
-from labelwise.data.read.build import build
 from labelwise.data.read.folders import folder
 from labelwise.data.read.packs import features, pack
-from labelwise.data.read.pictures import as_batch, is_hidden, list_pictures, read_files
-from labelwise.data.read.rows import Rows
+from labelwise.data.read.pictures import as_batch, is_hidden, list_pictures
 from labelwise.data.read.tables import table
-from labelwise.data.read.xlsa17 import read_xlsa17
+from labelwise.data.read.unsorted import unknown_data
 from labelwise.data.sets.degraded import degraded
 from labelwise.data.sets.digits import digits
 from labelwise.data.sets.finch_marks import finches_marks
 from labelwise.data.sets.finches import finches, finches_unseen
 from labelwise.errors import DataError, listing, suggest
 from labelwise.nn.encoder import Encoder, side_for
-from labelwise.plugins import plugin_with, plugins
+from labelwise.plugins import plugin_for, plugin_with, plugins
 from labelwise.view import WHOLE, View
 
 # Each takes the seed of the split, which only matters where a set has none of its own.
@@ -76,7 +72,7 @@ def load(
 def names_own_files(source: str | Path) -> bool:
     """Return whether a word names a folder or table of a person's own, which mostly are pictures."""
     path = Path(source)
-    return (path.is_dir() and not (path / "att_splits.mat").exists()) or path.suffix.lower() in TABLES
+    return (path.is_dir() and not plugin_for(path)) or path.suffix.lower() in TABLES
 
 
 def side_to_read(source: str | Path, encoder: Encoder, view: View = WHOLE) -> int | None:
@@ -101,39 +97,18 @@ def size_for(shape: tuple[int, ...]) -> int | None:
 
 
 def load_unlabelled(source: str | Path, shape: tuple[int, ...], root: str | Path | None = None) -> Dataset:
-    """Return what ``load`` does, or the pictures of a folder that has no folders for labels, at the size of a model.
-
-    Args:
-        source: what names the data.
-        shape: of the images that the model takes.
-        root: where benchmarks lie.
-    """
+    """Return what ``load`` does, or the pictures of a folder that has no folders for labels, at the size of a model."""
     path = Path(source)
-    if (
-        len(shape) == 1
-        or not path.is_dir()
-        or any(each.is_dir() and not is_hidden(each.name) for each in path.iterdir())
-    ):
-        return load(source, size=size_for(shape), root=root)
-    files = list_pictures(path)
-    if not files:
-        raise DataError(f'There is no picture in "{path}".')
-    images, kept, skipped = read_files(files, shape)
-    rows = Rows(
-        names=(),
-        targets=torch.full((len(kept),), -1),
-        images=images,
-        splits=["test"] * len(kept),
-        files=tuple(str(files[i]) for i in kept),
-        skipped=skipped,
-    )
-    return replace(build(path.resolve().name, rows), own_splits=False)
+    pictures = len(shape) == 3 and path.is_dir()
+    if pictures and not any(each.is_dir() and not is_hidden(each.name) for each in path.iterdir()):
+        return unknown_data(path, shape)
+    return load(source, size=size_for(shape), root=root)
 
 
 def _read(path: Path, size: int | None, seed: int, strict: bool) -> Dataset:
     if path.is_dir():
-        if (path / "att_splits.mat").exists():
-            data, knowledge = read_xlsa17(path).dataset(seed=seed), find_knowledge(path)
+        if plugin := plugin_for(path):
+            data, knowledge = plugin.read(path, seed), find_knowledge(path)
             return with_knowledge(data, knowledge) if knowledge else data
         if not list_pictures(path) and any(path.rglob("*.wav")):
             return audio_folder(path, seed=seed)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from labelwise.data.dataset import SPLITS, Dataset, Split
 from labelwise.data.labels.knowledge import describe_labels
 from labelwise.data.sheets import draw_sheet
+from labelwise.data.split.divide import joined_images
 from labelwise.data.split.leaks import LeakReport, Lookalike, check_leaks, near_duplicates
 from labelwise.errors import DataError, UnsupportedError, UsageError, listing, suggest
 from labelwise.files import write_atomically
@@ -111,13 +111,7 @@ def _described(dataset: Dataset) -> bool:
 
 
 def missing_pieces(inspection: Inspection, needs: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Return what each method lacks; nothing where it can train on the data.
-
-    Args:
-        inspection: of the data.
-        needs: the pieces each method needs, as ``Inspection.pieces`` names them; ``"texts or image_texts"`` is met by
-            either of the two.
-    """
+    """Return what each method lacks of the pieces that it needs; "texts or image_texts" is met by either of the two."""
     known = inspection.pieces
     for method, needed in needs.items():
         for piece in (piece for need in needed for piece in need.split(" or ")):
@@ -133,32 +127,27 @@ def missing_pieces(inspection: Inspection, needs: Mapping[str, Sequence[str]]) -
 
 
 def lines(inspection: Inspection, needs: Mapping[str, Sequence[str]] | None = None) -> list[str]:
-    """Return an inspection in words, a line for each thing, as the shell prints it.
-
-    Args:
-        inspection: of the data.
-        needs: the pieces each method needs; see ``missing_pieces``. None says nothing about methods.
-    """
+    """Return an inspection in words, a line for each thing, as the shell prints it; ``needs`` are those of methods."""
     by_size = sorted(inspection.counts, key=lambda name: sum(inspection.counts[name].values()))
     sizes = [f"{name} {sum(inspection.counts[name].values())}" for name in by_size if name not in inspection.empty]
-    said = [
+    told = [
         f"{inspection.name}: {len(inspection.counts)} labels, images {_counted(inspection.images)}, "
         f"shape {' x '.join(map(str, inspection.shape))}"
     ]
     if inspection.multilabel:
         images, pairs = sum(inspection.images.values()), sum(sum(c.values()) for c in inspection.counts.values())
-        said.append(f"Several labels may be true of one image: {pairs / max(1, images):.1f} on average.")
+        told.append(f"Several labels may be true of one image: {pairs / max(1, images):.1f} on average.")
     if inspection.imbalance == 1:
-        said.append(f"Every label has {sizes[0].rsplit(' ', 1)[1]} images.")
+        told.append(f"Every label has {sizes[0].rsplit(' ', 1)[1]} images.")
     elif inspection.imbalance is not None:
-        said.append(f"Smallest labels: {listing(sizes[:5])}. Largest: {listing(sizes[:-6:-1])}.")
-        said.append(f"Imbalance: the largest label has {inspection.imbalance:.1f} times the images of the smallest.")
+        told.append(f"Smallest labels: {listing(sizes[:5])}. Largest: {listing(sizes[:-6:-1])}.")
+        told.append(f"Imbalance: the largest label has {inspection.imbalance:.1f} times the images of the smallest.")
     pieces = {piece: has for piece, has in inspection.pieces.items() if piece not in (DESCRIPTIONS, ONE_LABEL)}
     for word, there in (("Found", True), ("Missing", False)):
         named = [piece.replace("_", " ") for piece, has in pieces.items() if has is there]
-        said.append(f"{word}: {listing(named) or 'nothing'}.")
-    said += _problems(inspection)
-    return said + [_about_method(inspection, method, needed) for method, needed in (needs or {}).items()]
+        told.append(f"{word}: {listing(named) or 'nothing'}.")
+    told += _problems(inspection)
+    return told + [_about_method(inspection, method, needed) for method, needed in (needs or {}).items()]
 
 
 def _about_method(inspection: Inspection, method: str, needed: Sequence[str]) -> str:
@@ -193,15 +182,14 @@ def contact_sheet(dataset: Dataset, path: str | Path, *, images: int = 6, labels
     filled = table.any(0).nonzero()[:, 0].tolist()
     if not filled:
         raise DataError(f'"{dataset.name}" has no labelled images to show.')
-    shown = [filled[i] for i in _evenly(len(filled), labels)]
-    rows = {label: table[:, label].nonzero()[:, 0] for label in shown}
+    chosen = [filled[i] for i in _evenly(len(filled), labels)]
+    rows = {label: table[:, label].nonzero()[:, 0] for label in chosen}
+    whole = joined_images([part.images for part in parts])
     strips = {
-        f"{dataset.labels.names[label]} ({len(rows[label])})": _pictures(
-            dataset, rows[label][_evenly(len(rows[label]), images)].tolist()
-        )
-        for label in shown
+        f"{dataset.labels.names[label]} ({len(own)})": whole[own[_evenly(len(own), images)]].cpu()
+        for label, own in rows.items()
     }
-    more = len(filled) - len(shown)
+    more = len(filled) - len(chosen)
     title = f"{dataset.name}: {len(table)} images, {len(filled)} labels" + (f"; {more} more not shown" if more else "")
     stream = io.BytesIO()
     draw_sheet(title, strips, images).save(stream, "PNG")
@@ -214,27 +202,27 @@ def contact_sheet(dataset: Dataset, path: str | Path, *, images: int = 6, labels
 def _problems(inspection: Inspection) -> list[str]:
     """Return a line for each thing that is wrong or worth a look."""
     leaks, unreadable = inspection.leaks, inspection.unreadable
-    said = []
+    told = []
     if unreadable:
-        said.append(f"Left out: {sum(unreadable.values())} ({_counted(unreadable)}).")
+        told.append(f"Left out: {sum(unreadable.values())} ({_counted(unreadable)}).")
     if any(inspection.unlabelled.values()):
         what = "None of the labels is true" if inspection.multilabel else "Without a label"
-        said.append(f"{what}: {_counted(inspection.unlabelled)}.")
+        told.append(f"{what}: {_counted(inspection.unlabelled)}.")
     if inspection.empty:
-        said.append(f"Labels without images: {listing(inspection.empty)}.")
+        told.append(f"Labels without images: {listing(inspection.empty)}.")
     if inspection.unseen:
-        said.append(f"Labels without training images: {listing(inspection.unseen)}.")
+        told.append(f"Labels without training images: {listing(inspection.unseen)}.")
     if leaks.count:
-        said.append(f"Leaks: {leaks.count} in more than one split: {listing(leaks.offenders(), 5)}.")
+        told.append(f"Leaks: {leaks.count} in more than one split: {listing(leaks.offenders(), 5)}.")
     if leaks.duplicates:
-        said.append(f"Duplicates: {leaks.duplicates} images equal an earlier one of their split.")
+        told.append(f"Duplicates: {leaks.duplicates} images equal an earlier one of their split.")
     if leaks.conflicts:
         shown = [" = ".join(f"{place} {place.label}".strip() for place in places) for places in leaks.conflicts]
-        said.append(f"Equal images with different labels: {len(shown)}: {listing(shown, 5)}.")
+        told.append(f"Equal images with different labels: {len(shown)}: {listing(shown, 5)}.")
     if inspection.lookalikes:
         shown = [f"{each.image} like {each.twin}" for each in inspection.lookalikes]
-        said.append(f"Look alike across splits: {len(shown)}: {listing(shown, 5)}.")
-    return said or ["Nothing wrong was found."]
+        told.append(f"Look alike across splits: {len(shown)}: {listing(shown, 5)}.")
+    return told or ["Nothing wrong was found."]
 
 
 def _counted(counts: Mapping[str, int]) -> str:
@@ -244,15 +232,3 @@ def _counted(counts: Mapping[str, int]) -> str:
 def _evenly(n: int, most: int) -> list[int]:
     """Return at most ``most`` of the numbers below n, evenly spread."""
     return [i * n // min(n, most) for i in range(min(n, most))]
-
-
-def _pictures(dataset: Dataset, rows: Sequence[int]) -> Tensor:
-    """Return images ``[m, c, h, w]`` by their place among all, in the order of the splits."""
-    pictures = []
-    for row in rows:
-        for part in dataset.splits.values():
-            if row < len(part):
-                pictures.append(part.images[row].cpu())
-                break
-            row -= len(part)
-    return torch.stack(pictures)

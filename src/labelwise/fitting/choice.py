@@ -62,9 +62,9 @@ def decide(data: Dataset, wish: Wish | None = None) -> Decision:
     own = data.own_pictures and len(data.shape) == 3
     why: tuple[str, ...] = ()
     if wish.method == "auto":
-        (name, *others), reason = choose_method(data)
-        other = f" Alternatives: {listing(others)}." if others else ""
-        wish, why = replace(wish, method=name), (f"Method {name}: {reason}.{other}",)
+        choice = choose_method(data)
+        wish = replace(wish, method=choice.method, settings={**choice.settings, **wish.settings})
+        why = (choice.line(),)
     try:
         method = make_method(wish, own_pictures=own)
     except UsageError as error:
@@ -154,25 +154,48 @@ def _encoder_line(method: Method) -> str:
     return f"Encoder {PRETRAINED}: pretrained, {how}. --encoder none trains one."
 
 
-def choose_method(data: Dataset) -> tuple[tuple[str, ...], str]:
-    """Return the methods that do for this data, by what is known of its labels, best first, and the reason in words."""
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """A method, why it was chosen, what else would do, and the settings that the data call for."""
+
+    method: str
+    reason: str
+    alternatives: tuple[str, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    def line(self) -> str:
+        """Return the choice in one line for the user."""
+        other = f" Alternatives: {listing(self.alternatives)}." if self.alternatives else ""
+        return f"Method {self.method}: {self.reason}.{other}"
+
+
+def choose_method(data: Dataset) -> Choice:
+    """Return the method to train on this data, by what is known of its labels."""
     try:
         labels = describe_labels(data).labels
     except DataError:  # the sentences of images leave some label out
         labels = data.labels
-    seen = len(data.split("train").present)
+    train = data.split("train")
+    seen = len(train.present)
     unseen = len(labels) - seen
+    if not seen and any(train.texts) and labels.texts is not None:
+        reason = f"sentences describe the images, which have no label, and all labels ({unseen})"
+        settings = {"class_weight": "0", "end_to_end": "true"}
+        return Choice(method="clarel", reason=reason, alternatives=("zero_label",), settings=settings)
     if seen < 2:
-        return (
-            "zero_label",
-        ), f"only {'label names are' if labels.order is None else 'the order of the labels is'} known"
+        what = "label names are" if labels.order is None else "the order of the labels is"
+        return Choice(method="zero_label", reason=f"only {what} known")
     if data.multilabel:
-        return ("indicator", "multilabel"), "several labels may be true of one image"
+        reason = "several labels may be true of one image"
+        return Choice(method="indicator", reason=reason, alternatives=("multilabel",))
     if unseen and (labels.texts is not None or labels.vectors is not None):
         what = "attribute vectors" if labels.texts is None else "sentences"
-        return _readers(labels), f"{what} describe the labels without an image in train ({unseen})"
+        method, *others = _readers(labels)
+        reason = f"{what} describe the labels without an image in train ({unseen})"
+        return Choice(method=method, reason=reason, alternatives=tuple(others))
     alone = f"; nothing describes the labels without any ({unseen})" if unseen else ""
-    return ("indicator", "prototype", "softmax", "multilabel"), f"every training image has a label{alone}"
+    reason = f"every training image has a label{alone}"
+    return Choice(method="indicator", reason=reason, alternatives=("prototype", "softmax", "multilabel"))
 
 
 def _readers(labels: Labels) -> tuple[str, ...]:

@@ -106,7 +106,8 @@ def plan_runs(data: Dataset, method: Method, seed: int) -> Plan:
     seen = whole.present
     if len(seen) < 2:
         raise DataError(
-            f'Training needs images of at least two labels; "{data.name}" has {len(seen)}. Add images of others.'
+            f'Training needs images of at least two labels; "{data.name}" has {len(seen)}. Add images of others. Images that '
+            "have sentences and no label train clarel with class_weight=0 and end_to_end=true."
         )
     final = _part(labels, seen, [i for i in range(len(labels)) if i not in seen], (whole, whole.select([])))
     trial = _trial(labels, seen, (train_part, val, whole), seed) if len(seen) >= FEWEST_LABELS else None

@@ -1,14 +1,12 @@
 """Every benchmark of the papers by name: what it is, where it is found, and how it is read."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from labelwise.data.dataset import Dataset
 from labelwise.errors import DataError, UsageError, listing, suggest
 from labelwise_papers.benchmarks.download import download
-from labelwise_papers.benchmarks.entries import ENTRIES, find_entry
-from labelwise_papers.benchmarks.entry import Entry, Remote
+from labelwise_papers.benchmarks.entries import ENTRIES, Entry, Remote, find_entry
 from labelwise_papers.benchmarks.packs_at_hand import PACKS
 from labelwise_papers.benchmarks.protocols import standard
 from labelwise_papers.benchmarks.registry import PROTOCOLS, data_root, find_layout, find_official, find_packs
@@ -78,22 +76,22 @@ def _load_pictures(entry: Entry, home: Path, protocol: str, size: int, seed: int
     """Return a benchmark of pictures; None where it is not in the root."""
     layout, packed = find_layout(entry, home), find_packs(entry, home)
     if layout is not None:
-        records = layout[0].read(layout[1])
+        records = layout[0](layout[1])
     elif packed is not None:
         records = PACKS[entry.packs[0]](packed)
     else:
         return None
     divide = PROTOCOLS.get(entry.name, {"standard": standard})[protocol]
-    return divide(records, seed).dataset(entry.name, size)
+    return divide(replace(records, names=records.names or entry.labels), seed).dataset(entry.name, size)
 
 
 def where(name: str, root: str | Path | None = None) -> str:
     """Return what to download for a benchmark, from where, and where to put it."""
     entry, home = find_entry(name), data_root(root)
     folder = home / entry.folder
-    found = find_official(entry, home) or find_packs(entry, home)
-    place = f'was found: "{found}"' if found else f'is not in "{home}"'
-    lines = [f'"{name}" ({entry.title}) {place}. Licence: {entry.licence}.']
+    files = find_official(entry, home) or find_packs(entry, home)
+    state = f'was found: "{files}"' if files else f'is not in "{home}"'
+    lines = [f'"{name}" ({entry.title}) {state}. Licence: {entry.licence}.']
     if entry.remotes:
         lines.append(f"Download from {entry.homepage}:")
         lines += [f"  {remote.url}{_about(remote)}" for remote in entry.remotes]
@@ -114,27 +112,18 @@ def where(name: str, root: str | Path | None = None) -> str:
 def list_benchmarks(root: str | Path | None = None) -> list[Row]:
     """Return one row for each benchmark, with where its files were found in the root."""
     home = data_root(root)
-    return [_row(entry, home) for entry in ENTRIES.values()]
-
-
-def _row(entry: Entry, home: Path) -> Row:
-    return Row(
-        name=entry.name,
-        title=entry.title,
-        what=entry.what,
-        classes=entry.classes,
-        train=entry.train,
-        test=entry.test,
-        licence=entry.licence,
-        found=str(find_official(entry, home) or find_packs(entry, home) or ""),
-    )
+    columns = [field.name for field in fields(Row) if field.name != "found"]
+    return [
+        Row(
+            **{column: getattr(entry, column) for column in columns},
+            found=str(find_official(entry, home) or find_packs(entry, home) or ""),
+        )
+        for entry in ENTRIES.values()
+    ]
 
 
 def _about(remote: Remote) -> str:
     """Return size and checksum in brackets, where they are known."""
-    parts: Iterable[str] = (
-        f"{remote.megabytes:,.4g} MB" if remote.megabytes else "",
-        f"md5 {remote.md5}" if remote.md5 else "",
-    )
-    known = ", ".join(part for part in parts if part)
+    size = f"{remote.megabytes:,.4g} MB" if remote.megabytes else ""
+    known = ", ".join(part for part in (size, f"md5 {remote.md5}" if remote.md5 else "") if part)
     return f" ({known})" if known else ""

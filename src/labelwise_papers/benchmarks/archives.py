@@ -20,9 +20,9 @@ def unpack(archive: Path, folder: Path) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".unpacking-") as made:
-            _unpack_whole(archive, Path(made))
-            for each in sorted(Path(made).iterdir()):
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".unpacking-") as temporary:
+            _unpack_whole(archive, Path(temporary))
+            for each in sorted(Path(temporary).iterdir()):
                 _move_into(each, folder / each.name)
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise DataError(f'"{archive}" is damaged ({error}). Remove it and download it again.') from None
@@ -54,14 +54,7 @@ def _unpack_whole(archive: Path, folder: Path) -> None:
         for member in members:
             _check(archive, member.name, plain=member.isfile() or member.isdir())
         check_room(folder, sum(member.size for member in members))
-        for member in members:
-            target, content = folder / member.name, tar.extractfile(member)
-            if content is None:
-                target.mkdir(parents=True, exist_ok=True)
-                continue
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with content, target.open("wb") as stream:
-                shutil.copyfileobj(content, stream, 1 << 20)
+        tar.extractall(folder, filter="data")
 
 
 def _check(archive: Path, name: str, *, plain: bool) -> None:

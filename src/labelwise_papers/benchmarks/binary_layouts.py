@@ -2,6 +2,7 @@
 
 import gzip
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,78 +14,64 @@ from labelwise_papers.benchmarks.records import Ints, Records, text_lines, tidy
 from labelwise_papers.benchmarks.unpickle import read_arrays
 
 Bytes = npt.NDArray[np.uint8]
+Part = tuple[str, Bytes, npt.NDArray[np.integer]]  # a split, its pictures, their labels
 
-CIFAR10_NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-STL10_NAMES = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck")
-DIGITS = tuple("0123456789")
-CLOTHES = "T-shirt/top,Trouser,Pullover,Dress,Coat,Sandal,Shirt,Sneaker,Bag,Ankle boot"
-CLOTHES_NAMES = tuple(CLOTHES.split(","))
 _PIXELS = 3 * 32 * 32
+_CIFAR10 = (*(("train", f"data_batch_{i}") for i in range(1, 6)), ("test", "test_batch"))
+_CIFAR100 = ("train", "test")
 
 
 def read_cifar10_binary(home: Path) -> Records:
     """Return CIFAR-10 from its binary version: one byte of label and 3,072 of pixels for each picture."""
-    train = np.concatenate([_table(home / f"data_batch_{i}.bin", 1 + _PIXELS) for i in range(1, 6)])
-    test = _table(home / "test_batch.bin", 1 + _PIXELS)
-    return _cifar(CIFAR10_NAMES, (train[:, 1:], test[:, 1:]), (train[:, 0], test[:, 0]))
+    tables = [(split, _table(home / f"{file}.bin", 1 + _PIXELS)) for split, file in _CIFAR10]
+    return _joined(home, [(split, _pictures(rows[:, 1:]), rows[:, 0]) for split, rows in tables])
 
 
 def read_cifar100_binary(home: Path) -> Records:
     """Return CIFAR-100 from its binary version, with the superclasses as second labels."""
-    train, test = (_table(home / file, 2 + _PIXELS) for file in ("train.bin", "test.bin"))
-    fine = tuple(tidy(line) for line in text_lines(home / "fine_label_names.txt"))
-    coarse = tuple(tidy(line) for line in text_lines(home / "coarse_label_names.txt"))
-    return _cifar(
-        fine,
-        (train[:, 2:], test[:, 2:]),
-        (train[:, 1], test[:, 1]),
-        (coarse, np.concatenate([train[:, 0], test[:, 0]])),
+    tables = [(split, _table(home / f"{split}.bin", 2 + _PIXELS)) for split in _CIFAR100]
+    fine, coarse = (
+        tuple(tidy(line) for line in text_lines(home / f"{kind}_label_names.txt")) for kind in ("fine", "coarse")
     )
+    parts = [(split, _pictures(rows[:, 2:]), rows[:, 1]) for split, rows in tables]
+    return _joined(home, parts, fine, coarse, [rows[:, 0] for _, rows in tables])
 
 
 def read_cifar10_python(home: Path) -> Records:
     """Return CIFAR-10 from its python version; the pickles are read without running anything in them."""
-    batches = [read_arrays(home / f"data_batch_{i}") for i in range(1, 6)]
-    test = read_arrays(home / "test_batch")
-    train = np.concatenate([_rows(batch, home) for batch in batches])
-    labels = np.concatenate([_numbers(batch, "labels", home) for batch in batches])
-    return _cifar(CIFAR10_NAMES, (train, _rows(test, home)), (labels, _numbers(test, "labels", home)))
+    batches = [(split, read_arrays(home / file)) for split, file in _CIFAR10]
+    return _joined(home, [(split, _rows(batch, home), _numbers(batch, "labels", home)) for split, batch in batches])
 
 
 def read_cifar100_python(home: Path) -> Records:
     """Return CIFAR-100 from its python version, with the superclasses as second labels."""
-    train, test, meta = (read_arrays(home / file) for file in ("train", "test", "meta"))
+    batches = [(split, read_arrays(home / split)) for split in _CIFAR100]
+    meta = read_arrays(home / "meta")
     fine, coarse = (_words(meta, key, home) for key in ("fine_label_names", "coarse_label_names"))
-    second = np.concatenate([_numbers(part, "coarse_labels", home) for part in (train, test)])
-    labels = (_numbers(train, "fine_labels", home), _numbers(test, "fine_labels", home))
-    return _cifar(fine, (_rows(train, home), _rows(test, home)), labels, (coarse, second))
+    parts = [(split, _rows(batch, home), _numbers(batch, "fine_labels", home)) for split, batch in batches]
+    return _joined(home, parts, fine, coarse, [_numbers(batch, "coarse_labels", home) for _, batch in batches])
 
 
 def read_stl10(home: Path) -> Records:
     """Return STL-10 with its unlabelled pictures, where they are there, as train without a label."""
-    parts, targets, splits = [], [], []
-    for split in ("train", "test"):
-        parts.append(_stl10_pictures(home / f"{split}_X.bin"))
-        labels = _bytes(home / f"{split}_y.bin").astype(np.int64) - 1
-        _same(home, len(parts[-1]), len(labels))
-        targets.append(labels)
-        splits += [split] * len(labels)
+    parts: list[Part] = [
+        (split, _stl10_pictures(home / f"{split}_X.bin"), _bytes(home / f"{split}_y.bin").astype(np.int64) - 1)
+        for split in ("train", "test")
+    ]
     if (home / "unlabeled_X.bin").exists():
-        parts.append(_stl10_pictures(home / "unlabeled_X.bin"))
-        targets.append(np.full(len(parts[-1]), -1))
-        splits += ["train"] * len(parts[-1])
-    pictures = torch.from_numpy(np.concatenate(parts))
-    return Records(names=STL10_NAMES, pictures=pictures, targets=np.concatenate(targets), splits=splits)
+        pictures = _stl10_pictures(home / "unlabeled_X.bin")
+        parts.append(("train", pictures, np.full(len(pictures), -1)))
+    return _joined(home, parts)
 
 
 def read_mnist(home: Path) -> Records:
-    """Return MNIST from its four idx files, compressed or not."""
-    return _idx_records(home, DIGITS)
-
-
-def read_fashion_mnist(home: Path) -> Records:
-    """Return Fashion-MNIST from its four idx files, compressed or not."""
-    return _idx_records(home, CLOTHES_NAMES)
+    """Return MNIST, or one of its relatives, from four idx files, compressed or not."""
+    files = (("train", "train"), ("test", "t10k"))
+    parts = [
+        (split, read_idx(home / f"{file}-images-idx3-ubyte")[:, None], read_idx(home / f"{file}-labels-idx1-ubyte"))
+        for split, file in files
+    ]
+    return _joined(home, parts)
 
 
 def read_idx(file: Path) -> Bytes:
@@ -98,32 +85,26 @@ def read_idx(file: Path) -> Bytes:
     return np.frombuffer(raw, dtype=np.uint8, offset=start).reshape(shape)
 
 
-def _idx_records(home: Path, names: tuple[str, ...]) -> Records:
-    images, labels, splits = [], [], []
-    for split, prefix in (("train", "train"), ("test", "t10k")):
-        images.append(read_idx(home / f"{prefix}-images-idx3-ubyte"))
-        labels.append(read_idx(home / f"{prefix}-labels-idx1-ubyte"))
-        _same(home, len(images[-1]), len(labels[-1]))
-        splits += [split] * len(labels[-1])
-    pictures = torch.from_numpy(np.concatenate(images))[:, None]
-    return Records(names=names, pictures=pictures, targets=np.concatenate(labels).astype(np.int64), splits=splits)
-
-
-def _cifar(
-    names: tuple[str, ...],
-    pixels: tuple[Bytes, Bytes],
-    labels: tuple[npt.NDArray[np.integer], npt.NDArray[np.integer]],
-    second: tuple[tuple[str, ...], npt.NDArray[np.integer]] | None = None,
+def _joined(
+    home: Path,
+    parts: Sequence[Part],
+    names: tuple[str, ...] = (),
+    other_names: tuple[str, ...] = (),
+    other_targets: Sequence[npt.NDArray[np.integer]] = (),
 ) -> Records:
-    """Return the records of train and test rows of pixels and their labels."""
-    pictures = torch.from_numpy(np.concatenate(pixels).reshape(-1, 3, 32, 32))
+    """Return the records of several files, perhaps with second labels."""
+    for _, pictures, labels in parts:
+        if len(pictures) != len(labels):
+            raise DataError(
+                f'"{home}" has {len(pictures)} pictures but {len(labels)} labels in a split. Download it again.'
+            )
     return Records(
         names=names,
-        pictures=pictures,
-        targets=np.concatenate(labels).astype(np.int64),
-        splits=["train"] * len(labels[0]) + ["test"] * len(labels[1]),
-        other_names=second[0] if second else (),
-        other_targets=second[1].astype(np.int64) if second else (),
+        pictures=torch.from_numpy(np.concatenate([pictures for _, pictures, _ in parts])),
+        targets=np.concatenate([labels for *_, labels in parts]).astype(np.int64),
+        splits=[split for split, pictures, _ in parts for _ in range(len(pictures))],
+        other_names=other_names,
+        other_targets=np.concatenate(other_targets).astype(np.int64) if other_targets else (),
     )
 
 
@@ -147,6 +128,10 @@ def _table(file: Path, width: int) -> Bytes:
     return raw.reshape(-1, width)
 
 
+def _pictures(rows: Bytes) -> Bytes:
+    return rows.reshape(-1, 3, 32, 32)
+
+
 def _stl10_pictures(file: Path) -> Bytes:
     """Return pictures ``[n, 3, 96, 96]``; the file holds each channel column by column."""
     return _table(file, 3 * 96 * 96).reshape(-1, 3, 96, 96).transpose(0, 1, 3, 2)
@@ -156,7 +141,7 @@ def _rows(batch: dict[str, object], home: Path) -> Bytes:
     data = batch.get("data")
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != _PIXELS:
         raise DataError(f'A batch in "{home}" has no pixels [n, {_PIXELS}]. Download it again.')
-    return data
+    return _pictures(data)
 
 
 def _numbers(batch: dict[str, object], key: str, home: Path) -> Ints:
@@ -171,8 +156,3 @@ def _words(meta: dict[str, object], key: str, home: Path) -> tuple[str, ...]:
     if not isinstance(values, list):
         raise DataError(f'"{home / "meta"}" has no list of "{key}". Download it again.')
     return tuple(tidy(value.decode() if isinstance(value, bytes) else str(value)) for value in values)
-
-
-def _same(home: Path, pictures: int, labels: int) -> None:
-    if pictures != labels:
-        raise DataError(f'"{home}" has {pictures} pictures but {labels} labels in a split. Download it again.')

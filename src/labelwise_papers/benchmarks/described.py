@@ -16,14 +16,14 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from labelwise.data.dataset import Dataset, Split
+from labelwise.data.dataset import Dataset
 from labelwise.data.labels.words import find_words, packaged_vectors
 from labelwise.data.read.npz_files import read_npz
-from labelwise.data.read.xlsa17 import PARTS, ZeroShotData
 from labelwise.errors import DataError, UsageError, listing
 from labelwise.labels import Labels
 from labelwise_papers.benchmarks.records import text_lines, tidy
 from labelwise_papers.benchmarks.registry import find_marker
+from labelwise_papers.benchmarks.xlsa17 import PARTS, ZeroShotData
 
 CAPTIONS_FILE = "cub_captions_reed_55classes.json.gz"
 CONCEPT_FILES = MappingProxyType({"cub": "labo_gpt3_concepts_CUB.json.gz", "flo": "labo_gpt3_concepts_flower.json.gz"})
@@ -59,19 +59,12 @@ CAPTIONS = MappingProxyType(
 )
 
 
-def load_described(held: ZeroShotData, root: Path, protocol: str, seed: int) -> Dataset:
-    """Return the data set of a protocol of sentences, ``labo`` or one of ``CAPTIONS``.
-
-    Args:
-        held: the features, under the name of the benchmark and with tidy label names.
-        root: the folder of all benchmarks.
-        protocol: which.
-        seed: of the draw of val.
-    """
+def load_described(features: ZeroShotData, root: Path, protocol: str, seed: int) -> Dataset:
+    """Return the data set of a protocol of sentences, ``labo`` or one of ``CAPTIONS``, of features with tidy label names."""
     if protocol == "labo":
-        return with_concepts(held.dataset(seed=seed), read_sentences(root / CONCEPT_FILES[held.name]))
+        return with_concepts(features.dataset(seed=seed), read_sentences(root / CONCEPT_FILES[features.name]))
     captions = read_sentences(root / CAPTIONS_FILE)
-    return captioned(with_cub_files(held, root), captions, CAPTIONS[protocol], seed)
+    return captioned(with_cub_files(features, root), captions, CAPTIONS[protocol], seed)
 
 
 def read_sentences(file: Path) -> Sentences:
@@ -82,14 +75,14 @@ def read_sentences(file: Path) -> Sentences:
             "list of sentences."
         )
     try:
-        held = json.loads(gzip.decompress(file.read_bytes()))
+        sentences = json.loads(gzip.decompress(file.read_bytes()))
     except (OSError, EOFError, ValueError, zlib.error) as error:
         raise DataError(f'"{file}" is not gzipped JSON, or it is damaged ({error}). Copy it again.') from None
-    if not isinstance(held, dict) or not all(
-        isinstance(texts, list) and all(isinstance(text, str) for text in texts) for texts in held.values()
+    if not isinstance(sentences, dict) or not all(
+        isinstance(texts, list) and all(isinstance(text, str) for text in texts) for texts in sentences.values()
     ):
         raise DataError(f'"{file}" must give each image or class a list of sentences. Write it again.')
-    return {key: tuple(text.strip() for text in texts if text.strip()) for key, texts in held.items()}
+    return {key: tuple(text.strip() for text in texts if text.strip()) for key, texts in sentences.items()}
 
 
 def with_concepts(data: Dataset, sentences: Sentences) -> Dataset:
@@ -110,34 +103,28 @@ def with_concepts(data: Dataset, sentences: Sentences) -> Dataset:
     return replace(data, labels=Labels(names=names, texts=tuple(known[_plain(name)] for name in names)))
 
 
-def with_cub_files(held: ZeroShotData, root: Path) -> ZeroShotData:
+def with_cub_files(features: ZeroShotData, root: Path) -> ZeroShotData:
     """Return the features with ``class folder/file name`` of each image.
 
     Features without names are in the order of CUB's ``images.txt``, which the pack of 64x64 pictures keeps as well.
     """
-    files = held.files or _cub_files(root)
+    files = features.files or _cub_files(root)
     short = tuple("/".join(file.replace("\\", "/").split("/")[-2:]) for file in files)
-    labels = [held.labels.names[i] for i in held.targets.tolist()]
+    labels = [features.labels.names[i] for i in features.targets.tolist()]
     if [tidy(file.partition("/")[0]) for file in short] != labels:
         raise DataError(
-            f'The {len(short)} file names of "{held.name}" do not belong to its {len(labels)} features: their folders '
+            f'The {len(short)} file names of "{features.name}" do not belong to its {len(labels)} features: their folders '
             "are not the labels. Take the features and images.txt of CUB-200-2011."
         )
-    return replace(held, files=short)
+    return replace(features, files=short)
 
 
-def captioned(held: ZeroShotData, captions: Sentences, rule: Captions, seed: int) -> Dataset:
-    """Return the images that have captions, with labels described by captions as the rule says.
+def captioned(features: ZeroShotData, captions: Sentences, rule: Captions, seed: int) -> Dataset:
+    """Return the images that have captions, by their ``files``, with labels described by captions as the rule says.
 
     Train and val keep the captions of their images, test has none. The images set aside do not depend on the seed.
-
-    Args:
-        held: features with ``files``.
-        captions: the sentences of each image, by its file.
-        rule: the protocol.
-        seed: of the draw of val.
     """
-    kept = _select(held, [row for row, file in enumerate(held.files) if captions.get(file)])
+    kept = _select(features, [row for row, file in enumerate(features.files) if captions.get(file)])
     aside = _set_aside(kept)
     every = torch.arange(len(kept.targets))
     described = every if rule.of_tested else torch.cat([kept.rows["trainval"], aside]).sort().values
@@ -146,7 +133,10 @@ def captioned(held: ZeroShotData, captions: Sentences, rule: Captions, seed: int
         unseen = kept.rows["test_unseen"]
         kept = replace(kept, rows={**kept.rows, "test_unseen": unseen[~torch.isin(unseen, aside)]})
     data = kept.dataset(seed=seed)
-    splits = {name: part if name == "test" else _with_texts(part, captions) for name, part in data.splits.items()}
+    splits = {
+        name: part if name == "test" else replace(part, texts=tuple(captions[file] for file in part.files))
+        for name, part in data.splits.items()
+    }
     return replace(data, labels=Labels(names=kept.labels.names, texts=texts), splits=splits)
 
 
@@ -163,46 +153,42 @@ def _cub_files(root: Path) -> Sequence[str]:
     )
 
 
-def _select(held: ZeroShotData, rows: Sequence[int]) -> ZeroShotData:
+def _select(features: ZeroShotData, rows: Sequence[int]) -> ZeroShotData:
     """Return these images and their labels only, both counted anew."""
     if not rows:
-        raise DataError(f'No image of "{held.name}" has a caption. Look whether the captions are of other images.')
+        raise DataError(f'No image of "{features.name}" has a caption. Look whether the captions are of other images.')
     at = torch.tensor(rows)
-    classes, targets = torch.unique(held.targets[at], return_inverse=True)
-    place = torch.full((len(held.targets),), -1)
-    place[at] = torch.arange(len(rows))
-    moved = {part: place[held.rows[part]] for part in PARTS}
+    classes, targets = torch.unique(features.targets[at], return_inverse=True)
+    places = torch.full((len(features.targets),), -1)
+    places[at] = torch.arange(len(rows))
+    moved = {part: places[features.rows[part]] for part in PARTS}
     return ZeroShotData(
-        name=held.name,
-        features=held.features[at],
+        name=features.name,
+        features=features.features[at],
         targets=targets,
-        labels=held.labels.select([held.labels.names[i] for i in classes.tolist()]),
-        rows={part: found[found >= 0] for part, found in moved.items()},
-        files=tuple(held.files[row] for row in rows),
+        labels=features.labels.select([features.labels.names[i] for i in classes.tolist()]),
+        rows={part: own[own >= 0] for part, own in moved.items()},
+        files=tuple(features.files[row] for row in rows),
     )
 
 
-def _set_aside(held: ZeroShotData) -> Tensor:
+def _set_aside(features: ZeroShotData) -> Tensor:
     """Return half of the images of each unseen label: those whose file names have the smallest hashes."""
-    unseen = held.rows["test_unseen"]
-    found: list[int] = []
-    for target in torch.unique(held.targets[unseen]).tolist():
-        rows = unseen[held.targets[unseen] == target].tolist()
-        found += sorted(rows, key=lambda row: sha256(held.files[row].encode()).digest())[: (len(rows) + 1) // 2]
-    return torch.tensor(sorted(found), dtype=torch.int64)
+    unseen = features.rows["test_unseen"]
+    aside: list[int] = []
+    for target in torch.unique(features.targets[unseen]).tolist():
+        rows = unseen[features.targets[unseen] == target].tolist()
+        aside += sorted(rows, key=lambda row: sha256(features.files[row].encode()).digest())[: (len(rows) + 1) // 2]
+    return torch.tensor(sorted(aside), dtype=torch.int64)
 
 
-def _texts_of_labels(held: ZeroShotData, rows: Sequence[int], captions: Sentences) -> tuple[tuple[str, ...], ...]:
+def _texts_of_labels(features: ZeroShotData, rows: Sequence[int], captions: Sentences) -> tuple[tuple[str, ...], ...]:
     """Return the captions of the first images of each label among these rows."""
-    images: list[list[int]] = [[] for _ in held.labels.names]
+    images: list[list[int]] = [[] for _ in features.labels.names]
     for row in rows:
-        images[int(held.targets[row])].append(row)
+        images[int(features.targets[row])].append(row)
     chosen = [each[:MOST_IMAGES] for each in images]
-    return tuple(tuple(text for row in each for text in captions[held.files[row]]) for each in chosen)
-
-
-def _with_texts(split: Split, captions: Sentences) -> Split:
-    return replace(split, texts=tuple(captions[file] for file in split.files))
+    return tuple(tuple(text for row in each for text in captions[features.files[row]]) for each in chosen)
 
 
 def _plain(name: str) -> str:

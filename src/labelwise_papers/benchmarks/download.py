@@ -15,7 +15,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 from labelwise.errors import DataError
 from labelwise_papers.benchmarks.archives import check_room, unpack
-from labelwise_papers.benchmarks.entry import Entry, Remote
+from labelwise_papers.benchmarks.entries import Entry, Remote
 from labelwise_papers.benchmarks.registry import find_official
 
 CHUNK = 1 << 18
@@ -31,11 +31,6 @@ def download(entry: Entry, root: Path, progress: bool = True) -> Path:
 
     Nothing is fetched where the official layout is there already, nor a file that is there with the right checksum.
     Archives are removed once all of them are unpacked.
-
-    Args:
-        entry: the benchmark.
-        root: the folder of all benchmarks.
-        progress: show a bar on the terminal.
     """
     if not entry.remotes:
         raise DataError(f'"{entry.name}" cannot be downloaded from here. {entry.get} Official page: {entry.homepage}')

@@ -1,19 +1,84 @@
-"""The table of benchmarks: every set that the papers use, by name, read from ``entries.toml``."""
+"""The table of benchmarks, every set that the papers use by name: what is known before any of it is read (``entries.toml``)."""
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from labelwise.errors import UsageError, listing, suggest
-from labelwise_papers.benchmarks.entry import Entry, Remote
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remote:
+    """One file at an official address.
+
+    Attributes:
+        url: where it lies.
+        file: what it is called on disk, inside the folder of the benchmark.
+        megabytes: its size; None where it is not known.
+        md5: its published checksum; None where none is published.
+        unpack: True for an archive that is unpacked after it has arrived.
+    """
+
+    url: str
+    file: str
+    megabytes: float | None = None
+    md5: str | None = None
+    unpack: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A benchmark by name.
+
+    Attributes:
+        name: the word that ``load_benchmark`` takes.
+        title: its full name.
+        what: images, features or audio.
+        classes: how many labels it has.
+        labels: their names, where the files do not hold them.
+        train: training images as the papers state them; None where there is no fixed number.
+        test: test images, likewise.
+        side: the side in pixels that pictures are brought to, or samples per second of sound, unless asked otherwise.
+        licence: the terms in a few words.
+        citation: one line.
+        homepage: the official page.
+        files: what has to lie in its folder, as the official archives hold it.
+        remotes: files that can be downloaded without registering; empty where that is not possible.
+        get: what to do by hand where ``remotes`` is empty.
+        packs: packed files that serve in place of the official layout, relative to the root.
+        folder: its folder in the root; sets made from the same files share one.
+        protocols: other ways to divide or label it; the first is the default.
+        notes: the kind of pictures, and what differs between the papers and the files.
+        papers: the methods whose papers use it.
+    """
+
+    name: str
+    title: str
+    what: str = "images"
+    classes: int
+    labels: tuple[str, ...] = ()
+    train: int | None = None
+    test: int | None = None
+    side: int
+    licence: str
+    citation: str
+    homepage: str
+    files: tuple[str, ...]
+    remotes: tuple[Remote, ...] = ()
+    get: str = ""
+    packs: tuple[str, ...] = ()
+    folder: str
+    protocols: tuple[str, ...] = ("standard",)
+    notes: str = ""
+    papers: tuple[str, ...] = ()
 
 
 def _entry(name: str, table: Mapping[str, Any]) -> Entry:
-    """Return the entry that a table of the file states."""
     pieces: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
     remotes = tuple(Remote(**remote) for remote in pieces.pop("remotes", ()))
-    return Entry(name=name, remotes=remotes, **{"train": None, "test": None, **pieces})
+    return Entry(name=name, remotes=remotes, **pieces)
 
 
 ENTRIES: dict[str, Entry] = {

@@ -42,11 +42,9 @@ def first_labels(count: int) -> Protocol:
 
 def labels_starting_with(word: str) -> Protocol:
     """Return the protocol that keeps the labels whose name begins with a word."""
-
-    def protocol(records: Records, seed: int) -> Records:
-        return standard(records.keep([i for i, name in enumerate(records.names) if name.startswith(word)]), seed)
-
-    return protocol
+    return lambda records, seed: standard(
+        records.keep([i for i, name in enumerate(records.names) if name.startswith(word)]), seed
+    )
 
 
 def retrieval(records: Records, seed: int) -> Records:  # noqa: ARG001
@@ -59,30 +57,25 @@ def leave_out(domain: str) -> Protocol:
     """Return the protocol that tests on one domain; a tenth of each label of the others is val, the rest train."""
 
     def protocol(records: Records, seed: int) -> Records:
-        domains = np.asarray(records.domains)
-        if domain not in domains:
-            raise DataError(
-                f'There is no picture of the domain "{domain}". There are: {listing(sorted(set(domains)))}.'
-            )
-        others = np.flatnonzero(domains != domain)
-        _, held = split_off(_strata(records.select(others.tolist())), VALIDATION_SHARE, seed)
-        splits = np.where(domains == domain, "test", "train")
-        splits[others[held.numpy()]] = "val"
+        splits = np.array(_tested(records, domain), dtype="U5")
+        others = np.flatnonzero(splits == "train")
+        _, val = split_off(_strata(records.select(others.tolist())), VALIDATION_SHARE, seed)
+        splits[others[val.numpy()]] = "val"
         return replace(records, splits=splits.tolist())
 
     return protocol
 
 
-def hold_out_fold(group: str) -> Protocol:
+def hold_out_fold(fold: str) -> Protocol:
     """Return the protocol that tests on one official fold and trains on the others; folds are given as domains."""
+    return lambda records, _: replace(records, splits=_tested(records, fold), domains=())
 
-    def protocol(records: Records, seed: int) -> Records:  # noqa: ARG001
-        splits = ["test" if fold == group else "train" for fold in records.domains]
-        if "test" not in splits:
-            raise DataError(f'There is no picture of "{group}". There are: {listing(sorted(set(records.domains)))}.')
-        return replace(records, splits=splits, domains=())
 
-    return protocol
+def _tested(records: Records, domain: str) -> list[str]:
+    """Return "test" for the pictures of a domain, which must be there, and "train" for others."""
+    if domain not in records.domains:
+        raise DataError(f'There is no picture of "{domain}". There are: {listing(sorted(set(records.domains)))}.')
+    return ["test" if own == domain else "train" for own in records.domains]
 
 
 def _strata(records: Records) -> torch.Tensor:

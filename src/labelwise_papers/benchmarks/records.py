@@ -1,7 +1,7 @@
 """What a layout says about its pictures before any is decoded: labels, splits, domains; so choosing some is cheap."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ class Records:
     """n pictures and what is known of each; row i of every piece belongs to the same picture.
 
     Attributes:
-        names: the labels.
+        names: the labels; empty where the files do not name them, see ``Entry.labels``.
         pictures: paths, contents of picture files, or pixels as bytes ``[n, c, h, w]``.
         targets: positions in ``names`` ``[n]``; -1 where there is no label.
         splits: train, val or test for each; empty where there is no official split.
@@ -57,11 +57,11 @@ class Records:
     def select(self, rows: Sequence[int]) -> "Records":
         """Return these pictures only, in this order; the labels stay."""
         parts: dict[str, Any] = {}
-        for field in fields(self):
-            piece = getattr(self, field.name)
-            if field.name in _PER_PICTURE and len(piece):
+        for name in _PER_PICTURE:
+            piece = getattr(self, name)
+            if len(piece):
                 whole = isinstance(piece, Tensor | np.ndarray)
-                parts[field.name] = piece[list(rows)] if whole else [piece[i] for i in rows]
+                parts[name] = piece[list(rows)] if whole else [piece[i] for i in rows]
         return replace(self, **parts)
 
     def keep(self, labels: Sequence[int]) -> "Records":
@@ -75,14 +75,12 @@ class Records:
         """Return the data set: pictures decoded to ``[n, c, size, size]``, divided into its splits."""
         if not len(self):
             raise DataError(f'"{name}" has no picture. Look whether its files arrived whole.')
-        if isinstance(self.pictures, Tensor):
-            images, kept = self.pictures, list(range(len(self)))
-            skipped: tuple[Skipped, ...] = ()
-            if images.ndim == 4 and images.shape[2:] != (size, size):
-                images = as_batch(images, (images.shape[1], size, size))
-        else:
-            images, kept, skipped = read_files(self.pictures, (1 if self.grey else 3, size, size))
-        rows = self.select(kept) if len(kept) < len(self) else self
+        rows, images, skipped = self, self.pictures, self.skipped
+        if not isinstance(images, Tensor):
+            images, kept, unreadable = read_files(images, (1 if self.grey else 3, size, size))
+            rows, skipped = self.select(kept) if unreadable else self, (*skipped, *unreadable)
+        elif images.ndim == 4 and images.shape[2:] != (size, size):
+            images = as_batch(images, (images.shape[1], size, size))
         whole = Split(
             images=images,
             targets=torch.as_tensor(np.asarray(rows.targets, dtype=np.int64)),
@@ -91,13 +89,25 @@ class Records:
             groups=tuple(rows.groups),
         )
         labels = Labels(names=self.names, order=tuple(range(len(self.names))) if self.ordered else None)
-        given = np.asarray(rows.splits)
-        parts = {split: np.flatnonzero(given == split) for split in SPLITS}
-        splits = {split: whole.select(torch.from_numpy(at)) for split, at in parts.items() if len(at)}
-        return Dataset(name=name, labels=labels, splits=splits, skipped=(*self.skipped, *skipped))
+        parts = {split: [i for i, own in enumerate(rows.splits) if own == split] for split in SPLITS}
+        splits = {split: whole.select(part) for split, part in parts.items() if part}
+        return Dataset(name=name, labels=labels, splits=splits, skipped=skipped)
 
 
-_PER_PICTURE = frozenset(("pictures", "targets", "splits", "files", "domains", "groups", "other_targets"))
+_PER_PICTURE = ("pictures", "targets", "splits", "files", "domains", "groups", "other_targets")
+
+
+def records_of(columns: str, rows: Sequence[tuple[Any, ...]], home: Path | None = None) -> Records:
+    """Return the records of a table, without names of labels: a row for each picture, ``columns`` as ``Records`` calls them.
+
+    Where the pictures lie below ``home``, ``files`` are their paths from there.
+    """
+    names = columns.split()
+    pieces: dict[str, Any] = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)) if rows else {}
+    records = Records(**{"names": (), "pictures": [], "targets": [], **pieces})
+    if home is None:
+        return records
+    return replace(records, files=[path.relative_to(home).as_posix() for path in pieces.get("pictures", ())])
 
 
 def tidy(name: str) -> str:

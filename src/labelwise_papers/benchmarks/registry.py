@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from labelwise.data.read.pictures import is_hidden, is_picture
@@ -10,54 +9,32 @@ from labelwise_papers.benchmarks import binary_layouts as binary
 from labelwise_papers.benchmarks import folder_layouts as folders
 from labelwise_papers.benchmarks import listed_layouts as listed
 from labelwise_papers.benchmarks import protocols
-from labelwise_papers.benchmarks.entry import Entry
+from labelwise_papers.benchmarks.entries import Entry
 from labelwise_papers.benchmarks.protocols import Protocol
 from labelwise_papers.benchmarks.records import Records
 
+Reader = Callable[[Path], Records]
 _DEPTH = 3  # archives put their files into a folder of their own, or two
 
-
-@dataclass(frozen=True)
-class Layout:
-    """An official layout: a file or folder that shows that it is there, and its reader."""
-
-    marker: str
-    read: Callable[[Path], Records]
-
-
-LAYOUTS: dict[str, tuple[Layout, ...]] = {
-    "cifar10": (
-        Layout("data_batch_1.bin", binary.read_cifar10_binary),
-        Layout("data_batch_1", binary.read_cifar10_python),
-    ),
-    "cifar100": (Layout("train.bin", binary.read_cifar100_binary), Layout("meta", binary.read_cifar100_python)),
-    "stl10": (Layout("train_X.bin", binary.read_stl10),),
-    "pets": (Layout("annotations/trainval.txt", listed.read_pets),),
-    "cub200": (Layout("train_test_split.txt", listed.read_cub200),),
-    "cars196": (
-        Layout("cars_annos.mat", listed.read_cars),
-        Layout("devkit/cars_train_annos.mat", listed.read_cars_devkit),
-    ),
-    "bmw10": (Layout("bmw10_annos.mat", listed.read_bmw10),),
-    "flowers102": (Layout("setid.mat", listed.read_flowers102),),
-    "pacs": (Layout("art_painting", folders.read_pacs),),
-    "mnist": (
-        Layout("train-images-idx3-ubyte", binary.read_mnist),
-        Layout("train-images-idx3-ubyte.gz", binary.read_mnist),
-    ),
-    "fashion-mnist": (
-        Layout("train-images-idx3-ubyte", binary.read_fashion_mnist),
-        Layout("train-images-idx3-ubyte.gz", binary.read_fashion_mnist),
-    ),
-    "tinyimagenet": (Layout("wnids.txt", folders.read_tinyimagenet),),
-    "lsun": (Layout("*", folders.read_lsun),),
-    "omniglot": (
-        Layout("images_background", folders.read_omniglot),
-        Layout("images_background.zip", folders.read_omniglot),
-    ),
-    "miniimagenet": (Layout("train.csv", listed.read_miniimagenet),),
-    "utkface": (Layout("*", folders.read_utkface),),
-    "adience": (Layout("fold_0_data.txt", folders.read_adience),),
+# The readers of the official layouts in a folder, by a file or folder that shows that one is there.
+LAYOUTS: dict[str, dict[str, Reader]] = {
+    "cifar10": {"data_batch_1.bin": binary.read_cifar10_binary, "data_batch_1": binary.read_cifar10_python},
+    "cifar100": {"train.bin": binary.read_cifar100_binary, "meta": binary.read_cifar100_python},
+    "stl10": {"train_X.bin": binary.read_stl10},
+    "pets": {"annotations/trainval.txt": listed.read_pets},
+    "cub200": {"train_test_split.txt": listed.read_cub200},
+    "cars196": {"cars_annos.mat": listed.read_cars, "devkit/cars_train_annos.mat": listed.read_cars_devkit},
+    "bmw10": {"bmw10_annos.mat": listed.read_bmw10},
+    "flowers102": {"setid.mat": listed.read_flowers102},
+    "pacs": {"art_painting": folders.read_pacs},
+    "mnist": dict.fromkeys(("train-images-idx3-ubyte", "train-images-idx3-ubyte.gz"), binary.read_mnist),
+    "fashion-mnist": dict.fromkeys(("train-images-idx3-ubyte", "train-images-idx3-ubyte.gz"), binary.read_mnist),
+    "tinyimagenet": {"wnids.txt": folders.read_tinyimagenet},
+    "lsun": {"*": folders.read_lsun},
+    "omniglot": dict.fromkeys(("images_background", "images_background.zip"), folders.read_omniglot),
+    "miniimagenet": {"train.csv": listed.read_miniimagenet},
+    "utkface": {"*": folders.read_utkface},
+    "adience": {"fold_0_data.txt": folders.read_adience},
 }
 
 AUDIO_MARKERS = {"voxceleb1": "wav", "audiomnist": "data/01"}
@@ -79,8 +56,8 @@ PROTOCOLS: dict[str, dict[str, Protocol]] = {
 
 def data_root(root: str | Path | None = None) -> Path:
     """Return the folder of all benchmarks: as given, else ``LABELWISE_DATA``, else in the user's cache."""
-    given = root or os.environ.get("LABELWISE_DATA")
-    return Path(given).expanduser() if given else Path.home() / ".cache" / "labelwise" / "data"
+    folder = root or os.environ.get("LABELWISE_DATA")
+    return Path(folder).expanduser() if folder else Path.home() / ".cache" / "labelwise" / "data"
 
 
 def find_marker(folder: Path, marker: str) -> Path | None:
@@ -94,12 +71,12 @@ def find_marker(folder: Path, marker: str) -> Path | None:
     return None
 
 
-def find_layout(entry: Entry, root: Path) -> tuple[Layout, Path] | None:
-    """Return the official layout of a benchmark of pictures that lies in the root, and its folder."""
-    for layout in LAYOUTS.get(entry.folder, ()):
-        home = find_marker(root / entry.folder, layout.marker)
+def find_layout(entry: Entry, root: Path) -> tuple[Reader, Path] | None:
+    """Return the reader of the official layout of a benchmark of pictures that lies in the root, and its folder."""
+    for marker, reader in LAYOUTS.get(entry.folder, {}).items():
+        home = find_marker(root / entry.folder, marker)
         if home is not None:
-            return layout, home
+            return reader, home
     return None
 
 
@@ -110,8 +87,8 @@ def find_official(entry: Entry, root: Path) -> Path | None:
         return None if home is None else home / entry.name.upper()
     if entry.what == "audio":
         return find_marker(root / entry.folder, AUDIO_MARKERS[entry.name])
-    found = find_layout(entry, root)
-    return None if found is None else found[1]
+    layout = find_layout(entry, root)
+    return None if layout is None else layout[1]
 
 
 def find_packs(entry: Entry, root: Path) -> Path | None:

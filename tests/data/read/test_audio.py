@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.signal import resample_poly
 
-from labelwise.data.read.audio import audio_folder, decode_mulaw, fit_length, read_wav, resample
+from labelwise.data.read.audio import audio_folder, fit_length, read_wav, resample
 from labelwise.errors import DataError, UsageError
 from tests.data.samples import sizes
 
@@ -123,17 +123,6 @@ def test_lengths_are_fitted_in_the_middle(t: int, samples: int) -> None:
     assert kept == list(range(kept[0], kept[0] + min(t, samples)))
     before, after = (kept[0] - 1, t - kept[-1]) if t >= samples else (found.index(1), samples - t - found.index(1))
     assert 0 <= after - before <= 1
-
-
-def test_mulaw_is_decoded_as_its_formula_says() -> None:
-    data = np.arange(256, dtype=np.uint8)
-    for u, found in zip(data.tolist(), decode_mulaw(data, 4.0).tolist(), strict=True):
-        v = u / 255 * 2 - 1
-        assert found == pytest.approx(np.sign(v) * (256 ** abs(v) - 1) / 255 / 4, rel=1e-6)
-    many = decode_mulaw(torch.from_numpy(data).view(2, 128), torch.tensor([[1.0], [2.0]]))
-    assert many[:, [0, -1]].flatten().tolist() == pytest.approx([-1, many[0, -1].item(), many[1, 0].item(), 0.5])
-    with pytest.raises(UsageError, match=r"Mu-law data are bytes \(uint8\); given torch.float32"):
-        decode_mulaw(torch.zeros(3))
 
 
 def speakers(root: Path, rate: int = 8000) -> Path:

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from labelwise.data import find_knowledge, load, write_xlsa17
+from labelwise.data import find_knowledge, load
 from labelwise.data.labels import knowledge, knowledge_files
 from labelwise.data.read.build import build
 from labelwise.data.read.rows import Rows
-from labelwise.data.read.xlsa17 import ZeroShotData
 from labelwise.errors import DataError
 from labelwise.labels import Labels
+from labelwise_papers.benchmarks.xlsa17 import ZeroShotData, write_xlsa17
 from tests.data.read.test_audio import riff
 from tests.data.samples import write
 
@@ -82,7 +82,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     times: list[Path] = []
     read = knowledge_files.read_table
 
-    def counted(file: Path) -> knowledge_files.Table:
+    def counted(file: Path) -> tuple[list[str], knowledge_files.Fields]:
         times.append(file)
         return read(file)
 

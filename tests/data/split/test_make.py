@@ -193,54 +193,49 @@ PARTS = ("train", "val_seen", "val_unseen", "test_seen", "test_unseen")
 
 @given(
     st.lists(st.integers(-1, 7), max_size=120).map(lambda rows: torch.tensor(rows, dtype=torch.int64)),
-    st.sampled_from([0.0, 0.1, 0.25, ("a",), ("a", "c")]),
+    st.sampled_from([0.0, 0.1, 0.25]),
     st.sampled_from([0.1, 0.3, ("b",), ("g", "b")]),
     st.integers(0, 99),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_zero_shot_keeps_classes_apart(
-    targets: Tensor, held: float | tuple[str, ...], unseen: float | tuple[str, ...], seed: int
+    targets: Tensor, held: float, unseen: float | tuple[str, ...], seed: int
 ) -> None:
     targets = torch.cat([targets, torch.arange(7)])
     present = {NAMES[i] for i in targets.tolist() if i >= 0}
-    made = zero_shot(targets, NAMES, held, unseen, seed=seed)
-    assert sorted([*made.seen, *made.held, *made.unseen]) == sorted(present)
-    for chosen, wanted in ((made.held, held), (made.unseen, unseen)):
-        if isinstance(wanted, tuple):
-            assert set(chosen) == set(wanted)
-        else:
-            assert len(chosen) == (max(1, round(wanted * len(present))) if wanted else 0)
-    names = {part: {NAMES[i] for i in targets[getattr(made, part)].tolist()} for part in PARTS}
-    assert names["train"] == set(made.seen)
-    assert names["val_unseen"] == set(made.held)
-    assert names["test_unseen"] == set(made.unseen)
-    assert names["val_seen"] | names["test_seen"] <= set(made.seen)
-    every = sorted(i for part in PARTS for i in getattr(made, part).tolist())
+    parts = zero_shot(targets, NAMES, held, unseen, seed=seed)
+    assert tuple(parts) == PARTS
+    names = {part: {NAMES[i] for i in targets[rows].tolist()} for part, rows in parts.items()}
+    assert sorted([*names["train"], *names["val_unseen"], *names["test_unseen"]]) == sorted(present)
+    assert len(names["val_unseen"]) == (max(1, round(held * len(present))) if held else 0)
+    if isinstance(unseen, tuple):
+        assert names["test_unseen"] == set(unseen)
+    else:
+        assert len(names["test_unseen"]) == max(1, round(unseen * len(present)))
+    assert names["val_seen"] | names["test_seen"] <= names["train"]
+    every = sorted(i for rows in parts.values() for i in rows.tolist())
     assert every == [i for i, target in enumerate(targets.tolist()) if target >= 0]
-    assert sorted(i for rows in made.splits.values() for i in rows.tolist()) == every
     again = zero_shot(targets, NAMES, held, unseen, seed=seed)
-    assert all(getattr(made, part).tolist() == getattr(again, part).tolist() for part in PARTS)
+    assert all(parts[part].tolist() == again[part].tolist() for part in PARTS)
 
 
 def test_zero_shot_leaves_64_percent_of_seen_classes_to_train_on() -> None:
-    made = zero_shot(torch.arange(1000) % 10, [f"class {i}" for i in range(10)], 0.3, 0.2)
-    assert [len(getattr(made, part)) for part in PARTS] == [320, 80, 300, 100, 200]
-    assert {name: len(rows) for name, rows in made.splits.items()} == {"train": 320, "val": 380, "test": 300}
+    parts = zero_shot(torch.arange(1000) % 10, [f"class {i}" for i in range(10)], 0.3, 0.2)
+    assert [len(parts[part]) for part in PARTS] == [320, 80, 300, 100, 200]
     other = zero_shot(torch.arange(1000) % 10, [f"class {i}" for i in range(10)], 0.3, 0.2, seed=1)
-    assert made.unseen != other.unseen
+    assert parts["test_unseen"].tolist() != other["test_unseen"].tolist()
 
 
 @pytest.mark.parametrize(
-    ("held", "unseen", "share", "message"),
+    ("held", "unseen", "message"),
     [
-        (0.2, ("z",), 0.2, 'Class "z" cannot be unseen: it has no images'),
-        (("a",), ("a",), 0.2, 'Class "a" cannot be unseen: it has no images or was chosen already'),
-        (0.2, 1.0, 0.2, "The share of unseen classes must be at least 0 and below 1; given 1.0"),
-        (0.2, 0.0, 0.2, "At least two to train on and one unseen are needed"),
-        (("a", "b"), ("c",), 0.2, "1 are left to train on, 2 are held and 1 unseen"),
-        (0.2, 0.2, 1.0, "The share of images to test on must lie between 0 and 1; given 1.0"),
+        (0.2, ("z",), 'Class "z" cannot be unseen: it has no images'),
+        (0.2, 1.0, "The share of unseen classes must be at least 0 and below 1; given 1.0"),
+        (-0.1, 0.2, "The share of held classes must be at least 0 and below 1; given -0.1"),
+        (0.2, 0.0, "At least two to train on and one unseen are needed"),
+        (0.5, ("c",), "1 are left to train on, 2 are held and 1 unseen"),
     ],
 )
-def test_zero_shot_refuses(held: float, unseen: float, share: float, message: str) -> None:
+def test_zero_shot_refuses(held: float, unseen: float | tuple[str, ...], message: str) -> None:
     with pytest.raises((UsageError, DataError), match=message):
-        zero_shot(torch.arange(40) % 4, ["a", "b", "c", "d", "z"], held, unseen, share)
+        zero_shot(torch.arange(40) % 4, ["a", "b", "c", "d", "z"], held, unseen)

@@ -14,12 +14,12 @@ from scipy.io import savemat
 
 from labelwise.data import load
 from labelwise.data.dataset import Dataset
-from labelwise.data.read.mat_files import cells
-from labelwise.data.read.xlsa17 import ZeroShotData
 from labelwise.errors import DataError, UsageError
 from labelwise.labels import Labels
 from labelwise_papers.benchmarks import ENTRIES, load_benchmark
 from labelwise_papers.benchmarks.described import CAPTIONS, CAPTIONS_FILE, CONCEPT_FILES, Captions, captioned
+from labelwise_papers.benchmarks.mat_files import cells
+from labelwise_papers.benchmarks.xlsa17 import ZeroShotData
 
 ROOT = Path(os.environ.get("LABELWISE_DATA", "none"))
 SEEN, UNSEEN, EACH = 8, 3, 9  # six images of a seen class are for training, three are tested

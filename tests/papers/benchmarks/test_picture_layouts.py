@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from labelwise.errors import DataError
-from labelwise_papers.benchmarks import load_benchmark
-from labelwise_papers.benchmarks.listed_layouts import FLOWER_NAMES
+from labelwise_papers.benchmarks import ENTRIES, load_benchmark
 from tests.papers.benchmarks import made
 from tests.papers.benchmarks.made import pairs, put, text, values
 
@@ -73,8 +72,8 @@ def test_flowers_have_their_three_splits(tmp_path: Path) -> None:
         "val": [(1, 76)],
         "test": [(3, 76), (4, 101)],
     }
-    assert len(set(FLOWER_NAMES)) == 102
-    assert (FLOWER_NAMES[53], FLOWER_NAMES[76]) == ("sunflower", "passion flower")
+    assert len(set(ENTRIES["flowers102"].labels)) == 102
+    assert (ENTRIES["flowers102"].labels[53], ENTRIES["flowers102"].labels[76]) == ("sunflower", "passion flower")
 
 
 def test_pacs_divided_and_with_a_domain_left_out(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ import pytest
 import torch
 from scipy.io import savemat
 
-from labelwise.data.read.audio import decode_mulaw
 from labelwise_papers.benchmarks import list_benchmarks, load_benchmark
+from labelwise_papers.benchmarks.special import decode_mulaw
 
 
 def xlsa17(home: Path, names: tuple[str, ...], size: int = 3) -> None:
@@ -98,9 +98,9 @@ def test_the_audiomnist_pack_is_decoded(tmp_path: Path) -> None:
         rate=np.int32(8000),
     )
     data = load_benchmark("audiomnist", root=tmp_path)
-    assert torch.equal(data.split("train").images[0], decode_mulaw(clips[0], 2.0)[:8000])
+    assert torch.equal(data.split("train").images[0], decode_mulaw(torch.from_numpy(clips[0]), 2.0)[:8000])
     short = data.split("test").images[0]
-    assert torch.equal(short[3950:4050], decode_mulaw(clips[1], 4.0))
+    assert torch.equal(short[3950:4050], decode_mulaw(torch.from_numpy(clips[1]), 4.0))
     assert not short[:3950].any()
     assert load_benchmark("audiomnist", root=tmp_path, protocol="digits").split("test").targets.tolist() == [6]
 
@@ -113,3 +113,10 @@ def test_voxceleb_tests_on_its_forty_speakers(tmp_path: Path) -> None:
     assert (middles(data.split("train").images), middles(data.split("test").images)) == ([0.0, 0.1, 0.4], [0.2, 0.3])
     assert data.split("test").files == ("id10270/video/00001.wav", "id10309/video/00001.wav")
     assert [row.name for row in list_benchmarks(tmp_path) if row.found] == ["voxceleb1"]
+
+
+def test_mulaw_is_decoded_as_its_formula_says() -> None:
+    data = np.arange(256, dtype=np.uint8)
+    for u, found in zip(data.tolist(), decode_mulaw(torch.from_numpy(data), 4.0).tolist(), strict=True):
+        v = u / 255 * 2 - 1
+        assert found == pytest.approx(np.sign(v) * (256 ** abs(v) - 1) / 255 / 4, rel=1e-6)

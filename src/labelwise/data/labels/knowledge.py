@@ -18,10 +18,10 @@ from typing import Any
 import torch
 from torch.nn.functional import pad
 
-from labelwise.data.dataset import Dataset
+from labelwise.data.dataset import Dataset, Split
 from labelwise.data.labels.knowledge_files import (
+    Fields,
     Row,
-    Table,
     finite_number,
     label_name,
     read_table,
@@ -77,7 +77,8 @@ def read_knowledge(path: str | Path, names: Sequence[str] | None = None) -> Know
     kind = file.suffix.lower()
     if kind == ".csv":
         table = read_table(file)
-        known = _similarity(file, table) if _is_matrix(file, table) else _assembled(file, *rows_of_table(file, table))
+        matrix = _is_matrix(file, *table)
+        known = _similarity(file, *table) if matrix else _assembled(file, *rows_of_table(file, *table))
     elif kind in (".toml", ".json"):
         known = _assembled(file, *read_tables(file))
     elif kind == ".txt":
@@ -146,7 +147,7 @@ def describe_labels(dataset: Dataset) -> Dataset:
     labels = dataset.labels
     if labels.texts is not None or dataset.multilabel:  # a sentence about an image is not about each of its labels
         return dataset
-    train, val = (_sentences(dataset, name) for name in ("train", "val"))
+    train, val = (_sentences(dataset.splits.get(name)) for name in ("train", "val"))
     if not train and not val:
         return dataset
     texts = tuple(train.get(i) or val.get(i) or () for i in range(len(labels)))
@@ -161,11 +162,10 @@ def describe_labels(dataset: Dataset) -> Dataset:
     )
 
 
-def _sentences(dataset: Dataset, split: str) -> dict[int, tuple[str, ...]]:
+def _sentences(part: Split | None) -> dict[int, tuple[str, ...]]:
     """Return the sentences of the first images of each label in a split, for the labels that have any."""
-    if split not in dataset.splits:
+    if part is None:
         return {}
-    part = dataset.splits[split]
     images: dict[int, list[tuple[str, ...]]] = {}
     for target, texts in zip(part.targets.tolist(), part.texts or [()] * len(part), strict=True):
         if texts and target >= 0:
@@ -174,13 +174,7 @@ def _sentences(dataset: Dataset, split: str) -> dict[int, tuple[str, ...]]:
 
 
 def require(labels: Labels, piece: str, where: str) -> None:
-    """Raise an error that says what to add, unless this piece of the labels is known.
-
-    Args:
-        labels: the labels.
-        piece: "vectors", "texts", "order", "shares" or "similarity".
-        where: who needs it, to begin the error: "Method clarel".
-    """
+    """Raise an error that says what to add, unless this piece of the labels is known; ``where`` says who needs it."""
     if piece not in _PIECES:
         raise UsageError(f'Labels have no piece "{piece}".{suggest(piece, _PIECES)} Pieces: {listing(_PIECES)}.')
     if getattr(labels, piece) is None:
@@ -262,18 +256,18 @@ def _shares(file: Path, rows: Sequence[Row]) -> torch.Tensor:
     return torch.tensor(shares)
 
 
-def _is_matrix(file: Path, table: Table) -> bool:
+def _is_matrix(file: Path, columns: Sequence[str], table: Fields) -> bool:
     """Return whether a table names the same labels in its first row and its first column."""
-    labels = {row[table.columns[0]] for _, row in table.rows}
-    return file.name.casefold() == "similarity.csv" or bool(labels and labels == {*table.columns[1:]})
+    labels = {row[columns[0]] for _, row in table}
+    return file.name.casefold() == "similarity.csv" or bool(labels and labels == {*columns[1:]})
 
 
-def _similarity(file: Path, table: Table) -> Knowledge:
+def _similarity(file: Path, columns: Sequence[str], table: Fields) -> Knowledge:
     """Return the knowledge of a table of similarities."""
-    first, *others = table.columns
+    first, *others = columns
     names = [label_name(column) for column in others]
     lines: dict[str, list[float]] = {}
-    for number, row in table.rows:
+    for number, row in table:
         name, where = label_name(row[first]), f'Row {number} of "{file}"'
         if name not in names or name in lines:
             wrong = "comes twice. Keep one." if name in lines else f"is not in the first row.{suggest(name, names)}"

@@ -14,19 +14,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from labelwise.data.read.csv_files import records
+from labelwise.data.read.csv_files import headed
 from labelwise.errors import DataError, listing, suggest
 
+Fields = Sequence[tuple[int, Mapping[str, str]]]  # the number and the cells of each row of a table
 _KEYS = ("text", "texts", "vector", "order", "share")
 _TEXT = re.compile(r"text(_\d+)?")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """A CSV file: the names of its columns, and the number and the fields of each row."""
-
-    columns: list[str]
-    rows: list[tuple[int, dict[str, str]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,9 +33,8 @@ class Row:
     share: object = None
 
 
-def rows_of_table(file: Path, table: Table) -> tuple[dict[str, Row], tuple[str, ...]]:
+def rows_of_table(file: Path, columns: Sequence[str], table: Fields) -> tuple[dict[str, Row], tuple[str, ...]]:
     """Return what each row of a CSV file says about its label, and the names of the attributes."""
-    columns = table.columns
     low = {column: column.casefold() for column in columns}
     key = [column for column in columns if low[column] in ("label", "name")]
     if len(key) != 1:
@@ -54,7 +46,7 @@ def rows_of_table(file: Path, table: Table) -> tuple[dict[str, Row], tuple[str, 
     single = {low[column]: column for column in columns if low[column] in ("order", "share")}
     attributes = [column for column in columns if column not in (*key, *texts, *single.values())]
     known: dict[str, Row] = {}
-    for number, row in table.rows:
+    for number, row in table:
         where, name = f'Row {number} of "{file}"', label_name(row[key[0]])
         if not name:
             raise DataError(f'{where}, column "{key[0]}": it is empty. Fill it or remove the row.')
@@ -97,26 +89,19 @@ def read_tables(file: Path) -> tuple[dict[str, Row], tuple[str, ...]]:
     return known, tuple(map(str, content.get("attributes", [])))
 
 
-def read_table(file: Path) -> Table:
+def read_table(file: Path) -> tuple[list[str], Fields]:
     """Return the columns of a CSV file, and the number and the fields of each row."""
-    (_, first), *rest = list(records(file)) or [(0, [])]
+    (_, first), *rest = list(headed(file)) or [(0, [])]
     columns = [field.strip() for field in first]
-    while columns and not columns[-1]:
+    while columns and not columns[-1] and not any(fields[len(columns) - 1].strip() for _, fields in rest):
         columns.pop()
     twice = [column for column, count in Counter(columns).items() if count > 1]
     if twice or not columns:
         wrong = f'more than one column "{twice[0]}"' if twice else "no columns"
         raise DataError(f'The table "{file}" has {wrong}. Its first row must name each column once.')
-    rows = []
-    for number, fields in rest:
-        cells = [field.strip() for field in fields]
-        if any(cells[len(columns) :]):
-            raise DataError(
-                f'Row {number} of "{file}" has {len(cells)} fields, the header {len(columns)}. Put fields that hold a '
-                "separator into quotes."
-            )
-        rows.append((number, dict(zip(columns, cells + [""] * len(columns), strict=False))))
-    return Table(columns=columns, rows=rows)
+    return columns, [
+        (number, dict(zip(columns, (field.strip() for field in fields), strict=False))) for number, fields in rest
+    ]
 
 
 def read_text(file: Path) -> str:

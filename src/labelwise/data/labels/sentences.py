@@ -1,7 +1,6 @@
 """Sentence vectors: the mean of word vectors, or a small transformer that reads the whole sentence."""
 
 from collections.abc import Sequence
-from functools import cache
 
 from torch import Tensor
 
@@ -32,19 +31,7 @@ def encode_sentences(texts: Sequence[str], encoder: str | WordVectors = "words")
         )
     if encoder == "minilm":
         return minilm().encode(texts)
-    return _mean_of_words(texts, word_vectors(encoder) if isinstance(encoder, str) else encoder)
-
-
-def word_vectors(name: str) -> WordVectors:
-    """Return the word vectors of this name: "words", those that come along, or "glove", those of the extra "words"."""
-    known = {"words": packaged_vectors, "glove": _all_glove}
-    if name not in known:
-        raise UsageError(f'No word vectors "{name}".{suggest(name, known)} There are: {listing(known)}.')
-    return known[name]()
-
-
-def _mean_of_words(texts: Sequence[str], vectors: WordVectors) -> Tensor:
-    """Return the mean vector of the known words of each sentence ``[n, a]``."""
+    vectors = word_vectors(encoder) if isinstance(encoder, str) else encoder
     known = [find_words(text, vectors.__contains__, phrase=False)[0] for text in texts]
     lost = [f'"{text}"' for text, words in zip(texts, known, strict=True) if not words]
     if lost:
@@ -55,6 +42,9 @@ def _mean_of_words(texts: Sequence[str], vectors: WordVectors) -> Tensor:
     return mean_vectors(known, vectors)
 
 
-@cache
-def _all_glove() -> WordVectors:
-    return installed_vectors()
+def word_vectors(name: str) -> WordVectors:
+    """Return the word vectors of this name: "words", those that come along, or "glove", those of the extra "words"."""
+    known = {"words": packaged_vectors, "glove": installed_vectors}
+    if name not in known:
+        raise UsageError(f'No word vectors "{name}".{suggest(name, known)} There are: {listing(known)}.')
+    return known[name]()

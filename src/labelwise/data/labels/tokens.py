@@ -63,11 +63,7 @@ class Tokens:
         return self.lengths.cumsum(0) - self.lengths
 
     def select(self, instances: Tensor) -> "Tokens":
-        """Return the sentences of these instances, renumbered in this order; an instance may come twice.
-
-        Args:
-            instances: ``[n]``, on the device of the tokens.
-        """
+        """Return the sentences of these instances ``[n]``, renumbered in this order; an instance may come twice."""
         counts = self.sentences[instances]
         groups = torch.arange(len(instances), device=counts.device).repeat_interleave(counts)
         return self._take(spans(self._sentence_starts[instances], counts), groups, len(instances))
@@ -75,10 +71,7 @@ class Tokens:
     def draw(self, instances: Tensor, sentences: int, uniforms: Tensor) -> "Tokens":
         """Return the same with at most so many sentences of each instance, drawn without replacement.
 
-        Args:
-            instances: ``[n]``, on the device of the tokens.
-            sentences: how many to keep of each instance that has more.
-            uniforms: random numbers in [0, 1) ``[n, most]``, as ``BatchRng.uniform(tokens.most)`` gives them.
+        ``uniforms [n, most]`` are random numbers in [0, 1), as ``BatchRng.uniform(tokens.most)`` gives them.
         """
         if sentences < 1 or uniforms.shape != (len(instances), self.most):
             raise UsageError(
@@ -107,14 +100,9 @@ class Tokens:
 
 
 def tokenise(texts: Sequence[Sequence[str]], vectors: WordVectors, longest: int = 30) -> Tokens:
-    """Return the words of the sentences of each instance as rows of ``word_table(vectors)``.
+    """Return the words of the sentences of each instance as rows of ``word_table(vectors)``, ``longest`` of each at most.
 
     Words are found as ``encode_sentences`` finds them: "Owls" is looked up as "owls", too, and as "owl".
-
-    Args:
-        texts: the sentences of each instance, at least one.
-        vectors: where words are looked up.
-        longest: how many words of a sentence count; the rest is cut off.
     """
     if longest < 1:
         raise UsageError(f"At least 1 word of a sentence must count; given {longest}.")

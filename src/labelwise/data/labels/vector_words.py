@@ -8,27 +8,25 @@ from labelwise.data.read.csv_files import records
 from labelwise.errors import DataError, UsageError, listing, suggest
 
 
-def read_vector(given: str, name: str) -> list[float]:
-    """Return the numbers that a word of the shell gives: a file that holds them, or numbers between commas.
+def read_vector(word: str, name: str) -> list[float]:
+    """Return the numbers that a word of the shell gives: ``0,1,0.5``, or a .csv or .txt file.
 
-    Args:
-        given: ``0,1,0.5``; or a .csv or .txt file with one row or one column of numbers, or with a row for each label
-            under a header that begins with "label", as labels.csv has it.
-        name: the label whose row is looked for in such a file.
+    The file has one row or one column of numbers, or, as labels.csv, a row for each label under a header that begins with
+    "label"; the row is that of ``name``.
     """
-    if Path(given).suffix.lower() not in (".csv", ".txt") and not Path(given).is_file():
-        return [_number(field.strip(), f'"{given}"') for field in given.split(",")]
-    rows = [(number, [field.strip() for field in row]) for number, row in records(Path(given), what="file")]
+    if Path(word).suffix.lower() not in (".csv", ".txt") and not Path(word).is_file():
+        return [_number(field.strip(), f'"{word}"') for field in word.split(",")]
+    rows = [(number, [field.strip() for field in row]) for number, row in records(Path(word), what="file")]
     if not rows:
-        raise DataError(f'"{given}" is empty. Write the numbers of the vector into it, in one row or one column.')
+        raise DataError(f'"{word}" is empty. Write the numbers of the vector into it, in one row or one column.')
     if rows[0][1][0].casefold() in ("label", "name"):
-        return _row_of_label(given, name)
+        return _row_of_label(word, name)
     if len(rows) > 1 and any(len(row) > 1 for _, row in rows):
         raise DataError(
-            f'"{given}" has {len(rows)} rows of up to {max(len(row) for _, row in rows)} fields. A vector is one row or '
+            f'"{word}" has {len(rows)} rows of up to {max(len(row) for _, row in rows)} fields. A vector is one row or '
             'one column of numbers; a table of many labels has a header that begins with "label".'
         )
-    return [_number(field, f'Row {number} of "{given}"') for number, row in rows for field in row]
+    return [_number(field, f'Row {number} of "{word}"') for number, row in rows for field in row]
 
 
 def _row_of_label(file: str, name: str) -> list[float]:
@@ -40,8 +38,7 @@ def _row_of_label(file: str, name: str) -> list[float]:
         )
     if labels.vectors is None:
         raise DataError(f'"{file}" has no attribute columns, so it gives no vector of "{name}".')
-    found: list[float] = labels.vectors[labels.index(label_name(name))].tolist()
-    return found
+    return labels.vectors[labels.index(label_name(name))].tolist()  # type: ignore[no-any-return]
 
 
 def _number(field: str, where: str) -> float:

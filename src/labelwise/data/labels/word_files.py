@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from labelwise.data.read.npz_files import read_npz
 from labelwise.data.read.pictures import Array
 from labelwise.errors import DataError
 
@@ -76,21 +77,15 @@ def _damaged(file: Path, where: str, wrong: str) -> DataError:
     return DataError(f'{where} of "{file}": {wrong}. The file is damaged or of another kind; get it again.')
 
 
-def read_word_npz(file: Path) -> tuple[list[str], Array]:
-    """Return the words and the vectors of an ``.npz`` file."""
-    with file.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
-        lacking = [key for key in ("words", "vectors") if key not in arrays]
-        if lacking:
-            raise DataError(f'"{file}" has no array "{lacking[0]}". It must hold "words" and "vectors".')
-        words, vectors = arrays["words"], arrays["vectors"]
-    if words.dtype.kind not in "US":
-        raise DataError(f'The "words" of "{file}" must be text; given {words.dtype}.')
-    names = [word.decode("utf-8", "replace") if isinstance(word, bytes) else str(word) for word in words.tolist()]
-    return names, vectors
-
-
-def read_word_npy(file: Path) -> tuple[list[str], Array]:
-    """Return the vectors of a ``.npy`` file, and the words in the text file beside it."""
+def read_word_arrays(file: Path) -> tuple[list[str], Array]:
+    """Return the words and the vectors of an ``.npz`` file, or of a ``.npy`` file and the text file beside it."""
+    if file.suffix.lower() == ".npz":
+        arrays = read_npz(file, "words", "vectors")
+        kind = arrays["words"].dtype
+        if kind.kind not in "US":
+            raise DataError(f'The "words" of "{file}" must be text; given {kind}.')
+        words = [str(word, "utf-8", "replace") if kind.kind == "S" else word for word in arrays["words"].tolist()]
+        return words, arrays["vectors"]
     beside = file.with_suffix(".txt")
     if not beside.exists():
         raise DataError(f'"{file}" needs its words in "{beside}", one a line. Write that file beside it.')
@@ -111,8 +106,8 @@ def choose_vectors(
     for row, word in enumerate(words):
         if wanted is None or word in wanted:
             rows.setdefault(word, row)
-    kept = np.asarray(matrix[list(rows.values())], np.float32)
-    if not np.isfinite(kept).all():
-        bad = list(rows)[int(np.flatnonzero(~np.isfinite(kept).all(1))[0])]
+    vectors = np.asarray(matrix[list(rows.values())], np.float32)
+    if not np.isfinite(vectors).all():
+        bad = list(rows)[int(np.flatnonzero(~np.isfinite(vectors).all(1))[0])]
         raise DataError(f'"{where}": the vector of "{bad}" holds a value that is not a finite number. Get it again.')
-    return dict(zip(rows, range(len(rows)), strict=True)), kept
+    return {word: i for i, word in enumerate(rows)}, vectors

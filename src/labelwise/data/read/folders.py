@@ -45,12 +45,7 @@ def folder(path: str | Path, *, size: int | None = None, seed: int = 0, strict: 
 
 
 def labelled_files(root: Path, list_files: Callable[[Path], Sequence[Path]]) -> tuple[Rows, dict[str, str]]:
-    """Return the files of the label folders below a folder, yet to be read, and the folder of each label.
-
-    Args:
-        root: the folder; the label folders may lie in folders of splits.
-        list_files: lists those of a label folder.
-    """
+    """Return the files of the label folders below a folder, or below its folders of splits, and the folder of each label."""
     homes: dict[str, str] = {}
     table: list[tuple[str, str, str]] = []
     for split, place in (split_folders(root) or {"": root}).items():

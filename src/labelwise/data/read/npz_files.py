@@ -18,13 +18,7 @@ _BYTES_AT_ONCE = 1 << 20
 
 
 def read_npz(file: Path, *needed: str, only: Collection[str] | None = None) -> dict[str, Array]:
-    """Return what an ``.npz`` file holds, each array decompressed once; Python objects in it are refused.
-
-    Args:
-        file: where it is.
-        *needed: arrays that must be there.
-        only: the arrays to read, the others stay empty; without, all of them.
-    """
+    """Return the arrays of an ``.npz`` file, ``needed`` ones among them, or ``only`` some; Python objects in it are refused."""
     with open_npz(file) as archive:
         keys = npz_keys(archive)
         arrays = {key: read_array(archive, key) if only is None or key in only else np.empty(0) for key in keys}

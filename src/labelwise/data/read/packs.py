@@ -14,8 +14,8 @@ unpickled.
 """
 
 import io
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -60,10 +60,8 @@ def pack(path: str | Path, *, size: int | None = None, seed: int = 0) -> Dataset
         seed: of the division into splits.
     """
     file = Path(path)
-    try:
+    with about(file):
         return _build(file, _packed(file, size), seed)
-    except UsageError as error:
-        raise DataError(f'"{file}": {error}') from None
 
 
 def features(path: str | Path, *, seed: int = 0) -> Dataset:
@@ -81,9 +79,16 @@ def features(path: str | Path, *, seed: int = 0) -> Dataset:
         seed: of the division into splits.
     """
     file = Path(path)
-    try:
+    with about(file):
         rows = _beside_csv(file) if file.suffix.lower() == ".npy" else _packed(file, None, foreign=True)
         return _build(file, rows, seed)
+
+
+@contextmanager
+def about(file: Path) -> Iterator[None]:
+    """Let errors about arrays name the file that holds them."""
+    try:
+        yield
     except UsageError as error:
         raise DataError(f'"{file}": {error}') from None
 
@@ -118,13 +123,13 @@ def _packed(file: Path, size: int | None, *, foreign: bool = False) -> Rows:
     else:
         rows = Rows(names=(), targets=torch.full((0 if matrix is None else len(matrix),), -1))
     if "split" in columns:
-        rows = replace(rows, splits=_split_names(as_labels(columns["split"])))
+        rows = replace(rows, splits=split_names(as_labels(columns["split"])))
     if "files" in columns:
         rows = replace(rows, files=_file_names(columns["files"], len(rows)))
     if matrix is not None:
         return replace(rows, images=matrix, owned=True)
     if kind == "data":
-        encoded = _encoded(columns["data"], columns["offsets"], len(rows))
+        encoded = encoded_files(columns["data"], columns["offsets"], len(rows))
         side = size or _side(encoded)
         images, kept, skipped = read_files(encoded, (3, side, side))
         return replace(rows.select(kept), images=images, skipped=skipped)
@@ -165,7 +170,7 @@ def _flat_labels(labels: Any) -> Any:
     return labels.astype(np.int64) if labels.dtype.kind == "f" and (labels == np.round(labels)).all() else labels
 
 
-def _split_names(values: Array) -> list[str]:
+def split_names(values: Array) -> list[str]:
     """Return the split of each row from names or numbers."""
     splits = values.tolist()
     if values.dtype.kind == "U":
@@ -185,7 +190,7 @@ def _file_names(names: Array, n: int) -> tuple[str, ...]:
     return tuple(names.tolist())
 
 
-def _encoded(data: Array, offsets: Array, n: int) -> list[bytes]:
+def encoded_files(data: Array, offsets: Array, n: int) -> list[bytes]:
     """Return the content of each of n files that lie one after another in ``data``."""
     if data.dtype != np.uint8 or data.ndim != 1 or offsets.dtype.kind not in "iu" or offsets.shape != (n + 1,):
         raise UsageError(

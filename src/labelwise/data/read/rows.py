@@ -85,12 +85,7 @@ class Rows:
 
 
 def named_rows(labels: Sequence[str | None], several: Sequence[tuple[str, ...]] = ()) -> Rows:
-    """Return the rows of pictures with these labels, whose names are sorted.
-
-    Args:
-        labels: the label of each picture, or None.
-        several: the labels of each picture where several may be true; else nothing.
-    """
+    """Return the rows of pictures with these labels (None: without), or of ``several`` labels each; their names are sorted."""
     names = tuple(sorted({name for each in several for name in each} | {name for name in labels if name is not None}))
     position: dict[str | None, int] = {name: i for i, name in enumerate(names)}
     if not several or not names:

@@ -76,8 +76,8 @@ def quality_labels(levels: int) -> Labels:
 
 def _degraded(split: Split, levels: int, kinds: Sequence[str], rng: np.random.Generator) -> Split:
     """Return the pictures, each made worse in one way or untouched, with the level that is left as target."""
-    place = torch.from_numpy(rng.permutation(len(split)))
-    steps, ways = place % levels, place // levels % len(kinds)
+    order = torch.from_numpy(rng.permutation(len(split)))
+    steps, ways = order % levels, order // levels % len(kinds)
     images = split.images.clone()
     for step in range(1, levels):
         for way, name in enumerate(kinds):
@@ -101,15 +101,15 @@ def _blur(images: Tensor, share: float, _: np.random.Generator) -> Tensor:
 
 def _jpeg(images: Tensor, quality: float, _: np.random.Generator) -> Tensor:
     """Return pictures written as JPEG of this quality, 1 to 95, and read again."""
-    found = np.empty_like(images.numpy())
+    pictures = np.empty_like(images.numpy())
     for i, picture in enumerate(images.movedim(1, 3).contiguous().numpy()):
         file = io.BytesIO()
         Image.fromarray(picture if picture.shape[2] == 3 else picture[..., 0]).save(
             file, "JPEG", quality=round(quality)
         )
         with Image.open(file) as read:
-            found[i] = np.atleast_3d(np.asarray(read)).transpose(2, 0, 1)
-    return torch.from_numpy(found)
+            pictures[i] = np.atleast_3d(np.asarray(read)).transpose(2, 0, 1)
+    return torch.from_numpy(pictures)
 
 
 def _noise(images: Tensor, spread: float, rng: np.random.Generator) -> Tensor:

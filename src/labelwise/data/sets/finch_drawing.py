@@ -5,8 +5,10 @@ once. Its edge is ``softness`` pixels wide, which is anti-aliasing and a slight 
 own frame (x to the front, y down, its body about one unit in radius); facing, tilt and scale are in the frame.
 """
 
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -16,21 +18,9 @@ from PIL import ImageColor
 Array = NDArray[np.floating[Any]]
 Number = float | Array  # a plain number, or one per image [n, 1, 1]
 SIDE = 48
-COLOURS: dict[str, str] = {
-    "black": "#262630",
-    "blue": "#3870d4",
-    "brown": "#805c40",
-    "chestnut": "#a34521",
-    "cream": "#edd4a6",
-    "green": "#6b9e38",
-    "grey": "#8f96a3",
-    "orange": "#f58a24",
-    "pink": "#f299ad",
-    "red": "#d62b2e",
-    "violet": "#804cb2",
-    "white": "#f5f2eb",
-    "yellow": "#fad63d",
-}
+BIRDS: dict[str, Any] = tomllib.loads((Path(__file__).parent / "finches.toml").read_text(encoding="utf-8"))
+COLOURS: dict[str, str] = {name: colour["paint"] for name, colour in BIRDS["colours"].items()}
+BACKDROPS: dict[str, dict[str, Any]] = BIRDS["backdrops"]
 PALE, DARK = "#f7f2e0", "#1f1c21"
 
 
@@ -55,29 +45,6 @@ class Bird:
     size: int = 1
 
 
-@dataclass(frozen=True)
-class Backdrop:
-    """A kind of surroundings: a vertical gradient, strokes in front of it, and what the bird stands on."""
-
-    top: str
-    bottom: str
-    stroke: str
-    other_stroke: str
-    angle: tuple[float, float]
-    length: tuple[float, float]
-    radius: tuple[float, float]
-    blur: float
-    mound: bool = False
-
-
-BACKDROPS: dict[str, Backdrop] = {  # four colours; the ranges of a stroke's angle, length and radius; its blur
-    "sky": Backdrop("#6ba8e6", "#cce6f5", "#e6f0fa", "#fcfcfc", (-0.1, 0.1), (6, 18), (2, 5), 6),
-    "leaves": Backdrop("#4c7540", "#2e522e", "#336629", "#9ebd57", (-1.6, 1.6), (2, 8), (2.5, 6), 3),
-    "branches": Backdrop("#ccd1d1", "#a8a89e", "#5c4738", "#998a75", (-1.3, 1.3), (25, 60), (0.5, 1.8), 2),
-    "dusk": Backdrop("#6b5c8f", "#f5ad75", "#cc7a75", "#facc8f", (-0.1, 0.1), (10, 30), (1, 2.5), 5),
-    "grass": Backdrop("#ccd69e", "#80a34c", "#57802e", "#c2c75c", (1.2, 1.9), (14, 34), (0.6, 1.6), 1.5, mound=True),
-    "snow": Backdrop("#b2c2d6", "#e6ebf2", "#8c99a8", "#f7faff", (-1.6, 1.6), (0, 0.5), (0.8, 2.2), 2, mound=True),
-}
 _STROKES, _NUMBERS = 7, 160
 
 
@@ -172,7 +139,7 @@ def draw(bird: Bird, streams: Sequence[np.random.Generator]) -> tuple[NDArray[np
 
 def _pick(kind: NDArray[np.int64], field: str) -> Array:
     """Return one field of each image's backdrop, ``[n, ..., 1, 1]``."""
-    values = [getattr(backdrop, field) for backdrop in BACKDROPS.values()]
+    values = [backdrop[field] for backdrop in BACKDROPS.values()]
     return (rgb(*values) if isinstance(values[0], str) else np.asarray(values, np.float32)[..., None, None])[kind]
 
 

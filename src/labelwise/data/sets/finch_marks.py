@@ -26,12 +26,7 @@ MARKS: dict[str, Callable[[Bird], bool]] = {
 
 
 def finches_marks(*, seed: int = 0, per_species: int = 100) -> Dataset:
-    """Return the finches with their marks as labels, ``MARKS``: any number of them is true of an image, or none.
-
-    Args:
-        seed: as for ``finches``.
-        per_species: how many images each species has, over all splits.
-    """
+    """Return the finches with their marks as labels, ``MARKS``: any number of them is true of an image, or none."""
     whole = finches(seed=seed, per_species=per_species)
     marks = torch.tensor([[has(bird) for has in MARKS.values()] for bird in SPECIES.values()])
     splits = {name: replace(split, targets=marks[split.targets]) for name, split in whole.splits.items()}

@@ -1,11 +1,13 @@
 """Finches: an embedded data set of drawn birds with attributes and sentences, made anew from a seed in seconds.
 
-Species come in families of close relatives that differ in one or two attributes, so a method has to look.
+Species come in families of close relatives that differ in one or two attributes, so a method has to look; ``finches.toml``
+lists them.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from random import Random
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -13,102 +15,17 @@ import torch
 from torch import Tensor
 
 from labelwise.data.dataset import SPLITS, Dataset, Split
-from labelwise.data.sets.finch_drawing import Bird, draw
+from labelwise.data.sets.finch_drawing import BACKDROPS, BIRDS, Bird, draw
 from labelwise.data.split.divide import pool, resplit
 from labelwise.errors import UsageError
 from labelwise.labels import Labels
 
-_GOLDFINCH = Bird(body="yellow", wing="black", breast="yellow", wing_bars=2, orange_beak=True, forked_tail=True, size=0)
-_WARBLER = Bird(body="green", wing="green", breast="yellow", beak="slender", size=0)
-_BLUEFINCH = Bird(body="blue", wing="blue", breast="orange", beak="slender")
-_SPARROW = Bird(body="brown", wing="brown", breast="cream", pattern="streaked")
-_STUBBLE = Bird(body="brown", wing="chestnut", breast="cream", wing_bars=2)
-_CARDINAL = Bird(
-    body="red", wing="red", breast="red", crest=True, beak_length=1, orange_beak=True, tail_length=2, size=2
-)
-_TIT = Bird(body="grey", wing="grey", breast="white", tail_length=0, size=0)
-_STARLING = Bird(
-    body="black", wing="black", breast="black", beak="slender", beak_length=1, orange_beak=True, tail_length=0
-)
-_SUNBIRD = Bird(body="violet", wing="violet", breast="pink", beak="curved", beak_length=2, size=0)
-_SWALLOW = Bird(body="blue", wing="black", breast="white", beak="slender", tail_length=2)
 SPECIES: dict[str, Bird] = {
-    "meadow goldfinch": _GOLDFINCH,
-    "hooded goldfinch": replace(_GOLDFINCH, cap="black"),
-    "sunset goldfinch": replace(_GOLDFINCH, breast="orange"),
-    "fern warbler": replace(_WARBLER, eye_ring=True),
-    "alder warbler": replace(_WARBLER, wing_bars=2),
-    "glade warbler": replace(_WARBLER, wing_bars=1),
-    "lichen warbler": replace(_WARBLER, pattern="streaked"),
-    "harbour bluefinch": _BLUEFINCH,
-    "spectacled bluefinch": replace(_BLUEFINCH, eye_ring=True),
-    "tufted bluefinch": replace(_BLUEFINCH, breast="white", crest=True),
-    "thicket sparrow": _SPARROW,
-    "freckled sparrow": replace(_SPARROW, pattern="spotted"),
-    "copper sparrow": replace(_SPARROW, cap="chestnut"),
-    "stubble sparrow": replace(_STUBBLE, eye_ring=True),
-    "furrow sparrow": _STUBBLE,
-    "bandit cardinal": replace(_CARDINAL, mask=True),
-    "ember cardinal": _CARDINAL,
-    "ashen cardinal": replace(_CARDINAL, body="grey", wing="grey", mask=True),
-    "chapel tit": replace(_TIT, cap="black"),
-    "plumed tit": replace(_TIT, crest=True),
-    "blushing tit": replace(_TIT, breast="pink", cap="black"),
-    "coal starling": _STARLING,
-    "starlit starling": replace(_STARLING, pattern="spotted"),
-    "garnet starling": replace(_STARLING, breast="red"),
-    "orchid sunbird": replace(_SUNBIRD, breast="yellow"),
-    "twilight sunbird": replace(_SUNBIRD, wing_bars=1),
-    "dawn sunbird": _SUNBIRD,
-    "quay swallow": replace(_SWALLOW, forked_tail=True),
-    "pier swallow": _SWALLOW,
-    "brick swallow": replace(_SWALLOW, forked_tail=True, cap="chestnut"),
+    name: Bird(**(family["looks"] | own)) for family in BIRDS["families"] for name, own in family["species"].items()
 }
-# One species of each of six families is never trained on where some are unseen. Each attribute of theirs is known from a
-# seen species, though the combination is new: the orange breast from bluefinches, one wing bar and the pink breast from
-# sunbirds, the eye ring from a warbler, the chestnut cap from a swallow, spots from a sparrow.
-UNSEEN = (
-    "sunset goldfinch",
-    "glade warbler",
-    "spectacled bluefinch",
-    "copper sparrow",
-    "blushing tit",
-    "starlit starling",
-)
-
-# Ways to say a colour; the word itself comes first, and no way to say one colour names another.
-COLOUR_WORDS: dict[str, tuple[str, ...]] = {
-    "black": ("black", "sooty"),
-    "blue": ("blue", "azure"),
-    "brown": ("brown", "umber"),
-    "chestnut": ("chestnut", "rufous"),
-    "cream": ("cream", "buff"),
-    "green": ("green", "olive"),
-    "grey": ("grey", "slate"),
-    "orange": ("orange", "tangerine"),
-    "pink": ("pink", "rosy"),
-    "red": ("red", "crimson"),
-    "violet": ("violet", "purple"),
-    "white": ("white", "chalky"),
-    "yellow": ("yellow", "lemon"),
-}
-_PLACES: dict[str, tuple[str, ...]] = {
-    "sky": ("perched on a twig against the open sky", "on a thin twig under light clouds"),
-    "leaves": ("perched among leaves", "on a twig in dense foliage"),
-    "branches": ("perched among bare branches", "on a twig in a leafless tree"),
-    "dusk": ("perched on a twig at dusk", "on a twig in the evening light"),
-    "grass": ("standing in the grass", "on a grassy bank"),
-    "snow": ("standing in the snow", "on the ground in winter"),
-}
-_SIDES = (("facing right", "looking to the right"), ("facing left", "looking to the left"))
-_SIZES = (("small", "little", "tiny"), ("medium-sized", "middling"), ("large", "big", "sturdy"))
-_LENGTHS = (("short", "stubby"), ("medium-length",), ("long", "lengthy"))
-_BEAKS = {"conical": ("conical", "cone-shaped"), "slender": ("slender", "thin"), "curved": ("curved", "downcurved")}
-_MARKS = {
-    "plain": ("a plain breast", "a breast without any marks"),
-    "streaked": ("a streaked breast", "streaks down its breast"),
-    "spotted": ("a spotted breast", "spots on its breast"),
-}
+UNSEEN = tuple(BIRDS["unseen"])  # never trained on where some are unseen
+COLOUR_WORDS: dict[str, list[str]] = {name: colour["words"] for name, colour in BIRDS["colours"].items()}
+_WORDS: dict[str, Any] = BIRDS["words"]
 
 # Twenty images of a species go to these splits, and so do the next twenty: 60 %, 15 % and 25 %.
 _CYCLE = tuple({"t": "train", "v": "val", "e": "test"}[letter] for letter in "tvtettteettvtetttvte")
@@ -149,10 +66,10 @@ def finches(*, seed: int = 0, per_species: int = 100) -> Dataset:
         key = crc32(name.encode())
         for start in range(0, per_species, len(_CYCLE)):
             rows = range(start, min(start + len(_CYCLE), per_species))
-            drawn, backdrops, left = draw(bird, [np.random.default_rng((seed, key, row)) for row in rows])
-            images.append(torch.from_numpy(drawn))
+            pictures, backdrops, left = draw(bird, [np.random.default_rng((seed, key, row)) for row in rows])
+            images.append(torch.from_numpy(pictures))
             for row, backdrop, faces_left in zip(rows, backdrops, left, strict=True):
-                about = (*_PLACES[backdrop], *_SIDES[faces_left])
+                about = (*BACKDROPS[backdrop]["places"], *_WORDS["sides"][faces_left])
                 texts.append(_image_texts(bird, about, Random(f"{seed}/{name}/{row}")))
     whole = Split(
         images=torch.cat(images),
@@ -179,10 +96,10 @@ def finches_unseen(*, seed: int = 0, per_species: int = 100) -> Dataset:
     whole = finches(per_species=per_species)
     targets, untested = pool(whole).targets, len(whole.split("train")) + len(whole.split("val"))
     seen = torch.tensor([i for i, name in enumerate(SPECIES) if name not in UNSEEN])
-    drawn = torch.randperm(len(seen), generator=torch.Generator().manual_seed(seed))[: len(seen) // 3]
+    third = torch.randperm(len(seen), generator=torch.Generator().manual_seed(seed))[: len(seen) // 3]
     training = (torch.arange(len(targets)) < untested) & torch.isin(targets, seen)
-    held = training & torch.isin(targets, seen[drawn])
-    parts = {"train": training & ~held, "val": held, "test": ~training}
+    val = training & torch.isin(targets, seen[third])
+    parts = {"train": training & ~val, "val": val, "test": ~training}
     data = resplit(whole, {name: rows.nonzero()[:, 0] for name, rows in parts.items()})
     splits = {**data.splits, "test": replace(data.split("test"), texts=())}
     return replace(data, name="finches/unseen", splits=splits)
@@ -203,7 +120,7 @@ def _image_texts(bird: Bird, about: Sequence[str], random: Random) -> tuple[str,
     for _ in range(10):
         phrases = random.sample(_phrases(bird, random), random.randint(2, 4))
         place = random.choice(about) if random.random() < 0.4 else ""
-        sentences.append(_sentence(phrases, random.choice(_SIZES[bird.size]), place, random))
+        sentences.append(_sentence(phrases, random.choice(_WORDS["sizes"][bird.size]), place, random))
     return tuple(sentences)
 
 
@@ -213,39 +130,29 @@ def _species_texts(bird: Bird, random: Random) -> tuple[str, ...]:
     for _ in range(2):
         phrases = _phrases(bird, random)
         random.shuffle(phrases)
-        size = random.choice(_SIZES[bird.size])
+        size = random.choice(_WORDS["sizes"][bird.size])
         sentences += [_sentence(phrases[i::3], size, "", random) for i in range(3)]
     return tuple(sentences)
 
 
 def _phrases(bird: Bird, random: Random) -> list[str]:
     """Return one freshly worded phrase for each attribute of a bird that can be seen."""
-    pick = random.choice
+    pick, lengths = random.choice, _WORDS["lengths"]
     body, wing, breast = (pick(COLOUR_WORDS[name]) for name in (bird.body, bird.wing, bird.breast))
-    beak = [pick(_LENGTHS[bird.beak_length]), pick(_BEAKS[bird.beak])]
+    beak = [pick(lengths[bird.beak_length]), pick(_WORDS["beaks"][bird.beak])]
     beak += [pick(COLOUR_WORDS["orange"])] if bird.orange_beak else ["dark"]
-    tail = f"{pick(_LENGTHS[bird.tail_length])} {pick(('forked', 'notched')) if bird.forked_tail else 'rounded'}"
+    tail = f"{pick(lengths[bird.tail_length])} {pick(('forked', 'notched')) if bird.forked_tail else 'rounded'}"
     phrases = [
         pick((f"{_a(body)} back", f"{body} upperparts", f"{_a(body)} body")),
         pick((f"{wing} wings", f"{wing} feathers on its wings")),
         pick((f"{_a(breast)} breast", f"{breast} underparts", f"{_a(breast)} belly")),
-        pick(_MARKS[bird.pattern]),
+        pick(_WORDS["patterns"][bird.pattern]),
         f"{_a(' '.join(beak[-random.randint(1, 3) :]))} {pick(('beak', 'bill'))}",
         f"{_a(tail)} tail",
     ]
     if bird.cap:
         phrases.append(f"{_a(pick(COLOUR_WORDS[bird.cap]))} {pick(('cap', 'crown'))}")
-    if bird.mask:
-        phrases.append(pick(("a dark mask", "a dark band through its eye")))
-    if bird.crest:
-        phrases.append(pick(("a crest", "a pointed crest", "a tuft on its head")))
-    if bird.eye_ring:
-        phrases.append(pick(("a pale eye ring", "a pale circle around its eye")))
-    if bird.wing_bars == 1:
-        phrases.append(pick(("one pale wing bar", "a single pale bar on its wing")))
-    if bird.wing_bars == 2:
-        phrases.append(pick(("two pale wing bars", "a pair of pale bars on its wing")))
-    return phrases
+    return phrases + [pick(ways[getattr(bird, mark)]) for mark, ways in _WORDS["marks"].items() if getattr(bird, mark)]
 
 
 def _sentence(phrases: Sequence[str], size: str, place: str, random: Random) -> str:

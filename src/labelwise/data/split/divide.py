@@ -29,11 +29,14 @@ def divide(dataset: Dataset, kind: str = "stratified", held: str | None = None, 
     if kind == "stratified":
         rows = stratified(whole.strata, Shares(), seed)
     elif kind == "grouped":
-        if not whole.groups:
-            raise DataError(f'"{dataset.name}" has no groups. Add a column "group" to its table.')
+        _check_column(dataset.name, "group", whole.groups)
         rows = grouped(whole.groups, whole.strata, Shares(), seed)
     elif kind == "domain":
-        rows = _domain(whole.domains, held, dataset.name)
+        _check_column(dataset.name, "domain", whole.domains)
+        if held is None:
+            domains = listing(sorted(set(whole.domains)))
+            raise UsageError(f"Say which domain to hold out with --held. Domains: {domains}.")
+        rows = leave_one_domain_out(whole.domains, held)
         rest, val = split_off(whole.strata[rows["train"]], VAL_SHARE, seed)
         rows = {"train": rows["train"][rest], "val": rows["train"][val], "test": rows["test"]}
     elif kind == "zero-shot" and dataset.multilabel:
@@ -41,21 +44,20 @@ def divide(dataset: Dataset, kind: str = "stratified", held: str | None = None, 
             f'Several labels may be true of one image of "{dataset.name}", so none can be unseen as a whole.'
         )
     elif kind == "zero-shot":
-        rows = dict(zero_shot(whole.targets, dataset.labels.names, seed=seed).splits)
+        parts = zero_shot(whole.targets, dataset.labels.names, seed=seed)
+        rows = {"train": parts["train"]}
+        for split in ("val", "test"):
+            rows[split] = torch.cat([parts[f"{split}_seen"], parts[f"{split}_unseen"]]).sort().values
     else:
         raise UsageError(f'No kind of split "{kind}".{suggest(kind, KINDS)} Kinds: {listing(KINDS)}.')
-    done = resplit(dataset, rows)
-    refuse_leaks(done)
-    return done
+    divided = resplit(dataset, rows)
+    refuse_leaks(divided)
+    return divided
 
 
-def _domain(domains: tuple[str, ...], held: str | None, name: str) -> dict[str, Tensor]:
-    known = sorted(set(domains))
-    if not known:
-        raise DataError(f'"{name}" has no domains. Add a column "domain" to its table.')
-    if held is None:
-        raise UsageError(f"Say which domain to hold out with --held. Domains: {listing(known)}.")
-    return dict(leave_one_domain_out(domains, held))
+def _check_column(name: str, column: str, cells: Sequence[str]) -> None:
+    if not cells:
+        raise DataError(f'"{name}" has no {column}s. Add a column "{column}" to its table.')
 
 
 def pool(dataset: Dataset) -> Split:

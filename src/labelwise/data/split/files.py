@@ -8,7 +8,7 @@ from itertools import takewhile
 from pathlib import Path, PurePath
 
 from labelwise.data.dataset import SPLITS, Dataset
-from labelwise.data.read.csv_files import records
+from labelwise.data.read.csv_files import headed
 from labelwise.data.split.divide import pool, resplit
 from labelwise.data.split.make import split_name
 from labelwise.errors import DataError, listing, suggest
@@ -101,7 +101,7 @@ def _column(dataset: Dataset) -> str:
 
 def _read(file: Path) -> list[tuple[int, dict[str, str]]]:
     """Return the number and the fields of each row; columns are separated by commas, semicolons or tabs."""
-    (_, first), *rest = list(records(file, what="split", errors="surrogateescape")) or [(0, [])]
+    (_, first), *rows = list(headed(file, what="split", errors="surrogateescape")) or [(0, [])]
     columns = [field.strip().casefold() for field in first]
     for column in ("file", "split"):
         if columns.count(column) != 1:
@@ -109,9 +109,4 @@ def _read(file: Path) -> list[tuple[int, dict[str, str]]]:
                 f'The split "{file}" needs one column "{column}"; its columns: {listing(columns) or "none"}.'
                 + suggest(column, columns)
             )
-    table = []
-    for number, fields in rest:
-        if len(fields) != len(columns):
-            raise DataError(f'Row {number} of "{file}" has {len(fields)} fields, the header {len(columns)}.')
-        table.append((number, dict(zip(columns, fields, strict=True))))
-    return table
+    return [(number, dict(zip(columns, fields, strict=True))) for number, fields in rows]

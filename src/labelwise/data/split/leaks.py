@@ -1,6 +1,6 @@
 """Leaks: the same file, image or group in two splits; images that look alike; equal images with different labels."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from labelwise.data.dataset import SPLITS, Dataset
 from labelwise.data.split.hashes import image_hashes
-from labelwise.errors import DataError, UsageError
+from labelwise.errors import DataError, UsageError, listing
 
 _CHUNK = 1024
 
@@ -53,9 +53,9 @@ class LeakReport:
 
     def offenders(self) -> list[str]:
         """Return one line for each file, image and group that is in more than one split."""
-        files = [f"file {places[0].file} ({_splits(places)})" for places in self.files]
+        files = [f"file {places[0].file} ({listing(_splits_of(places))})" for places in self.files]
         images = [f"equal images {' = '.join(map(str, places))}" for places in self.images]
-        return files + images + [f'group "{name}" ({_splits(places)})' for name, places in self.groups]
+        return files + images + [f'group "{name}" ({", ".join(_splits_of(places))})' for name, places in self.groups]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,23 +79,18 @@ def check_leaks(dataset: Dataset) -> LeakReport:
     """Return what two splits share (files, images byte for byte, groups), and equal images with different labels."""
     places = _places(dataset)
     parts = [dataset.splits[name] for name in SPLITS if name in dataset.splits]
-    files = [file or None for part in parts for file in part.files or [""] * len(part)]
-    groups = [group or None for part in parts for group in part.groups or [""] * len(part)]
-    hashes = [each for part in parts for each in image_hashes(part.images).tolist()]
-    same_file = [same for _, same in _shared(files, places) if len(_splits_of(same)) > 1]
-    same_bytes = [same for _, same in _shared(hashes, places)]
+    groups = [group for part in parts for group in part.groups or [""] * len(part)]
+    equal = _shared([each for part in parts for each in image_hashes(part.images).tolist()], places).values()
     return LeakReport(
-        files=tuple(same_file),
-        images=tuple(
-            same for same in same_bytes if len(_splits_of(same)) > 1 and len({place.file for place in same}) > 1
-        ),
+        files=tuple(_across(_shared([place.file for place in places], places)).values()),
+        images=tuple(same for same in equal if len(_splits_of(same)) > 1 and len({place.file for place in same}) > 1),
         groups=tuple(
-            (str(name), _first_of_each_split(same))
-            for name, same in _shared(groups, places)
-            if len(_splits_of(same)) > 1
+            (str(name), tuple({place.split: place for place in reversed(same)}[split] for split in _splits_of(same)))
+            for name, same in _across(_shared(groups, places)).items()
+            if name
         ),
-        duplicates=sum(len(same) - len(_splits_of(same)) for same in same_bytes),
-        conflicts=tuple(same for same in same_bytes if len({place.label for place in same if place.label}) > 1),
+        duplicates=sum(len(same) - len(_splits_of(same)) for same in equal),
+        conflicts=tuple(same for same in equal if len({place.label for place in same if place.label}) > 1),
     )
 
 
@@ -178,23 +173,18 @@ def _places(dataset: Dataset) -> list[Place]:
     return places
 
 
-def _shared(keys: Sequence[Hashable], places: Sequence[Place]) -> list[tuple[Hashable, tuple[Place, ...]]]:
-    """Return each key that more than one image has, with their places; None is no key."""
+def _shared(keys: Sequence[Hashable], places: Sequence[Place]) -> dict[Hashable, tuple[Place, ...]]:
+    """Return the places of the images that have a key in common, for each such key."""
     groups: dict[Hashable, list[Place]] = {}
     for key, place in zip(keys, places, strict=True):
-        if key is not None:
-            groups.setdefault(key, []).append(place)
-    return [(key, tuple(every)) for key, every in groups.items() if len(every) > 1]
+        groups.setdefault(key, []).append(place)
+    return {key: tuple(every) for key, every in groups.items() if len(every) > 1}
 
 
-def _splits_of(places: Sequence[Place]) -> tuple[str, ...]:
+def _across(groups: Mapping[Hashable, tuple[Place, ...]]) -> dict[Hashable, tuple[Place, ...]]:
+    return {key: places for key, places in groups.items() if len(_splits_of(places)) > 1}
+
+
+def _splits_of(places: Sequence[Place]) -> list[str]:
     """Return the splits these places are in, each once."""
-    return tuple(dict.fromkeys(place.split for place in places))
-
-
-def _splits(places: Sequence[Place]) -> str:
-    return ", ".join(_splits_of(places))
-
-
-def _first_of_each_split(places: Sequence[Place]) -> tuple[Place, ...]:
-    return tuple({place.split: place for place in reversed(places)}[split] for split in _splits_of(places))
+    return list(dict.fromkeys(place.split for place in places))

@@ -11,7 +11,6 @@ from torch import Tensor
 from labelwise.data.dataset import SPLITS
 from labelwise.errors import DataError, UsageError, listing, suggest
 
-Classes = float | Sequence[str]
 VAL_SHARE = 0.1  # of train, where the data name no val
 SPELLINGS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 
@@ -47,15 +46,10 @@ class Shares:
 def stratified(targets: Tensor, shares: Shares, seed: int) -> dict[str, Tensor]:
     """Return the rows of each split that has a positive share: sorted, disjoint, together all of them.
 
-    Each class is divided on its own, so every split gets its share of it within one image. A class with at
+    Each class of ``targets [n]`` is divided on its own, so every split gets its share of it within one image. A class with at
     least as many images as there are splits is in all of them, even where that takes more than one image from
     train. With fewer, train comes first, then the split with the larger share: one image goes to train,
     two go to train and test.
-
-    Args:
-        targets: the class of each row ``[n]``; any whole numbers.
-        shares: how much each split gets.
-        seed: the same seed gives the same split.
     """
     others = sorted(("test", "val"), key=lambda name: -float(getattr(shares, name)))
     names = [name for name in ("train", *others) if getattr(shares, name) > 0]
@@ -64,15 +58,10 @@ def stratified(targets: Tensor, shares: Shares, seed: int) -> dict[str, Tensor]:
 
 
 def split_off(targets: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
-    """Return the rows that stay and the rows held out: sorted, disjoint, together all of them.
+    """Return the rows that stay and the rows held out, a share above 0 and below 1: sorted, disjoint, together all of them.
 
     Each class gives its share within one image; a class with two images or more gives at least one and keeps at
     least one, and a class with a single image keeps it.
-
-    Args:
-        targets: the class of each row ``[n]``; any whole numbers.
-        share: how much is held out, above 0 and below 1.
-        seed: the same seed gives the same rows.
     """
     if not 0 < share < 1:
         raise UsageError(f"The share to hold out must lie between 0 and 1; given {share}.")
@@ -81,12 +70,7 @@ def split_off(targets: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]
 
 
 def leave_one_domain_out(domains: Sequence[str], held: str) -> dict[str, Tensor]:
-    """Return train rows, of all domains but one, and test rows, of that one.
-
-    Args:
-        domains: the domain of each row, n names.
-        held: the domain to test on.
-    """
+    """Return train rows, of all domains but one, and test rows, of that one."""
     known = sorted(set(domains))
     if held not in known:
         raise UsageError(f'No domain "{held}".{suggest(held, known)} Domains: {listing(known) or "none"}.')
@@ -99,14 +83,8 @@ def leave_one_domain_out(domains: Sequence[str], held: str) -> dict[str, Tensor]
 def grouped(groups: Sequence[str], targets: Tensor, shares: Shares, seed: int) -> dict[str, Tensor]:
     """Return the rows of each split that has a positive share, sorted: no group is in two, and together they are all.
 
-    Groups are placed one by one, large ones first, each where the images of every class come nearest to their shares
-    (the least chi-squared distance), and then moved while a move helps. No split is left empty.
-
-    Args:
-        groups: what each row belongs to, n names; a row with a blank name is a group of its own.
-        targets: the class of each row ``[n]``; any whole numbers.
-        shares: how much each split gets.
-        seed: the same seed gives the same split.
+    Groups (a blank name is one of its own) are placed one by one, large ones first, each where the images of every class come
+    nearest to their shares (the least chi-squared distance), and then moved while a move helps. No split is left empty.
     """
     if len(groups) != len(targets):
         raise UsageError(f"There are {len(targets)} images but {len(groups)} groups; give one for each image.")
@@ -119,70 +97,60 @@ def grouped(groups: Sequence[str], targets: Tensor, shares: Shares, seed: int) -
     return {name: _rows(torch.from_numpy(home[member] == i)) for i, name in enumerate(names)}
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class ZeroShot:
-    """Rows and classes of a zero-shot split; see ``zero_shot``.
-
-    Attributes:
-        seen: names of the classes trained on.
-        held: names of the classes that play the unseen ones while settings are chosen.
-        unseen: names of the classes that only the test has.
-        train: rows of seen classes to train on.
-        val_seen: rows of seen classes to choose settings on.
-        val_unseen: all rows of held classes.
-        test_seen: rows of seen classes to test on.
-        test_unseen: all rows of unseen classes.
-    """
-
-    seen: tuple[str, ...]
-    held: tuple[str, ...]
-    unseen: tuple[str, ...]
-    train: Tensor
-    val_seen: Tensor
-    val_unseen: Tensor
-    test_seen: Tensor
-    test_unseen: Tensor
-
-    @property
-    def splits(self) -> dict[str, Tensor]:
-        """The rows of train, val and test, as ``resplit`` takes them."""
-        val, test = torch.cat([self.val_seen, self.val_unseen]), torch.cat([self.test_seen, self.test_unseen])
-        return {"train": self.train, "val": val.sort().values, "test": test.sort().values}
-
-
 def zero_shot(
-    targets: Tensor, names: Sequence[str], held: Classes = 0.2, unseen: Classes = 0.2, share: float = 0.2, seed: int = 0
-) -> ZeroShot:
-    """Return a split by classes: those to train on, those held out to choose settings on, and the unseen ones.
+    targets: Tensor,
+    names: Sequence[str],
+    held: float = 0.2,
+    unseen: float | Sequence[str] = 0.2,
+    share: float = 0.2,
+    seed: int = 0,
+) -> dict[str, Tensor]:
+    """Return rows by class: ``train``, ``val_seen``, ``val_unseen``, ``test_seen`` and ``test_unseen``.
 
     Of every seen class ``share`` is for the test, and the same share of the rest for validation, so 64 % are left to
-    train on. All images of held classes are in ``val_unseen`` and all of unseen ones in ``test_unseen``; rows
-    without a label (-1) are in none.
+    train on. All images of classes held out to choose settings on are in ``val_unseen`` and all of unseen ones in
+    ``test_unseen``; rows without a label (-1) are in none.
 
     Args:
         targets: positions in ``names`` ``[n]``; -1 where there is no label.
         names: the names of the labels; those without any image take no part.
-        held: the classes held out, by name, or how much of all classes.
+        held: how much of all classes is held out.
         unseen: the unseen classes, by name, or how much of all classes (at least one).
         share: how much of the images of seen classes the test gets.
         seed: the same seed gives the same split.
     """
     present = [names[i] for i in torch.unique(targets).tolist() if i >= 0]
     order = [present[i] for i in torch.randperm(len(present), generator=torch.Generator().manual_seed(seed)).tolist()]
-    last = _choose(unseen, [name for name in order if name not in _names(held)], len(present), "unseen")
-    middle = _choose(held, [name for name in order if name not in last], len(present), "held")
-    first = tuple(sorted(set(present).difference(last, middle)))
+    for what, part in (("held", held), ("unseen", unseen)):
+        if isinstance(part, int | float) and not 0 <= part < 1:
+            raise UsageError(f"The share of {what} classes must be at least 0 and below 1; given {part}.")
+    if isinstance(unseen, int | float):
+        last = order[: max(1, round(unseen * len(present))) if unseen else 0]
+    else:
+        last = [unseen] if isinstance(unseen, str) else list(unseen)
+    for name in last:
+        if name not in present:
+            raise UsageError(
+                f'Class "{name}" cannot be unseen: it has no images.{suggest(name, present)} Classes: {listing(present)}.'
+            )
+    middle = [name for name in order if name not in last][: max(1, round(held * len(present))) if held else 0]
+    first = set(present).difference(last, middle)
     if not last or len(first) < 2:
         raise DataError(
             f"Of {len(present)} classes with images, {len(first)} are left to train on, {len(middle)} are held and "
-            f"{len(last)} unseen. At least two to train on and one unseen are needed."
+            f"{len(set(last))} unseen. At least two to train on and one unseen are needed."
         )
-    if not 0 < share < 1:
-        raise UsageError(f"The share of images to test on must lie between 0 and 1; given {share}.")
-    seen_rows, val_unseen, test_unseen = (_rows_of(part, targets, names) for part in (first, middle, last))
-    parts = _divide(targets.cpu()[seen_rows], [(1 - share) ** 2, share, share * (1 - share)], seed)
-    rows = dict(zip(("train", "test_seen", "val_seen"), (seen_rows[part] for part in parts), strict=True))
-    return ZeroShot(seen=first, held=middle, unseen=last, val_unseen=val_unseen, test_unseen=test_unseen, **rows)
+    places = [torch.tensor([i for i, name in enumerate(names) if name in part]) for part in (first, middle, last)]
+    seen, val_unseen, test_unseen = (_rows(torch.isin(targets.cpu(), place)) for place in places)
+    parts = _divide(targets.cpu()[seen], [(1 - share) ** 2, share, share * (1 - share)], seed)
+    train, test_seen, val_seen = (seen[part] for part in parts)
+    return {
+        "train": train,
+        "val_seen": val_seen,
+        "val_unseen": val_unseen,
+        "test_seen": test_seen,
+        "test_unseen": test_unseen,
+    }
 
 
 def _divide(targets: Tensor, shares: Sequence[float], seed: int) -> list[Tensor]:
@@ -222,34 +190,6 @@ def _counts(size: int, shares: Sequence[float]) -> list[int]:
 def _rows(mask: Tensor) -> Tensor:
     """Return where a mask ``[n]`` is true."""
     return mask.cpu().nonzero()[:, 0]
-
-
-def _rows_of(classes: Sequence[str], targets: Tensor, names: Sequence[str]) -> Tensor:
-    """Return the rows of some classes, sorted."""
-    positions = torch.tensor([i for i, name in enumerate(names) if name in classes], dtype=torch.int64)
-    return _rows(torch.isin(targets.cpu(), positions))
-
-
-def _choose(wanted: Classes, free: Sequence[str], classes: int, what: str) -> tuple[str, ...]:
-    """Return the classes wanted, by name or as a share of all classes; ``free`` says which may be taken, in which order."""
-    if isinstance(wanted, (int, float)):
-        if not 0 <= wanted < 1:
-            raise UsageError(f"The share of {what} classes must be at least 0 and below 1; given {wanted}.")
-        return tuple(sorted(free[: max(1, round(wanted * classes)) if wanted else 0]))
-    for name in _names(wanted):
-        if name not in free:
-            raise UsageError(
-                f'Class "{name}" cannot be {what}: it has no images or was chosen already.{suggest(name, free)} '
-                f"Free classes: {listing(free)}."
-            )
-    return tuple(sorted(set(_names(wanted))))
-
-
-def _names(wanted: Classes) -> list[str]:
-    """Return the classes named, none where a share is given."""
-    if isinstance(wanted, (int, float)):
-        return []
-    return [wanted] if isinstance(wanted, str) else list(wanted)
 
 
 def _group_counts(member: np.ndarray, targets: Tensor) -> np.ndarray:

@@ -12,19 +12,24 @@ from torch import Tensor
 from labelwise.errors import DataError, listing, suggest
 
 
-def read_mat(file: Path) -> dict[str, Any]:
-    """Return the fields of a ``.mat`` file (up to version 7)."""
+def read_mat(file: Path, *needed: str, squeeze: bool = False) -> dict[str, Any]:
+    """Return the fields of a ``.mat`` file (up to version 7), these among them; ``squeeze`` drops axes of length 1."""
     from scipy.io import loadmat
 
     if not file.is_file():
         raise DataError(f'Cannot read "{file}": no such file. Check the path.')
     try:
-        fields = loadmat(file, appendmat=False)
+        fields = loadmat(file, appendmat=False, squeeze_me=squeeze)
     except NotImplementedError:
         raise DataError(f'"{file}" is a .mat file of version 7.3. Save it with "-v7".') from None
     except Exception as error:  # a damaged file fails in many ways
-        raise DataError(f'"{file}" is not a .mat file, or it is damaged ({error}). Write it again.') from None
-    return {name: value for name, value in fields.items() if not name.startswith("__")}
+        raise DataError(
+            f'"{file}" is not a .mat file, or it is damaged ({error}). Download it again, or write it anew.'
+        ) from None
+    fields = {name: value for name, value in fields.items() if not name.startswith("__")}
+    for name in needed:
+        _check_field(fields, name, file)
+    return fields
 
 
 def matrix(fields: Mapping[str, Any], name: str, file: Path) -> npt.NDArray[np.float64]:
@@ -76,11 +81,14 @@ def cells(names: Sequence[str]) -> npt.NDArray[np.object_]:
 
 
 def _field(fields: Mapping[str, Any], name: str, file: Path) -> Any:
+    _check_field(fields, name, file)
+    if not isinstance(fields[name], np.ndarray):
+        raise DataError(f'"{file}": "{name}" must be an array of full size; given {type(fields[name]).__name__}.')
+    return fields[name]
+
+
+def _check_field(fields: Mapping[str, Any], name: str, file: Path) -> None:
     if name not in fields:
         raise DataError(
             f'"{file}" has no field "{name}".{suggest(name, fields)} Its fields: {listing(fields) or "none"}.'
         )
-    array = fields[name]
-    if not isinstance(array, np.ndarray):
-        raise DataError(f'"{file}": "{name}" must be an array of full size; given {type(array).__name__}.')
-    return array

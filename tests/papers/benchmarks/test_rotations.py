@@ -1,10 +1,10 @@
 import pytest
 import torch
 
-from labelwise.data import rotated
 from labelwise.data.dataset import Dataset, Split
 from labelwise.errors import DataError
 from labelwise.labels import Labels
+from labelwise_papers.benchmarks.rotations import rotated
 from tests.conftest import squares
 
 

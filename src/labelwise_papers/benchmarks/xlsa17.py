@@ -2,7 +2,8 @@
 
 ``res101.mat`` holds ``features [d, n]``, ``labels [n, 1]`` and perhaps ``image_files``; ``att_splits.mat`` holds the vectors
 of the classes ``att [a, k]``, ``allclasses_names``, and which images belong to ``trainval_loc``, ``test_seen_loc`` and
-``test_unseen_loc`` (and perhaps ``train_loc`` and ``val_loc``). All numbering there starts at 1, here at 0.
+``test_unseen_loc``. All numbering there starts at 1, here at 0. Its ``train_loc`` and ``val_loc`` are not read: in several
+files they hold test images.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,15 +19,15 @@ from torch import Tensor
 from labelwise.data.dataset import Dataset
 from labelwise.data.labels.knowledge import Knowledge, with_knowledge
 from labelwise.data.read.build import build
-from labelwise.data.read.mat_files import cells, column, indices, matrix, read_mat, strings
+from labelwise.data.read.npz_files import read_npz
 from labelwise.data.read.rows import Rows
 from labelwise.data.split.divide import pool
 from labelwise.data.split.make import zero_shot
 from labelwise.errors import DataError, UsageError, listing
 from labelwise.labels import Labels
+from labelwise_papers.benchmarks.mat_files import cells, column, indices, matrix, read_mat, strings
 
 PARTS = ("trainval", "test_seen", "test_unseen")
-SHIPPED = ("train", "val")
 _ATTRIBUTES = "attributes_names.txt"
 
 
@@ -39,9 +40,7 @@ class ZeroShotData:
         features: ``[n, d]`` (float32).
         targets: positions in the labels ``[n]``.
         labels: the k classes, seen and unseen, with their ``vectors [k, a]``.
-        rows: which images belong to ``trainval``, ``test_seen`` and ``test_unseen``, and to the ``train`` and ``val`` that
-            the file has, if any. The latter are never used: in several files they hold test images.
-        original_vectors: the vectors before they were scaled ``[k, a]``, where the file has them.
+        rows: which images belong to ``trainval``, ``test_seen`` and ``test_unseen``.
         attribute_names: a names, or empty.
         files: n names of images, or empty.
     """
@@ -51,7 +50,6 @@ class ZeroShotData:
     targets: Tensor
     labels: Labels
     rows: Mapping[str, Tensor]
-    original_vectors: Tensor | None = None
     attribute_names: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
 
@@ -84,18 +82,10 @@ class ZeroShotData:
         """The classes that have test images only."""
         return self._names("test_unseen")
 
-    @property
-    def leaks(self) -> dict[str, int]:
-        """How many test images the file's own ``train`` and ``val`` hold, for each where there are any."""
-        tests = torch.cat([self.rows["test_seen"], self.rows["test_unseen"]])
-        counts = {part: int(torch.isin(self.rows[part], tests).sum()) for part in SHIPPED if part in self.rows}
-        return {part: count for part, count in counts.items() if count}
-
     def dataset(self, validation_classes: int | None = None, seed: int = 0) -> Dataset:
         """Return the data set: train and val are divided by class, test holds seen and unseen classes.
 
-        Val holds all training images of some seen classes, drawn at random, and train those of the others; what the file
-        calls ``train_loc`` and ``val_loc`` is not used; ``leaks`` says whether these hold test images.
+        Val holds all training images of some seen classes, drawn at random, and train those of the others.
 
         Args:
             validation_classes: how many seen classes val gets; None is a third of them, 0 leaves val out.
@@ -108,9 +98,9 @@ class ZeroShotData:
                 f"There are {len(known)} seen classes; at least two must stay in train, so val can have 0 to "
                 f"{len(known) - 2} of them. Given {count}."
             )
-        drawn = torch.randperm(len(known), generator=torch.Generator().manual_seed(seed))[:count]
+        chosen = torch.randperm(len(known), generator=torch.Generator().manual_seed(seed))[:count]
         trainval = self.rows["trainval"].sort().values
-        validation = torch.isin(self.targets[trainval], torch.tensor(known)[drawn])
+        validation = torch.isin(self.targets[trainval], torch.tensor(known)[chosen])
         tests = torch.cat([self.rows["test_seen"], self.rows["test_unseen"]]).sort().values
         parts = {"train": trainval[~validation], "val": trainval[validation], "test": tests}
         rows = Rows(names=self.labels.names, targets=self.targets, images=self.features, files=self.files)
@@ -123,6 +113,28 @@ class ZeroShotData:
 
     def _names(self, part: str) -> tuple[str, ...]:
         return tuple(self.labels.names[i] for i in torch.unique(self.targets[self.rows[part]]).tolist())
+
+
+def _check_rows(data: ZeroShotData) -> None:
+    """Raise an error where test images or unseen classes are in training."""
+    missing = [part for part in PARTS if part not in data.rows]
+    if missing:
+        raise DataError(f'"{data.name}" lacks the rows of {listing(missing)}; it needs {listing(PARTS)}.')
+    for part, rows in data.rows.items():
+        if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < len(data.features):
+            raise DataError(f'"{data.name}": "{part}_loc" must number the {len(data.features)} images.')
+        if len(torch.unique(rows)) < len(rows):
+            raise DataError(f'"{data.name}": "{part}_loc" names an image twice. Keep one.')
+    for one, other in (("trainval", "test_seen"), ("trainval", "test_unseen"), ("test_seen", "test_unseen")):
+        shared = int(torch.isin(data.rows[one], data.rows[other]).sum())
+        if shared:
+            raise DataError(f'"{data.name}": "{one}_loc" and "{other}_loc" share {shared} images. They must not.')
+    both = sorted(set(data.seen) & set(data.unseen))
+    if both:
+        raise DataError(f'"{data.name}": classes of test_unseen_loc have training images: {listing(both)}.')
+    strange = sorted(set(data._names("test_seen")) - set(data.seen))
+    if strange:
+        raise DataError(f'"{data.name}": classes of test_seen_loc have no training image: {listing(strange)}.')
 
 
 def read_xlsa17(
@@ -149,9 +161,7 @@ def read_xlsa17(
     )
 
 
-def read_gzsl_pack(
-    root: str | Path, name: str, *, vectors: str = "att", splits: str = "att_splits.mat"
-) -> ZeroShotData:
+def read_gzsl_pack(root: str | Path, name: str, *, splits: str = "att_splits.mat") -> ZeroShotData:
     """Return zero-shot data whose features are packed as bytes: ``cub_res50.npz`` beside ``gzsl_splits/CUB``.
 
     The pack holds ``q [n, d]`` (bytes) and ``scale [d]``, whose product are the features; ``labels [n]`` from 0; and
@@ -160,28 +170,46 @@ def read_gzsl_pack(
     Args:
         root: the folder of both.
         name: the folder in ``gzsl_splits``, such as ``CUB`` or ``FLO``.
-        vectors: which field holds the vectors of the classes.
         splits: the file of splits; CUB also has ``sent_splits.mat``.
     """
-    place, pack = Path(root) / "gzsl_splits" / name, Path(root) / f"{name.lower()}_res50.npz"
-    try:
-        with np.load(pack, allow_pickle=False) as arrays:
-            q, scale, labels, order = (arrays[key] for key in ("q", "scale", "labels", "att_col"))
-    except (OSError, ValueError, KeyError) as error:
-        raise DataError(f'Cannot read the features "{pack}": {error}. Check the folder and the name.') from None
+    arrays = read_npz(Path(root) / f"{name.lower()}_res50.npz", "q", "scale", "labels", "att_col")
+    order = arrays["att_col"].astype(np.int64)
     return ZeroShotData(
         name=name,
-        features=torch.from_numpy(q).float() * torch.from_numpy(scale),
-        targets=torch.from_numpy(labels.astype(np.int64)),
-        **_read_classes(place / splits, vectors, len(q), order.astype(np.int64)),
+        features=torch.from_numpy(arrays["q"]).float() * torch.from_numpy(arrays["scale"]),
+        targets=torch.from_numpy(arrays["labels"].astype(np.int64)),
+        **_read_classes(Path(root) / "gzsl_splits" / name / splits, "att", len(arrays["q"]), order),
     )
+
+
+def _read_classes(file: Path, field: str, n: int, order: npt.NDArray[np.int64] | None = None) -> dict[str, Any]:
+    """Return what a file of splits of n images says, under the names of ``ZeroShotData``.
+
+    ``order [k]`` says which column belongs to each label.
+    """
+    fields = read_mat(file)
+    vectors = matrix(fields, field, file).T
+    k = len(vectors)
+    names = strings(fields, "allclasses_names", file) if "allclasses_names" in fields else None
+    names = tuple(f"class {i}" for i in range(1, k + 1)) if names is None else tuple(name.strip() for name in names)
+    if len(names) != k or (order is not None and sorted(order.tolist()) != list(range(k))):
+        raise DataError(f'"{file}" has {k} columns of "{field}" but {len(names)} names, or the labels are of others.')
+    order = np.arange(k) if order is None else order
+    listed = file.parent / _ATTRIBUTES
+    lines = listed.read_text(encoding="utf-8").splitlines() if listed.exists() else []
+    attributes = tuple(line.partition(" ")[2] for line in lines)
+    return {
+        "labels": Labels(names=tuple(names[i] for i in order), vectors=torch.from_numpy(vectors[order]).float()),
+        "rows": {part: indices(fields, f"{part}_loc", file, most=n) for part in PARTS},
+        "attribute_names": attributes if len(attributes) == vectors.shape[1] else (),
+    }
 
 
 def write_xlsa17(folder: str | Path, data: ZeroShotData) -> None:
     """Write ``res101.mat`` and ``att_splits.mat`` (and the names of attributes), as other codes read them.
 
     Matrices have one column for each image or class, indices are doubles ``[n, 1]`` that start at 1, names are cell
-    arrays. ``original_att`` repeats ``att`` where the data have no other.
+    arrays. ``original_att`` repeats ``att``.
     """
     from scipy.io import savemat
 
@@ -190,21 +218,12 @@ def write_xlsa17(folder: str | Path, data: ZeroShotData) -> None:
     images: dict[str, Any] = {"features": data.features.T.double().numpy(), "labels": column(data.targets)}
     if data.files:
         images["image_files"] = cells(data.files)
-    vectors = data.labels.vectors
-    original = vectors if data.original_vectors is None else data.original_vectors
-    assert vectors is not None  # the data check that
-    assert original is not None
-    about = {
-        "att": vectors.T.double().numpy(),
-        "original_att": original.T.double().numpy(),
-        "allclasses_names": cells(data.labels.names),
-    }
+    assert data.labels.vectors is not None  # the data check that
+    vectors = data.labels.vectors.T.double().numpy()
+    about = {"att": vectors, "original_att": vectors, "allclasses_names": cells(data.labels.names)}
+    about |= {f"{part}_loc": column(rows) for part, rows in data.rows.items()}
     savemat(root / "res101.mat", images, do_compression=True)
-    savemat(
-        root / "att_splits.mat",
-        about | {f"{part}_loc": column(rows) for part, rows in data.rows.items()},
-        do_compression=True,
-    )
+    savemat(root / "att_splits.mat", about, do_compression=True)
     if data.attribute_names:
         lines = [f"{i} {name}\n" for i, name in enumerate(data.attribute_names, 1)]
         (root / _ATTRIBUTES).write_text("".join(lines), encoding="utf-8")
@@ -234,61 +253,13 @@ def build_zero_shot(
         )
     whole = pool(known)
     rows = zero_shot(whole.targets, known.labels.names, unseen=unseen, seed=seed)
-    trainval = torch.cat([rows.train, rows.val_seen, rows.val_unseen]).sort().values
+    trainval = torch.cat([rows["train"], rows["val_seen"], rows["val_unseen"]]).sort().values
     return ZeroShotData(
         name=features.name,
         features=whole.images,
         targets=whole.targets,
         labels=known.labels,
-        rows={"trainval": trainval, "test_seen": rows.test_seen, "test_unseen": rows.test_unseen},
+        rows={"trainval": trainval, "test_seen": rows["test_seen"], "test_unseen": rows["test_unseen"]},
         attribute_names=knowledge.attributes,
         files=whole.files,
     )
-
-
-def _read_classes(file: Path, field: str, n: int, order: npt.NDArray[np.int64] | None = None) -> dict[str, Any]:
-    """Return what a file of splits of n images says, under the names of ``ZeroShotData``.
-
-    ``order [k]`` says which column belongs to each label.
-    """
-    fields = read_mat(file)
-    vectors = matrix(fields, field, file).T
-    k = len(vectors)
-    names = strings(fields, "allclasses_names", file) if "allclasses_names" in fields else None
-    names = tuple(f"class {i}" for i in range(1, k + 1)) if names is None else tuple(name.strip() for name in names)
-    if len(names) != k or (order is not None and sorted(order.tolist()) != list(range(k))):
-        raise DataError(f'"{file}" has {k} columns of "{field}" but {len(names)} names, or the labels are of others.')
-    order = np.arange(k) if order is None else order
-    original = matrix(fields, "original_att", file).T if "original_att" in fields else vectors
-    parts = [*PARTS, *(part for part in SHIPPED if f"{part}_loc" in fields)]
-    listed = file.parent / _ATTRIBUTES
-    lines = listed.read_text(encoding="utf-8").splitlines() if listed.exists() else []
-    attributes = tuple(line.partition(" ")[2] for line in lines)
-    return {
-        "labels": Labels(names=tuple(names[i] for i in order), vectors=torch.from_numpy(vectors[order]).float()),
-        "rows": {part: indices(fields, f"{part}_loc", file, most=n) for part in parts},
-        "original_vectors": None if np.array_equal(original, vectors) else torch.from_numpy(original[order]).float(),
-        "attribute_names": attributes if len(attributes) == vectors.shape[1] else (),
-    }
-
-
-def _check_rows(data: ZeroShotData) -> None:
-    """Raise an error where test images or unseen classes are in training."""
-    missing = [part for part in PARTS if part not in data.rows]
-    if missing:
-        raise DataError(f'"{data.name}" lacks the rows of {listing(missing)}; it needs {listing(PARTS)}.')
-    for part, rows in data.rows.items():
-        if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < len(data.features):
-            raise DataError(f'"{data.name}": "{part}_loc" must number the {len(data.features)} images.')
-        if len(torch.unique(rows)) < len(rows):
-            raise DataError(f'"{data.name}": "{part}_loc" names an image twice. Keep one.')
-    for one, other in (("trainval", "test_seen"), ("trainval", "test_unseen"), ("test_seen", "test_unseen")):
-        shared = int(torch.isin(data.rows[one], data.rows[other]).sum())
-        if shared:
-            raise DataError(f'"{data.name}": "{one}_loc" and "{other}_loc" share {shared} images. They must not.')
-    both = sorted(set(data.seen) & set(data.unseen))
-    if both:
-        raise DataError(f'"{data.name}": classes of test_unseen_loc have training images: {listing(both)}.')
-    strange = sorted(set(data._names("test_seen")) - set(data.seen))
-    if strange:
-        raise DataError(f'"{data.name}": classes of test_seen_loc have no training image: {listing(strange)}.')
