@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import torch
@@ -39,13 +40,9 @@ class Lesson:
     texts: tuple[str, ...]
     rows: dict[str, Tensor]
 
-    def packed(self) -> tuple[str, bytes]:
-        """Return its words as JSON and its rows as safetensors; numbers keep every bit."""
-        return json.dumps([self.source, self.examples, self.texts]), bytes_of(self.rows)
-
 
 def unpacked(number: int, label: str, words: str, rows: bytes) -> Lesson:
-    """Return the lesson that ``Lesson.packed`` wrote."""
+    """Return the lesson of a change that ``Change.packed`` wrote."""
     source, examples, texts = json.loads(words)
     return Lesson(
         number=number, label=label, source=source, examples=examples, texts=tuple(texts), rows=tensors_of(rows)
@@ -90,6 +87,14 @@ class Change:
     label: str
     lesson: Lesson | None = None
 
+    def packed(self) -> tuple[int, str, str, int | None, str, bytes]:
+        """Return it as a row: the lesson that it forgets by its number; one that it teaches as JSON and safetensors, every bit kept."""
+        lesson = self.lesson
+        if self.action == "forget" or lesson is None:
+            return self.number, self.action, self.label, lesson.number if lesson else None, "", b""
+        words = json.dumps([lesson.source, lesson.examples, lesson.texts])
+        return self.number, self.action, self.label, None, words, bytes_of(lesson.rows)
+
 
 @dataclass(frozen=True, eq=False)
 class State:
@@ -97,55 +102,59 @@ class State:
 
     Attributes:
         change: how many there were, undone ones and undoing among them.
-        forgotten: labels of the saved classifier that are forgotten.
-        taught: the taught ones, in the order of their numbers.
-        undoable: the last changes, the latest at the end.
+        settled: the last that cannot be undone.
+        changes: those that count, in the order of their numbers.
     """
 
     change: int = 0
-    forgotten: frozenset[str] = frozenset()
-    taught: tuple[Lesson, ...] = ()
-    undoable: tuple[Change, ...] = ()
+    settled: int = 0
+    changes: tuple[Change, ...] = ()
 
-    def after(self, *changes: Change, settled: int = 0) -> "State":
-        """Return the state after more changes; those up to the number ``settled`` cannot be undone."""
-        taught, forgotten = {one.number: one for one in self.taught}, set(self.forgotten)
-        for change in changes:
-            if change.action == "teach" and change.lesson is not None:
-                taught[change.number] = change.lesson
-            elif change.lesson is None:
-                forgotten.add(change.label)
-            else:
-                del taught[change.lesson.number]
-        undoable = [one for one in (*self.undoable, *changes) if one.number > settled][-UNDO:]
-        number = changes[-1].number if changes else self.change
-        return State(number, frozenset(forgotten), tuple(taught.values()), tuple(undoable))
+    @property
+    def undoable(self) -> tuple[Change, ...]:
+        """The last changes, the latest at the end."""
+        return tuple(one for one in self.changes[-UNDO:] if one.number > self.settled)
 
-    def teaching(self, lesson: Lesson) -> Change:
-        """Return the change that a lesson would be."""
-        return Change(self.change + 1, "teach", lesson.label, replace(lesson, number=self.change + 1))
+    @cached_property
+    def taught(self) -> tuple[Lesson, ...]:
+        """The taught labels that are not forgotten."""
+        forgotten = {one.lesson for one in self.changes if one.action == "forget"}
+        lessons = (one.lesson for one in self.changes if one.action == "teach")
+        return tuple(one for one in lessons if one is not None and one not in forgotten)
 
-    def forgetting(self, label: str) -> Change:
-        """Return the change that forgets a label, taught or not."""
-        return Change(self.change + 1, "forget", label, next((one for one in self.taught if one.label == label), None))
+    @cached_property
+    def forgotten(self) -> frozenset[str]:
+        """Labels of the saved classifier that are forgotten."""
+        return frozenset(one.label for one in self.changes if one.lesson is None)
 
-    def undone(self) -> "State":
+    def teach(self, lesson: Lesson) -> "State":
+        """Return the state after a lesson."""
+        lesson = replace(lesson, number=self.change + 1)
+        return self._after(Change(lesson.number, "teach", lesson.label, lesson))
+
+    def forget(self, label: str) -> "State":
+        """Return the state after a label, taught or not, was forgotten."""
+        lesson = next((one for one in self.taught if one.label == label), None)
+        return self._after(Change(self.change + 1, "forget", label, lesson))
+
+    def undo(self) -> "State":
         """Return the state after the last change was taken back, which is one more change."""
-        last = self.undoable[-1]
-        taught, forgotten = {one.number: one for one in self.taught}, self.forgotten
-        if last.action == "teach":
-            del taught[last.number]
-        elif last.lesson is None:
-            forgotten -= {last.label}
-        else:
-            taught[last.lesson.number] = last.lesson
-        return State(self.change + 1, forgotten, tuple(taught[i] for i in sorted(taught)), self.undoable[:-1])
+        return replace(self, change=self.change + 1, changes=self.changes[:-1])
+
+    def tidied(self) -> "State":
+        """Return it without taught labels that are forgotten for good."""
+        pairs = {one.number: one.lesson.number for one in self.changes if one.action == "forget" and one.lesson}
+        gone = {number for pair in pairs.items() if pair[0] <= self.settled for number in pair}
+        return replace(self, changes=tuple(one for one in self.changes if one.number not in gone))
 
     def follows(self, earlier: "State") -> bool:
         """Return whether labels were only added at the end since an earlier state."""
-        same = zip(self.taught, earlier.taught, strict=False)
-        added = len(self.taught) >= len(earlier.taught) and all(one is other for one, other in same)
-        return added and self.forgotten == earlier.forgotten
+        return self.taught[: len(earlier.taught)] == earlier.taught and self.forgotten == earlier.forgotten
+
+    def _after(self, change: Change) -> "State":
+        changes = (*self.changes, change)
+        settled = max([self.settled, *(one.number for one in changes[-UNDO - 1 : -UNDO])])
+        return State(change.number, settled, changes).tidied()
 
 
 def joined(classifier: Classifier, forgotten: frozenset[str], lessons: Sequence[Lesson]) -> Classifier:
