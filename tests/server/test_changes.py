@@ -349,8 +349,8 @@ def test_baking_gives_a_classifier_of_its_own(model: Path, tmp_path: Path, opene
 def test_lessons_go_there_and_back(model: Path) -> None:
     base = load(model)
     lesson = lesson_of(base, lw.teach(base, "Ünï\tcode", examples=images_of(1)), "examples")
-    number, _, label, _, *packed = State(change=6).teach(lesson).changes[0].packed()
-    again = unpacked(number, label, *packed)
+    number, _, label, _, words, tensors = State(change=6).teach(lesson).changes[0].packed()
+    again = unpacked(number, label, words, tensors)
     assert (again.number, again.label, again.source, again.examples) == (7, lesson.label, "examples", 5)
     assert set(again.rows) == {"embedding", "scale", "offset", "unseen", "memory", "train_hashes"}
     for name, rows in lesson.rows.items():

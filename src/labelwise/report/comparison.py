@@ -1,8 +1,8 @@
 """Several classifiers on the same test images, side by side."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
@@ -10,12 +10,8 @@ from labelwise.evaluate.paired import PairedResult, compare_answers
 from labelwise.metrics import Reliability
 from labelwise.ops.detection import DetCurve
 from labelwise.report.case import Case
-from labelwise.report.examples import is_picture, said, small, truth
-from labelwise.report.figures import to_json
-from labelwise.report.findings import Findings
+from labelwise.report.examples import said, small, truth
 from labelwise.report.pages import Picture, percent
-
-Both = tuple[Case, Findings]
 
 
 class Disagreement(NamedTuple):
@@ -48,57 +44,48 @@ class Comparison:
     disagreements: list[Disagreement]
 
 
-def compare(both: Sequence[Both], seed: int, most: int) -> Comparison:
+def compare(cases: Sequence[Case], seed: int, most: int) -> Comparison:
     """Return the comparison of classifiers; ``seed`` draws test images again, ``most`` is half of the images to show."""
-    first = both[0][1].right
-    kind = "answer_ece" if both[0][0].tested.multilabel else "ece"
-    right = torch.stack([found.right for _, found in both])
+    kind = "answer_ece" if cases[0].tested.multilabel else "ece"
+    right = torch.stack([case.right for case in cases])
     mixed = right.any(0) & ~right.all(0)
-    sure = torch.stack([found.sure for _, found in both]).double().mean(0)
+    sure = torch.stack([case.sure for case in cases]).double().mean(0)
     rows = torch.where(mixed, sure, -1.0).argsort(descending=True, stable=True)[: min(int(mixed.sum()), 2 * most)]
+    figures = {name: [get(case) for case in cases] for name, get in FIGURES.items()}
     return Comparison(
-        paired=[(case.name, compare_answers(first, found.right, seed=seed)) for case, found in both[1:]],
-        figures=_figures([found for _, found in both]),
+        paired=[(case.name, compare_answers(right[0], case.right, seed=seed)) for case in cases[1:]],
+        figures={name: values for name, values in figures.items() if any(value is not None for value in values)},
         reliability=[
-            (f"{case.name}: ECE {percent(found.calibration.errors_after[kind])}", found.calibration.after, i)
-            for i, (case, found) in enumerate(both)
+            (f"{case.name}: ECE {percent(case.calibration.errors_after[kind])}", case.calibration.after, i)
+            for i, case in enumerate(cases)
         ],
         det=[
-            (case.name, found.verification.eer, found.det, i)
-            for i, (case, found) in enumerate(both)
-            if found.det is not None and found.verification is not None
+            (case.name, case.verification.eer, case.det, i)
+            for i, case in enumerate(cases)
+            if case.det is not None and case.verification is not None
         ],
         mixed=int(mixed.sum()),
-        disagreements=[_disagreement(both, row) for row in rows.tolist()],
+        disagreements=[_disagreement(cases, row) for row in rows.tolist()],
     )
 
 
-def paired_figures(comparison: Comparison, first: str) -> list[dict[str, Any]]:
-    """Return how each differs from the first, as JSON can hold it."""
-    return [{"model": name, "against": first, **to_json(result)} for name, result in comparison.paired]
+FIGURES: Mapping[str, Callable[[Case], float | None]] = {
+    "accuracy": lambda case: case.closed and case.closed.accuracy,
+    "accuracy, mean of labels": lambda case: case.closed and case.closed.class_accuracy,
+    "mean average precision": lambda case: case.several and case.several.mean_average_precision,
+    "micro F1": lambda case: case.several and case.several.micro_f1,
+    "every answer right": lambda case: case.several and case.several.exact,
+    "calibration error (ECE)": lambda case: case.calibration.errors_after.get("ece"),
+    "ECE of yes and no": lambda case: case.calibration.errors_after.get("answer_ece"),
+    "strange pictures told (AUROC)": lambda case: case.unknown.result and case.unknown.result.auroc,
+    "harmonic mean of seen, unseen": lambda case: case.zero_shot and case.zero_shot.harmonic,
+    "within one level": lambda case: case.ordinal and case.ordinal.median.within_one,
+    "pairs: equal error rate": lambda case: case.verification and case.verification.eer,
+    "retrieval: R@1": lambda case: case.retrieval and case.retrieval.recall.get(1),
+}
 
 
-def _figures(every: Sequence[Findings]) -> dict[str, list[float | None]]:
-    closed, several = [one.closed for one in every], [one.several for one in every]
-    figures = {
-        "accuracy": [one.accuracy if one else None for one in closed],
-        "accuracy, mean of labels": [one.class_accuracy if one else None for one in closed],
-        "mean average precision": [one.mean_average_precision if one else None for one in several],
-        "micro F1": [one.micro_f1 if one else None for one in several],
-        "every answer right": [one.exact if one else None for one in several],
-        "calibration error (ECE)": [one.calibration.errors_after.get("ece") for one in every],
-        "ECE of yes and no": [one.calibration.errors_after.get("answer_ece") for one in every],
-        "strange pictures told (AUROC)": [r.auroc if (r := one.unknown.result) else None for one in every],
-        "harmonic mean of seen, unseen": [z.harmonic if (z := one.zero_shot) else None for one in every],
-        "within one level": [o.median.within_one if (o := one.ordinal) else None for one in every],
-        "pairs: equal error rate": [v.eer if (v := one.verification) else None for one in every],
-        "retrieval: R@1": [q.recall.get(1) if (q := one.retrieval) else None for one in every],
-    }
-    return {name: values for name, values in figures.items() if any(value is not None for value in values)}
-
-
-def _disagreement(both: Sequence[Both], row: int) -> Disagreement:
-    case = both[0][0]
-    answers = [(one.name, bool(found.right[row]), said(one, found, row)) for one, found in both]
-    shown = small(case.images[row], case.file(row)) if is_picture(case.images) else None
-    return Disagreement(shown, answers, truth(case, row), case.file(row))
+def _disagreement(cases: Sequence[Case], row: int) -> Disagreement:
+    split = cases[0].tested.split
+    answers = [(case.name, bool(case.right[row]), said(case, row)) for case in cases]
+    return Disagreement(small(split.images[row], split.files[row]), answers, truth(cases[0], row), split.files[row])

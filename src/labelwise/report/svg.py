@@ -86,23 +86,17 @@ class Plot(NamedTuple):
     legend: tuple[Series, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limit:
-    """A vertical line at a value, with a word beside it."""
+def round_values(low: float, high: float, most: int = 5, *, whole: bool = False) -> tuple[float, ...]:
+    """Return about so many round values from low to high, which are whole numbers if asked for."""
+    from matplotlib.ticker import MaxNLocator
 
-    value: float
-    name: str
-
-
-def round_values(low: float, high: float) -> tuple[float, ...]:
-    """Return about five round values from low to high."""
     if not high > low:
         return (low,)
-    rough = (high - low) / 5
-    unit = 10.0 ** math.floor(math.log10(rough))
-    step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= rough * 0.999)
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return tuple(i * step for i in range(first, last + 1))
+    room = 1e-9 * (high - low)
+    values = MaxNLocator(most, steps=[1, 2, 5, 10] if whole else [1, 2, 2.5, 5, 10], integer=whole).tick_values(
+        low, high
+    )
+    return tuple(value for value in values.tolist() if low - room <= value <= high + room)
 
 
 def range_of(values: Sequence[float]) -> tuple[float, float]:
@@ -115,9 +109,9 @@ def range_of(values: Sequence[float]) -> tuple[float, float]:
     return low - room, high + room
 
 
-def draw(series: Sequence[Series], x: Axis, y: Axis, *, title: str, limits: Sequence[Limit] = ()) -> Plot:
-    """Return a plot; ``title`` says what it shows to those who do not see it."""
-    inside = "".join([*_grid(x, y), *(_marks(one, x, y) for one in series), *(_limit(one, x) for one in limits)])
+def draw(series: Sequence[Series], x: Axis, y: Axis, *, title: str, limit: tuple[float, str] | None = None) -> Plot:
+    """Return a plot; ``title`` says what it shows to those who do not see it, ``limit`` is where a line stands and its name."""
+    inside = "".join([*_grid(x, y), *(_marks(one, x, y) for one in series), _limit(*limit, x) if limit else ""])
     return Plot(frame(inside, (WIDTH, HEIGHT), title), tuple(one for one in series if one.name))
 
 
@@ -193,8 +187,8 @@ def _steps(places: Sequence[tuple[float, float]], colour: str) -> str:
     return f'<path class="area f{colour}" d="{line}Z"/><path class="line s{colour}" d="{line}"/>'
 
 
-def _limit(limit: Limit, x: Axis) -> str:
-    at = _across(x, limit.value)
+def _limit(value: float, name: str, x: Axis) -> str:
+    at = _across(x, value)
     beside = (at + 5, "start") if at < WIDTH * 0.6 else (at - 5, "end")
     line = f'<path class="limit" d="M{at:.1f} {TOP}V{HEIGHT - BOTTOM}"/>'
-    return line + words(beside[0], TOP + 11, limit.name, beside[1], "strong")
+    return line + words(beside[0], TOP + 11, name, beside[1], "strong")

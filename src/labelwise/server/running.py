@@ -67,34 +67,8 @@ def listening(service: Service) -> socket.socket:
             f"Cannot listen on {service.host}, port {service.port}: {error.strerror}. Choose another with --port or --host."
         ) from None
     listener.setblocking(False)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # the head of an answer does not wait for its body
     return listener
-
-
-class _Joined:
-    """A transport that sends what is written in one turn of the loop together: the head of an answer with its body."""
-
-    def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport, self._loop = transport, loop
-        self._parts: list[bytes] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def write(self, data: bytes) -> None:
-        """Send bytes, at the end of this turn."""
-        if not self._parts:
-            self._loop.call_soon(self._flush)
-        self._parts.append(data)
-
-    def close(self) -> None:
-        """Send what is left, and then close."""
-        self._flush()
-        self._transport.close()
-
-    def _flush(self) -> None:
-        parts, self._parts = self._parts, []
-        if parts and not self._transport.is_closing():
-            self._transport.write(b"".join(parts))
 
 
 class _Protocol(HttpToolsProtocol):
@@ -107,7 +81,7 @@ class _Protocol(HttpToolsProtocol):
         self._service: Service = config.service  # type: ignore[attr-defined]
 
     def connection_made(self, transport: Any) -> None:
-        super().connection_made(_Joined(transport, self.loop))  # type: ignore[arg-type]
+        super().connection_made(transport)
         if len(self.connections) > self._service.connections:
             transport.close()
         self._watch()
