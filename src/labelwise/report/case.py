@@ -46,53 +46,31 @@ class Saved:
 
 @dataclass(frozen=True, kw_only=True)
 class Speed:
-    """How quickly images are answered, from bytes or features to scores; reading files is not part of it.
-
-    Attributes:
-        images_per_second: many at a time, the median of several rounds.
-        batch: how many at a time.
-        milliseconds: for one image alone, the median.
-        device: cpu or cuda.
-        threads: of the CPU that torch uses.
-    """
+    """How quickly images are answered, from bytes or features to scores: medians. Reading files is not part of it."""
 
     images_per_second: float
-    batch: int
-    milliseconds: float
+    batch: int  # how many at a time
+    milliseconds: float  # for one image alone
     device: str
-    threads: int
+    threads: int  # of the CPU that torch uses
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Case:
-    """One classifier, what it was asked, and all figures; None where one does not apply, and ``left_out`` says why.
+    """One classifier, what it was asked, and all figures; None where one does not apply, and ``left_out`` says why."""
 
-    Attributes:
-        name: what the page calls it.
-        tested: the test images that count, encoded once. Images without a name are numbered.
-        part: which images of the data they are, and which were left out.
-        log: what training wrote down of each epoch.
-        right: whether the answer to each image is right ``[n]``; where several labels may be true, all answers.
-        sure: how probable the answer was said to be ``[n]``; where several may be true, the least sure of its answers.
-        errors: where several labels may be true, how far each probability of a yes is from the truth ``[n, k]``.
-        confusion: how often each label (row) is taken for each ``[k, k]``, where one is true.
-        det: both errors of telling pairs apart, at every threshold.
-        compared: how many images were compared with each other.
-        plane: where labels lie on the map ``[k, 2]``.
-    """
-
-    name: str
-    tested: Tested
-    part: Part
+    name: str  # what the page calls it
+    tested: Tested  # the images that count, encoded once; those without a name are numbered
+    part: Part  # which images of the data they are, and which were left out
     speed: Speed
-    log: tuple[Mapping[str, Any], ...]
-    right: Tensor
+    log: tuple[Mapping[str, Any], ...]  # what training wrote down of each epoch
+    right: Tensor  # see findings.answered
     sure: Tensor
-    errors: Tensor | None
+    errors: Tensor | None  # see findings.answer_errors
     closed: ClosedResult | None
     several: MultilabelResult | None
     calibration: findings.CalibrationFigures
-    confusion: Tensor | None
+    confusion: Tensor | None  # how often each label (row) is taken for each [k, k]
     each: tuple[findings.LabelFigures, ...]
     unknown: findings.UnknownFigures
     zero_shot: ZeroShotResult | None
@@ -100,8 +78,8 @@ class Case:
     verification: VerificationResult | None
     det: DetCurve | None
     retrieval: RetrievalResult | None
-    compared: int
-    plane: Tensor | None
+    compared: int  # how many images were compared with each other
+    plane: Tensor | None  # where labels lie on the map [k, 2]
     left_out: Mapping[str, str]
 
     @property
@@ -134,16 +112,7 @@ class Case:
 
 
 def make_case(name: str, saved: Saved, part: Part, strange: Part | None, seed: int, tell: Tell) -> Case:
-    """Return the case of a classifier.
-
-    Args:
-        name: what the page calls it.
-        saved: the classifier and its training log.
-        part: the images.
-        strange: images of none of the labels, if any.
-        seed: draws images and pairs where there are many.
-        tell: is told what is being done.
-    """
+    """Return the case of a classifier on images, and on strange ones if any; the seed draws where there are many."""
     classifier = saved.classifier
     split = replace(part.split, files=part.split.files or tuple(f"image {row + 1}" for row in part.rows.tolist()))
     tell(f"{name}: timing")

@@ -1,6 +1,6 @@
 """Several classifiers on the same test images, side by side."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -25,23 +25,13 @@ class Disagreement(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Comparison:
-    """Classifiers beside each other, the first of which the others are measured against.
-
-    Attributes:
-        paired: how each after the first differs from it.
-        figures: by what they say, for each classifier; those that apply to one at least.
-        reliability: the name, the bins and the colour of each.
-        det: the name, the equal error rate, the curve and the colour of each that compares pictures.
-        mixed: how many images some answer right and others wrong.
-        disagreements: the surest of these.
-    """
+    """Classifiers beside each other, the first of which the others are measured against; curves as ``plots`` takes them."""
 
     paired: list[tuple[str, PairedResult]]
-    figures: dict[str, list[float | None]]
     reliability: list[tuple[str, Reliability, int]]
     det: list[tuple[str, float, DetCurve, int]]
-    mixed: int
-    disagreements: list[Disagreement]
+    mixed: int  # how many images some answer right and others wrong
+    disagreements: list[Disagreement]  # the surest of these
 
 
 def compare(cases: Sequence[Case], seed: int, most: int) -> Comparison:
@@ -51,10 +41,8 @@ def compare(cases: Sequence[Case], seed: int, most: int) -> Comparison:
     mixed = right.any(0) & ~right.all(0)
     sure = torch.stack([case.sure for case in cases]).double().mean(0)
     rows = torch.where(mixed, sure, -1.0).argsort(descending=True, stable=True)[: min(int(mixed.sum()), 2 * most)]
-    figures = {name: [get(case) for case in cases] for name, get in FIGURES.items()}
     return Comparison(
         paired=[(case.name, compare_answers(right[0], case.right, seed=seed)) for case in cases[1:]],
-        figures={name: values for name, values in figures.items() if any(value is not None for value in values)},
         reliability=[
             (f"{case.name}: ECE {percent(case.calibration.errors_after[kind])}", case.calibration.after, i)
             for i, case in enumerate(cases)
@@ -67,22 +55,6 @@ def compare(cases: Sequence[Case], seed: int, most: int) -> Comparison:
         mixed=int(mixed.sum()),
         disagreements=[_disagreement(cases, row) for row in rows.tolist()],
     )
-
-
-FIGURES: Mapping[str, Callable[[Case], float | None]] = {
-    "accuracy": lambda case: case.closed and case.closed.accuracy,
-    "accuracy, mean of labels": lambda case: case.closed and case.closed.class_accuracy,
-    "mean average precision": lambda case: case.several and case.several.mean_average_precision,
-    "micro F1": lambda case: case.several and case.several.micro_f1,
-    "every answer right": lambda case: case.several and case.several.exact,
-    "calibration error (ECE)": lambda case: case.calibration.errors_after.get("ece"),
-    "ECE of yes and no": lambda case: case.calibration.errors_after.get("answer_ece"),
-    "strange pictures told (AUROC)": lambda case: case.unknown.result and case.unknown.result.auroc,
-    "harmonic mean of seen, unseen": lambda case: case.zero_shot and case.zero_shot.harmonic,
-    "within one level": lambda case: case.ordinal and case.ordinal.median.within_one,
-    "pairs: equal error rate": lambda case: case.verification and case.verification.eer,
-    "retrieval: R@1": lambda case: case.retrieval and case.retrieval.recall.get(1),
-}
 
 
 def _disagreement(cases: Sequence[Case], row: int) -> Disagreement:

@@ -11,35 +11,33 @@ from labelwise.metrics import Reliability
 from labelwise.report.case import Case
 from labelwise.report.cautions import cautions
 
+PLAIN = [
+    "method",
+    "accuracy",
+    "closed",
+    "several",
+    "each",
+    "zero_shot",
+    "ordinal",
+    "verification",
+    "retrieval",
+    "speed",
+    "left_out",
+]
+
 
 def case_figures(case: Case) -> dict[str, Any]:
     """Return all figures of a case."""
-    errors = case.calibration
-    figures: dict[str, Any] = {
-        "model": case.name,
-        "method": case.method,
-        "labels": len(case.names),
-        "images": len(case),
-        "accuracy": case.accuracy,
-        "closed": case.closed,
-        "several": case.several,
-        "calibration": {
-            "before": {**errors.errors_before, "bins": _bins(errors.before)},
-            "after": {**errors.errors_after, "bins": _bins(errors.after)},
-        },
-        "each": case.each,
-        "confusion": None if case.confusion is None else _counts(case.confusion, case.names),
-        "unknown": {"limit": case.unknown.limit, "figures": case.unknown.result},
-        "zero_shot": case.zero_shot,
-        "ordinal": case.ordinal,
-        "verification": case.verification,
-        "retrieval": case.retrieval,
-        "compared_images": case.compared,
-        "speed": case.speed,
-        "leaked": case.tested.leaked,
-        "warnings": cautions(case),
-        "left_out": case.left_out,
+    errors, unknown = case.calibration, case.unknown
+    figures: dict[str, Any] = {"model": case.name, "labels": len(case.names), "images": len(case)}
+    figures |= {name: getattr(case, name) for name in PLAIN}
+    figures["calibration"] = {
+        "before": {**errors.errors_before, "bins": _bins(errors.before)},
+        "after": {**errors.errors_after, "bins": _bins(errors.after)},
     }
+    figures["confusion"] = None if case.confusion is None else _counts(case.confusion, case.names)
+    figures["unknown"] = {"limit": unknown.limit, "figures": unknown.result}
+    figures |= {"compared_images": case.compared, "leaked": case.tested.leaked, "warnings": cautions(case)}
     plain: dict[str, Any] = to_json(figures)
     if case.zero_shot:
         del plain["zero_shot"]["curve"]

@@ -34,24 +34,14 @@ class CalibrationFigures:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelFigures:
-    """One label of the test.
-
-    Attributes:
-        label: its name.
-        images: test images of it.
-        accuracy: the share of them that is answered right; of yes answers where several labels may be true.
-        precision: the share of its answers that is right; None where it was never answered.
-        mistaken: what its images are most often taken for, and how often; None where never.
-        average_precision: where several labels may be true.
-        f1: likewise.
-    """
+    """One label of the test."""
 
     label: str
     images: int
-    accuracy: float | None
-    precision: float | None
-    mistaken: tuple[str, int] | None = None
-    average_precision: float | None = None
+    accuracy: float | None  # the share of its images that is answered right, or yes where several labels may be true
+    precision: float | None  # the share of its answers that is right
+    mistaken: tuple[str, int] | None = None  # what its images are most often taken for, and how often
+    average_precision: float | None = None  # where several labels may be true
     f1: float | None = None
 
 

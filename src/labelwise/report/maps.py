@@ -20,21 +20,13 @@ LETTER, LINE = 6.1, 13  # the width and height of a letter of the map
 
 
 class Confusions(NamedTuple):
-    """Which labels are taken for which.
+    """Which labels are taken for which."""
 
-    Attributes:
-        names: of the labels, in their order where they have one.
-        counts: row is the true label, column what was said ``[k, k]``.
-        most: the most frequent confusions: the true label, what was said, how often, and of how many images.
-        kinds: how many confusions there are.
-        numbered: whether there are so many labels that numbers stand for names.
-    """
-
-    names: tuple[str, ...]
-    counts: Tensor
-    most: list[tuple[str, str, int, int]]
-    kinds: int
-    numbered: bool
+    names: tuple[str, ...]  # in their order where they have one
+    counts: Tensor  # row is the true label, column what was said [k, k]
+    most: list[tuple[str, str, int, int]]  # the true label, what was said, how often, and of how many images
+    kinds: int  # how many confusions there are
+    numbered: bool  # so many labels that numbers stand for names
 
 
 def confusions(case: Case) -> Confusions | None:
@@ -114,13 +106,7 @@ def _names(names: Sequence[str], corner: tuple[float, float, float]) -> Iterator
 
 
 def label_map(points: Tensor, names: Sequence[str], unseen: Collection[str] = ()) -> tuple[Markup, int]:
-    """Return the map of the first labels, and how many names found no room on it.
-
-    Args:
-        points: where each label lies ``[k, 2]``.
-        names: of the labels; a dot without room for its name says it where a pointer rests on it.
-        unseen: labels that have another colour.
-    """
+    """Return the map of the first labels at points ``[k, 2]``, unseen ones in another colour; and how many names had no room."""
     points, names = points[:MAPPED], names[:MAPPED]
     low, high = points.amin(0), points.amax(0)
     share = (points - low) / (high - low).clamp_min(1e-12)

@@ -69,13 +69,7 @@ class ReportSettings:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Report:
-    """A finished report.
-
-    Attributes:
-        title: of the page.
-        html: the page.
-        figures: all that it says, as JSON can hold it.
-    """
+    """A finished report: the title, the page, and all figures that it says, as JSON can hold them."""
 
     title: str
     html: str
@@ -125,6 +119,7 @@ def report(classifier: Model, data: Source, settings: ReportSettings | None = No
         "case": case,
         "cases": cases,
         "comparison": comparison,
+        "figures": figures,
         "commands": settings.commands,
         "warnings": [(one["model"], text) for one in figures for text in one["warnings"]],
         "interval": interval(case.accuracy, len(case)),
@@ -171,15 +166,13 @@ def _models(classifier: Model, settings: ReportSettings) -> dict[str, Model]:
     if first is None and isinstance(classifier, Classifier | Saved):
         held = classifier if isinstance(classifier, Classifier) else classifier.classifier
         first = str(getattr(held.origin.method, "name", "classifier"))
-    named = {first or Path(str(classifier)).name: classifier}
-    for name, model in (settings.compare or {}).items():
-        if name in named:
-            raise UsageError(
-                f'Classifiers that are compared need different names; "{name}" is given twice. Given: '
-                f"{listing([*named, *(settings.compare or {})])}."
-            )
-        named[name] = model
-    return named
+    first, others = first or Path(str(classifier)).name, settings.compare or {}
+    if first in others:
+        raise UsageError(
+            f'Classifiers that are compared need different names; "{first}" is given twice. Given: '
+            f"{listing([first, *others])}."
+        )
+    return {first: classifier, **others}
 
 
 def _opened(model: Model, device: str) -> Saved:

@@ -19,12 +19,7 @@ ERRORS = (0.001, 0.01, 0.05, 0.1, 0.2, 0.5)
 
 
 def reliability(lines: Sequence[tuple[str, Reliability, int]], several: bool) -> Plot:
-    """Return a reliability diagram.
-
-    Args:
-        lines: the name, the bins and the colour of each; empty bins are left out.
-        several: whether several labels may be true, so that answers are yes or no.
-    """
+    """Return a reliability diagram of bins, with the name and the colour of each; ``several`` labels get a yes or no each."""
     said, true = ("probability of a yes", "share of yes") if several else ("probability of the answer", "answers right")
     ideal = Series(points=[(0, 0), (1, 1)], name="as it should be", colour=5, dashed=True)
     x, y = (Axis(label=label, form="percent", ticks=SHARES) for label in (said, true))

@@ -96,27 +96,22 @@ def _figures(training: dict[str, Any], calibration: dict[str, Any]) -> dict[str,
 def _limits(classifier: Classifier, can: dict[str, str | None]) -> list[str]:
     channels, height, width = classifier.shape
     summary, calibration = classifier.origin.summary, classifier.calibration
+    keep, rule = summary.get("calibration", {}).get("keep"), classifier.familiarity.rule
+    lost = 100 * (1 - keep) if isinstance(keep, float) and rule is not None else None
     colour = "colour" if channels == 3 else "grey"
-    limits = [
-        f"It sees every picture as {width} x {height} pixels in {colour}: the centre, with the short side fitted."
-    ]
-    keep = summary.get("calibration", {}).get("keep")
-    if classifier.familiarity.rule is not None and isinstance(keep, float):
-        limits.append(
-            f"{100 * (1 - keep):.0f} of 100 pictures of known labels are called unknown. Pictures of unknown but similar "
-            "things often pass as known."
-        )
-    if calibration.exclusive:
-        limits.append("Its labels compete: yes or no to one label depends on which others there are.")
-    elif not calibration.multilabel:
-        limits.append("The probability of a yes assumes that each label is asked equally often.")
-    if can["teach_examples"] is None:
-        limits.append(
-            "A label taught from five pictures is much weaker than a trained one, above all beside a close relative."
-        )
-    if calibration.unseen.any():
-        limits.append("Labels known from a description alone are named with more mistakes than those with pictures.")
-    if summary.get("naming"):
-        limits.append("Its clusters were named without one labelled picture; some names may be wrong.")
-    limits.append("Figures are of validation pictures of its own data; on other pictures they are usually worse.")
-    return limits
+    limits = {
+        f"It sees every picture as {width} x {height} pixels in {colour}: the centre, with the short side fitted.": True,
+        f"{lost or 0:.0f} of 100 pictures of known labels are called unknown. Pictures of unknown but similar things often pass as "
+        "known.": lost is not None,
+        "Its labels compete: yes or no to one label depends on which others there are.": calibration.exclusive,
+        "The probability of a yes assumes that each label is asked equally often.": not (
+            calibration.exclusive or calibration.multilabel
+        ),
+        "A label taught from five pictures is much weaker than a trained one, above all beside a close relative.": (
+            can["teach_examples"] is None
+        ),
+        "Labels known from a description alone are named with more mistakes than those with pictures.": calibration.unseen.any(),
+        "Its clusters were named without one labelled picture; some names may be wrong.": summary.get("naming"),
+        "Figures are of validation pictures of its own data; on other pictures they are usually worse.": True,
+    }
+    return [text for text, applies in limits.items() if applies]

@@ -23,7 +23,6 @@ from labelwise.server.bodies import FORM, JSON, MOST_PICTURES, TYPES, refused, r
 from labelwise.server.engine import Engine
 from labelwise.server.guard import Guard
 from labelwise.server.measures import Measures
-from labelwise.server.pictures import Pictures
 from labelwise.server.refusals import STATUSES, Refusal
 from labelwise.server.routes import Routes
 from labelwise.server.settings import Service
@@ -129,10 +128,10 @@ def documented(engine: Engine, routes: list[Route]) -> FastAPI:
     app.add_exception_handler(HTTPException, _refuse)
     app.mount("/static", StaticFiles(directory=PAGE / "static"))
     app.add_api_route("/", lambda: FileResponse(PAGE / "index.html"), include_in_schema=False)
-    pictures = Pictures(engine.gallery and engine.gallery[1], engine.examples, engine.service.pixels)
+    does = Routes(engine)
     for path, handler, summary in (
-        ("/gallery/{id}", pictures.gallery_picture, "A picture of the gallery, small"),
-        ("/examples/{id}", pictures.example_picture, "A picture to try"),
+        ("/gallery/{id}", does.gallery_picture, "A picture of the gallery, small"),
+        ("/examples/{id}", does.example_picture, "A picture to try"),
     ):
         responses = {**_refused(), 200: {"content": {"image/*": {}}, "description": "The picture."}}
         app.add_api_route(path, handler, responses=responses, response_class=Response, summary=summary)

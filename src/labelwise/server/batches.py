@@ -39,15 +39,7 @@ class Job:
 
 
 class Batches:
-    """Threads that decode, and one that owns the model.
-
-    Attributes:
-        service: the settings.
-        frame: how pictures are brought to the model.
-        present: what is served now.
-        observe: is told the size of every batch.
-        threads: of one pass of the model.
-    """
+    """Threads that decode, and one that owns the model; ``observe`` is told the size of every batch."""
 
     def __init__(
         self, service: Service, shape: tuple[int, ...], present: Callable[[], Served], observe: Callable[[int], None]

@@ -39,13 +39,9 @@ class Head(NamedTuple):
 
 
 class Database:
-    """The changes of one model, through one connection.
+    """The changes of the model with a checksum, through one connection.
 
-    Attributes:
-        folder: where it lies.
-        file: the database itself.
-        model: the checksum of the saved classifier.
-        read_only: whether nothing on disk may be written; a database in memory then stands in for one that is not there.
+    Where nothing on disk may be written, a database in memory stands in for one that is not there.
     """
 
     def __init__(self, folder: Path, model: str, *, read_only: bool) -> None:

@@ -22,18 +22,7 @@ T = TypeVar("T")
 
 
 class Engine:
-    """What the routes work with.
-
-    Attributes:
-        service: the settings.
-        measures: counts and times.
-        present: the present classifier and its changes.
-        batches: makes scores of pictures.
-        can: for each question None, or why the model cannot answer it.
-        card: what does not change about the model.
-        gallery: pictures to search in, and their files by their ids.
-        examples: pictures to try, by their ids.
-    """
+    """What the routes work with; pictures of the gallery and examples go by their ids."""
 
     def __init__(self, service: Service, measures: Measures) -> None:
         self.service, self.measures = service, measures

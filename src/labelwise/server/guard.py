@@ -11,7 +11,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from labelwise.errors import UnsupportedError, UsageError
+from labelwise.errors import DataError, UnsupportedError, UsageError
 from labelwise.server.bodies import refused, reply
 from labelwise.server.measures import Measures
 from labelwise.server.refusals import CLOSE, LATER, Refusal
@@ -93,12 +93,12 @@ class Guard:
                 self._inside, self._bytes = self._inside - 1, self._bytes - length
         except Refusal as refusal:
             await refused(refusal)(scope, receive, sent)
-        except (UsageError, UnsupportedError) as error:  # a task says what is wrong with the question
+        except (DataError, UsageError, UnsupportedError) as error:  # a task says what is wrong with the question
             number = 422 if isinstance(error, UnsupportedError) else 400
             await reply({"error": str(error)}, number)(scope, receive, sent)
         except Exception:
             fault = secrets.token_hex(4)
-            LOG.exception("fault %s", fault, extra={"fault": fault})
+            LOG.exception("fault %s", fault, extra={"about": {"fault": fault}})
             if status:  # the answer has begun; what is left is to break it off
                 raise
             text = f"The service met a fault of its own; it is logged as {fault}."

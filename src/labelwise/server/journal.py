@@ -27,12 +27,9 @@ Record = Mapping[str, Any]
 
 
 def state_of_journal(folder: Path, model: str, *, keep: bool) -> State:
-    """Return the state after all records of a journal; that of no change where there is no journal.
+    """Return the state after all records of a journal of the model with this checksum; of no change where there is none.
 
-    Args:
-        folder: where it lies.
-        model: the checksum of the model that it must belong to.
-        keep: rename the file, and set aside in a file of its own what a killed writer left behind the last whole record.
+    ``keep`` renames the file, and sets aside in a file of its own what a killed writer left behind the last whole record.
     """
     file, copy = folder / NAME, folder / COPY
     if keep and file.exists():

@@ -22,11 +22,7 @@ SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 class Measures(Collector):
-    """Counters and histograms of one process, and the sums over all workers of a service.
-
-    Attributes:
-        folder: where the workers of a service leave theirs for each other; None where there is one worker.
-    """
+    """Counters and histograms of one process, and the sums over all workers, who leave theirs for each other in a folder."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder, self.name = folder, f"{os.getpid()}.{secrets.token_hex(4)}.json"

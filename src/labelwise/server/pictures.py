@@ -1,6 +1,5 @@
 """Pictures that a service shows: a gallery to search in, examples to try. Clients name them by opaque ids, never by paths."""
 
-import asyncio
 import io
 from collections.abc import Iterable
 from dataclasses import replace
@@ -9,7 +8,6 @@ from hashlib import blake2b
 from pathlib import Path
 
 from PIL import Image
-from starlette.responses import Response
 
 from labelwise.classifier import Classifier
 from labelwise.data.read.decoding import QUIET, Frame, UnreadableError, decode
@@ -63,31 +61,3 @@ def small_picture(file: Path, pixels: int) -> bytes:
     stream = io.BytesIO()
     Image.fromarray(array.transpose(1, 2, 0)).save(stream, "JPEG", quality=85)
     return stream.getvalue()
-
-
-class Pictures:
-    """Routes that show a picture by its id."""
-
-    def __init__(self, gallery: Files | None, examples: Files, pixels: int) -> None:
-        self.gallery, self.examples, self.pixels = gallery, examples, pixels
-
-    async def gallery_picture(self, id: str) -> Response:
-        """Return a picture of the gallery as a small JPEG."""
-        if self.gallery is None:
-            raise Refusal(404, "There is no gallery: the service was started without --gallery.")
-        content = await asyncio.to_thread(small_picture, _find(self.gallery, id), self.pixels)
-        return Response(content, media_type="image/jpeg")
-
-    async def example_picture(self, id: str) -> Response:
-        """Return a picture to try, as it is."""
-        file = _find(self.examples, id)
-        try:
-            return Response(file.read_bytes(), media_type=TYPES[file.suffix.lower()])
-        except OSError:
-            raise Refusal(404, "The picture is not there any more.") from None
-
-
-def _find(files: Files, id: str) -> Path:
-    if id not in files:
-        raise Refusal(404, "There is no such picture.")
-    return files[id]

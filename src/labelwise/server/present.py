@@ -35,12 +35,7 @@ class Served:
 
 
 class Present:
-    """The present classifier, and the changes that replace it; shared by the threads of a process.
-
-    Attributes:
-        base: the saved classifier.
-        served: the present one, as far as this process knows.
-    """
+    """The saved classifier, the one served now as far as this process knows, and the changes that replace it; for all threads."""
 
     def __init__(self, base: Classifier, model: Path, *, read_only: bool = False) -> None:
         self.base, self.served = base, Served(base, State())
@@ -70,7 +65,7 @@ class Present:
             taught = task(now.classifier)
             return Served(taught, now.state.teach(lesson_of(now.classifier, taught, source)))
 
-        return self._change(step)
+        return self._change(step)[1]
 
     def forget(self, label: str) -> Served:
         """Remove a label and return what is served then."""
@@ -83,28 +78,26 @@ class Present:
                 )
             return self._follow(now.state.forget(label))
 
-        return self._change(step)
+        return self._change(step)[1]
 
     def undo(self) -> tuple[Change, Served]:
         """Take back the last change; return it and what is served then."""
-        last: list[Change] = []
 
         def step(now: Served) -> Served:
             if not now.state.undoable:
                 raise Refusal(409, f"There is nothing to undo; the last {UNDO} changes can be taken back.")
-            last.append(now.state.undoable[-1])
             return self._follow(now.state.undo())
 
-        served = self._change(step)
-        return last[-1], served
+        before, served = self._change(step)
+        return before.state.undoable[-1], served
 
     def close(self) -> None:
         """Let go of the database."""
         self._watch.close()
         self.database.close()  # the last one to close tidies up
 
-    def _change(self, step: Callable[[Served], Served]) -> Served:
-        """Do one step in one transaction, and then serve what follows; until it is on disk, readers see what was before."""
+    def _change(self, step: Callable[[Served], Served]) -> tuple[Served, Served]:
+        """Do one step in one transaction and return what was served before and is then; until it is on disk, nobody sees it."""
         with self._lock:
             try:
                 with self.database.transaction():
@@ -114,7 +107,7 @@ class Present:
             except sqlite3.OperationalError as error:
                 raise Refusal(503, f"The change could not be written ({error}); nothing was changed.") from error
             self.served = after
-            return after
+            return before, after
 
     def _catch_up(self) -> Served:
         state = self.database.read(self.served.state)

@@ -1,6 +1,8 @@
 """What each route does: read the request, take the scores, ask the task of the same name, write the answer."""
 
+import asyncio
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
@@ -13,6 +15,7 @@ from labelwise.server.answers import MOST_TEXT, About, AboutLabel, MaybeAbout, N
 from labelwise.server.bodies import read_form, read_lesson, read_picture, reply
 from labelwise.server.engine import Engine
 from labelwise.server.lessons import Source
+from labelwise.server.pictures import TYPES, Files, small_picture
 from labelwise.server.present import Served
 from labelwise.server.refusals import Refusal, check_label
 from labelwise.tasks.ask import ask
@@ -180,6 +183,22 @@ class Routes:
         last, served = await self.engine.write(self.engine.present.undo)
         return _changed(served, undone={"action": last.action, "label": last.label})
 
+    async def gallery_picture(self, id: str) -> Response:
+        """Return a picture of the gallery as a small JPEG."""
+        if self.engine.gallery is None:
+            raise Refusal(404, "There is no gallery: the service was started without --gallery.")
+        file = _find(self.engine.gallery[1], id)
+        content = await asyncio.to_thread(small_picture, file, self.engine.service.pixels)
+        return Response(content, media_type="image/jpeg")
+
+    async def example_picture(self, id: str) -> Response:
+        """Return a picture to try, as it is."""
+        file = _find(self.engine.examples, id)
+        try:
+            return Response(file.read_bytes(), media_type=TYPES[file.suffix.lower()])
+        except OSError:
+            raise Refusal(404, "The picture is not there any more.") from None
+
     async def _scores(self, request: Request) -> tuple[Scores, int]:
         return await self.engine.scores([await read_picture(request, self.engine.service)])
 
@@ -194,6 +213,12 @@ class Routes:
         elif label is not None:
             check_label(scores.classifier, label)
         return scores, change
+
+
+def _find(files: Files, id: str) -> Path:
+    if id not in files:
+        raise Refusal(404, "There is no such picture.")
+    return files[id]
 
 
 def _outlier(scores: Scores) -> dict[str, Any]:

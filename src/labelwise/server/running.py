@@ -138,7 +138,6 @@ def _serve_one(service: Service, listener: socket.socket, folder: Path | None) -
         log_config=None,
         access_log=False,
         server_header=False,
-        date_header=True,
         proxy_headers=False,
         timeout_keep_alive=round(service.timeout) or 1,
         timeout_graceful_shutdown=GRACE,
@@ -204,7 +203,7 @@ class _Lines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return one record as one line."""
         row = {"time": round(record.created, 3), "level": record.levelname.lower(), "message": record.getMessage()}
-        row |= getattr(record, "about", {}) | ({"fault": number} if (number := getattr(record, "fault", None)) else {})
+        row |= getattr(record, "about", {})
         if record.exc_info:
             row["trace"] = self.formatException(record.exc_info)
         return json.dumps(row, ensure_ascii=False)
