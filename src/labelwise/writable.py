@@ -3,11 +3,12 @@
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
-from labelwise.errors import StoreError, UsageError
+from labelwise.errors import LabelwiseError, StoreError, UsageError
 
 
 def check_writable(target: Path) -> None:
@@ -65,19 +66,28 @@ def check_room(place: Path, size: int) -> None:
         )
 
 
+def _busy(target: Path, owner: str) -> LabelwiseError:
+    return UsageError(
+        f'Another process ({owner or "its number is not known"}) writes to "{target}" now. Wait until it ends, or choose '
+        "another name."
+    )
+
+
 @contextmanager
-def sole_writer(target: Path, lock: Path | None = None) -> Iterator[None]:
+def sole_writer(
+    target: Path, lock: Path | None = None, busy: Callable[[Path, str], LabelwiseError] = _busy
+) -> Iterator[None]:
     """While open, no other process can open it for the same target; that is an error at once.
 
-    The system frees the lock when its process ends, in whatever way.
-
     Args:
-        target: the file or folder.
-        lock: the file to lock; None is ``.NAME.lock`` beside the target.
+        target: what is written.
+        lock: the file to lock, ``.NAME.lock`` beside the target where left out. The system frees it when its process ends, in
+            whatever way.
+        busy: the error, given the target and the number of the process that writes there.
     """
     path = lock or target.with_name(f".{target.name}.lock")
     with _parents(path):
-        file = _open_lock(path, target)
+        file = _open_lock(path, partial(busy, target))
         try:
             os.ftruncate(file, 0)
             os.write(file, str(os.getpid()).encode())
@@ -87,7 +97,7 @@ def sole_writer(target: Path, lock: Path | None = None) -> Iterator[None]:
             os.close(file)
 
 
-def _open_lock(path: Path, target: Path) -> int:
+def _open_lock(path: Path, busy: Callable[[str], LabelwiseError]) -> int:
     """Return the open lock, which nobody else has."""
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -96,10 +106,7 @@ def _open_lock(path: Path, target: Path) -> int:
         except BlockingIOError:
             owner = os.read(file, 32).decode(errors="replace").strip()
             os.close(file)
-            raise UsageError(
-                f'Another process ({owner or "its number is not known"}) writes to "{target}" now. Wait until it ends, or '
-                "choose another name."
-            ) from None
+            raise busy(owner) from None
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(file), os.stat(path)):
                 return file

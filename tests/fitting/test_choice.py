@@ -72,7 +72,8 @@ def val_alone(data: Dataset, label: int) -> Dataset:
     ],
 )
 def test_what_is_known_decides(data: Dataset, method: str, others: tuple[str, ...]) -> None:
-    assert choose_method(data)[0] == (method, *others)
+    choice = choose_method(data)
+    assert (choice.method, choice.alternatives) == (method, others)
     assert {method, *others} <= set(METHODS)
 
 

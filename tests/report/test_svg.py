@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labelwise.report.maps import label_map, matrix
-from labelwise.report.svg import HEIGHT, WIDTH, Axis, Limit, Series, draw, range_of, round_values
+from labelwise.report.svg import HEIGHT, WIDTH, Axis, Series, draw, range_of, round_values
 
 numbers = st.floats(-1e6, 1e6, allow_nan=False)
 
@@ -55,7 +55,7 @@ def test_marks_stay_on_the_plot_and_gaps_are_left_out() -> None:
         Axis(label="x", high=2),
         Axis(label="y", form="percent"),
         title="T",
-        limits=[Limit(value=1, name="here")],
+        limit=(1, "here"),
     )
     places = [tuple(map(float, found)) for found in re.findall(r'cx="([\d.]+)" cy="([\d.]+)"', svg)]
     assert len(places) == 2

@@ -11,10 +11,11 @@ import pytest
 import torch
 
 from labelwise.data.read.decoding import Frame
-from labelwise.server.batches import Answer, Batches, Limits
+from labelwise.server.batches import Answer, Batches
 from labelwise.server.lessons import State
 from labelwise.server.present import Served
 from labelwise.server.refusals import Refusal
+from labelwise.server.settings import Service
 from tests.conftest import blobs
 from tests.server.asking import PNG, form, png, saved, serving
 from tests.server.conftest import model_of
@@ -22,8 +23,8 @@ from tests.server.conftest import model_of
 FRAME = Frame(8, 8, 3)
 
 
-def limits(most: int = 8, wait: float = 0.0) -> Limits:
-    return Limits(most=most, wait=wait, decoders=2, threads=1)
+def limits(most: int = 8, wait: float = 0.0) -> Service:
+    return Service(model=Path("no.lw"), batch=most, wait=1000 * wait)
 
 
 def served() -> Served:
@@ -74,7 +75,7 @@ def test_a_full_batch_and_each_its_own_answer() -> None:
     sizes: list[int] = []
 
     async def run() -> list[Answer]:
-        batches = Batches(FRAME, served, limits(most=8, wait=0.2), sizes.append)
+        batches = Batches(limits(most=8, wait=0.2), FRAME, served, sizes.append)
         jobs = [asyncio.ensure_future(batches.scores([grey(i)])) for i in range(40)]
         await asyncio.sleep(0)
         batches.start()
@@ -89,7 +90,7 @@ def test_a_full_batch_and_each_its_own_answer() -> None:
 
 def test_a_lone_picture_does_not_wait() -> None:
     async def run() -> float:
-        batches = Batches(FRAME, served, limits(wait=30.0), lambda _: None)
+        batches = Batches(limits(wait=30.0), FRAME, served, lambda _: None)
         batches.start()
         began = time.perf_counter()
         await batches.scores([grey(3)])
@@ -102,7 +103,7 @@ def test_a_lone_picture_does_not_wait() -> None:
 
 def test_one_bad_picture_spoils_no_other() -> None:
     async def run() -> list[Any]:
-        batches = Batches(FRAME, served, limits(wait=0.1), lambda _: None)
+        batches = Batches(limits(wait=0.1), FRAME, served, lambda _: None)
         batches.start()
         bodies = [[grey(1)], [grey(2)[:50]], [grey(3)], [grey(4), grey(5)]]
         found = await asyncio.gather(*(batches.scores(one) for one in bodies), return_exceptions=True)
@@ -125,7 +126,7 @@ def test_stopping_finishes_what_was_accepted() -> None:
         return served()
 
     async def run() -> list[Answer]:
-        batches = Batches(FRAME, slow, limits(most=1), lambda _: None)
+        batches = Batches(limits(most=1), SHAPE, slow, lambda _: None)
         batches.start()
         jobs = [asyncio.ensure_future(batches.scores([grey(i)])) for i in range(6)]
         await asyncio.sleep(0.05)
@@ -142,7 +143,7 @@ def test_stopping_finishes_what_was_accepted() -> None:
 
 def test_a_client_that_went_away_disturbs_nobody() -> None:
     async def run() -> Answer:
-        batches = Batches(FRAME, served, limits(), lambda _: None)
+        batches = Batches(limits(), FRAME, served, lambda _: None)
         gone = asyncio.ensure_future(batches.scores([grey(1)]))
         stays = asyncio.ensure_future(batches.scores([grey(2)]))
         await asyncio.sleep(0)
@@ -160,7 +161,7 @@ def test_a_fault_of_the_model_is_told_to_all_of_its_batch() -> None:
         raise RuntimeError("no classifier")
 
     async def run() -> list[Any]:
-        batches = Batches(FRAME, broken, limits(wait=0.1), lambda _: None)
+        batches = Batches(limits(wait=0.1), SHAPE, broken, lambda _: None)
         batches.start()
         found = await asyncio.gather(*(batches.scores([grey(i)]) for i in range(3)), return_exceptions=True)
         batches.stop()

@@ -17,10 +17,13 @@ import labelwise as lw
 from labelwise.classifier import Classifier
 from labelwise.errors import StoreError
 from labelwise.server import present as module
-from labelwise.server.lessons import UNDO, lesson_of, unpacked
-from labelwise.server.present import Present, bake, folder_of, hold
+from labelwise.server.lessons import UNDO, State, lesson_of, unpacked
+from labelwise.server.present import Present, bake, folder_of
 from labelwise.server.refusals import Refusal
+from labelwise.server.running import serve
+from labelwise.server.settings import Service
 from labelwise.store import load
+from labelwise.writable import sole_writer
 from tests.server.asking import images_of, saved
 
 Open = Callable[..., Present]
@@ -190,7 +193,10 @@ import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from labelwise.server.present import Present
+from labelwise.server.running import serve
+from labelwise.server.settings import Service
 from labelwise.store import load
+from labelwise.writable import sole_writer
 from tests.server.test_changes import teach
 present = Present(load(sys.argv[1]), Path(sys.argv[1]))
 present.database._rows("PRAGMA cache_size = 2")  # what is written does not wait in memory for the commit
@@ -324,11 +330,11 @@ def test_a_change_that_cannot_be_written_changes_nothing(opened: Open) -> None:
 
 
 def test_one_service_at_a_time(model: Path) -> None:
-    lock = hold(folder_of(model))
-    with pytest.raises(StoreError, match=f"process {os.getpid()}"):
-        hold(folder_of(model))
-    os.close(lock)
-    os.close(hold(folder_of(model)))
+    service = Service(model=model, port=0)
+    folder_of(model).mkdir()
+    held = sole_writer(folder_of(model), folder_of(model) / "service.lock")
+    with held, pytest.raises(StoreError, match=f"process {os.getpid()}"):
+        serve(service)
 
 
 def test_baking_gives_a_classifier_of_its_own(model: Path, tmp_path: Path, opened: Open) -> None:
@@ -343,7 +349,8 @@ def test_baking_gives_a_classifier_of_its_own(model: Path, tmp_path: Path, opene
 def test_lessons_go_there_and_back(model: Path) -> None:
     base = load(model)
     lesson = lesson_of(base, lw.teach(base, "Ünï\tcode", examples=images_of(1)), "examples")
-    again = unpacked(7, lesson.label, *lesson.packed())
+    number, _, label, _, words, tensors = State(change=6).teach(lesson).changes[0].packed()
+    again = unpacked(number, label, words, tensors)
     assert (again.number, again.label, again.source, again.examples) == (7, lesson.label, "examples", 5)
     assert set(again.rows) == {"embedding", "scale", "offset", "unseen", "memory", "train_hashes"}
     for name, rows in lesson.rows.items():

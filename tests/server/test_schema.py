@@ -20,7 +20,7 @@ COMMON: dict[str, Any] = {"deadline": None, "derandomize": True, "suppress_healt
 
 @pytest.fixture(scope="module")
 def schema(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    from labelwise.server.app import Direct, documented, table
+    from labelwise.server.app import direct, documented, table
     from labelwise.server.engine import Engine
     from labelwise.server.guard import Guard
     from labelwise.server.measures import Measures
@@ -30,7 +30,7 @@ def schema(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     service = Service(model=saved(folder), device="cpu", gallery=gallery(folder), allow_hosts=("testserver",))
     engine = Engine(service, Measures())
     routes = table(engine)
-    inner = Guard(Direct(documented(engine, routes), routes), service, engine.measures, frozenset())
+    inner = Guard(direct(documented(engine, routes), routes), service, engine.measures, frozenset())
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         """Every call brings a life of its own; the threads live through all of them."""

@@ -1,26 +1,39 @@
-"""A case: one classifier and the test images it is asked about, each encoded once, and how quickly that went."""
+"""A case: one classifier and the test images it is asked about, each encoded once, and all figures that follow."""
 
 import json
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from labelwise.classifier import Classifier
-from labelwise.errors import DataError
+from labelwise.errors import DataError, UnsupportedError, UsageError
+from labelwise.evaluate.closed import ClosedResult, evaluate_closed
+from labelwise.evaluate.multilabel import MultilabelResult, evaluate_multilabel
+from labelwise.evaluate.ordinal import OrdinalResult
 from labelwise.evaluate.part import Part
+from labelwise.evaluate.retrieval import RetrievalResult, evaluate_retrieval
 from labelwise.evaluate.tested import Tested
+from labelwise.evaluate.verification import VerificationResult, verification_with_curve
+from labelwise.evaluate.zero_shot import ZeroShotResult
+from labelwise.ops.detection import DetCurve
+from labelwise.report import findings
 from labelwise.scores import Scores
 
 BATCH = 256
+COMPARED = 2_000  # images compared with each other, at most
+PAIRS = 50_000  # pairs of each kind behind the DET curve, at most
 SECONDS = 0.4  # how long each timing goes on, about
 
 Tell = Callable[[str], None]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -33,52 +46,46 @@ class Saved:
 
 @dataclass(frozen=True, kw_only=True)
 class Speed:
-    """How quickly images are answered, from bytes or features to scores; reading files is not part of it.
-
-    Attributes:
-        images_per_second: many at a time, the median of several rounds.
-        batch: how many at a time.
-        milliseconds: for one image alone, the median.
-        device: cpu or cuda.
-        threads: of the CPU that torch uses.
-    """
+    """How quickly images are answered, from bytes or features to scores: medians. Reading files is not part of it."""
 
     images_per_second: float
-    batch: int
-    milliseconds: float
+    batch: int  # how many at a time
+    milliseconds: float  # for one image alone
     device: str
-    threads: int
+    threads: int  # of the CPU that torch uses
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Case:
-    """One classifier and what it was asked.
+    """One classifier, what it was asked, and all figures; None where one does not apply, and ``left_out`` says why."""
 
-    Attributes:
-        name: what the page calls it.
-        tested: the test images that count, encoded once. Images without a name are numbered.
-        strange: scores of images of none of the labels, if any.
-        part: which images of the data they are, and which were left out.
-        speed: how quickly it answers.
-        log: what training wrote down of each epoch.
-    """
-
-    name: str
-    tested: Tested
-    strange: Scores | None
-    part: Part
+    name: str  # what the page calls it
+    tested: Tested  # the images that count, encoded once; those without a name are numbered
+    part: Part  # which images of the data they are, and which were left out
     speed: Speed
-    log: tuple[Mapping[str, Any], ...]
+    log: tuple[Mapping[str, Any], ...]  # what training wrote down of each epoch
+    right: Tensor  # see findings.answered
+    sure: Tensor
+    errors: Tensor | None  # see findings.answer_errors
+    closed: ClosedResult | None
+    several: MultilabelResult | None
+    calibration: findings.CalibrationFigures
+    confusion: Tensor | None  # how often each label (row) is taken for each [k, k]
+    each: tuple[findings.LabelFigures, ...]
+    unknown: findings.UnknownFigures
+    zero_shot: ZeroShotResult | None
+    ordinal: OrdinalResult | None
+    verification: VerificationResult | None
+    det: DetCurve | None
+    retrieval: RetrievalResult | None
+    compared: int  # how many images were compared with each other
+    plane: Tensor | None  # where labels lie on the map [k, 2]
+    left_out: Mapping[str, str]
 
     @property
     def classifier(self) -> Classifier:
         """Whose answers they are."""
         return self.tested.classifier
-
-    @property
-    def images(self) -> Tensor:
-        """The test images as the model takes them ``[n, ...]``."""
-        return self.tested.split.images
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -95,24 +102,17 @@ class Case:
         """How many numbers its model learned."""
         return sum(one.numel() for one in self.classifier.model.parameters())
 
+    @property
+    def accuracy(self) -> float:
+        """The share of images whose answer is right."""
+        return float(self.right.double().mean())
+
     def __len__(self) -> int:
         return len(self.tested)
 
-    def file(self, row: int) -> str:
-        """Return the name of an image."""
-        return self.tested.split.files[row]
 
-
-def make_case(name: str, saved: Saved, part: Part, strange: Part | None, tell: Tell) -> Case:
-    """Return the case of a classifier on a part of data.
-
-    Args:
-        name: what the page calls it.
-        saved: the classifier and its training log.
-        part: the images.
-        strange: images of none of the labels, if any.
-        tell: is told what is being done.
-    """
+def make_case(name: str, saved: Saved, part: Part, strange: Part | None, seed: int, tell: Tell) -> Case:
+    """Return the case of a classifier on images, and on strange ones if any; the seed draws where there are many."""
     classifier = saved.classifier
     split = replace(part.split, files=part.split.files or tuple(f"image {row + 1}" for row in part.rows.tolist()))
     tell(f"{name}: timing")
@@ -124,7 +124,47 @@ def make_case(name: str, saved: Saved, part: Part, strange: Part | None, tell: T
     except DataError as error:
         raise DataError(f"{name} and {part.data} do not fit. {error}") from None
     other = None if strange is None else encode(classifier, strange.split.images, f"{name}: encoding strange", tell)
-    return Case(name=name, tested=tested, strange=other, part=part, speed=speed, log=saved.log)
+    tell(f"{name}: measuring")
+    figures = _figures(tested, seed) | {"unknown": findings.unknown(scores, other)}
+    return Case(name=name, tested=tested, part=part, speed=speed, log=saved.log, **figures)
+
+
+def _figures(tested: Tested, seed: int) -> dict[str, Any]:
+    """Return the figures of a test, as a case names them."""
+    left_out: dict[str, str] = {}
+
+    def attempt(what: str, run: Callable[[Tested], T], images: Tested = tested) -> T | None:
+        try:
+            return run(images)
+        except (DataError, UnsupportedError, UsageError) as error:
+            left_out[what] = str(error)
+            return None
+
+    part = findings.some(tested, COMPARED, seed)
+    right, sure = findings.answered(tested)
+    several = evaluate_multilabel(tested) if tested.multilabel else None
+    closed = None if several else evaluate_closed(tested)
+    confusion = None if several else findings.confusion(tested)
+    pairs = attempt("Same or different", partial(verification_with_curve, most=PAIRS, seed=seed), part)
+    verification, det = pairs or (None, None)
+    return {
+        "right": right,
+        "sure": sure,
+        "errors": findings.answer_errors(tested) if several else None,
+        "closed": closed,
+        "several": several,
+        "calibration": findings.calibration(tested, closed or several),
+        "confusion": confusion,
+        "each": findings.each_label(tested, several, confusion),
+        "zero_shot": attempt("Seen and unseen labels", findings.zero_shot),
+        "ordinal": attempt("Ordered labels", findings.ordinal),
+        "verification": verification,
+        "det": det,
+        "retrieval": attempt("Retrieval", evaluate_retrieval, part),
+        "compared": len(part),
+        "plane": attempt("Map of labels", findings.plane),
+        "left_out": left_out,
+    }
 
 
 def encode(classifier: Classifier, images: Tensor, what: str, tell: Tell) -> Scores:
@@ -165,12 +205,8 @@ def read_log(path: Path) -> tuple[Mapping[str, Any], ...]:
     """Return the lines of a training log; none where there is no log. A line that was cut off is left out."""
     if not path.is_file():
         return ()
-    found = []
+    entries = []
     for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(entry, dict):
-            found.append(entry)
-    return tuple(found)
+        with suppress(ValueError):
+            entries.append(json.loads(line))
+    return tuple(entry for entry in entries if isinstance(entry, dict))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
@@ -10,12 +10,8 @@ from labelwise.evaluate.paired import PairedResult, compare_answers
 from labelwise.metrics import Reliability
 from labelwise.ops.detection import DetCurve
 from labelwise.report.case import Case
-from labelwise.report.examples import is_picture, said, small, truth
-from labelwise.report.figures import to_json
-from labelwise.report.findings import Findings
+from labelwise.report.examples import said, small, truth
 from labelwise.report.pages import Picture, percent
-
-Both = tuple[Case, Findings]
 
 
 class Disagreement(NamedTuple):
@@ -29,76 +25,39 @@ class Disagreement(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Comparison:
-    """Classifiers beside each other, the first of which the others are measured against.
-
-    Attributes:
-        paired: how each after the first differs from it.
-        figures: by what they say, for each classifier; those that apply to one at least.
-        reliability: the name, the bins and the colour of each.
-        det: the name, the equal error rate, the curve and the colour of each that compares pictures.
-        mixed: how many images some answer right and others wrong.
-        disagreements: the surest of these.
-    """
+    """Classifiers beside each other, the first of which the others are measured against; curves as ``plots`` takes them."""
 
     paired: list[tuple[str, PairedResult]]
-    figures: dict[str, list[float | None]]
     reliability: list[tuple[str, Reliability, int]]
     det: list[tuple[str, float, DetCurve, int]]
-    mixed: int
-    disagreements: list[Disagreement]
+    mixed: int  # how many images some answer right and others wrong
+    disagreements: list[Disagreement]  # the surest of these
 
 
-def compare(both: Sequence[Both], seed: int, most: int) -> Comparison:
+def compare(cases: Sequence[Case], seed: int, most: int) -> Comparison:
     """Return the comparison of classifiers; ``seed`` draws test images again, ``most`` is half of the images to show."""
-    first = both[0][1].right
-    kind = "answer_ece" if both[0][0].tested.multilabel else "ece"
-    right = torch.stack([found.right for _, found in both])
+    kind = "answer_ece" if cases[0].tested.multilabel else "ece"
+    right = torch.stack([case.right for case in cases])
     mixed = right.any(0) & ~right.all(0)
-    sure = torch.stack([found.sure for _, found in both]).double().mean(0)
+    sure = torch.stack([case.sure for case in cases]).double().mean(0)
     rows = torch.where(mixed, sure, -1.0).argsort(descending=True, stable=True)[: min(int(mixed.sum()), 2 * most)]
     return Comparison(
-        paired=[(case.name, compare_answers(first, found.right, seed=seed)) for case, found in both[1:]],
-        figures=_figures([found for _, found in both]),
+        paired=[(case.name, compare_answers(right[0], case.right, seed=seed)) for case in cases[1:]],
         reliability=[
-            (f"{case.name}: ECE {percent(found.calibration.errors_after[kind])}", found.calibration.after, i)
-            for i, (case, found) in enumerate(both)
+            (f"{case.name}: ECE {percent(case.calibration.errors_after[kind])}", case.calibration.after, i)
+            for i, case in enumerate(cases)
         ],
         det=[
-            (case.name, found.verification.eer, found.det, i)
-            for i, (case, found) in enumerate(both)
-            if found.det is not None and found.verification is not None
+            (case.name, case.verification.eer, case.det, i)
+            for i, case in enumerate(cases)
+            if case.det is not None and case.verification is not None
         ],
         mixed=int(mixed.sum()),
-        disagreements=[_disagreement(both, row) for row in rows.tolist()],
+        disagreements=[_disagreement(cases, row) for row in rows.tolist()],
     )
 
 
-def paired_figures(comparison: Comparison, first: str) -> list[dict[str, Any]]:
-    """Return how each differs from the first, as JSON can hold it."""
-    return [{"model": name, "against": first, **to_json(result)} for name, result in comparison.paired]
-
-
-def _figures(every: Sequence[Findings]) -> dict[str, list[float | None]]:
-    closed, several = [one.closed for one in every], [one.several for one in every]
-    figures = {
-        "accuracy": [one.accuracy if one else None for one in closed],
-        "accuracy, mean of labels": [one.class_accuracy if one else None for one in closed],
-        "mean average precision": [one.mean_average_precision if one else None for one in several],
-        "micro F1": [one.micro_f1 if one else None for one in several],
-        "every answer right": [one.exact if one else None for one in several],
-        "calibration error (ECE)": [one.calibration.errors_after.get("ece") for one in every],
-        "ECE of yes and no": [one.calibration.errors_after.get("answer_ece") for one in every],
-        "strange pictures told (AUROC)": [r.auroc if (r := one.unknown.result) else None for one in every],
-        "harmonic mean of seen, unseen": [z.harmonic if (z := one.zero_shot) else None for one in every],
-        "within one level": [o.median.within_one if (o := one.ordinal) else None for one in every],
-        "pairs: equal error rate": [v.eer if (v := one.verification) else None for one in every],
-        "retrieval: R@1": [q.recall.get(1) if (q := one.retrieval) else None for one in every],
-    }
-    return {name: values for name, values in figures.items() if any(value is not None for value in values)}
-
-
-def _disagreement(both: Sequence[Both], row: int) -> Disagreement:
-    case = both[0][0]
-    answers = [(one.name, bool(found.right[row]), said(one, found, row)) for one, found in both]
-    shown = small(case.images[row], case.file(row)) if is_picture(case.images) else None
-    return Disagreement(shown, answers, truth(case, row), case.file(row))
+def _disagreement(cases: Sequence[Case], row: int) -> Disagreement:
+    split = cases[0].tested.split
+    answers = [(case.name, bool(case.right[row]), said(case, row)) for case in cases]
+    return Disagreement(small(split.images[row], split.files[row]), answers, truth(cases[0], row), split.files[row])

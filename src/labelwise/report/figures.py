@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import asdict, is_dataclass
 from typing import Any
 
 from torch import Tensor
@@ -10,38 +10,37 @@ from torch import Tensor
 from labelwise.metrics import Reliability
 from labelwise.report.case import Case
 from labelwise.report.cautions import cautions
-from labelwise.report.findings import Findings
+
+PLAIN = [
+    "method",
+    "accuracy",
+    "closed",
+    "several",
+    "each",
+    "zero_shot",
+    "ordinal",
+    "verification",
+    "retrieval",
+    "speed",
+    "left_out",
+]
 
 
-def case_figures(case: Case, found: Findings) -> dict[str, Any]:
+def case_figures(case: Case) -> dict[str, Any]:
     """Return all figures of a case."""
-    errors = found.calibration
-    figures: dict[str, Any] = {
-        "model": case.name,
-        "method": case.method,
-        "labels": len(case.names),
-        "images": len(case),
-        "accuracy": found.accuracy,
-        "closed": found.closed,
-        "several": found.several,
-        "calibration": {
-            "before": {**errors.errors_before, "bins": _bins(errors.before)},
-            "after": {**errors.errors_after, "bins": _bins(errors.after)},
-        },
-        "each": found.each,
-        "confusion": None if found.confusion is None else _counts(found.confusion, case.names),
-        "unknown": {"limit": found.unknown.limit, "figures": found.unknown.result},
-        "zero_shot": _without(found.zero_shot, "curve"),
-        "ordinal": found.ordinal,
-        "verification": found.verification,
-        "retrieval": found.retrieval,
-        "compared_images": found.compared,
-        "speed": case.speed,
-        "leaked": case.tested.leaked,
-        "warnings": cautions(case, found),
-        "left_out": dict(found.left_out),
+    errors, unknown = case.calibration, case.unknown
+    figures: dict[str, Any] = {"model": case.name, "labels": len(case.names), "images": len(case)}
+    figures |= {name: getattr(case, name) for name in PLAIN}
+    figures["calibration"] = {
+        "before": {**errors.errors_before, "bins": _bins(errors.before)},
+        "after": {**errors.errors_after, "bins": _bins(errors.after)},
     }
+    figures["confusion"] = None if case.confusion is None else _counts(case.confusion, case.names)
+    figures["unknown"] = {"limit": unknown.limit, "figures": unknown.result}
+    figures |= {"compared_images": case.compared, "leaked": case.tested.leaked, "warnings": cautions(case)}
     plain: dict[str, Any] = to_json(figures)
+    if case.zero_shot:
+        del plain["zero_shot"]["curve"]
     return plain
 
 
@@ -56,12 +55,6 @@ def to_json(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [to_json(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _without(result: Any, name: str) -> dict[str, Any] | None:
-    if result is None:
-        return None
-    return {field.name: getattr(result, field.name) for field in fields(result) if field.name != name}
 
 
 def _bins(table: Reliability) -> list[dict[str, Any]]:

@@ -19,14 +19,9 @@ def naming_page(
     images: Tensor,
     files: Sequence[str],
 ) -> str:
-    """Return the page as HTML, pictures inside it.
+    """Return the page as HTML, pictures ``[n, c, h, w]`` (bytes) inside it; of features ``[n, d]`` the files are listed.
 
-    Args:
-        title: what was named, in words.
-        clusters: what is known of each, in the order of the page.
-        shown: the rows to show, by the number of the cluster.
-        images: pictures ``[n, c, h, w]`` (bytes), or features, of which the files are listed.
-        files: the name of each image.
+    Clusters come in the order of the page; ``shown`` has the rows to show of each, by its number.
     """
     rows = {row for one in shown for row in one.nearest + one.drawn} if images.ndim > 2 else set()
     values = {
@@ -40,15 +35,11 @@ def naming_page(
 
 def doubts(one: NamedCluster) -> list[str]:
     """Return what a person should look at in a cluster, in words; nothing where no figure stands out."""
-    found = []
-    if one.certainty < DOUBTFUL:
-        found.append("the name is in doubt")
-    if one.together < APART:
-        found.append("other groupings divide it differently")
-    if not one.answered and one.agreement < one.together / 2:
-        found.append("most other groupings call it something else")
-    if one.share > 0 and one.size > OFF * one.share:
-        found.append("larger than expected")
-    if one.share > 0 and one.size < one.share / OFF:
-        found.append("smaller than expected")
-    return found
+    doubtful = {
+        "the name is in doubt": one.certainty < DOUBTFUL,
+        "other groupings divide it differently": one.together < APART,
+        "most other groupings call it something else": not one.answered and one.agreement < one.together / 2,
+        "larger than expected": 0 < OFF * one.share < one.size,
+        "smaller than expected": one.share > 0 and one.size < one.share / OFF,
+    }
+    return [words for words, true in doubtful.items() if true]

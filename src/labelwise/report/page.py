@@ -23,10 +23,9 @@ from labelwise.labels import Labels
 from labelwise.report import maps, plots
 from labelwise.report.case import Saved, make_case, read_log
 from labelwise.report.cautions import interval
-from labelwise.report.comparison import Both, compare, paired_figures
-from labelwise.report.examples import examples, is_picture
-from labelwise.report.figures import case_figures
-from labelwise.report.findings import find
+from labelwise.report.comparison import compare
+from labelwise.report.examples import examples
+from labelwise.report.figures import case_figures, to_json
 from labelwise.report.pages import render
 from labelwise.store import LOG, load
 from labelwise.training.distribution import choose_device
@@ -70,13 +69,7 @@ class ReportSettings:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Report:
-    """A finished report.
-
-    Attributes:
-        title: of the page.
-        html: the page.
-        figures: all that it says, as JSON can hold it.
-    """
+    """A finished report: the title, the page, and all figures that it says, as JSON can hold them."""
 
     title: str
     html: str
@@ -107,27 +100,40 @@ def report(classifier: Model, data: Source, settings: ReportSettings | None = No
     other: Sequence[Part | None] = [None] * len(parts)
     if (unknown := settings.unknown) is not None:
         other = _parts(classifiers, lambda shape: _read_unknown(unknown, shape), None, unknown=True)
-    both: list[Both] = []
-    for (name, one), part, strange in zip(saved.items(), parts, other, strict=True):
-        case = make_case(name, one, part, strange, settings.tell)
-        settings.tell(f"{name}: measuring")
-        both.append((case, find(case, settings.seed)))
+    cases = [
+        make_case(name, one, part, strange, settings.seed, settings.tell)
+        for (name, one), part, strange in zip(saved.items(), parts, other, strict=True)
+    ]
     settings.tell("drawing the page")
-    comparison = compare(both, settings.seed, settings.examples) if len(both) > 1 else None
-    first, figures = parts[0], [case_figures(*one) for one in both]
+    case, first, figures = cases[0], parts[0], [case_figures(one) for one in cases]
     every: dict[str, Any] = {"data": first.data, "split": first.name, "labelwise": __version__}
     every |= {"measured": first.figures(), **({"measured_unknown": other[0].figures()} if other[0] else {})}
     every |= figures[0]
+    comparison = compare(cases, settings.seed, settings.examples) if len(cases) > 1 else None
     if comparison:
-        every |= {"compare": figures[1:], "paired": paired_figures(comparison, both[0][0].name)}
-    values: dict[str, Any] = {
-        "title": f"{both[0][0].name} on {first.data}",
+        paired = [{"model": name, "against": case.name, **to_json(result)} for name, result in comparison.paired]
+        every |= {"compare": figures[1:], "paired": paired}
+    best, worst = examples(case, settings.examples)
+    values = {
+        "title": f"{case.name} on {first.data}",
+        "case": case,
+        "cases": cases,
         "comparison": comparison,
+        "figures": figures,
         "commands": settings.commands,
+        "warnings": [(one["model"], text) for one in figures for text in one["warnings"]],
+        "interval": interval(case.accuracy, len(case)),
+        "best": best,
+        "worst": worst,
+        "confusions": maps.confusions(case),
+        "plots": plots,
+        "maps": maps,
+        "day": datetime.now(UTC).date().isoformat(),
+        "version": __version__,
+        "torch": torch.__version__,
+        "machine": machine(),
     }
-    values["warnings"] = [(one["model"], text) for one in figures for text in one["warnings"]]
-    html = render("report.html", {**values, **_values(both, settings.examples)})
-    return Report(title=values["title"], html=html, figures=every)
+    return Report(title=str(values["title"]), html=render("report.html", values), figures=every)
 
 
 def _parts(classifiers: Sequence[Classifier], read: Reader, split: str | None, *, unknown: bool = False) -> list[Part]:
@@ -160,40 +166,16 @@ def _models(classifier: Model, settings: ReportSettings) -> dict[str, Model]:
     if first is None and isinstance(classifier, Classifier | Saved):
         held = classifier if isinstance(classifier, Classifier) else classifier.classifier
         first = str(getattr(held.origin.method, "name", "classifier"))
-    named = {first or Path(str(classifier)).name: classifier}
-    for name, model in (settings.compare or {}).items():
-        if name in named:
-            raise UsageError(
-                f'Classifiers that are compared need different names; "{name}" is given twice. Given: '
-                f"{listing([*named, *(settings.compare or {})])}."
-            )
-        named[name] = model
-    return named
+    first, others = first or Path(str(classifier)).name, settings.compare or {}
+    if first in others:
+        raise UsageError(
+            f'Classifiers that are compared need different names; "{first}" is given twice. Given: '
+            f"{listing([first, *others])}."
+        )
+    return {first: classifier, **others}
 
 
 def _opened(model: Model, device: str) -> Saved:
     if isinstance(model, Saved):
         return model
     return Saved(classifier=model) if isinstance(model, Classifier) else open_saved(model, device)
-
-
-def _values(both: list[Both], most: int) -> dict[str, Any]:
-    """Return what the templates say of the first classifier, and what they draw it with."""
-    case, found = both[0]
-    best, worst = examples(case, found, most)
-    return {
-        "case": case,
-        "found": found,
-        "both": both,
-        "interval": interval(found.accuracy, len(case)),
-        "best": best,
-        "worst": worst,
-        "has_pictures": is_picture(case.images),
-        "confusions": maps.confusions(case, found),
-        "plots": plots,
-        "maps": maps,
-        "day": datetime.now(UTC).date().isoformat(),
-        "version": __version__,
-        "torch": torch.__version__,
-        "machine": machine(),
-    }

@@ -38,7 +38,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"percent": percent, "thousands": thousands, "counted": counted}
+    made.filters |= {"at": at, "percent": percent, "thousands": thousands, "counted": counted}
     made.globals["source"] = _source
     return made
 
@@ -54,6 +54,13 @@ def picture(image: Image.Image, words: str, kind: Literal["PNG", "JPEG"] = "PNG"
     image.save(stream, kind, **({"quality": 86, "subsampling": 0} if kind == "JPEG" else {"optimize": True}))
     data = base64.b64encode(stream.getvalue()).decode()
     return Picture(f"data:image/{kind.lower()};base64,{data}", words, image.width, image.height)
+
+
+def at(figures: Any, path: str) -> Any:
+    """Return the value in a JSON document at a path of keys such as ``closed.accuracy``; None where there is none."""
+    for key in path.split("."):
+        figures = (figures or {}).get(key)
+    return figures
 
 
 def percent(share: float | None) -> str:

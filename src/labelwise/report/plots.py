@@ -9,7 +9,7 @@ from labelwise.metrics import Reliability
 from labelwise.ops.detection import DetCurve
 from labelwise.report.findings import UnknownFigures
 from labelwise.report.pages import percent
-from labelwise.report.svg import Axis, Limit, Plot, Series, draw, range_of
+from labelwise.report.svg import Axis, Plot, Series, draw, range_of, round_values
 
 BARS = 30
 POINTS = 200  # of a curve, at most
@@ -19,12 +19,7 @@ ERRORS = (0.001, 0.01, 0.05, 0.1, 0.2, 0.5)
 
 
 def reliability(lines: Sequence[tuple[str, Reliability, int]], several: bool) -> Plot:
-    """Return a reliability diagram.
-
-    Args:
-        lines: the name, the bins and the colour of each; empty bins are left out.
-        several: whether several labels may be true, so that answers are yes or no.
-    """
+    """Return a reliability diagram of bins, with the name and the colour of each; ``several`` labels get a yes or no each."""
     said, true = ("probability of a yes", "share of yes") if several else ("probability of the answer", "answers right")
     ideal = Series(points=[(0, 0), (1, 1)], name="as it should be", colour=5, dashed=True)
     x, y = (Axis(label=label, form="percent", ticks=SHARES) for label in (said, true))
@@ -48,10 +43,10 @@ def strangeness(figures: UnknownFigures) -> Plot:
     kinds = [("test images of known labels", figures.known, 0)]
     if figures.strange is not None:
         kinds.append(("strange pictures", figures.strange, 1))
-    limits = [] if figures.limit is None else [Limit(value=figures.limit, name="unknown →")]
+    limit = None if figures.limit is None else (figures.limit, "unknown →")
     ordered = sorted(score for _, scores, _ in kinds for score in scores.tolist())
     usual = ordered[min(len(ordered) - 1, int(0.995 * len(ordered)))]
-    low, high = range_of([ordered[0], usual, *(one.value for one in limits)])
+    low, high = range_of([ordered[0], usual, *(limit or ())[:1]])
     series = []
     for name, scores, colour in kinds:
         shares = (scores.clamp(low, high).double().histc(BARS, low, high) / len(scores)).tolist()
@@ -60,7 +55,7 @@ def strangeness(figures: UnknownFigures) -> Plot:
     top = max(y for one in series for _, y in one.points)
     x = Axis(label="outlier score", low=low, high=high)
     y = Axis(label="share of images", high=top * 1.12, form="percent")
-    return draw(series, x, y, title="Histogram of outlier scores with the threshold", limits=limits)
+    return draw(series, x, y, title="Histogram of outlier scores with the threshold", limit=limit)
 
 
 def seen_over_unseen(result: ZeroShotResult) -> Plot:
@@ -121,7 +116,9 @@ def training(log: Sequence[Mapping[str, Any]]) -> list[Stage]:
 
 def _stage(name: str, lines: Sequence[Mapping[str, Any]]) -> Stage:
     epochs = [int(line["epoch"]) + 1 for line in lines]
-    x = Axis(label="epoch", low=min(epochs), high=max(epochs), ticks=_whole(min(epochs), max(epochs)))
+    x = Axis(
+        label="epoch", low=min(epochs), high=max(epochs), ticks=round_values(min(epochs), max(epochs), 8, whole=True)
+    )
     kind: Literal["line", "both"] = "both" if len(lines) <= 12 else "line"
 
     def points(values: Sequence[Any]) -> list[tuple[float, float]]:
@@ -145,8 +142,3 @@ def _stage(name: str, lines: Sequence[Mapping[str, Any]]) -> Stage:
     best = max(finite)
     words = f"{best[0]:.4g} at best in epoch {-best[1]:.0f}"
     return Stage(name, loss, plot([merit], "validation", "Validation figure"), words)
-
-
-def _whole(low: int, high: int) -> tuple[float, ...]:
-    step = next(s for s in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 10**9) if (high - low) / s <= 8)
-    return tuple(float(v) for v in range(-(-low // step) * step, high + 1, step)) or (float(low),)

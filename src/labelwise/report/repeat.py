@@ -12,11 +12,7 @@ from labelwise.training.stages import Method
 def fit_command(classifier: Classifier, data: str, out: str, options: Sequence[str] = ()) -> str | None:
     """Return the command that fits a classifier with the same method, settings and seed; None where they are not known.
 
-    Args:
-        classifier: one that was fitted.
-        data: what names its training data in the shell.
-        out: the folder to write.
-        options: more words of the command, such as where splits are.
+    ``data`` names its training data in the shell; ``options`` are more words, such as where splits are.
     """
     method = classifier.origin.method
     if not isinstance(method, Method):

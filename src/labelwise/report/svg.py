@@ -17,23 +17,14 @@ NORMAL = NormalDist()
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
-    """One side of a plot.
-
-    Attributes:
-        label: what is along it.
-        low: the value at its beginning.
-        high: the value at its end.
-        ticks: values to write; round ones where none are given.
-        form: how a value is written.
-        probit: places are normal deviates of shares, as DET curves have it.
-    """
+    """One side of a plot."""
 
     label: str
     low: float = 0.0
     high: float = 1.0
-    ticks: tuple[float, ...] = ()
-    form: Literal["number", "percent"] = "number"
-    probit: bool = False
+    ticks: tuple[float, ...] = ()  # values to write; round ones where none are given
+    form: Literal["number", "percent"] = "number"  # how a value is written
+    probit: bool = False  # places are normal deviates of shares, as DET curves have it
 
     def place(self, value: float) -> float:
         """Return where a value lies, 0 at the beginning and 1 at the end; what is beyond is brought to the edge."""
@@ -53,25 +44,15 @@ class Axis:
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """Points of one kind.
+    """Points of one kind; steps are an area down to the x axis, each as wide as to the next x."""
 
-    Attributes:
-        points: x and y of each; those that are not finite are left out.
-        name: in the legend; blank is not listed.
-        colour: which of the colours of the page.
-        kind: joined by a line, dots alone, both, or an area down to the x axis in steps, each as wide as to the next x.
-        dashed: whether the line is.
-        sizes: the radius of each dot.
-        titles: what each dot says where a pointer rests on it.
-    """
-
-    points: Sequence[tuple[float, float]]
-    name: str = ""
-    colour: int = 0
+    points: Sequence[tuple[float, float]]  # those that are not finite are left out
+    name: str = ""  # in the legend; blank is not listed
+    colour: int = 0  # which of the colours of the page
     kind: Literal["line", "dots", "both", "steps"] = "line"
     dashed: bool = False
-    sizes: Sequence[float] = ()
-    titles: Sequence[str] = ()
+    sizes: Sequence[float] = ()  # the radius of each dot
+    titles: Sequence[str] = ()  # what each dot says where a pointer rests on it
 
     @property
     def letter(self) -> str:
@@ -86,23 +67,17 @@ class Plot(NamedTuple):
     legend: tuple[Series, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limit:
-    """A vertical line at a value, with a word beside it."""
+def round_values(low: float, high: float, most: int = 5, *, whole: bool = False) -> tuple[float, ...]:
+    """Return about so many round values from low to high, which are whole numbers if asked for."""
+    from matplotlib.ticker import MaxNLocator
 
-    value: float
-    name: str
-
-
-def round_values(low: float, high: float) -> tuple[float, ...]:
-    """Return about five round values from low to high."""
     if not high > low:
         return (low,)
-    rough = (high - low) / 5
-    unit = 10.0 ** math.floor(math.log10(rough))
-    step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= rough * 0.999)
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return tuple(i * step for i in range(first, last + 1))
+    room = 1e-9 * (high - low)
+    values = MaxNLocator(most, steps=[1, 2, 5, 10] if whole else [1, 2, 2.5, 5, 10], integer=whole).tick_values(
+        low, high
+    )
+    return tuple(float(value) for value in values if low - room <= value <= high + room)
 
 
 def range_of(values: Sequence[float]) -> tuple[float, float]:
@@ -115,23 +90,18 @@ def range_of(values: Sequence[float]) -> tuple[float, float]:
     return low - room, high + room
 
 
-def draw(series: Sequence[Series], x: Axis, y: Axis, *, title: str, limits: Sequence[Limit] = ()) -> Plot:
-    """Return a plot; ``title`` says what it shows to those who do not see it."""
-    inside = "".join([*_grid(x, y), *(_marks(one, x, y) for one in series), *(_limit(one, x) for one in limits)])
+def draw(series: Sequence[Series], x: Axis, y: Axis, *, title: str, limit: tuple[float, str] | None = None) -> Plot:
+    """Return a plot; ``title`` says what it shows to those who do not see it, ``limit`` is where a line stands and its name."""
+    inside = "".join([*_grid(x, y), *(_marks(one, x, y) for one in series), _limit(*limit, x) if limit else ""])
     return Plot(frame(inside, (WIDTH, HEIGHT), title), tuple(one for one in series if one.name))
 
 
 def frame(
     inside: str, size: tuple[float, float], title: str, kind: str = "plot", width: tuple[float, float] | None = None
 ) -> Markup:
-    """Return an SVG element, with a title for readers of the page aloud.
+    """Return an SVG element of a size in its own units and a width on the page, at least and at most, in pixels.
 
-    Args:
-        inside: what is drawn (SVG).
-        size: its width and height in its own units.
-        title: what it shows, in words.
-        kind: its classes.
-        width: on the page at least and at most, in pixels; as wide as its place where left out.
+    The title says what it shows to those who do not see it.
     """
     style = f' style="min-width: {width[0]:.0f}px; max-width: {width[1]:.0f}px"' if width else ""
     return Markup(
@@ -193,8 +163,8 @@ def _steps(places: Sequence[tuple[float, float]], colour: str) -> str:
     return f'<path class="area f{colour}" d="{line}Z"/><path class="line s{colour}" d="{line}"/>'
 
 
-def _limit(limit: Limit, x: Axis) -> str:
-    at = _across(x, limit.value)
+def _limit(value: float, name: str, x: Axis) -> str:
+    at = _across(x, value)
     beside = (at + 5, "start") if at < WIDTH * 0.6 else (at - 5, "end")
     line = f'<path class="limit" d="M{at:.1f} {TOP}V{HEIGHT - BOTTOM}"/>'
-    return line + words(beside[0], TOP + 11, limit.name, beside[1], "strong")
+    return line + words(beside[0], TOP + 11, name, beside[1], "strong")

@@ -10,7 +10,6 @@ from labelwise.classifier import Classifier
 from labelwise.errors import LabelwiseError, UsageError
 from labelwise.scores import Scores
 from labelwise.server.settings import Service
-from labelwise.server.shown import Shown
 from labelwise.tasks.explain import explain
 from labelwise.tasks.teach import teach
 
@@ -29,31 +28,30 @@ def check_pictures(shape: tuple[int, ...]) -> None:
         raise UsageError(f"This model takes images of {shape[0]} channels; pictures have 1 (grey) or 3 (colour).")
 
 
-def abilities(classifier: Classifier, service: Service, gallery: Shown | None) -> dict[str, str | None]:
+def abilities(classifier: Classifier, service: Service) -> dict[str, str | None]:
     """Return for each question None, or why this classifier cannot answer it."""
     blank = classifier.scores(torch.full((2, *classifier.shape), 128, dtype=torch.uint8))
     vectors = classifier.model.spec.labels.vectors
-    size = 1 if vectors is None else vectors.shape[1]
-    teachable = {
-        "teach_examples": lambda: teach(classifier, DRAFT, examples=blank),
-        "teach_texts": lambda: with_text(blank, "a bird"),
-        "teach_vector": lambda: teach(classifier, DRAFT, vector=torch.ones(size)),
+    vector = torch.ones(1 if vectors is None else vectors.shape[1])
+    texts = _why_not(lambda: with_text(blank, "a bird"))
+    changes = {
+        "teach_examples": _why_not(lambda: teach(classifier, DRAFT, examples=blank)),
+        "teach_texts": texts,
+        "teach_vector": _why_not(lambda: teach(classifier, DRAFT, vector=vector)),
+        "forget": None,
+        "undo": None,
     }
-    tried = {name: _why_not(trial) for name, trial in teachable.items()}
-    can: dict[str, str | None] = {"classify": None, "ask": None, "ask_text": tried["teach_texts"]}
-    can["explain"] = _why_not(lambda: explain(blank[:1]))
-    can["outliers"] = (
-        None if classifier.familiarity.rule else "This classifier has no rule for outliers: calibrate it first."
-    )
-    can["verify"] = None if classifier.verifier else (
-        "This classifier has no threshold for pairs of pictures. Fit one with: labelwise calibrate."
-    )  # fmt: skip
-    can["retrieve"] = None if gallery else "There is no gallery to search: start the service with --gallery FOLDER."
-    can |= tried
-    can |= {"forget": None, "undo": None}
-    if service.read_only:
-        can |= dict.fromkeys((*tried, "forget", "undo"), READ_ONLY)
-    return can
+    calibrated, paired = classifier.familiarity.rule, classifier.verifier
+    return {
+        "classify": None,
+        "ask": None,
+        "ask_text": texts,
+        "explain": _why_not(lambda: explain(blank[:1])),
+        "outliers": None if calibrated else "This classifier has no rule for outliers: calibrate it first.",
+        "verify": None if paired else "This classifier has no threshold for pairs of pictures. Fit one with: labelwise calibrate.",
+        "retrieve": None if service.gallery else "There is no gallery to search: start the service with --gallery FOLDER.",
+        **(dict.fromkeys(changes, READ_ONLY) if service.read_only else changes),
+    }  # fmt: skip
 
 
 def with_text(scores: Scores, text: str) -> Scores:
@@ -90,40 +88,35 @@ def card(classifier: Classifier, service: Service, can: dict[str, str | None]) -
 
 
 def _figures(training: dict[str, Any], calibration: dict[str, Any]) -> dict[str, float]:
-    named = {"accuracy": training.get("validation_accuracy"), "precision": training.get("validation_precision")}
-    named |= {
-        name: calibration.get(name) for name in ("ece_before", "ece_after", "answer_ece_before", "answer_ece_after")
-    }
-    return {name: float(value) for name, value in named.items() if isinstance(value, int | float)}
+    figures = {"accuracy": training.get("validation_accuracy"), "precision": training.get("validation_precision")}
+    errors = ("ece_before", "ece_after", "answer_ece_before", "answer_ece_after")
+    figures |= {name: calibration.get(name) for name in errors}
+    return {name: float(value) for name, value in figures.items() if isinstance(value, int | float)}
 
 
 def _limits(classifier: Classifier, can: dict[str, str | None]) -> list[str]:
     channels, height, width = classifier.shape
     summary, calibration = classifier.origin.summary, classifier.calibration
+    keep, rule = summary.get("calibration", {}).get("keep"), classifier.familiarity.rule
+    lost = 100 * (1 - keep) if isinstance(keep, float) and rule is not None else None
     colour = "colour" if channels == 3 else "grey"
     view = classifier.view
     how = "both sides stretched" if view.fit == "squash" else "the centre, with the short side fitted"
-    found = [f"It sees every picture as {width} x {height} pixels in {colour}: {how}."]
-    if view.crop is not None:
-        _, rows, columns = replace(view, size=None).seen(classifier.shape)
-        found.append(f"Of that it looks at the middle {columns} x {rows} pixels.")
-    keep = summary.get("calibration", {}).get("keep")
-    if classifier.familiarity.rule is not None and isinstance(keep, float):
-        found.append(
-            f"{100 * (1 - keep):.0f} of 100 pictures of known labels are called unknown. Pictures of unknown but similar "
-            "things often pass as known."
-        )
-    if calibration.exclusive:
-        found.append("Its labels compete: yes or no to one label depends on which others there are.")
-    elif not calibration.multilabel:
-        found.append("The probability of a yes assumes that each label is asked equally often.")
-    if can["teach_examples"] is None:
-        found.append(
-            "A label taught from five pictures is much weaker than a trained one, above all beside a close relative."
-        )
-    if calibration.unseen.any():
-        found.append("Labels known from a description alone are named with more mistakes than those with pictures.")
-    if summary.get("naming"):
-        found.append("Its clusters were named without one labelled picture; some names may be wrong.")
-    found.append("Figures are of validation pictures of its own data; on other pictures they are usually worse.")
-    return found
+    _, rows, columns = replace(view, size=None).seen(classifier.shape)
+    limits = {
+        f"It sees every picture as {width} x {height} pixels in {colour}: {how}.": True,
+        f"Of that it looks at the middle {columns} x {rows} pixels.": view.crop is not None,
+        f"{lost or 0:.0f} of 100 pictures of known labels are called unknown. Pictures of unknown but similar things often pass as "
+        "known.": lost is not None,
+        "Its labels compete: yes or no to one label depends on which others there are.": calibration.exclusive,
+        "The probability of a yes assumes that each label is asked equally often.": not (
+            calibration.exclusive or calibration.multilabel
+        ),
+        "A label taught from five pictures is much weaker than a trained one, above all beside a close relative.": (
+            can["teach_examples"] is None
+        ),
+        "Labels known from a description alone are named with more mistakes than those with pictures.": calibration.unseen.any(),
+        "Its clusters were named without one labelled picture; some names may be wrong.": summary.get("naming"),
+        "Figures are of validation pictures of its own data; on other pictures they are usually worse.": True,
+    }
+    return [text for text, applies in limits.items() if applies]

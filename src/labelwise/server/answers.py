@@ -1,202 +1,114 @@
-"""The shapes of answers, as the OpenAPI document states them."""
+"""The shapes of answers and options, as the OpenAPI document states them."""
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 MOST_TOP, MOST_TEXT = 100, 2_000
-
-
-class Said(BaseModel):
-    """What all answers share: nothing that is not declared."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-class Error(Said):
-    """Why a request was refused."""
-
-    error: str = Field(description="What is wrong, what was given, what to do.", examples=['No label "okapi".'])
-
-
-class Health(Said):
-    """Whether the service is up."""
-
-    status: Literal["ok"]
-    model: str
-    labels: int
-    change: int
-
-
-class Outlier(Said):
-    """How little a picture fits."""
-
-    score: float = Field(description="Larger is stranger.")
-    flagged: bool
-    threshold: float
-
-
-class Choice(Said):
-    """A label and its probability."""
-
-    label: str
-    probability: float
-
-
-class LabelAnswer(Said):
-    """Yes or no to one label."""
-
-    label: str
-    yes: bool
-    probability: float
-
-
-class Classification(Said):
-    """What a picture shows."""
-
-    label: str = Field(description='The best label; "unknown" where none fits, "none" where every answer is no.')
-    known: bool
-    probability: float
-    top: list[Choice]
-    outlier: Outlier | None
-    multilabel: bool
-    answers: list[LabelAnswer] | None = None
-    change: int
-
-
-class Asked(Said):
-    """Yes or no, with a probability of a yes."""
-
-    label: str | None = None
-    text: str | None = None
-    yes: bool
-    probability: float
-    change: int
-
-
-class Explanation(Said):
-    """A heat map."""
-
-    label: str | None = None
-    text: str | None = None
-    probability: float
-    heat: list[list[float]] = Field(
-        description="Rows of values from 0 to 1; large where the picture speaks for the label."
-    )
-    height: int
-    width: int
-    change: int
-
-
-class Verification(Said):
-    """Whether two pictures show the same label."""
-
-    same: bool
-    similarity: float
-    probability: float
-    threshold: float
-
-
-class Match(Said):
-    """A picture of the gallery."""
-
-    file: str
-    similarity: float
-    picture: str
-
-
-class Matches(Said):
-    """Pictures of the gallery, the most similar first."""
-
-    matches: list[Match]
-
-
-class KnownLabel(BaseModel):
-    """A label and where it comes from."""
-
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
-    name: str
-    taught: bool
-    source: Literal["training", "examples", "texts", "vector"] = Field(alias="from")
-    examples: int | None = None
-
-
-class Done(Said):
-    """A change."""
-
-    action: Literal["teach", "forget"]
-    label: str
-
-
-class LabelList(Said):
-    """All labels, in the order of the classifier."""
-
-    change: int
-    labels: list[KnownLabel]
-    undo: Done | None
-
-
-class Changed(Said):
-    """A change that is on disk."""
-
-    label: str
-    labels: int
-    change: int
-
-
-class Undone(Said):
-    """A change that was taken back."""
-
-    undone: Done
-    labels: int
-    change: int
-
-
-class Example(Said):
-    """A picture to try."""
-
-    name: str
-    picture: str
-
-
-class VectorForm(Said):
-    """The attributes that describe a label."""
-
-    size: int
-
-
-class Card(Said):
-    """What the model is, what it can be asked and what to expect of it."""
-
-    model: str
-    method: str
-    shape: list[int]
-    labels: int
-    seen: int
-    described: int
-    trained: dict[str, Any]
-    figures: dict[str, float]
-    limits: list[str]
-    can: dict[str, str | None] = Field(description="Null where it can; else why not.")
-    read_only: bool
-    multilabel: bool
-    vector: VectorForm | None
-    examples: list[Example]
-
-
-class TeachBody(BaseModel):
-    """A label described by sentences or by a vector."""
-
-    model_config = ConfigDict(extra="forbid")
-    label: str | None = None
-    texts: list[str] | None = Field(default=None, min_length=1, max_length=100)
-    vector: list[float] | None = Field(default=None, min_length=1, max_length=100_000)
+Shape = type[BaseModel]
 
 
 class Nothing(BaseModel):
     """A route without options."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+def _shape(name: str, about: str, /, **fields: Any) -> Shape:
+    """Return a document with these fields: each a type, or a type and its default or description; nothing else is in it."""
+    pairs: dict[str, Any] = {key: kind if isinstance(kind, tuple) else (kind, ...) for key, kind in fields.items()}
+    return create_model(name, __config__=Nothing.model_config, __doc__=about, **pairs)
+
+
+def _many(shape: Shape) -> Any:
+    return list[shape]  # type: ignore[valid-type]
+
+
+def _said(kind: Any, words: str, **more: Any) -> tuple[Any, Any]:
+    return kind, Field(description=words, **more)
+
+
+_NAME = 'The best label; "unknown" where none fits, "none" where every answer is no.'
+_HEAT = "Rows of values from 0 to 1; large where the picture speaks for the label."
+_MAYBE: tuple[Any, Any] = (str | None, None)
+_SOURCE = Literal["training", "examples", "texts", "vector"]
+
+Error = _shape(
+    "Error",
+    "Why a request was refused.",
+    error=_said(str, "What is wrong, what was given, what to do.", examples=['No label "okapi".']),
+)
+Health = _shape("Health", "Whether the service is up.", status=Literal["ok"], model=str, labels=int, change=int)
+Outlier = _shape(
+    "Outlier", "How little a picture fits.", score=_said(float, "Larger is stranger."), flagged=bool, threshold=float
+)
+Choice = _shape("Choice", "A label and its probability.", label=str, probability=float)
+LabelAnswer = _shape("LabelAnswer", "Yes or no to one label.", label=str, yes=bool, probability=float)
+Classification = _shape(
+    "Classification",
+    "What a picture shows.",
+    label=_said(str, _NAME),
+    known=bool,
+    probability=float,
+    top=_many(Choice),
+    outlier=Outlier | None,
+    multilabel=bool,
+    answers=(_many(LabelAnswer) | None, None),
+    change=int,
+)
+_asked: dict[str, Any] = {"label": _MAYBE, "text": _MAYBE, "probability": float, "change": int}
+Asked = _shape("Asked", "Yes or no, with a probability of a yes.", yes=bool, **_asked)
+Explanation = _shape(
+    "Explanation", "A heat map.", heat=_said(list[list[float]], _HEAT), height=int, width=int, **_asked
+)
+Verification = _shape(
+    "Verification",
+    "Whether two pictures show the same label.",
+    same=bool,
+    similarity=float,
+    probability=float,
+    threshold=float,
+)
+Match = _shape("Match", "A picture of the gallery.", file=str, similarity=float, picture=str)
+Matches = _shape("Matches", "Pictures of the gallery, the most similar first.", matches=_many(Match))
+KnownLabel = _shape(
+    "KnownLabel",
+    "A label and where it comes from.",
+    name=str,
+    taught=bool,
+    source=(_SOURCE, Field(alias="from")),
+    examples=(int | None, None),
+)
+Done = _shape("Done", "A change.", action=Literal["teach", "forget"], label=str)
+LabelList = _shape(
+    "LabelList", "All labels, in the order of the classifier.", change=int, labels=_many(KnownLabel), undo=Done | None
+)
+Changed = _shape("Changed", "A change that is on disk.", label=str, labels=int, change=int)
+Undone = _shape("Undone", "A change that was taken back.", undone=Done, labels=int, change=int)
+Example = _shape("Example", "A picture to try.", name=str, picture=str)
+VectorForm = _shape("VectorForm", "The attributes that describe a label.", size=int)
+Card = _shape(
+    "Card",
+    "What the model is, what it can be asked and what to expect of it.",
+    **dict.fromkeys(("model", "method"), str),
+    **dict.fromkeys(("labels", "seen", "described"), int),
+    **dict.fromkeys(("read_only", "multilabel"), bool),
+    shape=list[int],
+    trained=dict[str, Any],
+    figures=dict[str, float],
+    limits=list[str],
+    can=_said(dict[str, str | None], "Null where it can; else why not."),
+    vector=VectorForm | None,
+    examples=_many(Example),
+)
+
+
+class TeachBody(Nothing):
+    """A label described by sentences or by a vector."""
+
+    label: str | None = None
+    texts: list[str] | None = Field(default=None, min_length=1, max_length=100)
+    vector: list[float] | None = Field(default=None, min_length=1, max_length=100_000)
 
 
 class Top(Nothing):

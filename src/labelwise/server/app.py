@@ -5,11 +5,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, Response
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import FileResponse, JSONResponse
+from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel, ValidationError
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
@@ -18,15 +19,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from labelwise import __version__
 from labelwise.server import answers
 from labelwise.server.answers import About, AboutLabel, MaybeAbout, Nothing, Top, TopEight
-from labelwise.server.bodies import MOST_PICTURES, TYPES
+from labelwise.server.bodies import FORM, JSON, MOST_PICTURES, TYPES, refused, reply
 from labelwise.server.engine import Engine
 from labelwise.server.guard import Guard
 from labelwise.server.measures import Measures
 from labelwise.server.refusals import STATUSES, Refusal
-from labelwise.server.routes import Asking, Changes, Reading
+from labelwise.server.routes import Routes
 from labelwise.server.settings import Service
-from labelwise.server.shown import Page, Pictures
 
+PAGE = Path(__file__).parent / "page"
 DESCRIPTION = "Questions to one image classifier, and labels that it is taught while it runs."
 ALWAYS = (400, 401, 403, 404, 405, 429, 500, 503)
 BODY = (408, 411, 413, 415, 422)
@@ -53,66 +54,60 @@ def build(service: Service, measures: Measures | None = None) -> ASGIApp:
     engine = Engine(service, measures)
     routes = table(engine)
     app = documented(engine, routes)
-    return Guard(Direct(app, routes), service, measures, frozenset(route.path for route in routes) | {"/"})
+    return Guard(direct(app, routes), service, measures, frozenset(route.path for route in routes) | {"/"})
 
 
 def table(engine: Engine) -> list[Route]:
     """Return the routes without a name in their path."""
-    reading, asking, changes = Reading(engine), Asking(engine), Changes(engine)
+    does = Routes(engine)
     ask = partial(Route, method="POST", refusals=BODY, body=PICTURE)
     change = partial(Route, method="POST", refusals=(*BODY, 409), answer=answers.Changed)
-    pair = _takes({"multipart/form-data": _form("a", "b")})
+    pair = _takes({FORM: _form("a", "b")})
     return [
-        Route("/health", reading.health, "Whether the service is up", answer=answers.Health),
-        Route("/card", reading.card, "What the model is and can", answer=answers.Card),
-        Route("/labels", reading.labels, "All labels, taught ones last", answer=answers.LabelList),
-        Route("/metrics", reading.metrics, "Counts and times for Prometheus"),
-        ask("/classify", asking.classify, "What is it?", answer=answers.Classification, options=Top),
-        ask("/ask", asking.ask, "Is it a y? A label, or what a sentence says", answer=answers.Asked, options=About),
-        ask("/explain", asking.explain, "Why? A heat map of what speaks for a label", answer=answers.Explanation, options=About),
-        ask("/outliers", asking.outliers, "Is it none of the labels?", answer=answers.Outlier),
-        ask("/verify", asking.verify, "Do two pictures show the same label?", answer=answers.Verification, body=pair),
-        ask("/retrieve", asking.retrieve, "Which pictures of the gallery are most like it?", answer=answers.Matches, options=TopEight),
-        change("/teach", changes.teach, "Add a label from pictures, sentences or a vector", options=MaybeAbout, body=LESSON),
-        change("/forget", changes.forget, "Remove a label", options=AboutLabel),
-        change("/undo", changes.undo, "Take back the last change", answer=answers.Undone),
+        Route("/health", does.health, "Whether the service is up", answer=answers.Health),
+        Route("/card", does.card, "What the model is and can", answer=answers.Card),
+        Route("/labels", does.labels, "All labels, taught ones last", answer=answers.LabelList),
+        Route("/metrics", does.metrics, "Counts and times for Prometheus"),
+        ask("/classify", does.classify, "What is it?", answer=answers.Classification, options=Top),
+        ask("/ask", does.ask, "Is it a y? A label, or what a sentence says", answer=answers.Asked, options=About),
+        ask("/explain", does.explain, "Why? A heat map of what speaks for a label", answer=answers.Explanation, options=About),
+        ask("/outliers", does.outliers, "Is it none of the labels?", answer=answers.Outlier),
+        ask("/verify", does.verify, "Do two pictures show the same label?", answer=answers.Verification, body=pair),
+        ask("/retrieve", does.retrieve, "Which pictures of the gallery are most like it?", answer=answers.Matches, options=TopEight),
+        change("/teach", does.teach, "Add a label from pictures, sentences or a vector", options=MaybeAbout, body=LESSON),
+        change("/forget", does.forget, "Remove a label", options=AboutLabel),
+        change("/undo", does.undo, "Take back the last change", answer=answers.Undone),
     ]  # fmt: skip
 
 
-class Direct:
-    """Sends requests to the handlers of the table by one look-up; all else goes to the application behind it."""
+def direct(app: ASGIApp, routes: list[Route]) -> ASGIApp:
+    """Return an application that finds the routes of the table by one look-up; all else goes to the one behind it."""
+    known = {(route.method, route.path): route for route in routes}
 
-    def __init__(self, app: ASGIApp, routes: list[Route]) -> None:
-        self.app = app
-        self.routes = {(route.method, route.path): route for route in routes}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        route = self.routes.get((scope["method"], scope["path"])) if scope["type"] == "http" else None
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        route = known.get((scope["method"], scope["path"])) if scope["type"] == "http" else None
         if route is None:
-            await self.app(scope, receive, send)
+            await app(scope, receive, send)
             return
         options = options_of(route, scope["query_string"])
         response = await route.handler(Request(scope, receive), options)
         await response(scope, receive, send)
 
+    return answer
+
 
 def options_of(route: Route, query: bytes) -> BaseModel:
     """Return the options of a request, or refuse unknown ones and wrong values."""
     pairs = QueryParams(query).multi_items() if query else []
-    given = dict(pairs)
-    if len(given) < len(pairs):
+    values = dict(pairs)
+    if len(values) < len(pairs):
         raise Refusal(400, "An option is given more than once.")
     try:
-        return route.options.model_validate(given)
+        return route.options.model_validate(values)
     except ValidationError as error:
-        raise Refusal(
-            400, f"{_words(error.errors()[0])} Options: {', '.join(route.options.model_fields) or 'none'}."
-        ) from None
-
-
-def _words(error: Any) -> str:
-    return f"{'.'.join(map(str, error['loc']))}: {error['msg']}."
+        first, known = error.errors()[0], ", ".join(route.options.model_fields) or "none"
+        where = ".".join(map(str, first["loc"]))
+        raise Refusal(400, f"{where}: {first['msg']}. Options: {known}.") from None
 
 
 def documented(engine: Engine, routes: list[Route]) -> FastAPI:
@@ -129,13 +124,15 @@ def documented(engine: Engine, routes: list[Route]) -> FastAPI:
     app = FastAPI(
         title="labelwise", version=__version__, description=DESCRIPTION, docs_url=None, redoc_url=None, lifespan=life
     )
-    _handle_errors(app)
-    page, shown = Page(), Pictures(engine.gallery, engine.examples, engine.service.pixels)
-    app.add_api_route("/", page.start, include_in_schema=False)
-    app.add_api_route("/static/{name}", page.file, include_in_schema=False)
-    pictures = {"/gallery/{id}": (shown.gallery_picture, "A picture of the gallery, small"),
-                "/examples/{id}": (shown.example_picture, "A picture to try")}  # fmt: skip
-    for path, (handler, summary) in pictures.items():
+    app.add_exception_handler(Refusal, _refuse)
+    app.add_exception_handler(HTTPException, _refuse)
+    app.mount("/static", StaticFiles(directory=PAGE / "static"))
+    app.add_api_route("/", lambda: FileResponse(PAGE / "index.html"), include_in_schema=False)
+    does = Routes(engine)
+    for path, handler, summary in (
+        ("/gallery/{id}", does.gallery_picture, "A picture of the gallery, small"),
+        ("/examples/{id}", does.example_picture, "A picture to try"),
+    ):
         responses = {**_refused(), 200: {"content": {"image/*": {}}, "description": "The picture."}}
         app.add_api_route(path, handler, responses=responses, response_class=Response, summary=summary)
     for route in routes:
@@ -179,20 +176,14 @@ def _refused(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": answers.Error, "description": STATUSES[status]} for status in every}
 
 
-def _handle_errors(app: FastAPI) -> None:
-    @app.exception_handler(Refusal)
-    async def refused(_: Request, error: Refusal) -> Response:
-        return JSONResponse({"error": error.text}, error.status, error.headers)
-
-    @app.exception_handler(RequestValidationError)
-    async def wrong(_: Request, error: RequestValidationError) -> Response:
-        return JSONResponse({"error": _words(error.errors()[0])}, 400)
-
-    @app.exception_handler(HTTPException)
-    async def other(request: Request, error: HTTPException) -> Response:
-        path = request.url.path
-        said = {404: f"There is no route {path}.", 405: f"{path} does not take {request.method}."}
-        return JSONResponse({"error": said.get(error.status_code, str(error.detail))}, error.status_code, error.headers)
+async def _refuse(request: Request, error: Exception) -> Response:
+    """Return the answer to what the application behind the table refuses."""
+    if isinstance(error, Refusal):
+        return refused(error)
+    assert isinstance(error, HTTPException)
+    path = request.url.path
+    words = {404: f"There is no route {path}.", 405: f"{path} does not take {request.method}."}
+    return reply({"error": words.get(error.status_code, error.detail)}, error.status_code, error.headers)
 
 
 def _form(*fields: str, many: bool = False) -> dict[str, Any]:
@@ -209,11 +200,8 @@ def _takes(content: dict[str, Any]) -> dict[str, Any]:
 
 
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
-PICTURE = _takes({**dict.fromkeys(TYPES, _BINARY), "multipart/form-data": _form("image")})
+_BINARIES = dict.fromkeys(TYPES, _BINARY)
+PICTURE = _takes({**_BINARIES, FORM: _form("image")})
 LESSON = _takes(
-    {
-        "multipart/form-data": _form("images", many=True),
-        "application/json": {"schema": answers.TeachBody.model_json_schema()},
-        **dict.fromkeys(TYPES, _BINARY),
-    }
+    {FORM: _form("images", many=True), JSON: {"schema": answers.TeachBody.model_json_schema()}, **_BINARIES}
 )

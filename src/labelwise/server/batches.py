@@ -7,9 +7,11 @@ is no matter here: a request gets the scores of its own.
 """
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
@@ -20,7 +22,8 @@ from labelwise.classifier import Classifier
 from labelwise.data.read.decoding import Frame, UnreadableError, decode
 from labelwise.scores import Scores
 from labelwise.server.present import Served
-from labelwise.server.refusals import Refusal
+from labelwise.server.refusals import LATER, Refusal
+from labelwise.server.settings import Service
 
 Answer = tuple[Scores, int]
 SHARED = ("best", "stated", "yes", "confidence", "strangeness", "unknown")  # computed for a whole batch at once
@@ -35,49 +38,31 @@ class Job:
     images: Tensor | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """How batches are made.
-
-    Attributes:
-        most: pictures of a batch.
-        wait: seconds that a decoded picture waits at most for others.
-        decoders: threads that decode.
-        threads: of one pass of the model.
-    """
-
-    most: int
-    wait: float
-    decoders: int
-    threads: int
-
-
 class Batches:
-    """Threads that decode, and one that owns the model; a queue before each."""
+    """Threads that decode, and one that owns the model; ``observe`` is told the size of every batch."""
 
     def __init__(
-        self, frame: Frame, present: Callable[[], Served], limits: Limits, observe: Callable[[int], None]
+        self, service: Service, frame: Frame, present: Callable[[], Served], observe: Callable[[int], None]
     ) -> None:
-        self.frame, self.present, self.limits, self.observe = frame, present, limits, observe
-        self._arrived: SimpleQueue[Job | None] = SimpleQueue()  # None is the end
-        self._ready: SimpleQueue[Job | None] = SimpleQueue()
+        self.frame = frame
+        self.service, self.present, self.observe = service, present, observe
+        cores = max(1, (os.cpu_count() or 1) // service.workers)
+        self.threads = max(1, cores - 1)  # one core is left for reading requests and decoding
+        self._decoders = ThreadPoolExecutor(min(4, cores), "decode")
         self._waiting: set[Job] = set()  # accepted, not decoded yet
+        self._ready: SimpleQueue[Job | None] = SimpleQueue()  # None is the end
         self._next: Job | None = None  # did not fit into the last batch
         self._stopping = False
-        self._decoders = [threading.Thread(target=self._decode_all, daemon=True) for _ in range(limits.decoders)]
         self._model = threading.Thread(target=self._score_all, daemon=True)
 
     def start(self) -> None:
-        """Start the threads."""
-        for thread in (*self._decoders, self._model):
-            thread.start()
+        """Start the thread that owns the model."""
+        self._model.start()
 
     def stop(self) -> None:
         """Let the threads finish what was accepted, and end them."""
         self._stopping = True
-        self._arrived.put(None)
-        for thread in self._decoders:
-            thread.join()
+        self._decoders.shutdown()
         self._ready.put(None)
         self._model.join()
 
@@ -89,27 +74,25 @@ class Batches:
     async def scores(self, pictures: Sequence[bytes]) -> Answer:
         """Return the scores of pictures and the change that they belong to, or raise why there are none."""
         if self._stopping:
-            raise Refusal(503, "The service is about to stop. Ask again in a moment.", {"Retry-After": "1"})
+            raise Refusal(503, "The service is about to stop. Ask again in a moment.", LATER)
         job = Job(pictures, asyncio.get_running_loop().create_future())
         self._waiting.add(job)
-        self._arrived.put(job)
+        self._decoders.submit(self._decode, job)
         return await job.future
 
-    def _decode_all(self) -> None:
-        while (job := self._arrived.get()) is not None:
-            try:
-                job.images = torch.stack([torch.from_numpy(decode(one, self.frame)) for one in job.pictures])
-                self._ready.put(job)
-            except UnreadableError as error:
-                status = 413 if "too many pixels" in str(error) else 400
-                _deliver([job], [Refusal(status, f"Cannot read the picture: {error}")])
-            except Exception as error:
-                _deliver([job], [error])
-            self._waiting.discard(job)
-        self._arrived.put(None)  # the end stays the end
+    def _decode(self, job: Job) -> None:
+        try:
+            job.images = torch.stack([torch.from_numpy(decode(one, self.frame)) for one in job.pictures])
+            self._ready.put(job)
+        except UnreadableError as error:
+            status = 413 if "too many pixels" in str(error) else 400
+            _deliver([job], [Refusal(status, f"Cannot read the picture: {error}")])
+        except Exception as error:
+            _deliver([job], [error])
+        self._waiting.discard(job)
 
     def _score_all(self) -> None:
-        torch.set_num_threads(self.limits.threads)  # counts for the thread that calls it
+        torch.set_num_threads(self.threads)  # counts for the thread that calls it
         while jobs := self._gather():
             answers: list[Answer | Exception] = []
             try:
@@ -123,16 +106,16 @@ class Batches:
 
     def _gather(self) -> list[Job]:
         """Return the next jobs to encode together; none where all is done and the service stops."""
-        jobs, pictures = list[Job](), 0
+        jobs, pictures, most = list[Job](), 0, self.service.batch
         job, self._next = self._next or self._take(None), None
-        end = time.perf_counter() + self.limits.wait
+        end = time.perf_counter() + self.service.wait / 1000
         while job is not None:
-            if jobs and pictures + len(job.pictures) > self.limits.most:
+            if jobs and pictures + len(job.pictures) > most:
                 self._next = job
                 break
             jobs.append(job)
             pictures += len(job.pictures)
-            if pictures >= self.limits.most:
+            if pictures >= most:
                 break
             job = self._take(max(0.0, end - time.perf_counter()) if self._waiting else 0.0)
         return jobs
@@ -152,10 +135,10 @@ def scored(classifier: Classifier, parts: Sequence[Tensor]) -> list[Scores]:
     """Return the scores of several lots of images, encoded together; what is asked most often is computed and on the CPU."""
     whole, counts = Scores(classifier, classifier.encode(torch.cat(list(parts)))), [len(part) for part in parts]
     columns = [torch.split(getattr(whole, name).cpu(), counts) for name in SHARED]
-    found = [Scores(classifier, *one) for one in zip(torch.split(whole.embeddings, counts), parts, strict=True)]
-    for scores, *values in zip(found, *columns, strict=True):
+    lots = [Scores(classifier, *one) for one in zip(torch.split(whole.embeddings, counts), parts, strict=True)]
+    for scores, *values in zip(lots, *columns, strict=True):
         vars(scores).update(zip(SHARED, values, strict=True))
-    return found
+    return lots
 
 
 def _deliver(jobs: Sequence[Job], answers: Sequence[Answer | Exception]) -> None:

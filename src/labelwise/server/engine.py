@@ -1,7 +1,6 @@
 """One service in one process: the present classifier, the threads, and what does not change about the model."""
 
 import asyncio
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -10,12 +9,12 @@ import torch
 
 from labelwise.data.read.decoding import QUIET, Frame
 from labelwise.server.abilities import abilities, card, check_pictures
-from labelwise.server.batches import Answer, Batches, Limits
+from labelwise.server.batches import Answer, Batches
 from labelwise.server.measures import Measures
+from labelwise.server.pictures import open_examples, open_gallery
 from labelwise.server.present import Present, Served
 from labelwise.server.refusals import Refusal
 from labelwise.server.settings import Service
-from labelwise.server.shown import Shown, open_examples, open_gallery
 from labelwise.store import load, shape_of
 from labelwise.training.distribution import choose_device
 
@@ -23,41 +22,23 @@ T = TypeVar("T")
 
 
 class Engine:
-    """What the routes work with.
-
-    Attributes:
-        service: the settings.
-        measures: counts and times.
-        present: the present classifier and its changes.
-        batches: makes scores of pictures.
-        can: for each question None, or why the model cannot answer it.
-        card: what does not change about the model.
-        gallery: pictures to search in.
-        examples: pictures to try.
-    """
+    """What the routes work with; pictures of the gallery and examples go by their ids."""
 
     def __init__(self, service: Service, measures: Measures) -> None:
         self.service, self.measures = service, measures
         check_pictures(shape_of(service.model))
         base = load(service.model, device=choose_device(service.device))
-        self.gallery = None if service.gallery is None else open_gallery(base, service.gallery)
-        self.examples = open_examples(service.examples) if service.examples else Shown((), {})
-        self.can = abilities(base, service, self.gallery)
+        self.gallery = open_gallery(base, service.gallery) if service.gallery else None
+        self.examples = open_examples(service.examples) if service.examples else {}
+        self.can = abilities(base, service)
         self.card = card(base, service, self.can)
         self.present = Present(base, service.model, read_only=service.read_only)
         self._shared = service.read_only or service.workers > 1  # other processes may change the labels
-        cores = max(1, (os.cpu_count() or 1) // service.workers)
-        limits = Limits(
-            most=service.batch,
-            wait=service.wait / 1000,
-            decoders=min(4, cores),
-            threads=max(1, cores - 1),  # one core is left for reading requests and decoding
-        )
         channels, height, width = base.shape
         frame = Frame(height, width, channels, service.pixels, base.view.fit)
-        self.batches = Batches(frame, lambda: self.present.served, limits, measures.batch)
-        self._asking = ThreadPoolExecutor(1, "ask", torch.set_num_threads, (limits.threads,))
-        self._writing = ThreadPoolExecutor(1, "write", torch.set_num_threads, (limits.threads,))
+        self.batches = Batches(service, frame, lambda: self.present.served, measures.batch)
+        begin = torch.set_num_threads, (self.batches.threads,)
+        self._asking, self._writing = (ThreadPoolExecutor(1, name, *begin) for name in ("ask", "write"))
 
     def start(self) -> None:
         """Start the threads."""

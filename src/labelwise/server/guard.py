@@ -1,19 +1,20 @@
 """What stands before the routes: who may ask, how much, how often; and what every answer carries."""
 
 import hmac
-import json
 import logging
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
-from typing import Any
 from urllib.parse import urlsplit
 
+from starlette.datastructures import Headers
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from labelwise.errors import DataError, UnsupportedError, UsageError
+from labelwise.server.bodies import refused, reply
 from labelwise.server.measures import Measures
-from labelwise.server.refusals import Refusal
+from labelwise.server.refusals import CLOSE, LATER, Refusal
 from labelwise.server.settings import Service
 
 LOG = logging.getLogger("labelwise.server")
@@ -33,6 +34,7 @@ HEADERS = [
 ]
 ADDRESSES = 10_000  # whose rates are remembered
 OPEN = ("/", "/health")
+FOLDERS = ("/static/", "/gallery/", "/examples/")
 
 
 class Buckets:
@@ -69,7 +71,7 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        began, status, headers = time.perf_counter(), 0, _headers(scope)
+        began, status, headers = time.perf_counter(), 0, Headers(scope=scope)
         allowed = self._allowed_origin(headers)
 
         async def sent(message: Message) -> None:
@@ -80,59 +82,54 @@ class Guard:
                 message["headers"] = [*message["headers"], *(one for one in HEADERS if one[0] not in own), *allowed]
             await send(message)
 
-        length = 0
         try:
             self._check(scope, headers)
             length = self._length(scope, headers)
             self._inside, self._bytes = self._inside + 1, self._bytes + length
             try:
-                if scope["method"] == "OPTIONS" and allowed:
-                    await answer(sent, 204, b"")
-                else:
-                    await self.app(scope, receive, sent)
+                preflight = scope["method"] == "OPTIONS" and allowed
+                await (Response(status_code=204) if preflight else self.app)(scope, receive, sent)
             finally:
                 self._inside, self._bytes = self._inside - 1, self._bytes - length
         except Refusal as refusal:
-            await answer(sent, refusal.status, _document(refusal.text), refusal.headers)
+            await refused(refusal)(scope, receive, sent)
+        except (DataError, UsageError, UnsupportedError) as error:  # a task says what is wrong with the question
+            number = 422 if isinstance(error, UnsupportedError) else 400
+            await reply({"error": str(error)}, number)(scope, receive, sent)
         except Exception:
-            number = secrets.token_hex(4)
-            LOG.exception("fault %s", number, extra={"fault": number})
+            fault = secrets.token_hex(4)
+            LOG.exception("fault %s", fault, extra={"about": {"fault": fault}})
             if status:  # the answer has begun; what is left is to break it off
                 raise
-            await answer(sent, 500, _document(f"The service met a fault of its own; it is logged as {number}."))
+            text = f"The service met a fault of its own; it is logged as {fault}."
+            await reply({"error": text}, 500)(scope, receive, sent)
         finally:
             self._note(scope, status, time.perf_counter() - began)
 
-    def _check(self, scope: Scope, headers: Mapping[str, str]) -> None:
+    def _check(self, scope: Scope, headers: Headers) -> None:
         """Refuse a request that must not come through."""
-        service, path = self.service, scope["path"]
+        service, path, method = self.service, scope["path"], scope["method"]
         host = _name(headers.get("host", ""))
         if self._names is not None and host not in self._names:
             raise Refusal(
                 403, f'This service is not called "{host}". Use 127.0.0.1, or start it with --allow-host {host}.'
             )
-        if scope["method"] not in ("GET", "HEAD", "OPTIONS"):
+        if method not in ("GET", "HEAD", "OPTIONS"):
             self._check_origin(headers)
-        if self._buckets is not None and (
-            wait := self._buckets.take((scope.get("client") or ("",))[0], time.monotonic())
-        ):
-            raise Refusal(
-                429, f"Too many requests: {service.rate:g} a second are allowed.", {"Retry-After": str(int(wait) + 1)}
-            )
-        free = path in OPEN or path.startswith("/static/") or scope["method"] == "OPTIONS"
+        wait = self._buckets.take(_client(scope), time.monotonic()) if self._buckets else 0
+        if wait:
+            text = f"Too many requests: {service.rate:g} a second are allowed."
+            raise Refusal(429, text, {"Retry-After": str(int(wait) + 1)})
+        free = path in OPEN or path.startswith("/static/") or method == "OPTIONS"
         if self._token is not None and not free:
-            given = headers.get("authorization", "").encode("latin-1")
-            if not hmac.compare_digest(given, self._token):
-                what = "wrong" if given else "missing"
-                raise Refusal(
-                    401,
-                    f"The token is {what}. Send the header Authorization: Bearer TOKEN.",
-                    {"WWW-Authenticate": "Bearer"},
-                )
+            token = headers.get("authorization", "").encode("latin-1")
+            if not hmac.compare_digest(token, self._token):
+                text = f"The token is {'wrong' if token else 'missing'}. Send the header Authorization: Bearer TOKEN."
+                raise Refusal(401, text, {"WWW-Authenticate": "Bearer"})
         if self._inside >= service.queue:
-            raise Refusal(503, f"{service.queue} requests are in work. Ask again in a moment.", {"Retry-After": "1"})
+            raise Refusal(503, f"{service.queue} requests are in work. Ask again in a moment.", LATER)
 
-    def _check_origin(self, headers: Mapping[str, str]) -> None:
+    def _check_origin(self, headers: Headers) -> None:
         """Refuse what another web page makes a browser send."""
         origin = headers.get("origin")
         if origin is not None and origin in self.service.allow_origins:
@@ -141,7 +138,7 @@ class Guard:
         if foreign or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             raise Refusal(403, f'Requests from other web pages are refused (origin "{origin}"). See --allow-origin.')
 
-    def _allowed_origin(self, headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    def _allowed_origin(self, headers: Headers) -> list[tuple[bytes, bytes]]:
         """Return the headers that let a chosen web page use the service."""
         origin = headers.get("origin")
         if origin is None or origin not in self.service.allow_origins:
@@ -153,63 +150,42 @@ class Guard:
             (b"vary", b"Origin"),
         ]
 
-    def _length(self, scope: Scope, headers: Mapping[str, str]) -> int:
+    def _length(self, scope: Scope, headers: Headers) -> int:
         """Return the announced length of the body, or refuse it before a byte is read."""
         if scope["method"] in ("GET", "HEAD", "OPTIONS"):
             return 0
-        given = headers.get("content-length")
-        if given is None:
+        stated = headers.get("content-length")
+        if stated is None:
             if "transfer-encoding" not in headers:
                 return 0
-            raise Refusal(411, "Send the length of the body (Content-Length); bodies in chunks are not taken.", _CLOSE)
-        if not (given.isascii() and given.isdigit()):
-            raise Refusal(400, "Content-Length is no number.", _CLOSE)
-        length = int(given)
-        if length > self.service.body:
-            raise Refusal(
-                413, f"The body has {length} bytes; the limit is {self.service.body}. Make it smaller.", _CLOSE
-            )
+            raise Refusal(411, "Send the length of the body (Content-Length); bodies in chunks are not taken.", CLOSE)
+        if not (stated.isascii() and stated.isdigit()):
+            raise Refusal(400, "Content-Length is no number.", CLOSE)
+        length, most = int(stated), self.service.body
+        if length > most:
+            raise Refusal(413, f"The body has {length} bytes; the limit is {most}. Make it smaller.", CLOSE)
         if self._bytes + length > self._most_bytes:
-            raise Refusal(503, "Too many large requests are in work. Ask again in a moment.", {"Retry-After": "1"})
+            raise Refusal(503, "Too many large requests are in work. Ask again in a moment.", LATER)
         return length
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
-        path = scope["path"]
-        kept = path if path in self.routes else f"/{path.split('/')[1]}/*" if path.startswith(_FOLDERS) else "other"
-        self.measures.request(kept, status, seconds)
-        if LOG.isEnabledFor(logging.INFO):
-            path = path if path.isprintable() else ascii(path)  # a line of the log stays one line
-            client = (scope.get("client") or ("",))[0]
-            about = {
-                "method": scope["method"],
-                "path": path,
-                "status": status,
-                "ms": round(seconds * 1000, 2),
-                "client": client,
-            }
-            LOG.info("%s %s %s %.1f ms", scope["method"], path, status, seconds * 1000, extra={"about": about})
+        method, path = scope["method"], scope["path"]
+        folder = f"/{path.split('/')[1]}/*" if path.startswith(FOLDERS) else "other"
+        self.measures.request(path if path in self.routes else folder, status, seconds)
+        path = path if path.isprintable() else ascii(path)  # a line of the log stays one line
+        about = {
+            "method": method,
+            "path": path,
+            "status": status,
+            "ms": round(seconds * 1000, 2),
+            "client": _client(scope),
+        }
+        LOG.info("%s %s %s %.1f ms", method, path, status, seconds * 1000, extra={"about": about})
 
 
-_CLOSE = {"Connection": "close"}
-_FOLDERS = ("/static/", "/gallery/", "/examples/")
-
-
-async def answer(send: Send, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
-    """Send one JSON answer."""
-    rows = [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()]
-    rows.append((b"content-length", str(len(body)).encode()))
-    if body:
-        rows.append((b"content-type", b"application/json"))
-    await send({"type": "http.response.start", "status": status, "headers": rows})
-    await send({"type": "http.response.body", "body": body})
-
-
-def _document(text: str) -> bytes:
-    return json.dumps({"error": text}, ensure_ascii=False).encode(errors="replace")
-
-
-def _headers(scope: Mapping[str, Any]) -> dict[str, str]:
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+def _client(scope: Scope) -> str:
+    address: str = (scope.get("client") or ("",))[0]
+    return address
 
 
 def _name(host: str) -> str:

@@ -8,10 +8,10 @@ import logging
 import time
 import zlib
 from base64 import b64decode
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,68 +19,51 @@ from torch import Tensor
 
 from labelwise.errors import StoreError
 from labelwise.files import write_atomically
-from labelwise.server.lessons import Change, Lesson, State
+from labelwise.server.lessons import Lesson, State
 
 LOG = logging.getLogger("labelwise.server")
 NAME, COPY = "journal", "journal.taken-over"
 Record = Mapping[str, Any]
 
 
-class Rows(Protocol):
-    """A database of changes, see ``database``."""
+def state_of_journal(folder: Path, model: str, *, keep: bool) -> State:
+    """Return the state after all records of a journal of the model with this checksum; of no change where there is none.
 
-    def append(self, state: State, change: Change) -> State:
-        """Write a change."""
-
-    def undo(self, state: State) -> State:
-        """Take the last change back."""
-
-    def head(self) -> Any:
-        """Return where the changes stand."""
-
-    def write(self, head: Any) -> None:
-        """Write that."""
-
-
-def take_over(records: Sequence[Record], database: Rows) -> None:
-    """Write what the records of a journal say into an empty database; only in a transaction."""
-    state = State()
-    for record in records:
-        match record["action"]:
-            case "teach":
-                state = database.append(state, state.teaching(_lesson(record["lesson"])))
-            case "forget":
-                state = database.append(state, state.forgetting(record["label"]))
-            case "undo":
-                state = database.undo(state)
-            case "start":  # a journal that was made shorter: what came before cannot be undone
-                for label in record["forgotten"]:
-                    state = database.append(state, state.forgetting(label))
-                for lesson in record["taught"]:
-                    state = database.append(state, state.teaching(_lesson(lesson)))
-                state = replace(state, undoable=())
-                database.write(replace(database.head(), settled=state.change))
-            case "count":
-                database.write(replace(database.head(), change=record["change"]))
-            case other:
-                raise StoreError(f'The journal has a record "{other}", which this version does not know.')
-
-
-def records_of(folder: Path, model: str, *, keep: bool) -> Sequence[Record]:
-    """Return the records of a journal that belongs to a model; none where there is no journal.
-
-    Args:
-        folder: where it lies.
-        model: the checksum of the model.
-        keep: rename the file, and set aside in a file of its own what a killed writer left behind the last whole record.
+    ``keep`` renames the file, and sets aside in a file of its own what a killed writer left behind the last whole record.
     """
     file, copy = folder / NAME, folder / COPY
     if keep and file.exists():
         file.rename(copy)
     file = copy if copy.exists() else file
     content = file.read_bytes() if file.exists() else b""
-    if not content:
-        return []
+    state = State()
+    for record in _records(file, content, model, keep=keep) if content else ():
+        state = _after(state, record)
+    return state
+
+
+def _after(state: State, record: Record) -> State:
+    match record["action"]:
+        case "teach":
+            return state.teach(_lesson(record["lesson"]))
+        case "forget":
+            return state.forget(record["label"])
+        case "undo":
+            return state.undo()
+        case "start":  # a journal that was made shorter: what came before cannot be undone
+            for label in record["forgotten"]:
+                state = state.forget(label)
+            for lesson in record["taught"]:
+                state = state.teach(_lesson(lesson))
+            return replace(state, settled=state.change)
+        case "count":
+            return replace(state, change=record["change"])
+        case other:
+            raise StoreError(f'The journal has a record "{other}", which this version does not know.')
+
+
+def _records(file: Path, content: bytes, model: str, *, keep: bool) -> list[Record]:
+    """Return the records of a journal but for the first, which is checked."""
     lines = content.split(b"\n")
     records = [_record(line) for line in lines[:-1]]
     whole = next((i for i, record in enumerate(records) if record is None), len(records))
@@ -88,41 +71,43 @@ def records_of(folder: Path, model: str, *, keep: bool) -> Sequence[Record]:
     if whole == 0 or any(record is not None for record in records[whole:]):
         raise StoreError(
             f"{file} is damaged: a record that is not the last one is not whole (at byte {read}). Restore it from a copy, or "
-            f"move {folder} away to start without the taught labels."
+            f"move {file.parent} away to start without the taught labels."
         )
     if rest := content[read:]:
         LOG.warning("%s: its last record was cut off (%s bytes) and is left out", file, len(rest))
         if keep:
-            write_atomically(folder / f"torn.{time.time_ns()}", rest)
-    head, *found = [record for record in records if record is not None]
+            write_atomically(file.parent / f"torn.{time.time_ns()}", rest)
+    head, *others = [record for record in records if record is not None]
     if head.get("format") != 1:
         raise StoreError(f"{file} has format {head.get('format')}; this version reads format 1. Update labelwise.")
     if head.get("model") != model:
-        raise StoreError(
-            f"{folder} holds what was taught to another model: this one was trained anew since. Move the folder away to start "
-            "without those labels."
-        )
-    return found
+        raise another_model(file.parent)
+    return others
+
+
+def another_model(folder: Path) -> StoreError:
+    """Return the error that a folder of changes belongs to another model."""
+    return StoreError(
+        f"{folder} holds what was taught to another model: this one was trained anew since. Move the folder away to start "
+        "without those labels."
+    )
 
 
 def _record(line: bytes) -> Record | None:
     """Return the record of a line; None if it is not whole."""
     try:
-        if len(line) < 10 or int(line[:8], 16) != zlib.crc32(line[9:]):
-            return None
-        found = json.loads(line[9:])
+        record = json.loads(line[9:]) if int(line[:8], 16) == zlib.crc32(line[9:]) else None
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return record if isinstance(record, dict) else None
 
 
 def _lesson(plain: Record) -> Lesson:
     rows = {"scale": torch.tensor([plain["scale"]]), "offset": torch.tensor([plain["offset"]])}
     rows |= {"unseen": torch.tensor([plain["described"]]), "embedding": _tensor(plain["code"])[None]}
     rows |= {"vector": _tensor(plain["vector"])[None]} if "vector" in plain else {}
-    rows |= {
-        name: _tensor(plain[old]) for name, old in (("memory", "memory"), ("train_hashes", "seen")) if old in plain
-    }
+    former = {"memory": "memory", "train_hashes": "seen"}
+    rows |= {name: _tensor(plain[key]) for name, key in former.items() if key in plain}
     words = {name: plain[name] for name in ("label", "source", "examples")}
     return Lesson(**words, texts=tuple(plain["texts"]), rows=rows)
 

@@ -1,7 +1,5 @@
 """The classifier of a service: it never changes, it is replaced. Readers take the present one and never wait."""
 
-import fcntl
-import os
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -9,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from labelwise.classifier import Classifier
-from labelwise.errors import StoreError
 from labelwise.server.database import Database
 from labelwise.server.lessons import UNDO, Change, Source, State, joined, lesson_of
-from labelwise.server.refusals import Refusal, position
+from labelwise.server.refusals import Refusal, check_label
 from labelwise.store import digest_of, load, save
 
 MOST_TAUGHT = 10_000
@@ -22,24 +19,6 @@ def folder_of(model: Path) -> Path:
     """Return where the changes of a saved classifier are kept: ``birds.lw.taught`` beside ``birds.lw``."""
     whole = model.resolve()
     return whole.with_name(f"{whole.name}.taught")
-
-
-def hold(folder: Path) -> int:
-    """Return an open lock that says this service alone changes the model; raise an error where another one does."""
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = os.open(folder / "service.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        owner = os.read(lock, 32).decode(errors="replace").strip()
-        os.close(lock)
-        raise StoreError(
-            f"Another service (process {owner or 'unknown'}) serves this model and keeps its changes in {folder}. Stop it, "
-            "start this one with --read-only, or serve a copy of the model."
-        ) from None
-    os.ftruncate(lock, 0)
-    os.write(lock, str(os.getpid()).encode())
-    return lock
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,12 +35,7 @@ class Served:
 
 
 class Present:
-    """The present classifier, and the changes that replace it; shared by the threads of a process.
-
-    Attributes:
-        base: the saved classifier.
-        served: the present one, as far as this process knows.
-    """
+    """The saved classifier, the one served now as far as this process knows, and the changes that replace it; for all threads."""
 
     def __init__(self, base: Classifier, model: Path, *, read_only: bool = False) -> None:
         self.base, self.served = base, Served(base, State())
@@ -89,52 +63,51 @@ class Present:
             if len(now.state.taught) >= MOST_TAUGHT:
                 raise Refusal(409, f"{MOST_TAUGHT} labels are taught already, and no more can be. Forget some first.")
             taught = task(now.classifier)
-            lesson = lesson_of(now.classifier, taught, source)
-            return Served(taught, self.database.append(now.state, now.state.teaching(lesson)))
+            return Served(taught, now.state.teach(lesson_of(now.classifier, taught, source)))
 
-        return self._change(step)
+        return self._change(step)[1]
 
     def forget(self, label: str) -> Served:
         """Remove a label and return what is served then."""
 
         def step(now: Served) -> Served:
-            position(now.classifier, label)
+            check_label(now.classifier, label)
             if len(now.classifier.labels) == 1:
                 raise Refusal(
                     409, f'"{label}" is the only label; a classifier needs at least one. Teach another first.'
                 )
-            return self._follow(self.database.append(now.state, now.state.forgetting(label)))
+            return self._follow(now.state.forget(label))
 
-        return self._change(step)
+        return self._change(step)[1]
 
     def undo(self) -> tuple[Change, Served]:
         """Take back the last change; return it and what is served then."""
-        last: list[Change] = []
 
         def step(now: Served) -> Served:
             if not now.state.undoable:
                 raise Refusal(409, f"There is nothing to undo; the last {UNDO} changes can be taken back.")
-            last.append(now.state.undoable[-1])
-            return self._follow(self.database.undo(now.state))
+            return self._follow(now.state.undo())
 
-        served = self._change(step)
-        return last[-1], served
+        before, served = self._change(step)
+        return before.state.undoable[-1], served
 
     def close(self) -> None:
         """Let go of the database."""
         self._watch.close()
         self.database.close()  # the last one to close tidies up
 
-    def _change(self, step: Callable[[Served], Served]) -> Served:
-        """Do one step in one transaction, and then serve what follows; until it is on disk, readers see what was before."""
+    def _change(self, step: Callable[[Served], Served]) -> tuple[Served, Served]:
+        """Do one step in one transaction and return what was served before and is then; until it is on disk, nobody sees it."""
         with self._lock:
             try:
                 with self.database.transaction():
-                    after = step(self._catch_up())
+                    before = self._catch_up()
+                    after = step(before)
+                    self.database.write(before.state, after.state)
             except sqlite3.OperationalError as error:
                 raise Refusal(503, f"The change could not be written ({error}); nothing was changed.") from error
             self.served = after
-            return after
+            return before, after
 
     def _catch_up(self) -> Served:
         state = self.database.read(self.served.state)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from labelwise.classifier import Classifier
-from labelwise.errors import LabelwiseError, UnsupportedError, UsageError
+from labelwise.errors import UsageError
 
 STATUSES = {
     400: "The request is wrong: a picture that cannot be read, an unknown option, a value out of range.",
@@ -21,6 +21,7 @@ STATUSES = {
     500: "A fault inside the service; the text gives the id under which it was logged.",
     503: "The service is busy or about to stop.",
 }
+CLOSE, LATER = {"Connection": "close"}, {"Retry-After": "1"}
 
 
 class Refusal(Exception):  # noqa: N818 - a refusal is not a fault
@@ -28,17 +29,12 @@ class Refusal(Exception):  # noqa: N818 - a refusal is not a fault
 
     def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(text)
-        self.status, self.text, self.headers = status, text, dict(headers or {})
+        self.status, self.text, self.headers = status, text, headers
 
 
-def refusal_of(error: LabelwiseError) -> Refusal:
-    """Return the refusal that an error of the library amounts to."""
-    return Refusal(422 if isinstance(error, UnsupportedError) else 400, str(error))
-
-
-def position(classifier: Classifier, label: str) -> int:
-    """Return the position of a label, or refuse with the known ones."""
+def check_label(classifier: Classifier, label: str) -> None:
+    """Refuse a label that is not there, with the known ones."""
     try:
-        return classifier.labels.index(label)
+        classifier.labels.index(label)
     except UsageError as error:
         raise Refusal(404, str(error)) from None

@@ -1,50 +1,36 @@
 """What each route does: read the request, take the scores, ask the task of the same name, write the answer."""
 
-import json
-from collections.abc import Callable
-from typing import Any, TypeVar
+import asyncio
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from labelwise.classifier import NONE, UNKNOWN
-from labelwise.errors import LabelwiseError
 from labelwise.scores import Scores
 from labelwise.server.abilities import DRAFT, with_text
 from labelwise.server.answers import MOST_TEXT, About, AboutLabel, MaybeAbout, Nothing, Top
-from labelwise.server.bodies import read_form, read_lesson, read_picture
+from labelwise.server.bodies import read_form, read_lesson, read_picture, reply
 from labelwise.server.engine import Engine
 from labelwise.server.lessons import Source
+from labelwise.server.pictures import TYPES, Files, small_picture
 from labelwise.server.present import Served
-from labelwise.server.refusals import Refusal, position, refusal_of
+from labelwise.server.refusals import Refusal, check_label
 from labelwise.tasks.ask import ask
 from labelwise.tasks.classify import classify
 from labelwise.tasks.explain import explain
 from labelwise.tasks.outliers import outliers
-from labelwise.tasks.retrieve import search
+from labelwise.tasks.retrieve import retrieve
 from labelwise.tasks.teach import teach
 from labelwise.tasks.verify import verify
 
 LONGEST_NAME = 200
-T = TypeVar("T")
 
 
-def reply(document: Any) -> Response:
-    """Return a JSON answer; it is not validated anew, which would take longer than the question."""
-    text = json.dumps(document, ensure_ascii=False, allow_nan=False)
-    return Response(text.encode(errors="replace"), media_type="application/json")
-
-
-def told(task: Callable[[], T]) -> T:
-    """Return what a task gives; an error of the library is told to the client."""
-    try:
-        return task()
-    except LabelwiseError as error:
-        raise refusal_of(error) from None
-
-
-class Reading:
-    """Routes that tell about the service."""
+class Routes:
+    """The routes of one service."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -52,30 +38,28 @@ class Reading:
     async def health(self, _: Request, __: Nothing) -> Response:
         """Return whether the service is up."""
         now = await self.engine.served()
-        named = {"status": "ok", "model": self.engine.card["model"]}
-        return reply({**named, "labels": len(now.classifier.labels), "change": now.change})
+        counts = {"labels": len(now.classifier.labels), "change": now.change}
+        return reply({"status": "ok", "model": self.engine.card["model"], **counts})
 
     async def card(self, _: Request, __: Nothing) -> Response:
         """Return what the model is and can."""
-        now, shown = (await self.engine.served()).classifier, self.engine.examples
+        now = (await self.engine.served()).classifier
         labels, unseen = len(now.labels), len(now.unseen)
-        pairs = zip(shown.names, shown.ids, strict=True)
-        examples = [{"name": name, "picture": f"/examples/{one}"} for name, one in pairs]
         counts = {"labels": labels, "described": unseen, "seen": labels - unseen}
+        files = self.engine.examples.items()
+        examples = [{"name": file.stem, "picture": f"/examples/{id}"} for id, file in files]
         return reply({**self.engine.card, **counts, "examples": examples})
 
     async def labels(self, _: Request, __: Nothing) -> Response:
         """Return all labels."""
         now = await self.engine.served()
-        lessons = {one.label: one for one in now.state.taught}
-        rows = []
-        for name in now.classifier.labels.names:
-            one = lessons.get(name)
-            row: dict[str, Any] = {"name": name, "taught": one is not None, "from": one.source if one else "training"}
-            rows.append(row | ({"examples": one.examples} if one and one.source == "examples" else {}))
-        last = now.state.undoable[-1] if now.state.undoable else None
-        undo = last and {"action": last.action, "label": last.label}
-        return reply({"change": now.change, "labels": rows, "undo": undo})
+        rows = {name: {"name": name, "taught": False, "from": "training"} for name in now.classifier.labels.names}
+        for lesson in now.state.taught:
+            rows[lesson.label] |= {"taught": True, "from": lesson.source}
+            if lesson.source == "examples":
+                rows[lesson.label]["examples"] = lesson.examples
+        undo = [{"action": one.action, "label": one.label} for one in now.state.undoable[-1:]]
+        return reply({"change": now.change, "labels": list(rows.values()), "undo": undo[0] if undo else None})
 
     async def metrics(self, _: Request, __: Nothing) -> Response:
         """Return counts and times."""
@@ -88,70 +72,47 @@ class Reading:
         kind = "text/plain; version=0.0.4; charset=utf-8"
         return Response(self.engine.measures.text(gauges), headers={"content-type": kind})
 
-
-class Asking:
-    """Routes that ask something of pictures."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-
     async def classify(self, request: Request, options: Top) -> Response:
         """Return what a picture shows."""
         scores, change = await self._scores(request)
-        several, limit = scores.classifier.calibration.multilabel, scores.classifier.familiarity.rule
-        (found,) = classify(scores, top=len(scores.classifier.labels) if several else options.top)
+        several, rule = scores.classifier.calibration.multilabel, scores.classifier.familiarity.rule
+        (prediction,) = classify(scores, top=len(scores.classifier.labels) if several else options.top)
         document: dict[str, Any] = {
-            "label": found.label,
-            "known": found.known,
-            "probability": found.probability,
-            "top": [{"label": name, "probability": value} for name, value in found.top[: options.top]],
-            "outlier": None if limit is None else _outlier(scores),
+            "label": prediction.label,
+            "known": prediction.known,
+            "probability": prediction.probability,
+            "top": [{"label": name, "probability": value} for name, value in prediction.top[: options.top]],
+            "outlier": None if rule is None else _outlier(scores),
             "multilabel": several,
             "change": change,
         }
         if several:
-            document["answers"] = [{"label": name, "yes": p >= 0.5, "probability": p} for name, p in found.top]
+            document["answers"] = [{"label": name, "yes": p >= 0.5, "probability": p} for name, p in prediction.top]
         return reply(document)
 
     async def ask(self, request: Request, options: About) -> Response:
         """Return yes or no."""
         if (options.label is None) == (options.text is None):
             raise Refusal(400, "Ask about a label (?label=NAME) or a sentence (?text=...), one of the two.")
-        self.engine.check("ask" if options.text is None else "ask_text")
-        scores, change = await self._scores(request)
-        if options.label is not None:
-            position(scores.classifier, options.label)
-            (found,) = ask(scores, options.label)
-        else:
-            text = options.text or ""
-            (found,) = await self.engine.aside(lambda: told(lambda: ask(with_text(scores, text), DRAFT)))
+        scores, change = await self._scores_about(request, options)
+        task = partial(ask, scores, options.label or DRAFT)
+        (answer,) = task() if options.text is None else await self.engine.aside(task)
         about = {"text": options.text} if options.label is None else {"label": options.label}
-        return reply({**about, "yes": found.yes, "probability": found.probability, "change": change})
+        return reply({**about, "yes": answer.yes, "probability": answer.probability, "change": change})
 
     async def explain(self, request: Request, options: About) -> Response:
         """Return a heat map."""
-        label, text = options.label, options.text
-        if label is not None and text is not None:
+        text = options.text
+        if options.label is not None and text is not None:
             raise Refusal(400, "Explain a label (?label=NAME) or a sentence (?text=...), not both.")
         self.engine.check("explain")
-        if text is not None:
-            self.engine.check("ask_text")
-        scores, change = await self._scores(request)
-        if label is not None:
-            position(scores.classifier, label)
-
-        def task() -> dict[str, Any]:
-            found = explain(scores, label) if text is None else explain(with_text(scores, text), DRAFT)
-            return {
-                **({"label": found.label} if text is None else {"text": text}),
-                "probability": found.probability,
-                "heat": [[round(value, 4) for value in line] for line in found.heat.tolist()],
-                "height": found.heat.shape[0],
-                "width": found.heat.shape[1],
-                "change": change,
-            }
-
-        return reply(await self.engine.aside(lambda: told(task)))
+        scores, change = await self._scores_about(request, options)
+        why = await self.engine.aside(lambda: explain(scores, options.label if text is None else DRAFT))
+        height, width = why.heat.shape
+        heat = [[round(value, 4) for value in line] for line in why.heat.tolist()]
+        about = {"label": why.label} if text is None else {"text": text}
+        size = {"height": height, "width": width, "change": change}
+        return reply({**about, "probability": why.probability, "heat": heat, **size})
 
     async def outliers(self, request: Request, _: Nothing) -> Response:
         """Return an outlier score."""
@@ -164,45 +125,31 @@ class Asking:
         self.engine.check("verify")
         pictures = await read_form(request, self.engine.service, {"a": 1, "b": 1})
         scores, _change = await self.engine.scores(pictures)
-        (found,) = await self.engine.aside(lambda: told(lambda: verify(scores[:1], scores[1:])))
+        (pair,) = await self.engine.aside(lambda: verify(scores[:1], scores[1:]))
         rule = scores.classifier.verifier
         assert rule is not None
-        said = {"same": found.same, "similarity": found.score, "probability": found.probability}
-        return reply({**said, "threshold": rule.threshold})
+        document = {"same": pair.same, "similarity": pair.score, "probability": pair.probability}
+        return reply({**document, "threshold": rule.threshold})
 
     async def retrieve(self, request: Request, options: Top) -> Response:
-        """Return the most similar pictures of the gallery; it is this model's own, so nothing has to be compared first."""
+        """Return the most similar pictures of the gallery."""
         self.engine.check("retrieve")
-        scores, _ = await self._scores(request)
-        gallery = self.engine.gallery
-        assert gallery is not None
-        assert gallery.embeddings is not None
-        model, others = scores.classifier.model, gallery.embeddings
-        values, rows = await self.engine.aside(lambda: search(model, scores.embeddings, others, options.top))
-        pairs = zip(rows[0].tolist(), values[0].tolist(), strict=True)
-        matches = [
-            {"file": gallery.names[row], "similarity": value, "picture": f"/gallery/{gallery.ids[row]}"}
-            for row, value in pairs
+        scores, _change = await self._scores(request)
+        assert self.engine.gallery is not None
+        (gallery, files), folder = self.engine.gallery, str(self.engine.service.gallery)
+        (matches,) = await self.engine.aside(lambda: retrieve(scores, gallery, options.top))
+        rows = [
+            {
+                "file": str(files[one.file].relative_to(folder)),
+                "similarity": one.score,
+                "picture": f"/gallery/{one.file}",
+            }
+            for one in matches
         ]
-        return reply({"matches": matches})
-
-    async def _scores(self, request: Request) -> tuple[Scores, int]:
-        return await self.engine.scores([await read_picture(request, self.engine.service)])
-
-
-def _outlier(scores: Scores) -> dict[str, Any]:
-    (found,) = outliers(scores)
-    return {"score": found.score, "flagged": found.flagged, "threshold": scores.classifier.familiarity.limit}
-
-
-class Changes:
-    """Routes that change the labels; answered when the change is on disk."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+        return reply({"matches": rows})
 
     async def teach(self, request: Request, options: MaybeAbout) -> Response:
-        """Add a label."""
+        """Add a label; answered, as all changes are, when it is on disk."""
         engine = self.engine
         if engine.service.read_only:
             engine.check("teach_examples")
@@ -218,15 +165,10 @@ class Changes:
         engine.check(f"teach_{source}")
         if sum(map(len, body.texts or ())) > 10 * MOST_TEXT:
             raise Refusal(400, f"The texts of a label have at most {10 * MOST_TEXT} characters in all.")
-        check_name(name)
+        _check_name(name)
         examples = (await engine.scores(pictures))[0] if pictures else None
-        served = await engine.write(
-            lambda: engine.present.teach(
-                name,
-                source,
-                lambda now: told(lambda: teach(now, name, examples=examples, texts=body.texts, vector=body.vector)),
-            )
-        )
+        lesson: dict[str, Any] = {"examples": examples, "texts": body.texts, "vector": body.vector}
+        served = await engine.write(lambda: engine.present.teach(name, source, lambda now: teach(now, name, **lesson)))
         return _changed(served, label=name)
 
     async def forget(self, _: Request, options: AboutLabel) -> Response:
@@ -241,12 +183,54 @@ class Changes:
         last, served = await self.engine.write(self.engine.present.undo)
         return _changed(served, undone={"action": last.action, "label": last.label})
 
+    async def gallery_picture(self, id: str) -> Response:
+        """Return a picture of the gallery as a small JPEG."""
+        if self.engine.gallery is None:
+            raise Refusal(404, "There is no gallery: the service was started without --gallery.")
+        file = _find(self.engine.gallery[1], id)
+        content = await asyncio.to_thread(small_picture, file, self.engine.service.pixels)
+        return Response(content, media_type="image/jpeg")
+
+    async def example_picture(self, id: str) -> Response:
+        """Return a picture to try, as it is."""
+        file = _find(self.engine.examples, id)
+        try:
+            return Response(file.read_bytes(), media_type=TYPES[file.suffix.lower()])
+        except OSError:
+            raise Refusal(404, "The picture is not there any more.") from None
+
+    async def _scores(self, request: Request) -> tuple[Scores, int]:
+        return await self.engine.scores([await read_picture(request, self.engine.service)])
+
+    async def _scores_about(self, request: Request, options: About) -> tuple[Scores, int]:
+        """Return the scores of a picture, in which the label that is asked about is one, and the change they belong to."""
+        text, label = options.text, options.label
+        if text is not None:
+            self.engine.check("ask_text")
+        scores, change = await self._scores(request)
+        if text is not None:
+            scores = await self.engine.aside(lambda: with_text(scores, text))
+        elif label is not None:
+            check_label(scores.classifier, label)
+        return scores, change
+
+
+def _find(files: Files, id: str) -> Path:
+    if id not in files:
+        raise Refusal(404, "There is no such picture.")
+    return files[id]
+
+
+def _outlier(scores: Scores) -> dict[str, Any]:
+    (outlier,) = outliers(scores)
+    return {"score": outlier.score, "flagged": outlier.flagged, "threshold": scores.classifier.familiarity.limit}
+
 
 def _changed(served: Served, **about: Any) -> Response:
     return reply({**about, "labels": len(served.classifier.labels), "change": served.change})
 
 
-def check_name(label: str) -> None:
+def _check_name(label: str) -> None:
     """Refuse what cannot be the name of a label."""
     if not label.strip() or label.strip() in (UNKNOWN, NONE):
         raise Refusal(400, f'"{label}" cannot be the name of a label.')

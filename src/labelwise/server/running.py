@@ -19,80 +19,56 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from labelwise.errors import LabelwiseError, UsageError
+from labelwise.errors import LabelwiseError, StoreError, UsageError
 from labelwise.server.abilities import check_pictures
 from labelwise.server.app import build
 from labelwise.server.database import Database
 from labelwise.server.guard import LOG
 from labelwise.server.measures import Measures
-from labelwise.server.present import folder_of, hold
+from labelwise.server.present import folder_of
 from labelwise.server.settings import Service
 from labelwise.store import digest_of, shape_of
+from labelwise.writable import sole_writer
 
 GRACE = 20  # seconds that requests get to end when the service stops
+BACKLOG = 1024  # connections that wait to be taken
 LONGEST_HEAD = 2**16  # bytes of a request before its body
 
 
 def serve(service: Service) -> None:
     """Serve until a signal says stop."""
     check_pictures(shape_of(service.model))
-    lock = None if service.read_only else hold(folder_of(service.model))
-    try:
-        with listening(service) as listener:
-            if service.workers == 1:
-                _serve_one(service, listener, None)
-                return
-            _log(service)
-            if not service.read_only:  # made, or found damaged, once and not by each worker
-                Database(folder_of(service.model), digest_of(service.model), read_only=False).close()
-            _serve_many(service, listener)
-    finally:
-        if lock is not None:
-            os.close(lock)
+    folder = folder_of(service.model)
+    alone = sole_writer(folder, folder / "service.lock", _busy)
+    with contextlib.nullcontext() if service.read_only else alone, listening(service) as listener:
+        if service.workers == 1:
+            _serve_one(service, listener, None)
+            return
+        _log(service)
+        if not service.read_only:  # made, or found damaged, once and not by each worker
+            Database(folder, digest_of(service.model), read_only=False).close()
+        _serve_many(service, listener)
 
 
-@contextlib.contextmanager
-def listening(service: Service) -> Iterator[socket.socket]:
-    """Hold the port; an error says what is wrong with it."""
+def _busy(folder: Path, owner: str) -> StoreError:
+    return StoreError(
+        f"Another service (process {owner or 'unknown'}) serves this model and keeps its changes in {folder}. Stop it, start "
+        "this one with --read-only, or serve a copy of the model."
+    )
+
+
+def listening(service: Service) -> socket.socket:
+    """Return the open port; an error says what is wrong with it."""
     family = socket.AF_INET6 if ":" in service.host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((service.host, service.port))
-        except OSError as error:
-            raise UsageError(
-                f"Cannot listen on {service.host}, port {service.port}: {error.strerror}. Choose another with --port or --host."
-            ) from None
-        listener.listen(1024)
-        listener.setblocking(False)
-        yield listener
-
-
-class _Joined:
-    """A transport that sends what is written in one turn of the loop together: the head of an answer with its body."""
-
-    def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport, self._loop = transport, loop
-        self._parts: list[bytes] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def write(self, data: bytes) -> None:
-        """Send bytes, at the end of this turn."""
-        if not self._parts:
-            self._loop.call_soon(self._flush)
-        self._parts.append(data)
-
-    def close(self) -> None:
-        """Send what is left, and then close."""
-        self._flush()
-        self._transport.close()
-
-    def _flush(self) -> None:
-        parts, self._parts = self._parts, []
-        if parts and not self._transport.is_closing():
-            self._transport.write(b"".join(parts))
+    try:
+        listener = socket.create_server((service.host, service.port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise UsageError(
+            f"Cannot listen on {service.host}, port {service.port}: {error.strerror}. Choose another with --port or --host."
+        ) from None
+    listener.setblocking(False)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # the head of an answer does not wait for its body
+    return listener
 
 
 class _Protocol(HttpToolsProtocol):
@@ -100,24 +76,24 @@ class _Protocol(HttpToolsProtocol):
 
     def __init__(self, config: uvicorn.Config, server_state: Any, app_state: dict[str, Any], _loop: Any = None) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self._head: asyncio.TimerHandle | None = None
-        self._given = 0  # bytes of a head that is not complete
+        self._clock: asyncio.TimerHandle | None = None  # runs while a request's head has not arrived, and only then
+        self._head = 0  # bytes of it so far
         self._service: Service = config.service  # type: ignore[attr-defined]
 
     def connection_made(self, transport: Any) -> None:
-        super().connection_made(_Joined(transport, self.loop))  # type: ignore[arg-type]
+        super().connection_made(transport)
         if len(self.connections) > self._service.connections:
             transport.close()
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._unwatch()
         super().connection_lost(exc)
+        self._watch(over=True)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        self._given = self._given + len(data) if self._waiting else 0
-        if self._given > LONGEST_HEAD:
+        self._head = self._head + len(data) if self._waiting else 0
+        if self._head > LONGEST_HEAD:
             self.transport.close()
         self._watch()
 
@@ -127,25 +103,14 @@ class _Protocol(HttpToolsProtocol):
 
     @property
     def _waiting(self) -> bool:
-        """Whether a request's head has not arrived."""
         return self.cycle is None or self.cycle.response_complete
 
-    def _watch(self) -> None:
-        """Run the clock while a request's head has not arrived, and only then."""
-        if not self._waiting:
-            self._unwatch()
-        elif self._head is None:
-            self._head = self.loop.call_later(self._service.timeout, self._late)
-
-    def _unwatch(self) -> None:
-        if self._head is not None:
-            self._head.cancel()
-            self._head = None
-
-    def _late(self) -> None:
-        self._head = None
-        if self._waiting:
-            self.transport.close()
+    def _watch(self, *, over: bool = False) -> None:
+        if self._waiting and not over:
+            self._clock = self._clock or self.loop.call_later(self._service.timeout, self.transport.close)
+        elif self._clock is not None:
+            self._clock.cancel()
+            self._clock = None
 
 
 class _Server(uvicorn.Server):
@@ -173,11 +138,10 @@ def _serve_one(service: Service, listener: socket.socket, folder: Path | None) -
         log_config=None,
         access_log=False,
         server_header=False,
-        date_header=True,
         proxy_headers=False,
         timeout_keep_alive=round(service.timeout) or 1,
         timeout_graceful_shutdown=GRACE,
-        backlog=1024,
+        backlog=BACKLOG,
     )
     config.service = service  # type: ignore[attr-defined]
     server = _Server(config)
@@ -239,7 +203,7 @@ class _Lines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return one record as one line."""
         row = {"time": round(record.created, 3), "level": record.levelname.lower(), "message": record.getMessage()}
-        row |= getattr(record, "about", {}) | ({"fault": number} if (number := getattr(record, "fault", None)) else {})
+        row |= getattr(record, "about", {})
         if record.exc_info:
             row["trace"] = self.formatException(record.exc_info)
         return json.dumps(row, ensure_ascii=False)

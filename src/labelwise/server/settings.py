@@ -1,6 +1,7 @@
 """What a service is started with."""
 
 import ipaddress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -13,51 +14,28 @@ LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """Settings of one service.
+    """Settings of one service."""
 
-    Attributes:
-        model: the folder of a saved classifier.
-        host: the address to listen on.
-        port: 0 takes a free one.
-        token: what requests must carry; None asks for none.
-        read_only: refuse teach, forget and undo.
-        gallery: a folder of pictures for ``retrieve``.
-        examples: a folder of pictures that the page offers to try.
-        workers: processes on the one port.
-        device: auto, cpu or cuda.
-        batch: pictures encoded together at most.
-        wait: milliseconds that a picture waits at most for others that are being decoded.
-        queue: requests in work at most; others are told to come back.
-        connections: open connections of a worker at most.
-        body: bytes of a request at most.
-        pixels: of a picture at most; checked before it is decoded.
-        rate: requests a second of one address, over a while; 0 is no limit.
-        timeout: seconds within which a request must have arrived.
-        allow_hosts: names by which the service may be called, beside those of this machine when it listens there alone.
-        allow_origins: web pages of other origins that may use it.
-        log: plain lines, or JSON lines.
-    """
-
-    model: Path
-    host: str = "127.0.0.1"
-    port: int = 8000
-    token: str | None = None
-    read_only: bool = False
-    gallery: Path | None = None
-    examples: Path | None = None
-    workers: int = 1
-    device: str = "auto"
-    batch: int = 16
-    wait: float = 1.0
-    queue: int = 256
-    connections: int = 1_000
-    body: int = 16 * MEGABYTE
-    pixels: int = 25_000_000
-    rate: float = 0.0
-    timeout: float = 20.0
-    allow_hosts: tuple[str, ...] = ()
-    allow_origins: tuple[str, ...] = ()
-    log: Literal["plain", "json"] = "plain"
+    model: Path  # the folder of a saved classifier
+    host: str = "127.0.0.1"  # the address to listen on
+    port: int = 8000  # 0 takes a free one
+    token: str | None = None  # what requests must carry; None asks for none
+    read_only: bool = False  # refuse teach, forget and undo
+    gallery: Path | None = None  # a folder of pictures for ``retrieve``
+    examples: Path | None = None  # a folder of pictures that the page offers to try
+    workers: int = 1  # processes on the one port
+    device: str = "auto"  # auto, cpu or cuda
+    batch: int = 16  # pictures encoded together at most
+    wait: float = 1.0  # milliseconds that a picture waits at most for others that are being decoded
+    queue: int = 256  # requests in work at most; others are told to come back
+    connections: int = 1_000  # open connections of a worker at most
+    body: int = 16 * MEGABYTE  # bytes of a request at most
+    pixels: int = 25_000_000  # of a picture at most; checked before it is decoded
+    rate: float = 0.0  # requests a second of one address, over a while; 0 is no limit
+    timeout: float = 20.0  # seconds within which a request must have arrived
+    allow_hosts: tuple[str, ...] = ()  # names by which it may be called, beside those of this machine
+    allow_origins: tuple[str, ...] = ()  # web pages of other origins that may use it
+    log: Literal["plain", "json"] = "plain"  # plain lines, or JSON lines
 
     def __post_init__(self) -> None:
         """Check the numbers."""
@@ -77,12 +55,9 @@ class Service:
     @property
     def loopback(self) -> bool:
         """Whether only this machine can reach it."""
-        if self.host == "localhost":
-            return True
-        try:
+        with suppress(ValueError):
             return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return self.host == "localhost"
 
     @property
     def names(self) -> frozenset[str] | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from labelwise.data.dataset import Skipped
 from labelwise.data.read.pictures import Pictures, read_files
 from labelwise.errors import DataError, StoreError, UsageError, listing
 from labelwise.files import read_tensors, write_tensors
+from labelwise.model import LabelModel
 from labelwise.tasks.gallery_index import Index, Lists, make_index
 
 FORMAT = "labelwise gallery 1"
@@ -46,6 +48,17 @@ class Gallery:
 
     def __len__(self) -> int:
         return len(self.files)
+
+    def check(self, classifier: Classifier) -> None:
+        """Raise an error where another model made the gallery; a model is tried once."""
+        if classifier.model not in self._models:
+            check_probe(self.probe, probe_embeddings(classifier))
+            self._models.add(classifier.model)
+
+    @cached_property
+    def _models(self) -> "WeakSet[LabelModel]":
+        """Models that have been tried."""
+        return WeakSet()
 
     def join(self, other: "Gallery") -> "Gallery":
         """Return the pictures of both; labels are kept if both have them, and an index of this one takes in the others."""

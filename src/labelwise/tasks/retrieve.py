@@ -10,7 +10,7 @@ from torch.nn.functional import normalize
 from labelwise.errors import UsageError
 from labelwise.model import Compares, LabelModel
 from labelwise.scores import Scores
-from labelwise.tasks.gallery import Gallery, check_probe, probe_embeddings
+from labelwise.tasks.gallery import Gallery
 from labelwise.tasks.gallery_index import Lists
 from labelwise.tasks.similarity import By, Measure, all_alike, check_score, row_alike
 
@@ -49,7 +49,7 @@ def retrieve(
             those of an exact search, but a picture may be missed.
     """
     classifier = scores.classifier
-    check_probe(gallery.probe, probe_embeddings(classifier))
+    gallery.check(classifier)
     lists = gallery.lists if approximate else None
     values, places = search(classifier.model, scores.embeddings, gallery.embeddings, k, candidates, lists, by=by)
     return [
