@@ -35,7 +35,19 @@ if TYPE_CHECKING:
     from labelwise.training.stages import Run
     from labelwise.view import View
 
-__all__ = ["Classifier", "LabelModel", "Labels", "Run", "Scores", "Spec", "View", "data", "evaluate", "methods", "report"]
+__all__ = [
+    "Classifier",
+    "LabelModel",
+    "Labels",
+    "Run",
+    "Scores",
+    "Spec",
+    "View",
+    "data",
+    "evaluate",
+    "methods",
+    "report",
+]
 __all__ += ["ask", "attack", "calibrate", "classify", "explain", "fit", "fit_verification", "forget", "imagine", "load"]
 __all__ += ["outliers", "rank", "retrieve", "save", "teach", "verify"]
 

@@ -126,7 +126,7 @@ def test_stopping_finishes_what_was_accepted() -> None:
         return served()
 
     async def run() -> list[Answer]:
-        batches = Batches(limits(most=1), SHAPE, slow, lambda _: None)
+        batches = Batches(limits(most=1), FRAME, slow, lambda _: None)
         batches.start()
         jobs = [asyncio.ensure_future(batches.scores([grey(i)])) for i in range(6)]
         await asyncio.sleep(0.05)
@@ -161,7 +161,7 @@ def test_a_fault_of_the_model_is_told_to_all_of_its_batch() -> None:
         raise RuntimeError("no classifier")
 
     async def run() -> list[Any]:
-        batches = Batches(limits(wait=0.1), SHAPE, broken, lambda _: None)
+        batches = Batches(limits(wait=0.1), FRAME, broken, lambda _: None)
         batches.start()
         found = await asyncio.gather(*(batches.scores([grey(i)]) for i in range(3)), return_exceptions=True)
         batches.stop()
