@@ -112,15 +112,14 @@ def process_mean(terms: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def whole_batch(embeddings: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return embeddings ``[n, ...]`` and targets of all processes' rows, of which the batch holds some.
+    """Return embeddings ``[n, ...]`` and targets ``[n]`` of all processes' rows, of which the batch holds some.
 
     Every process then has the loss of the whole batch, and the gradient reaches the process that an embedding came from.
     """
     if not dist.is_initialized():
         return embeddings, batch.targets
     rows, total = batch.rng.rows, batch.rng.total
-    every = embeddings.new_zeros(total, *embeddings.shape[1:])
-    targets = batch.targets.new_zeros(total, *batch.targets.shape[1:])
+    every, targets = embeddings.new_zeros(total, *embeddings.shape[1:]), batch.targets.new_zeros(total)
     every[rows], targets[rows] = embeddings, batch.targets
     dist.all_reduce(targets)
     return _summed(every), targets
