@@ -109,8 +109,8 @@ class Augment:
             coloured = random_change(coloured, each, self.strength)
         if self.erase:
             coloured.masked_fill_(self._square(coloured, rng.uniform(2)), 0.5)
-        changed = self._with_noise(coloured, rng).clamp_(0, 1) if self.noise else coloured
-        return changed.contiguous(memory_format=_memory_format(images))
+        result = self._with_noise(coloured, rng).clamp_(0, 1) if self.noise else coloured
+        return result.contiguous(memory_format=_memory_format(images))
 
     def _with_noise(self, images: Tensor, rng: BatchRng) -> Tensor:
         return torch.add(images, rng.normal(*images.shape[1:]), alpha=self.noise) if self.noise else images
@@ -134,8 +134,8 @@ class Augment:
             placed = torch.empty((*images.shape[:2], *target), device=images.device)
             for x, across, down, out in _blocks(images, *self._lines(uniform, source, target), placed):
                 grid = (across + down).permute(0, 2, 3, 1)
-                taken = F.grid_sample(as_float(x.contiguous()), grid, padding_mode=outside, align_corners=False)
-                torch.clamp(taken, 0, 1, out=out)
+                sample = F.grid_sample(as_float(x.contiguous()), grid, padding_mode=outside, align_corners=False)
+                torch.clamp(sample, 0, 1, out=out)
             return placed
         if self.flip or self.padding or source != target:
             return as_float(self._cropped(images, uniform, target))
@@ -149,9 +149,9 @@ class Augment:
         across = torch.where(self._flips(uniform)[:, None], across.flip(0), across)
         columns = (left + self.padding).long()[:, None] + across
         padded = F.pad(images, [self.padding] * 4) if self.padding else images
-        pixels = (rows[:, :, None] * padded.shape[3] + columns[:, None]).flatten(1)
-        taken = padded.flatten(2).gather(2, pixels[:, None].expand(-1, images.shape[1], -1))
-        return taken.view(*images.shape[:2], *target)
+        places = (rows[:, :, None] * padded.shape[3] + columns[:, None]).flatten(1)
+        pixels = padded.flatten(2).gather(2, places[:, None].expand(-1, images.shape[1], -1))
+        return pixels.view(*images.shape[:2], *target)
 
     def _flips(self, uniform: Tensor) -> Tensor:
         return uniform[:, 4] < (0.5 if self.flip else 0.0)

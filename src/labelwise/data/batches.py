@@ -114,9 +114,9 @@ class ShuffledBatches:
 def ahead(items: Iterator[Tensor], depth: int = 3) -> Iterator[Tensor]:
     """Yield the same items, made by another thread up to ``depth`` in advance."""
     with stoppable(ThreadPoolExecutor(1)) as pool:
-        made = deque(pool.submit(next, items, None) for _ in range(depth))
-        while (item := made.popleft().result()) is not None:
-            made.append(pool.submit(next, items, None))
+        futures = deque(pool.submit(next, items, None) for _ in range(depth))
+        while (item := futures.popleft().result()) is not None:
+            futures.append(pool.submit(next, items, None))
             yield item
 
 

@@ -53,11 +53,13 @@ class Split:
             piece = getattr(self, what)
             if len(piece) != n and (what == "targets" or len(piece)):
                 raise DataError(f"There are {n} images but {len(piece)} {what}; give one for each image.")
-        wanted = self.targets.ndim == 1 and not self.targets.is_floating_point() and self.targets.dtype != torch.bool
-        if not wanted and not (self.targets.ndim == 2 and self.targets.shape[1] and self.targets.dtype == torch.bool):
+        kind, shape = self.targets.dtype, list(self.targets.shape)
+        positions = len(shape) == 1 and not kind.is_floating_point and kind != torch.bool
+        answers = len(shape) == 2 and shape[1] > 0 and kind == torch.bool
+        if not (positions or answers):
             raise DataError(
                 "Targets must be positions of labels, whole numbers [n], or yes or no (bool) to each label, [n, k]; given "
-                f"{self.targets.dtype} {list(self.targets.shape)}."
+                f"{kind} {shape}."
             )
         if self.images.is_floating_point() and n and not torch.isfinite(torch.stack(self.images.aminmax())).all():
             bad = int((~torch.isfinite(self.images)).any(1).nonzero()[0])
@@ -112,25 +114,23 @@ class Split:
             return self
         order = index.tolist()
         at = index.to(self.images.device)
-        kept = {what: tuple(getattr(self, what)[i] for i in order) for what in PER_IMAGE if getattr(self, what)}
-        return Split(images=self.images[at], targets=self.targets[at], **kept)
+        columns = {what: tuple(getattr(self, what)[i] for i in order) for what in PER_IMAGE if getattr(self, what)}
+        return Split(images=self.images[at], targets=self.targets[at], **columns)
 
     def join(self, other: "Split") -> "Split":
         """Return the rows of both; a piece that only one of them has is dropped."""
         if self.multilabel != other.multilabel:
             raise DataError("Images that have one label cannot be joined with images of which several may be true.")
-        kept = {what: getattr(self, what) + getattr(other, what) for what in PER_IMAGE}
-        whole = {what: piece for what, piece in kept.items() if len(piece) == len(self) + len(other)}
+        both = {what: getattr(self, what) + getattr(other, what) for what in PER_IMAGE}
+        columns = {what: column for what, column in both.items() if len(column) == len(self) + len(other)}
         targets = torch.cat([self.targets, other.targets])
-        return Split(images=torch.cat([self.images, other.images]), targets=targets, **whole)
+        return Split(images=torch.cat([self.images, other.images]), targets=targets, **columns)
 
     def to(self, device: str | torch.device) -> "Split":
         """Return the split with its targets on a device, and its images too unless they would fill half of it."""
-        chosen = torch.device(device)
-        room = torch.cuda.mem_get_info(chosen)[0] // 2 if chosen.type == "cuda" else None
-        small = room is None or self.images.nbytes <= room
-        images = self.images.to(chosen) if small else self.images
-        return replace(self, images=images, targets=self.targets.to(chosen))
+        device = torch.device(device)
+        fits = device.type != "cuda" or self.images.nbytes <= torch.cuda.mem_get_info(device)[0] // 2
+        return replace(self, images=self.images.to(device) if fits else self.images, targets=self.targets.to(device))
 
 
 def _with_truths(init: Callable[..., None]) -> Callable[..., None]:

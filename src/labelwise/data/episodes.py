@@ -35,9 +35,9 @@ def episodes(targets: Tensor, ways: int, shots: int, queries: int, count: int, s
         count: how many episodes; fewer of them are the first of more.
         seed: the same seed gives the same episodes.
     """
-    for name, given, least in (("ways", ways, 2), ("shots", shots, 1), ("queries", queries, 1), ("count", count, 0)):
-        if given < least:
-            raise UsageError(f'"{name}" of episodes must be at least {least}; given {given}.')
+    for name, value, least in (("ways", ways, 2), ("shots", shots, 1), ("queries", queries, 1), ("count", count, 0)):
+        if value < least:
+            raise UsageError(f'"{name}" of episodes must be at least {least}; given {value}.')
     order = torch.argsort(targets.cpu(), stable=True)
     classes, sizes = torch.unique(targets.cpu(), return_counts=True)
     pools = {
@@ -60,6 +60,6 @@ def _draw(
     every = list(pools)
     for _ in range(count):
         classes = tuple(every[i] for i in torch.randperm(len(every), generator=generator)[:ways].tolist())
-        drawn = [pools[c][torch.randperm(len(pools[c]), generator=generator)[: sum(sizes)]] for c in classes]
-        support, query = torch.split(torch.stack(drawn), list(sizes), 1)
+        rows = [pools[c][torch.randperm(len(pools[c]), generator=generator)[: sum(sizes)]] for c in classes]
+        support, query = torch.split(torch.stack(rows), list(sizes), 1)
         yield Episode(classes=classes, support=support, query=query)

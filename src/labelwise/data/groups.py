@@ -31,20 +31,20 @@ class GroupedBatches(ShuffledBatches):
             raise UsageError(f"A group needs at least one image; given {self.group}.")
 
     def __len__(self) -> int:
-        return max(1, int(self._groups.sum()) // self._per_batch) if len(self.split) else 0
+        return max(1, int(self._labels[2].sum()) // self._per_batch) if len(self.split) else 0
 
     def plan(self, seed: int) -> list[Tensor]:
         """Return the rows of each batch of an epoch, one group after another."""
         if not len(self):
             return []
         generator = torch.Generator().manual_seed(mix(seed))
-        order = torch.randperm(len(self._places), generator=generator)
-        order = order[torch.argsort(self._places[order], stable=True)]  # by label, at random inside one
-        place, counts = self._places[order], self._counts
-        inside = torch.arange(len(order)) - (counts.cumsum(0) - counts)[place]
-        own = inside * self._groups[place] // counts[place]
-        group = (self._groups.cumsum(0) - self._groups)[place] + own
-        turn = torch.randperm(int(self._groups.sum()), generator=generator)[group]
+        labels, counts, groups = self._labels
+        order = torch.randperm(len(labels), generator=generator)
+        order = order[torch.argsort(labels[order], stable=True)]  # by label, at random inside one
+        label = labels[order]
+        inside = torch.arange(len(order)) - (counts.cumsum(0) - counts)[label]
+        group = (groups.cumsum(0) - groups)[label] + inside * groups[label] // counts[label]
+        turn = torch.randperm(int(groups.sum()), generator=generator)[group]
         sizes = torch.bincount(turn // self._per_batch).tolist()
         return list(torch.split(order[torch.argsort(turn, stable=True)], sizes))[: len(self)]
 
@@ -53,16 +53,7 @@ class GroupedBatches(ShuffledBatches):
         return max(2, self.size // self.group)
 
     @cached_property
-    def _places(self) -> Tensor:
-        """The label of each row as a number from 0 on, without gaps ``[n]``."""
-        places: Tensor = torch.unique(self.split.targets.cpu(), return_inverse=True)[1]
-        return places
-
-    @cached_property
-    def _counts(self) -> Tensor:
-        return torch.bincount(self._places)
-
-    @cached_property
-    def _groups(self) -> Tensor:
-        """How many groups each label has in an epoch."""
-        return (self._counts + self.group - 1) // self.group
+    def _labels(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The label of each row as a number from 0 on, without gaps ``[n]``; the rows and the groups of each label ``[k]``."""
+        _, labels, counts = torch.unique(self.split.targets.cpu(), return_inverse=True, return_counts=True)
+        return labels, counts, (counts + self.group - 1) // self.group

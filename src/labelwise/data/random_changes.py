@@ -40,27 +40,29 @@ def random_change(images: Tensor, uniform: Tensor, strength: float) -> Tensor:
     kind = (uniform[:, :1] * len(KINDS)).long().clamp_max(len(KINDS) - 1)[..., None, None]
     signs = torch.where(uniform[:, 1] < 0.5, -1.0, 1.0)
 
-    def drawn(*names: str) -> Tensor:
-        chosen = torch.tensor([KINDS.index(name) for name in names], device=images.device)
-        return torch.isin(kind, chosen)
+    def is_kind(*names: str) -> Tensor:
+        kinds = torch.tensor([KINDS.index(name) for name in names], device=images.device)
+        return torch.isin(kind, kinds)
 
-    x = torch.where(drawn(*KINDS[1:5]), _blended(images, drawn, 1 + _FACTOR * strength * signs), images)
+    x = torch.where(is_kind(*KINDS[1:5]), _blended(images, is_kind, 1 + _FACTOR * strength * signs), images)
     low, high = x.amin((2, 3), keepdim=True), x.amax((2, 3), keepdim=True)
-    x = torch.where(drawn("autocontrast"), (x - low) / (high - low).clamp_min(1 / 255), x)
-    x = torch.where(drawn("solarize") & (x >= 1 - strength), 1 - x, x)
+    x = torch.where(is_kind("autocontrast"), (x - low) / (high - low).clamp_min(1 / 255), x)
+    x = torch.where(is_kind("solarize") & (x >= 1 - strength), 1 - x, x)
     step = 2 ** round(4 * strength)
-    x = torch.where(drawn("posterize"), (x * 255 / step + 1e-4).floor() * step / 255, x)
+    x = torch.where(is_kind("posterize"), (x * 255 / step + 1e-4).floor() * step / 255, x)
     moved = _moved(x, kind[:, 0, 0, 0], signs * strength)
-    return torch.where(drawn(*KINDS[8:]), moved, x).clamp(0, 1)
+    return torch.where(is_kind(*KINDS[8:]), moved, x).clamp(0, 1)
 
 
-def _blended(images: Tensor, drawn: Callable[..., Tensor], factors: Tensor) -> Tensor:
+def _blended(images: Tensor, is_kind: Callable[..., Tensor], factors: Tensor) -> Tensor:
     """Return images further from, or nearer to, what brightness, contrast, saturation or sharpness are measured from."""
     weights = images.new_tensor(LUMA if images.shape[1] == 3 else (1.0,)).view(1, -1, 1, 1)
     grey = (images * weights).sum(1, keepdim=True)
     smooth = avg_pool2d(images, 3, 1, 1, count_include_pad=False)
-    still = torch.where(drawn("saturation"), grey, torch.where(drawn("sharpness"), smooth, torch.zeros_like(images)))
-    still = torch.where(drawn("contrast"), grey.mean((2, 3), keepdim=True), still)
+    still = torch.where(
+        is_kind("saturation"), grey, torch.where(is_kind("sharpness"), smooth, torch.zeros_like(images))
+    )
+    still = torch.where(is_kind("contrast"), grey.mean((2, 3), keepdim=True), still)
     return (still + factors.view(-1, 1, 1, 1) * (images - still)).clamp(0, 1)
 
 

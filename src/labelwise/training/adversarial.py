@@ -61,13 +61,7 @@ class Adversarial:
             raise UsageError(f'The attack raises the loss of the "stage" or of "scores"; given "{self.loss}".')
 
     def around(self, loss: Loss, model: nn.Module, data: TrainData) -> Loss:
-        """Return the loss of attacked batches; a stage on what an encoder made of pictures is left as it is.
-
-        Args:
-            loss: of the stage.
-            model: all that the loss passes images through; put into eval mode during the attack.
-            data: what the stage trains on.
-        """
+        """Return the loss of attacked batches of a model; a stage on what an encoder made of pictures is left as it is."""
         if len(data.train.shape) == 1:
             if any(isinstance(module, ImageEncoder) for module in model.modules()):
                 raise UsageError(
@@ -75,11 +69,11 @@ class Adversarial:
                     "encoder that is not frozen, or leave adversarial out."
                 )
             return loss
-        raised = loss if self.loss == "stage" else scores_loss(model, data)
+        objective = loss if self.loss == "stage" else scores_loss(model, data)
 
         def of_batch(batch: Batch) -> Mapping[str, Tensor]:
             with resting(model):
-                images = self.attacked(raised, batch)
+                images = self.attacked(objective, batch)
             return loss(replace(batch, images=images))
 
         return of_batch
@@ -105,8 +99,8 @@ class Adversarial:
                 x = (x.detach() + step * gradient.sign()).clamp(low, high)
         if self.share == 1:
             return x.detach()
-        chosen = start.uniform() < self.share
-        return torch.where(chosen.view(-1, *[1] * (images.ndim - 1)), x.detach(), images)
+        mask = start.uniform() < self.share
+        return torch.where(mask.view(-1, *[1] * (images.ndim - 1)), x.detach(), images)
 
 
 def scores_loss(model: nn.Module, data: TrainData) -> Loss:
@@ -127,20 +121,20 @@ def scores_loss(model: nn.Module, data: TrainData) -> Loss:
 def resting(model: nn.Module) -> Iterator[None]:
     """Keep a model in eval mode and its parameters without gradients; afterwards all is as it was, buffers included."""
     modes = [(module, module.training) for module in model.modules()]
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    kept = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
     try:
         model.eval()
-        for parameter in trained:
+        for parameter in parameters:
             parameter.requires_grad_(False)
         yield
     finally:
         for module, mode in modes:
             module.training = mode
-        for parameter in trained:
+        for parameter in parameters:
             parameter.requires_grad_(True)
         with torch.no_grad():
-            for buffer, before in kept:
+            for buffer, before in buffers:
                 buffer.copy_(before)
 
 

@@ -89,10 +89,10 @@ def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tenso
         state.setdefault(int(index), {})[what] = tensor
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
     # Files keep no memory layout, and a fused optimiser wants that of the parameter.
-    for parameter, kept in optimizer.state.items():
-        for what, tensor in kept.items():
+    for parameter, entries in optimizer.state.items():
+        for what, tensor in entries.items():
             if isinstance(tensor, Tensor) and tensor.shape == parameter.shape:
-                kept[what] = torch.empty_like(parameter).copy_(tensor)
+                entries[what] = torch.empty_like(parameter).copy_(tensor)
 
 
 def has_checkpoint(folder: Path) -> bool:
@@ -165,9 +165,9 @@ class RunFolder:
 
     def _check_identity(self, stored: Mapping[str, Any]) -> None:
         now = json.loads(json.dumps(self.identity))
-        changed = [key for key in {*stored, *now} if stored.get(key) != now.get(key)]
-        if changed:
-            lines = "; ".join(f"{key}: was {stored.get(key)}, now {now.get(key)}" for key in sorted(changed))
+        differences = [key for key in {*stored, *now} if stored.get(key) != now.get(key)]
+        if differences:
+            lines = "; ".join(f"{key}: was {stored.get(key)}, now {now.get(key)}" for key in sorted(differences))
             raise UsageError(
                 f"The run in {self.path} was started differently, so it cannot be resumed ({lines}). "
                 "Use the same settings and data, or delete that folder to start again."

@@ -41,13 +41,13 @@ def process_group(device: torch.device) -> Iterator[Shard]:
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    started = not dist.is_initialized()
-    if started:
+    first = not dist.is_initialized()
+    if first:
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
         yield Shard(dist.get_rank(), world)
     finally:
-        if started:
+        if first:
             dist.destroy_process_group()
 
 
@@ -60,18 +60,18 @@ def any_process(flag: bool, device: torch.device) -> bool:
     """Return whether the flag is set in any process."""
     if not dist.is_initialized():
         return flag
-    raised = torch.tensor(int(flag), device=device)
-    dist.all_reduce(raised, op=dist.ReduceOp.MAX)
-    return bool(raised.item())
+    anywhere = torch.tensor(int(flag), device=device)
+    dist.all_reduce(anywhere, op=dist.ReduceOp.MAX)
+    return bool(anywhere.item())
 
 
 def of_main_process(value: float, device: torch.device) -> float:
     """Return the value that the main process has, so that all processes decide alike by it."""
     if not dist.is_initialized():
         return value
-    told = torch.tensor(value, dtype=torch.float64, device=device)
-    dist.broadcast(told, 0)
-    return float(told)
+    shared_value = torch.tensor(value, dtype=torch.float64, device=device)
+    dist.broadcast(shared_value, 0)
+    return float(shared_value)
 
 
 def distributed(loss: Loss, parameters: Sequence[nn.Parameter], shard: Shard) -> Loss:
@@ -112,15 +112,14 @@ def process_mean(terms: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def whole_batch(embeddings: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return embeddings ``[n, ...]`` and targets of all processes' rows, of which the batch holds some.
+    """Return embeddings ``[n, ...]`` and targets ``[n]`` of all processes' rows, of which the batch holds some.
 
     Every process then has the loss of the whole batch, and the gradient reaches the process that an embedding came from.
     """
     if not dist.is_initialized():
         return embeddings, batch.targets
     rows, total = batch.rng.rows, batch.rng.total
-    every = embeddings.new_zeros(total, *embeddings.shape[1:])
-    targets = batch.targets.new_zeros(total, *batch.targets.shape[1:])
+    every, targets = embeddings.new_zeros(total, *embeddings.shape[1:]), batch.targets.new_zeros(total)
     every[rows], targets[rows] = embeddings, batch.targets
     dist.all_reduce(targets)
     return _summed(every), targets
@@ -184,8 +183,8 @@ class _SharedDropout(nn.Dropout):
         counts[dist.get_rank()] = len(input)
         dist.all_reduce(counts)
         first = int(counts[: dist.get_rank()].sum())
-        kept = dropout(input.new_ones(int(counts.sum()), *input.shape[1:]), self.p)
-        return input * kept[first : first + len(input)]
+        mask = dropout(input.new_ones(int(counts.sum()), *input.shape[1:]), self.p)
+        return input * mask[first : first + len(input)]
 
 
 @contextmanager
@@ -196,16 +195,16 @@ def as_one_batch(model: nn.Module, shard: Shard) -> Iterator[None]:
     for the rows of a process alone.
     """
     kinds = {nn.modules.batchnorm._BatchNorm: _SharedBatchNorm, nn.Dropout: _SharedDropout}
-    changed = [
+    layers = [
         (module, type(module), shared)
         for module in (model.modules() if shard.world > 1 else ())
         for kind, shared in kinds.items()
         if isinstance(module, kind)
     ]
-    for module, _, shared in changed:
+    for module, _, shared in layers:
         module.__class__ = shared
     try:
         yield
     finally:
-        for module, kind, _ in changed:
+        for module, kind, _ in layers:
             module.__class__ = kind

@@ -29,10 +29,10 @@ class Optimizer:
         kinds = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
         if self.name not in kinds:
             raise UsageError(f'Unknown optimiser "{self.name}". Choose sgd, adam or adamw.')
-        chosen = list(parameters)
+        weights = list(parameters)
         own = {"momentum": self.momentum, "nesterov": self.nesterov and self.momentum > 0} if self.name == "sgd" else {}
-        fused = bool(chosen) and all(p.is_cuda for p in chosen)
-        return kinds[self.name](chosen, lr=self.lr, weight_decay=self.weight_decay, fused=fused, **own)
+        fused = bool(weights) and all(p.is_cuda for p in weights)
+        return kinds[self.name](weights, lr=self.lr, weight_decay=self.weight_decay, fused=fused, **own)
 
 
 @dataclass(frozen=True, kw_only=True)
