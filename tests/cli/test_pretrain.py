@@ -132,6 +132,7 @@ def test_a_file_states_its_encoder(run: Any, plain_pictures: Path, tmp_path: Pat
         **given,
         "encoder.size": "16",
     }
+    assert "encoder.size" not in with_stored_encoder({**given, "view.size": "16"})
     with pytest.raises(UsageError, match=r"encoder.backbone is convnet, not resnet18"):
         with_stored_encoder({**given, "encoder.backbone": "resnet18"})
     with pytest.raises(UsageError, match=r"encoder.width is 8, not 16"):

@@ -122,6 +122,8 @@ def with_stored_encoder(pairs: Mapping[str, str]) -> dict[str, str]:
         return dict(pairs)
     known = {f"encoder.{key}": str(getattr(stored, key)) for key in STATED if getattr(stored, key) is not None}
     settings = {key: value for key, value in pairs.items() if value != "auto"}
+    if "view.size" in settings:  # the other name of the same
+        known.pop("encoder.size", None)
     wrong = [
         key for key in ("encoder.backbone", "encoder.width") if settings.get(key, known.get(key)) != known.get(key)
     ]
@@ -131,16 +133,16 @@ def with_stored_encoder(pairs: Mapping[str, str]) -> dict[str, str]:
     return {**known, **settings}
 
 
-def _check_encoder(asked: str, made: Encoder) -> None:
+def _check_encoder(name: str, encoder: Encoder) -> None:
     """Raise an error where settings contradict the encoder that was asked for by name."""
-    if asked in ("auto", "none"):
+    if name in ("auto", "none"):
         return
-    said = [f"encoder.weights={made.weights}"] if made.weights is not None else []
-    said += [f"encoder.backbone={made.backbone}"] if made.backbone != asked else []
-    said += ["encoder.frozen=false"] if not made.frozen else []
-    if said:
+    wrong = [f"encoder.weights={encoder.weights}"] if encoder.weights is not None else []
+    wrong += [f"encoder.backbone={encoder.backbone}"] if encoder.backbone != name else []
+    wrong += ["encoder.frozen=false"] if not encoder.frozen else []
+    if wrong:
         raise UsageError(
-            f"--encoder {asked} takes that backbone with its own weights, as it is, and the settings say {listing(said)}. Leave "
+            f"--encoder {name} takes that backbone with its own weights, as it is, and the settings say {listing(wrong)}. Leave "
             "out one or the other; without --encoder, encoder.backbone, encoder.weights and encoder.frozen say all of it."
         )
 

@@ -53,24 +53,19 @@ def fit_zero_shot(data: Dataset, method: Method, run: Run) -> Classifier:
     """
     if not method.uses_targets and not bool(data.split("train").labelled.any()):
         return fit_pairs(data, method, run)
-    with process_group(choose_device(run.device)), sole_run(run.folder):  # one for both runs
-        return _fit_twice(data, method, run)
-
-
-def _fit_twice(data: Dataset, method: Method, run: Run) -> Classifier:
-    """Return the classifier of the trial and the final run."""
     plan = plan_runs(data, method, run.seed)
-    tried: Classifier | None = None
+    trial: Classifier | None = None
     level: Level | None = None
-    if plan.trial is not None:
-        folder = run.folder / "trial" if run.folder else None
-        model, _ = train(method, plan.trial, replace(run, folder=folder))
-        tried = _calibrated(model, plan.trial)
-        level = _level(tried, plan.trial)
-        method = method.settle(model)
-    model, about = train_on(plan.final, data, method, run)
-    tried = tried or _calibrated(model, replace(plan.final, unseen=None))
-    return _bound(model, plan.final, tried, level, method, about)
+    with process_group(choose_device(run.device)), sole_run(run.folder):  # one for both runs
+        if plan.trial is not None:
+            folder = run.folder / "trial" if run.folder else None
+            model, _ = train(method, plan.trial, replace(run, folder=folder))
+            trial = _calibrated(model, plan.trial)
+            level = _level(trial, plan.trial)
+            method = method.settle(model)
+        model, about = train_on(plan.final, data, method, run)
+        trial = trial or _calibrated(model, replace(plan.final, unseen=None))
+        return _bound(model, plan.final, trial, level, method, about)
 
 
 def fit_pairs(data: Dataset, method: Method, run: Run) -> Classifier:
@@ -207,7 +202,7 @@ def _level(classifier: Classifier, data: TrainData) -> Level:
 def _bound(
     model: LabelModel,
     data: TrainData,
-    tried: Classifier,
+    trial: Classifier,
     level: Level | None,
     method: Method,
     about: dict[str, Any],
@@ -217,16 +212,16 @@ def _bound(
     right, spread = _level(bound, data) if level else (0.0, 1.0)
     right_before, spread_before = level or (0.0, 1.0)
     wider = spread / spread_before
-    penalty = tried.calibration.seen_penalty * (wider if model.penalty == "offset" else 1)
-    scale, offset = tried.calibration.neutral()
+    penalty = trial.calibration.seen_penalty * (wider if model.penalty == "offset" else 1)
+    scale, offset = trial.calibration.neutral()
     offset = offset + scale * (right_before - right / wider)
     held_back = replace(bound.calibration, seen_penalty=penalty)
     return remembering(
         replace(
             bound,
-            calibration=held_back.fitted(scale / wider, offset, tried.calibration.temperature),
-            familiarity=Familiarity(rule=tried.familiarity.rule),
-            origin=origin_of(method, data, {"training": about, **tried.origin.summary}),
+            calibration=held_back.fitted(scale / wider, offset, trial.calibration.temperature),
+            familiarity=Familiarity(rule=trial.familiarity.rule),
+            origin=origin_of(method, data, {"training": about, **trial.origin.summary}),
         ),
         data.train.images,
     )

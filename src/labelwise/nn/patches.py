@@ -62,13 +62,13 @@ class PatchNet(Backbone):
         """Return the activations at three heights ``[n, 3 * width]``, the surroundings taken off."""
         y, x = (torch.linspace(-1, 1, side, device=maps.device) for side in maps.shape[2:])
         down, across = (grid.flatten() for grid in torch.meshgrid(y, x, indexing="ij"))
-        found = maps.flatten(2).mT  # [n, p, width]
-        rim = found[:, torch.maximum(down.abs(), across.abs()) > RIM].mean(1)
-        like = (F.normalize(found, dim=2) @ F.normalize(rim, dim=1)[:, :, None])[..., 0]
+        activations = maps.flatten(2).mT  # [n, p, width]
+        rim = activations[:, torch.maximum(down.abs(), across.abs()) > RIM].mean(1)
+        like = (F.normalize(activations, dim=2) @ F.normalize(rim, dim=1)[:, :, None])[..., 0]
         counts = torch.exp(-CONTRAST * like - (down.square() + across.square()) / REACH**2)
         rows = torch.stack([torch.exp(-(((down - row) / ROW_WIDTH) ** 2)) for row in ROWS])
         weights = counts[:, None] * rows
-        means = weights / weights.sum(2, keepdim=True) @ found
+        means = weights / weights.sum(2, keepdim=True) @ activations
         return (means - SURROUNDINGS * rim[:, None]).clamp_min(SMALLEST).sqrt().flatten(1)
 
     def pool(self, maps: Tensor) -> Tensor:

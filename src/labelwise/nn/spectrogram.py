@@ -33,6 +33,8 @@ class Spectrogram(nn.Module):
     def __init__(
         self, rate: int, *, mels: int = 40, coefficients: int | None = None, window: float = 0.025, hop: float = 0.01
     ) -> None:
+        from scipy.fft import dct
+
         super().__init__()
         size, self.hop = round(window * rate), round(hop * rate)
         if size < 2 or self.hop < 1:
@@ -43,7 +45,8 @@ class Spectrogram(nn.Module):
         with torch.device("cpu"):  # also while a model is built without memory
             self.register_buffer("window", torch.hann_window(size), persistent=False)
             self.register_buffer("filters", mel_filters(rate, self.fft, mels), persistent=False)
-            self.register_buffer("cosines", _cosines(mels, coefficients or 0), persistent=False)
+            cosines = dct(np.eye(mels), axis=0, norm="ortho")[: coefficients or 0]
+            self.register_buffer("cosines", torch.from_numpy(cosines).float(), persistent=False)
 
     def forward(self, waveforms: Tensor) -> Tensor:
         """Return ``[n, 1, mels, frames]``, or ``[n, 1, coefficients, frames]``."""
@@ -73,11 +76,3 @@ def mel_filters(rate: int, fft: int, mels: int) -> Tensor:
             "Use fewer, or a longer window."
         )
     return torch.from_numpy(filters).float()
-
-
-def _cosines(size: int, count: int) -> Tensor:
-    """Return the first rows of the orthonormal DCT-II ``[count, size]``."""
-    rows = torch.arange(count, dtype=torch.float64)[:, None]
-    angles = math.pi / size * (torch.arange(size, dtype=torch.float64) + 0.5) * rows
-    scale = torch.where(rows == 0, 1 / size, 2 / size).sqrt()
-    return (angles.cos() * scale).float()

@@ -20,23 +20,23 @@ def load_weights(backbone: nn.Module, path: str | Path) -> None:
 
     Entries of a classification head (``fc.``, ``classifier.``) are passed over.
     """
-    found = {name: value for name, value in read_weights(Path(path)).items() if not name.startswith(HEADS)}
+    weights = {name: value for name, value in read_weights(Path(path)).items() if not name.startswith(HEADS)}
     own = backbone.state_dict()
-    missing = [name for name in own if name not in found and not name.endswith("num_batches_tracked")]
-    unexpected = [name for name in found if name not in own]
-    misshaped = [name for name in own if name in found and found[name].shape != own[name].shape]
-    shapes = [f"{name} {list(found[name].shape)} instead of {list(own[name].shape)}" for name in misshaped]
+    missing = [name for name in own if name not in weights and not name.endswith("num_batches_tracked")]
+    unexpected = [name for name in weights if name not in own]
+    misshaped = [name for name in own if name in weights and weights[name].shape != own[name].shape]
+    shapes = [f"{name} {list(weights[name].shape)} instead of {list(own[name].shape)}" for name in misshaped]
     pairs = (("missing", missing), ("unexpected", unexpected), ("of another shape", shapes))
     faults = [f"{len(names)} {what}: {listing(names)}." for what, names in pairs if names]
-    if "conv1.weight" in misshaped and found["conv1.weight"].shape[2:] != own["conv1.weight"].shape[2:]:
-        theirs, ours = (weights["conv1.weight"].shape[-1] for weights in (found, own))
+    if "conv1.weight" in misshaped and weights["conv1.weight"].shape[2:] != own["conv1.weight"].shape[2:]:
+        theirs, ours = (each["conv1.weight"].shape[-1] for each in (weights, own))
         faults.append(
             f"The stem differs: {theirs}x{theirs} in the file, {ours}x{ours} here. "
             "Small images get a 3x3 stem, larger ones 7x7; set encoder.size to the side that the weights were made for."
         )
     if faults:
         raise StoreError(f'The weights in "{path}" do not fit this {type(backbone).__name__}. {" ".join(faults)}')
-    backbone.load_state_dict({**own, **found})
+    backbone.load_state_dict({**own, **weights})
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
