@@ -75,16 +75,14 @@ class Asked:
 
 def analyse(  # noqa: PLR0913 - the options of the verb
     model: Model,
-    what: Annotated[What, typer.Option(help="What to look at, see above.", show_default=False)],
-    data: Annotated[
-        str | None, typer.Argument(help=f"{DATA_HELP} Not needed for neighbours.", show_default=False)
-    ] = None,
+    what: Annotated[What, typer.Option(help="What to look at, see above.")],
+    data: Annotated[str | None, typer.Argument(help=f"{DATA_HELP} Not needed for neighbours.")] = None,
     split: SplitName = None,
     limit: Annotated[
         int | None, typer.Option(min=1, help="Use at most this many images of a split, drawn at random.")
     ] = None,
     out_picture: Annotated[
-        Path | None, typer.Option("--out", help="A picture to draw (saliency, joint, calibration).", show_default=False)
+        Path | None, typer.Option("--out", help="A picture to draw (saliency, joint, calibration).")
     ] = None,
     projection: Annotated[
         Projection, typer.Option(help="For joint: how to make a plane. umap needs the package umap-learn.")

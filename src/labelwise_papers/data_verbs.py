@@ -8,7 +8,7 @@ from labelwise.cli.options import Root
 from labelwise.cli.output import out
 from labelwise.errors import UsageError
 
-Name = Annotated[str, typer.Argument(help="The name of a benchmark.", show_default=False)]
+Name = Annotated[str, typer.Argument(help="The name of a benchmark.")]
 
 
 def where(name: Name, root: Root = None) -> None:

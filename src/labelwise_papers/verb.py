@@ -26,7 +26,7 @@ NAME_HELP = "paper/table such as indicator/table2, a paper (all of it), or a .to
 
 
 def reproduce(  # noqa: PLR0913 - the options of the verb
-    name: Annotated[str | None, typer.Argument(help=NAME_HELP, show_default=False)] = None,
+    name: Annotated[str | None, typer.Argument(help=NAME_HELP)] = None,
     only: Annotated[list[str] | None, typer.Option(help="Only this data set; repeat it for more.")] = None,
     method: Annotated[
         list[str] | None, typer.Option(help="Only rows of this method or name; repeat it for more.")

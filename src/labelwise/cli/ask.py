@@ -13,7 +13,7 @@ from labelwise.cli.output import percent, show
 def ask(
     model: Model,
     image: Image,
-    label: Annotated[str, typer.Argument(help="The label to ask about.", show_default=False)],
+    label: Annotated[str, typer.Argument(help="The label to ask about.")],
     json: AsJson = False,
     device: Device = "auto",
 ) -> None:

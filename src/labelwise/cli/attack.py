@@ -25,16 +25,12 @@ def attack(  # noqa: PLR0913 - the options of the verb
     epsilon: Annotated[str, typer.Option(help="How far a pixel may move, in [0, 1]: 8/255 or 0.03.")] = "8/255",
     images: Annotated[int, typer.Option(min=1, help="Attack at most this many pictures, drawn at random.")] = 200,
     split: SplitName = None,
-    longer: Annotated[
-        int | None, typer.Option(min=1, help="Also PGD of this many steps, such as 100.", show_default=False)
-    ] = None,
+    longer: Annotated[int | None, typer.Option(min=1, help="Also PGD of this many steps, such as 100.")] = None,
     queries: Annotated[int, typer.Option(min=1, help="Of the attack that sees scores alone.")] = 1000,
     surrogate: Annotated[
-        Path | None, typer.Option(help="Another classifier of the same labels, to transfer from.", show_default=False)
+        Path | None, typer.Option(help="Another classifier of the same labels, to transfer from.")
     ] = None,
-    out_folder: Annotated[
-        Path | None, typer.Option("--out", help="A folder for fooled pictures.", show_default=False)
-    ] = None,
+    out_folder: Annotated[Path | None, typer.Option("--out", help="A folder for fooled pictures.")] = None,
     pictures: Annotated[int, typer.Option(min=1, help="With --out, how many pictures to write.")] = 12,
     splits: Splits = None,
     root: Root = None,

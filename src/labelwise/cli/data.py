@@ -19,9 +19,7 @@ app = typer.Typer(name="data", help="Find, check, split and encode data.", no_ar
 for verb in (verb for plugin in plugins() for verb in plugin.DATA_VERBS):
     app.command()(verb)
 
-Data = Annotated[
-    str, typer.Argument(help="A folder, table, pack or feature file, or the name of a set.", show_default=False)
-]
+Data = Annotated[str, typer.Argument(help="A folder, table, pack or feature file, or the name of a set.")]
 EncoderName = Annotated[
     str,
     typer.Option(
@@ -73,7 +71,7 @@ def check(
 @app.command()
 def split(
     data: Data,
-    out_csv: Annotated[Path, typer.Option("--out", help="The CSV to write: file, label, split.", show_default=False)],
+    out_csv: Annotated[Path, typer.Option("--out", help="The CSV to write: file, label, split.")],
     kind: Annotated[str, typer.Option(help="stratified, grouped, domain or zero-shot.")] = "stratified",
     held: Annotated[str | None, typer.Option(help="The domain to hold out, for --kind domain.")] = None,
     seed: Seed = 0,
@@ -92,7 +90,7 @@ def split(
 @app.command()
 def encode(
     data: Data,
-    out_npz: Annotated[Path, typer.Option("--out", help="The .npz file to write.", show_default=False)],
+    out_npz: Annotated[Path, typer.Option("--out", help="The .npz file to write.")],
     encoder: EncoderName = "auto",
     size: Size = None,
     root: Root = None,
@@ -111,10 +109,8 @@ def encode(
 @app.command("zero-shot")
 def zero_shot(  # noqa: PLR0913 - the options of the verb
     data: Data,
-    attributes: Annotated[
-        Path, typer.Option(help="A CSV: one row per label, one column per attribute.", show_default=False)
-    ],
-    out_folder: Annotated[Path, typer.Option("--out", help="The folder to write.", show_default=False)],
+    attributes: Annotated[Path, typer.Option(help="A CSV: one row per label, one column per attribute.")],
+    out_folder: Annotated[Path, typer.Option("--out", help="The folder to write.")],
     encoder: EncoderName = "auto",
     unseen: Annotated[
         list[str] | None, typer.Option(help="A label to keep out of training; repeat it. Else a quarter.")

@@ -34,7 +34,7 @@ def fit(  # noqa: PLR0913 - the options of the verb
     method: Annotated[str, typer.Option(help=METHOD_HELP)] = "auto",
     set_: Settings = None,
     encoder: Annotated[str, typer.Option(help=ENCODER_HELP)] = "auto",
-    names: Annotated[str | None, typer.Option(help=NAMES_HELP, show_default=False)] = None,
+    names: Annotated[str | None, typer.Option(help=NAMES_HELP)] = None,
     splits: Splits = None,
     root: Root = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="How often to go through the images.")] = None,

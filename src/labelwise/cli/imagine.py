@@ -60,12 +60,10 @@ def imagine(  # noqa: PLR0913 - the options of the verb
     data: Data,
     label: Annotated[
         list[str] | None,
-        typer.Option(help="A label; may be repeated. Else all that have a description alone.", show_default=False),
+        typer.Option(help="A label; may be repeated. Else all that have a description alone."),
     ] = None,
     count: Annotated[int, typer.Option(min=2, help="How many features to generate for each label.")] = 50,
-    out_folder: Annotated[
-        Path | None, typer.Option("--out", help="A folder for the pictures and the table.", show_default=False)
-    ] = None,
+    out_folder: Annotated[Path | None, typer.Option("--out", help="A folder for the pictures and the table.")] = None,
     split: Annotated[str, typer.Option(help="Which split holds the real images.")] = "test",
     projection: Annotated[
         Projection, typer.Option(help="How to make a plane. umap needs the package umap-learn.")

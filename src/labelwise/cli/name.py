@@ -37,20 +37,18 @@ class Shown:
 
 def name(  # noqa: PLR0913 - the options of the verb
     model: Model,
-    data: Annotated[str | None, typer.Argument(help=DATA_HELP, show_default=False)] = None,
+    data: Annotated[str | None, typer.Argument(help=DATA_HELP)] = None,
     answer: Annotated[
         list[str] | None,
-        typer.Option(help='The name of a cluster, as "3=ship"; repeat it for more.', show_default=False),
+        typer.Option(help='The name of a cluster, as "3=ship"; repeat it for more.'),
     ] = None,
     answers_file: Annotated[
-        Path | None, typer.Option(help="A CSV of such answers, with the columns cluster and label.", show_default=False)
+        Path | None, typer.Option(help="A CSV of such answers, with the columns cluster and label.")
     ] = None,
     answers: Annotated[int, typer.Option(min=0, help="Ask for at most so many answers.")] = 0,
-    out_folder: Annotated[
-        Path | None, typer.Option("--out", help="The folder to write the classifier to.", show_default=False)
-    ] = None,
+    out_folder: Annotated[Path | None, typer.Option("--out", help="The folder to write the classifier to.")] = None,
     report: Annotated[
-        Path | None, typer.Option(help="A folder to write a page with pictures of each label to.", show_default=False)
+        Path | None, typer.Option(help="A folder to write a page with pictures of each label to.")
     ] = None,
     sheets: Annotated[
         Path | None, typer.Option(help='Where to draw a sheet of each cluster; else in the report, or in "clusters".')

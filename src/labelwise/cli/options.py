@@ -8,19 +8,17 @@ import typer
 DATA_HELP = "A folder of pictures, a .csv table, an .npz pack, or the name of an embedded set (finches, digits)."
 SPLIT_HELP = "Which images; left out, test where the data name splits, else all that it was not trained on."
 
-Model = Annotated[Path, typer.Argument(help="A saved classifier.", show_default=False)]
-Data = Annotated[str, typer.Argument(help=DATA_HELP, show_default=False)]
-Paths = Annotated[list[Path], typer.Argument(help="Pictures, or folders of pictures.", show_default=False)]
-Image = Annotated[Path, typer.Argument(help="One picture.", show_default=False)]
-Name = Annotated[str, typer.Argument(help="The label.", show_default=False)]
+Model = Annotated[Path, typer.Argument(help="A saved classifier.")]
+Data = Annotated[str, typer.Argument(help=DATA_HELP)]
+Paths = Annotated[list[Path], typer.Argument(help="Pictures, or folders of pictures.")]
+Image = Annotated[Path, typer.Argument(help="One picture.")]
+Name = Annotated[str, typer.Argument(help="The label.")]
 
 Root = Annotated[
     Path | None, typer.Option("--data-root", help="The folder of all benchmarks; else the variable LABELWISE_DATA.")
 ]
 Splits = Annotated[Path | None, typer.Option(help="A table that says which picture is in which split; see data split.")]
-SplitName = Annotated[
-    Literal["train", "val", "test", "all"] | None, typer.Option("--split", help=SPLIT_HELP, show_default=False)
-]
+SplitName = Annotated[Literal["train", "val", "test", "all"] | None, typer.Option("--split", help=SPLIT_HELP)]
 Unknown = Annotated[
     str | None, typer.Option("--unknown", help="Data of none of the labels, or a folder of pictures, to tell apart.")
 ]
@@ -37,6 +35,6 @@ ScoreBy = Annotated[
     typer.Option(help="Compare pictures by the model's similarity, the cosine of codes, their sum, or whitened codes."),
 ]
 
-Out = Annotated[Path, typer.Option("--out", help="The folder to write the classifier to.", show_default=False)]
+Out = Annotated[Path, typer.Option("--out", help="The folder to write the classifier to.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a classifier that is already there.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]

@@ -32,8 +32,8 @@ USUAL = "simclr"
 
 
 def pretrain(  # noqa: PLR0913 - the options of the verb
-    data: Annotated[str, typer.Argument(help=DATA_HELP, show_default=False)],
-    out_file: Annotated[Path, typer.Option("--out", help="The .safetensors file to write.", show_default=False)],
+    data: Annotated[str, typer.Argument(help=DATA_HELP)],
+    out_file: Annotated[Path, typer.Option("--out", help="The .safetensors file to write.")],
     kind: Annotated[
         str | None, typer.Option(help="simclr (usual); moco: a queue, for small batches; patches: in seconds.")
     ] = None,
@@ -46,9 +46,7 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
     probe: Annotated[
         bool, typer.Option("--probe", help="Then look at labels: how well near training images name test images.")
     ] = False,
-    resume: Annotated[
-        Path | None, typer.Option(help="The folder of an interrupted run, to continue it.", show_default=False)
-    ] = None,
+    resume: Annotated[Path | None, typer.Option(help="The folder of an interrupted run, to continue it.")] = None,
     overwrite: Overwrite = False,
     strict: Strict = False,
     json: AsJson = False,

@@ -22,7 +22,6 @@ def rank(
         str | None,
         typer.Option(
             help="All labels from the lowest to the highest, between commas; left out, the order of the data it was trained on.",
-            show_default=False,
         ),
     ] = None,
     json: AsJson = False,

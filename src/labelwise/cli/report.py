@@ -25,7 +25,7 @@ def report(  # noqa: PLR0913 - the options of the verb
     out_html: Annotated[Path, typer.Option("--out", help="The page to write.")] = Path("report.html"),
     compare: Annotated[
         list[Path] | None,
-        typer.Option(help="Another saved classifier to set beside it; repeat it for more.", show_default=False),
+        typer.Option(help="Another saved classifier to set beside it; repeat it for more."),
     ] = None,
     unknown: Unknown = None,
     split: SplitName = None,

@@ -20,12 +20,10 @@ if TYPE_CHECKING:
 def retrieve(  # noqa: PLR0913 - the options of the verb
     model: Model,
     query: Paths,
-    gallery: Annotated[
-        Path, typer.Option(help="A folder of pictures to search in, or a file that --index wrote.", show_default=False)
-    ],
+    gallery: Annotated[Path, typer.Option(help="A folder of pictures to search in, or a file that --index wrote.")],
     index: Annotated[
         Path | None,
-        typer.Option(help="Keep the encoded gallery in this file: used and brought up to date.", show_default=False),
+        typer.Option(help="Keep the encoded gallery in this file: used and brought up to date."),
     ] = None,
     approximate: Annotated[
         bool,

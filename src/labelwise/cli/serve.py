@@ -18,13 +18,11 @@ def serve(  # noqa: PLR0913 - the options of the verb
     port: Annotated[int, typer.Option(help="The port; 0 takes a free one.")] = 8000,
     token: Annotated[
         str | None,
-        typer.Option(envvar="LABELWISE_TOKEN", help="What every request must carry.", show_default=False),
+        typer.Option(envvar="LABELWISE_TOKEN", help="What every request must carry."),
     ] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Refuse to teach and to forget.")] = False,
-    gallery: Annotated[Path | None, typer.Option(help="A folder of pictures for retrieve.", show_default=False)] = None,
-    examples: Annotated[
-        Path | None, typer.Option(help="Pictures that the page offers to try.", show_default=False)
-    ] = None,
+    gallery: Annotated[Path | None, typer.Option(help="A folder of pictures for retrieve.")] = None,
+    examples: Annotated[Path | None, typer.Option(help="Pictures that the page offers to try.")] = None,
     workers: Annotated[int, typer.Option(help="Processes on the one port.")] = 1,
     rate: Annotated[float, typer.Option(help="Requests a second of one address; 0 is no limit.")] = 0.0,
     batch: Annotated[int, typer.Option(help="Pictures encoded together at most.")] = 16,
@@ -34,17 +32,13 @@ def serve(  # noqa: PLR0913 - the options of the verb
     body: Annotated[float, typer.Option(help="Megabytes of a request at most.")] = 16.0,
     pixels: Annotated[float, typer.Option(help="Millions of pixels of a picture at most.")] = 25.0,
     allow_host: Annotated[
-        list[str] | None, typer.Option(help="A name by which it may be called; repeat it for more.", show_default=False)
+        list[str] | None, typer.Option(help="A name by which it may be called; repeat it for more.")
     ] = None,
-    allow_origin: Annotated[
-        list[str] | None, typer.Option(help="A web page that may use it: https://name.", show_default=False)
-    ] = None,
+    allow_origin: Annotated[list[str] | None, typer.Option(help="A web page that may use it: https://name.")] = None,
     log: Annotated[str, typer.Option(help="plain or json lines, on standard error.")] = "plain",
     bake: Annotated[
         Path | None,
-        typer.Option(
-            help="Do not serve: write the classifier with all taught labels to this folder.", show_default=False
-        ),
+        typer.Option(help="Do not serve: write the classifier with all taught labels to this folder."),
     ] = None,
     device: Device = "auto",
 ) -> None:
@@ -92,7 +86,7 @@ def serve(  # noqa: PLR0913 - the options of the verb
 
 def export(
     model: Model,
-    onnx: Annotated[Path, typer.Option(help="The .onnx file to write.", show_default=False)],
+    onnx: Annotated[Path, typer.Option(help="The .onnx file to write.")],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is already there.")] = False,
     json: AsJson = False,
 ) -> None:

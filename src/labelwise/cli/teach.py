@@ -15,16 +15,10 @@ def teach(  # noqa: PLR0913 - the options of the verb
     model: Model,
     name: Name,
     out_folder: Out,
-    examples: Annotated[
-        list[Path] | None, typer.Option(help="Pictures of it, or folders of pictures.", show_default=False)
-    ] = None,
-    more: Annotated[list[Path] | None, typer.Argument(help="More examples.", show_default=False)] = None,
-    text: Annotated[
-        list[str] | None, typer.Option(help="A sentence that describes it; repeat it for more.", show_default=False)
-    ] = None,
-    vector: Annotated[
-        str | None, typer.Option(help="Its attributes: 0,1,0.5 or a .csv or .txt file.", show_default=False)
-    ] = None,
+    examples: Annotated[list[Path] | None, typer.Option(help="Pictures of it, or folders of pictures.")] = None,
+    more: Annotated[list[Path] | None, typer.Argument(help="More examples.")] = None,
+    text: Annotated[list[str] | None, typer.Option(help="A sentence that describes it; repeat it for more.")] = None,
+    vector: Annotated[str | None, typer.Option(help="Its attributes: 0,1,0.5 or a .csv or .txt file.")] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Add a label from a few example pictures, or from a description, without training."""

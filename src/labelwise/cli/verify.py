@@ -15,11 +15,11 @@ from labelwise.errors import DataError, UsageError
 
 def verify(
     model: Model,
-    first: Annotated[Path | None, typer.Argument(help="A picture.", show_default=False)] = None,
-    second: Annotated[Path | None, typer.Argument(help="Another picture.", show_default=False)] = None,
+    first: Annotated[Path | None, typer.Argument(help="A picture.")] = None,
+    second: Annotated[Path | None, typer.Argument(help="Another picture.")] = None,
     pairs: Annotated[
         Path | None,
-        typer.Option(help="A .csv table of two columns, a pair of pictures in each row.", show_default=False),
+        typer.Option(help="A .csv table of two columns, a pair of pictures in each row."),
     ] = None,
     json: AsJson = False,
     device: Device = "auto",
