@@ -1,12 +1,23 @@
 """The verb calibrate: probabilities and thresholds from images of one's own."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
 from labelwise.cli.inputs import open_data_for, open_model
-from labelwise.cli.options import Data, Model, Out, Overwrite, Root, ScoreBy, Splits
-from labelwise.cli.output import calibration_line, out
+from labelwise.cli.options import Choice, Data, Model, Out, Overwrite, Root, ScoreBy, Splits
+from labelwise.cli.output import calibration_line, show, unbroken
+
+if TYPE_CHECKING:
+    from labelwise.classifier import Classifier
+    from labelwise.data.dataset import Dataset
+    from labelwise.evaluate.part import Part
+
+SPLIT_HELP = (
+    "Which images, never those you test on; left out, val, or all pictures of your own that it was not trained on."
+)
+ACCEPTS_HELP = "For verify: share of different pairs to call the same; left out, as many as same pairs are missed."
 
 
 def calibrate(  # noqa: PLR0913 - the options of the verb
@@ -14,15 +25,10 @@ def calibrate(  # noqa: PLR0913 - the options of the verb
     data: Data,
     out_folder: Out,
     keep: Annotated[float, typer.Option(help="Share of known images that must not be called unknown.")] = 0.95,
-    split: Annotated[str, typer.Option(help="Which split to calibrate on; never the one you test on.")] = "val",
+    split: Annotated[Choice | None, typer.Option(help=SPLIT_HELP)] = None,
     splits: Splits = None,
     root: Root = None,
-    false_accepts: Annotated[
-        float | None,
-        typer.Option(
-            help="For verify: share of different pairs to call the same; left out, as many as same pairs are missed."
-        ),
-    ] = None,
+    false_accepts: Annotated[float | None, typer.Option(help=ACCEPTS_HELP)] = None,
     by: ScoreBy = "similarity",
     overwrite: Overwrite = False,
 ) -> None:
@@ -34,14 +40,24 @@ def calibrate(  # noqa: PLR0913 - the options of the verb
 
     check_free(out_folder, overwrite)
     classifier = open_model(model)
-    dataset = open_data_for(classifier.shape, data, root, splits)
-    part = dataset.split(split)
-    targets = (all_truths if dataset.multilabel else align_targets)(classifier, part, dataset.labels)
-    scores = classifier.scores(part.images)
+    part = _part(classifier, open_data_for(classifier.shape, data, root, splits), split)
+    truths = part.split.truths
+    targets = (align_targets if truths is None else all_truths)(classifier, part.split, part.labels)
+    scores = classifier.scores(part.split.images)
     calibrated = run(scores, targets, keep=keep)
-    if false_accepts is not None or by != "similarity" or (not dataset.multilabel and can_verify(targets)):
-        own = part.targets if part.truths is None else part.truths
+    if false_accepts is not None or by != "similarity" or (truths is None and can_verify(targets)):
+        own = part.split.targets if truths is None else truths
         calibrated = fit_verifier(scores.of(calibrated), own, "eer" if false_accepts is None else false_accepts, by=by)
     save(calibrated, out_folder, overwrite=overwrite)
     figures = calibrated.origin.summary["calibration"]
-    out().print(f"[bold]{out_folder}[/]: calibration error {calibration_line(figures)}, on {figures['images']} images")
+    about = f": calibration error {calibration_line(figures)}, on {figures['images']} images"
+    show(None, unbroken(part.words), Text(str(out_folder), style="bold").append(about, style="not bold"), json=False)
+
+
+def _part(classifier: "Classifier", data: "Dataset", split: str | None) -> "Part":
+    """Return the images to calibrate on; of data that it was trained on those that fit held out for this, not its test images."""
+    from labelwise.evaluate.part import choose_part
+
+    part = choose_part(classifier, data, split or "all")
+    trained = data.own_splits or part.doubt or bool(part.leaked.any())
+    return choose_part(classifier, data, "val") if split is None and trained else part

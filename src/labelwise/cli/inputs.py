@@ -66,12 +66,19 @@ def open_data_for(
 
 
 def open_part(
-    classifier: "Classifier", data: str, split: str | None = None, root: Path | None = None, splits: Path | None = None
+    classifier: "Classifier",
+    data: str,
+    split: str | None = None,
+    root: Path | None = None,
+    splits: Path | None = None,
+    *,
+    labelled: bool = True,
 ) -> "Part":
-    """Return the images of data that a classifier is measured on, see ``choose_part``."""
+    """Return the images of data that a classifier is measured on, see ``choose_part``; those without a label where told."""
     from labelwise.evaluate.part import choose_part
 
-    return choose_part(classifier, open_data_for(classifier.shape, data, root, splits), split)
+    dataset = open_data_for(classifier.shape, data, root, splits)
+    return choose_part(classifier, dataset, split, unknown=not labelled)
 
 
 def open_unknown(classifier: "Classifier", unknown: str, root: Path | None) -> "Part":

@@ -18,7 +18,8 @@ Root = Annotated[
     Path | None, typer.Option("--data-root", help="The folder of all benchmarks; else the variable LABELWISE_DATA.")
 ]
 Splits = Annotated[Path | None, typer.Option(help="A table that says which picture is in which split; see data split.")]
-SplitName = Annotated[Literal["train", "val", "test", "all"] | None, typer.Option("--split", help=SPLIT_HELP)]
+Choice = Literal["train", "val", "test", "all"]
+SplitName = Annotated[Choice | None, typer.Option("--split", help=SPLIT_HELP)]
 Unknown = Annotated[
     str | None, typer.Option("--unknown", help="Data of none of the labels, or a folder of pictures, to tell apart.")
 ]

@@ -28,6 +28,8 @@ def verify(
     from labelwise.tasks.verify import verify as run
 
     asked = _pairs(first, second, pairs)
+    for file in (file for pair in asked for file in pair if file.is_dir()):
+        raise UsageError(f"Two pictures make a pair, and {file} is a folder. Name its pictures in a table: --pairs.")
     classifier = open_model(model, device)
     files = list(dict.fromkeys(file for pair in asked for file in pair))
     images, _, _ = open_pictures(classifier, files, strict=True)
