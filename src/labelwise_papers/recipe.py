@@ -20,7 +20,7 @@ from labelwise.training.stages import Method
 Protocol = Literal["same", "paper", "strict"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Source:
     """One data set of a recipe.
 

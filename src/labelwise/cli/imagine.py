@@ -68,8 +68,8 @@ def imagine(  # noqa: PLR0913 - the options of the verb
         files += _draw_sheets(out_folder, part, rows)
     document = {"model": str(model), "data": data, "split": part.name, "measured": part.figures(), "count": count}
     table = _table(rows, f"{data}, {part.name}: {count} generated features of each label")
-    lines = [unbroken(part.words), table, *(f"[bold]{file}[/] written" for file in files)]
-    show(document | {"labels": rows, "files": files}, *lines, json=json)
+    written = (f"[bold]{file}[/] written" for file in files)
+    show(document | {"labels": rows, "files": files}, unbroken(part.words), table, *written, json=json)
 
 
 def _targets(classifier: "Classifier", part: "Part") -> "Tensor":
@@ -85,7 +85,7 @@ def _figures(classifier: "Classifier", imagined: "Imagined", targets: "Tensor", 
     from labelwise.evaluate.imagined import evaluate_imagined
 
     known = targets >= 0
-    if len(targets[known].unique()) < 2:
+    if len(set(targets[known].tolist())) < 2:
         return {}
     count = imagined.features.shape[1]
     result = evaluate_imagined(classifier, imagined.gallery[known], targets[known], count=count, seed=seed)

@@ -1,8 +1,8 @@
 """How right the names are that ``zero_label`` gave, once labels are read: of the chosen restart, of all, and after answers."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from statistics import fmean, pstdev
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,44 +18,26 @@ FIXED: Order = lambda doubts: min(doubts, key=lambda doubt: doubt.cluster)  # no
 UNCERTAIN_FIRST: Order = lambda doubts: doubts[0]  # noqa: E731 - likewise
 
 
-@dataclass(frozen=True, kw_only=True)
-class NamedResult:
-    """Figures of named clusters on labelled test images.
-
-    Attributes:
-        images: how many.
-        accuracy: of the restart that was chosen without labels.
-        restarts: the accuracy of every restart, the chosen one first.
-        mean: of these.
-        deviation: of these.
-        clusters: accuracy of the chosen clusters under the best naming there is, which labels were read to find.
-    """
-
-    images: int
-    accuracy: float
-    restarts: tuple[float, ...]
-    mean: float
-    deviation: float
-    clusters: float
-
-
 @torch.no_grad()
-def evaluate_named(tested: Tested) -> NamedResult:
-    """Return how right the names of clusters are on labelled test images."""
+def evaluate_named(tested: Tested) -> dict[str, Any]:
+    """Return how right the names of clusters are on labelled test images: of the restart that was chosen without labels.
+
+    Also of every restart, the chosen one first, with their mean and deviation; and of the chosen ``clusters`` under the best
+    naming there is, which labels were read to find.
+    """
     model = named_model(tested.classifier)
     scores, targets = tested.labelled()
-    own = [linear_scores(scores.embeddings, opinion).argmax(1) for opinion in model.opinions]
-    every = tuple(_share(answers == targets) for answers in own)
     table = _table(scores.best, targets, len(tested.classifier.labels))
-    best = table[torch.arange(len(table)), best_matching(table)].sum() / len(scores)
-    return NamedResult(
-        images=len(scores),
-        accuracy=_share(scores.best == targets),
-        restarts=every,
-        mean=fmean(every),
-        deviation=pstdev(every),
-        clusters=float(best),
-    )
+    opinions = (linear_scores(scores.embeddings, opinion).argmax(1) for opinion in model.opinions)
+    restarts = [_share(answers == targets) for answers in opinions]
+    return {
+        "images": len(scores),
+        "accuracy": _share(scores.best == targets),
+        "restarts": restarts,
+        "mean": fmean(restarts),
+        "deviation": pstdev(restarts),
+        "clusters": float(table[torch.arange(len(table)), best_matching(table)].sum() / len(scores)),
+    }
 
 
 def answer_curve(train: Tested, test: Tested, order: Order = UNCERTAIN_FIRST) -> list[float]:

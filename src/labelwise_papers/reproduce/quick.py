@@ -7,7 +7,7 @@ from labelwise.methods import method_class
 from labelwise.settings import merged
 from labelwise_papers.benchmarks import ENTRIES
 from labelwise_papers.recipe import Recipe, Row, Source
-from labelwise_papers.reproduce.measures import MEASURES
+from labelwise_papers.reproduce.measures import QUICK
 
 SMALL: dict[str, Any] = {
     "epochs": 1,
@@ -49,7 +49,7 @@ def quick(recipe: Recipe) -> Recipe:
 
 def _options(recipe: Recipe) -> dict[str, dict[str, Any]]:
     names = {*recipe.measures, *(name for row in recipe.rows for name in row.measures)}
-    return {name: merged(recipe.options.get(name, {}), MEASURES[name].quick) for name in sorted(names)}
+    return {name: merged(recipe.options.get(name, {}), QUICK.get(name, {})) for name in sorted(names)}
 
 
 def _row(recipe: Recipe, row: Row) -> Row:
@@ -57,7 +57,7 @@ def _row(recipe: Recipe, row: Row) -> Row:
     source = recipe.data[data]
     values = recipe.settings_of(row, data)
     expect = {name: figures for name, figures in row.expect.items() if name == data}
-    options = {name: merged(values, MEASURES[name].quick) for name, values in row.options.items()}
+    options = {name: merged(values, QUICK.get(name, {})) for name, values in row.options.items()}
     settings = merged(values, _small(row.method, values, _kind(recipe, source) not in FEATURES)) if row.method else {}
     return replace(row, data=(data,), settings=settings, adjust={}, expect=expect, options=options)
 
