@@ -7,7 +7,7 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from typer import Argument, Option
 
 from labelwise.cli.inputs import open_data_for, open_model
 from labelwise.cli.options import DATA_HELP, AsJson, Device, Model, Root, Seed, SplitName, Splits
@@ -69,17 +69,17 @@ class Asked:
 
 def analyse(  # noqa: PLR0913 - the options of the verb
     model: Model,
-    what: Annotated[What, typer.Option(help="What to look at, see above.")],
-    data: Annotated[str | None, typer.Argument(help=f"{DATA_HELP} Not needed for neighbours.")] = None,
+    what: Annotated[What, Option(help="What to look at, see above.")],
+    data: Annotated[str | None, Argument(help=f"{DATA_HELP} Not needed for neighbours.")] = None,
     split: SplitName = None,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="Use at most this many images of a split, drawn at random.")
+        int | None, Option(min=1, help="Use at most this many images of a split, drawn at random.")
     ] = None,
     out_picture: Annotated[
-        Path | None, typer.Option("--out", help="A picture to draw (saliency, joint, calibration).")
+        Path | None, Option("--out", help="A picture to draw (saliency, joint, calibration).")
     ] = None,
     projection: Annotated[
-        Projection, typer.Option(help="For joint: how to make a plane. umap needs the package umap-learn.")
+        Projection, Option(help="For joint: how to make a plane. umap needs the package umap-learn.")
     ] = "pca",
     splits: Splits = None,
     root: Root = None,

@@ -2,13 +2,13 @@
 
 from typing import Annotated
 
-import typer
+from typer import Argument
 
 from labelwise.cli.options import Root
 from labelwise.cli.output import out
 from labelwise.errors import UsageError
 
-Name = Annotated[str, typer.Argument(help="The name of a benchmark.")]
+Name = Annotated[str, Argument(help="The name of a benchmark.")]
 
 
 def where(name: Name, root: Root = None) -> None:

@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from labelwise.cli.options import Device, Root
 from labelwise.cli.output import note, out, plain_table
@@ -26,27 +26,21 @@ NAME_HELP = "paper/table such as indicator/table2, a paper (all of it), or a .to
 
 
 def reproduce(  # noqa: PLR0913 - the options of the verb
-    name: Annotated[str | None, typer.Argument(help=NAME_HELP)] = None,
-    only: Annotated[list[str] | None, typer.Option(help="Only this data set; repeat it for more.")] = None,
-    method: Annotated[
-        list[str] | None, typer.Option(help="Only rows of this method or name; repeat it for more.")
-    ] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Another number of seeds than the recipe's.")] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Tiny data and networks: shows in seconds that it works.")
-    ] = False,
+    name: Annotated[str | None, Argument(help=NAME_HELP)] = None,
+    only: Annotated[list[str] | None, Option(help="Only this data set; repeat it for more.")] = None,
+    method: Annotated[list[str] | None, Option(help="Only rows of this method or name; repeat it for more.")] = None,
+    seeds: Annotated[int | None, Option(min=1, help="Another number of seeds than the recipe's.")] = None,
+    quick: Annotated[bool, Option("--quick", help="Tiny data and networks: shows in seconds that it works.")] = False,
     root: Root = None,
     folder: Annotated[
         Path | None,
-        typer.Option(
-            "--out", help='Results, checkpoints and pictures; left out, "results", and nothing is kept of --quick.'
-        ),
+        Option("--out", help='Results, checkpoints and pictures; left out, "results", and nothing is kept of --quick.'),
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Cells run at a time.")] = 1,
+    workers: Annotated[int, Option(min=1, help="Cells run at a time.")] = 1,
     device: Device = "auto",
-    list_: Annotated[bool, typer.Option("--list", help="Every recipe, its data, and what has been run.")] = False,
-    table: Annotated[bool, typer.Option("--table", help="Print what has been run; run nothing.")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="The same as Markdown, for a page.")] = False,
+    list_: Annotated[bool, Option("--list", help="Every recipe, its data, and what has been run.")] = False,
+    table: Annotated[bool, Option("--table", help="Print what has been run; run nothing.")] = False,
+    markdown: Annotated[bool, Option("--markdown", help="The same as Markdown, for a page.")] = False,
 ) -> None:
     """Run a table or figure of a paper, and set it beside the paper's; run it again, and it goes on where it was stopped."""
     from labelwise_papers.reproduce.cells import Choice, check_choice

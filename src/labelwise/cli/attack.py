@@ -5,8 +5,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.text import Text
+from typer import Option
 
 from labelwise.cli.inputs import open_model, open_part
 from labelwise.cli.options import AsJson, Data, Device, Model, Root, Seed, SplitName, Splits
@@ -22,16 +22,14 @@ if TYPE_CHECKING:
 def attack(  # noqa: PLR0913 - the options of the verb
     model: Model,
     data: Data,
-    epsilon: Annotated[str, typer.Option(help="How far a pixel may move, in [0, 1]: 8/255 or 0.03.")] = "8/255",
-    images: Annotated[int, typer.Option(min=1, help="Attack at most this many pictures, drawn at random.")] = 200,
+    epsilon: Annotated[str, Option(help="How far a pixel may move, in [0, 1]: 8/255 or 0.03.")] = "8/255",
+    images: Annotated[int, Option(min=1, help="Attack at most this many pictures, drawn at random.")] = 200,
     split: SplitName = None,
-    longer: Annotated[int | None, typer.Option(min=1, help="Also PGD of this many steps, such as 100.")] = None,
-    queries: Annotated[int, typer.Option(min=1, help="Of the attack that sees scores alone.")] = 1000,
-    surrogate: Annotated[
-        Path | None, typer.Option(help="Another classifier of the same labels, to transfer from.")
-    ] = None,
-    out_folder: Annotated[Path | None, typer.Option("--out", help="A folder for fooled pictures.")] = None,
-    pictures: Annotated[int, typer.Option(min=1, help="With --out, how many pictures to write.")] = 12,
+    longer: Annotated[int | None, Option(min=1, help="Also PGD of this many steps, such as 100.")] = None,
+    queries: Annotated[int, Option(min=1, help="Of the attack that sees scores alone.")] = 1000,
+    surrogate: Annotated[Path | None, Option(help="Another classifier of the same labels, to transfer from.")] = None,
+    out_folder: Annotated[Path | None, Option("--out", help="A folder for fooled pictures.")] = None,
+    pictures: Annotated[int, Option(min=1, help="With --out, how many pictures to write.")] = 12,
     splits: Splits = None,
     root: Root = None,
     seed: Seed = 0,

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.text import Text
+from typer import Option
 
 from labelwise.cli.inputs import open_data_for, open_model
 from labelwise.cli.options import Choice, Data, Model, Out, Overwrite, Root, ScoreBy, Splits
@@ -24,11 +24,11 @@ def calibrate(  # noqa: PLR0913 - the options of the verb
     model: Model,
     data: Data,
     out_folder: Out,
-    keep: Annotated[float, typer.Option(help="Share of known images that must not be called unknown.")] = 0.95,
-    split: Annotated[Choice | None, typer.Option(help=SPLIT_HELP)] = None,
+    keep: Annotated[float, Option(help="Share of known images that must not be called unknown.")] = 0.95,
+    split: Annotated[Choice | None, Option(help=SPLIT_HELP)] = None,
     splits: Splits = None,
     root: Root = None,
-    false_accepts: Annotated[float | None, typer.Option(help=ACCEPTS_HELP)] = None,
+    false_accepts: Annotated[float | None, Option(help=ACCEPTS_HELP)] = None,
     by: ScoreBy = "similarity",
     overwrite: Overwrite = False,
 ) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from labelwise.cli.inputs import open_data, open_data_for, open_model
 from labelwise.cli.options import AsJson, Device, Root, Seed, Size, Splits
@@ -19,10 +20,10 @@ app = typer.Typer(name="data", help="Find, check, split and encode data.", no_ar
 for verb in (verb for plugin in plugins() for verb in plugin.DATA_VERBS):
     app.command()(verb)
 
-Data = Annotated[str, typer.Argument(help="A folder, table, pack or feature file, or the name of a set.")]
+Data = Annotated[str, Argument(help="A folder, table, pack or feature file, or the name of a set.")]
 EncoderName = Annotated[
     str,
-    typer.Option(
+    Option(
         help="auto, a pretrained backbone (efficientnet_lite0, timm:NAME ...), what pretrain wrote, or a saved classifier."
     ),
 ]
@@ -48,7 +49,7 @@ def list_(root: Root = None, json: AsJson = False) -> None:
 @app.command()
 def check(
     data: Data,
-    sheet: Annotated[Path | None, typer.Option(help="A PNG to write with some pictures of each label.")] = None,
+    sheet: Annotated[Path | None, Option(help="A PNG to write with some pictures of each label.")] = None,
     splits: Splits = None,
     size: Size = None,
     root: Root = None,
@@ -71,9 +72,9 @@ def check(
 @app.command()
 def split(
     data: Data,
-    out_csv: Annotated[Path, typer.Option("--out", help="The CSV to write: file, label, split.")],
-    kind: Annotated[str, typer.Option(help="stratified, grouped, domain or zero-shot.")] = "stratified",
-    held: Annotated[str | None, typer.Option(help="The domain to hold out, for --kind domain.")] = None,
+    out_csv: Annotated[Path, Option("--out", help="The CSV to write: file, label, split.")],
+    kind: Annotated[str, Option(help="stratified, grouped, domain or zero-shot.")] = "stratified",
+    held: Annotated[str | None, Option(help="The domain to hold out, for --kind domain.")] = None,
     seed: Seed = 0,
     root: Root = None,
 ) -> None:
@@ -90,7 +91,7 @@ def split(
 @app.command()
 def encode(
     data: Data,
-    out_npz: Annotated[Path, typer.Option("--out", help="The .npz file to write.")],
+    out_npz: Annotated[Path, Option("--out", help="The .npz file to write.")],
     encoder: EncoderName = "auto",
     size: Size = None,
     root: Root = None,
@@ -109,11 +110,11 @@ def encode(
 @app.command("zero-shot")
 def zero_shot(  # noqa: PLR0913 - the options of the verb
     data: Data,
-    attributes: Annotated[Path, typer.Option(help="A CSV: one row per label, one column per attribute.")],
-    out_folder: Annotated[Path, typer.Option("--out", help="The folder to write.")],
+    attributes: Annotated[Path, Option(help="A CSV: one row per label, one column per attribute.")],
+    out_folder: Annotated[Path, Option("--out", help="The folder to write.")],
     encoder: EncoderName = "auto",
     unseen: Annotated[
-        list[str] | None, typer.Option(help="A label to keep out of training; repeat it. Else a quarter.")
+        list[str] | None, Option(help="A label to keep out of training; repeat it. Else a quarter.")
     ] = None,
     seed: Seed = 0,
     root: Root = None,

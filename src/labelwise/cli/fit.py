@@ -1,19 +1,19 @@
 """The verb fit: a classifier from what you know."""
 
+import csv
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from labelwise.cli.inputs import open_data, tell_skipped
-from labelwise.cli.names import method_of_names, naming_lines, read_names
 from labelwise.cli.options import AsJson, Data, Device, Out, Overwrite, Root, Seed, Settings, Size, Splits, Strict
-from labelwise.cli.output import calibration_line, note, out, percent, settings_table, show
+from labelwise.cli.output import calibration_line, note, out, percent, plain_table, settings_table, show
 from labelwise.cli.run_folder import sole_run, weights_told
-from labelwise.errors import UsageError
+from labelwise.errors import DataError, UsageError, listing
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -31,17 +31,17 @@ ENCODER_HELP = "auto, none (as --set says, else trained from scratch), or a pret
 def fit(  # noqa: PLR0913 - the options of the verb
     data: Data,
     out_folder: Out,
-    method: Annotated[str, typer.Option(help=METHOD_HELP)] = "auto",
+    method: Annotated[str, Option(help=METHOD_HELP)] = "auto",
     set_: Settings = None,
-    encoder: Annotated[str, typer.Option(help=ENCODER_HELP)] = "auto",
-    names: Annotated[str | None, typer.Option(help=NAMES_HELP)] = None,
+    encoder: Annotated[str, Option(help=ENCODER_HELP)] = "auto",
+    names: Annotated[str | None, Option(help=NAMES_HELP)] = None,
     splits: Splits = None,
     root: Root = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="How often to go through the images.")] = None,
+    epochs: Annotated[int | None, Option(min=1, help="How often to go through the images.")] = None,
     size: Size = None,
     seed: Seed = 0,
     device: Device = "auto",
-    resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was interrupted.")] = False,
+    resume: Annotated[bool, Option("--resume", help="Continue a run that was interrupted.")] = False,
     overwrite: Overwrite = False,
     strict: Strict = False,
     json: AsJson = False,
@@ -61,13 +61,13 @@ def fit(  # noqa: PLR0913 - the options of the verb
 
     check_free(out_folder, overwrite)
     folder = out_folder.with_name(out_folder.name + ".run")
-    wish = _wish(method if names is None else method_of_names(method, splits), encoder, words, epochs)
+    wish = _wish(method if names is None else _method_of_names(method, splits), encoder, words, epochs)
     with sole_run(out_folder, folder, resume=resume):
         side = None if size else _side(wish, data)
         if names is None:
             dataset = open_data(data, side, size=size, root=root, splits=splits, strict=strict)
         else:
-            dataset = unsorted_data(Path(data), read_names(names), size or side, strict)
+            dataset = unsorted_data(Path(data), _read_names(names), size or side, strict)
         dataset = replace(dataset, side_open=dataset.own_pictures and size is None)
         chosen = _method(dataset, wish)
         check_savable(chosen, dataset.labels, dataset.name)
@@ -132,7 +132,7 @@ def _lines(classifier: "Classifier", folder: Path) -> Iterator["RenderableType"]
     elif "validation_precision" in about:
         accuracy = f"validation: mean average precision {percent(about['validation_precision'])}, "
     elif "naming" in summary:
-        yield from naming_lines(classifier)
+        yield from _naming_lines(classifier)
         accuracy = "agreement with other restarts, not truth: "
     else:
         yield from _balance_lines(classifier)
@@ -152,3 +152,49 @@ def _balance_lines(classifier: "Classifier") -> Iterator[str]:
         f"{percent(figures['seen'])}, harmonic mean {percent(figures['harmonic'])} "
         f"({percent(figures['without_gap']['harmonic'])} without the gap of {figures['gap']:.3f})"
     )
+
+
+def _method_of_names(method: str, splits: Path | None) -> str:
+    """Return the method for pictures of which only the names of labels are known, or raise an error for one that reads labels."""
+    from labelwise.methods import method_class
+
+    if method != "auto" and method_class(method)().uses_targets:
+        raise UsageError(
+            f"Method {method} reads labels of pictures; with --names there are none. Use --method zero_label."
+        )
+    if splits is not None:
+        raise UsageError("With --names there is no split: all pictures are used. Leave out --splits.")
+    return "zero_label" if method == "auto" else method
+
+
+def _read_names(words: str) -> tuple[str, ...]:
+    """Return the names of labels: those between commas, or the lines of a text file."""
+    from labelwise.labels import unfit_name
+
+    file = Path(words)
+    if file.suffix.lower() == ".txt":
+        try:
+            lines = file.read_text(encoding="utf-8-sig").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(f'Cannot read the names in "{words}" ({error}). One name a line is expected.') from None
+    else:
+        lines = next(csv.reader([words], skipinitialspace=True), [])
+    names = tuple(line.strip() for line in lines if line.strip())
+    if len(names) < 2:
+        raise UsageError(f"At least two names are needed, as cat,dog or a .txt file of lines; given {listing(names)}.")
+    for unfit in filter(None, map(unfit_name, names)):
+        raise UsageError(f"This cannot be a label: {unfit}. Give names in one line of UTF-8 each.")
+    return names
+
+
+def _naming_lines(classifier: "Classifier") -> tuple["RenderableType", str]:
+    """Return what can be told about a naming without a label: sizes, certainty and agreement of each label."""
+    report = classifier.origin.summary["naming"]
+    table = plain_table(
+        "label", ">images", ">expected", ">sure of the name", ">same in other restarts", title="named without a label"
+    )
+    rows = zip(*(report[key] for key in ("sizes", "shares", "certainty", "agreement")), strict=True)
+    for name, figures in zip(classifier.labels.names, rows, strict=True):
+        table.add_row(name, *map(percent, figures))
+    doubt = "Nothing here was checked against a label: look at pictures of each label before you rely on its name."
+    return table, doubt

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from typer import Option
 
 from labelwise.cli.inputs import open_model, open_part
 from labelwise.cli.options import AsJson, Data, Device, Model, Root, Seed, SplitName, Splits
@@ -30,14 +30,12 @@ def imagine(  # noqa: PLR0913 - the options of the verb
     model: Model,
     data: Data,
     label: Annotated[
-        list[str] | None, typer.Option(help="A label; may be repeated. Else all that have a description alone.")
+        list[str] | None, Option(help="A label; may be repeated. Else all that have a description alone.")
     ] = None,
-    count: Annotated[int, typer.Option(min=2, help="How many features to generate for each label.")] = 50,
-    out_folder: Annotated[Path | None, typer.Option("--out", help="A folder for the pictures and the table.")] = None,
+    count: Annotated[int, Option(min=2, help="How many features to generate for each label.")] = 50,
+    out_folder: Annotated[Path | None, Option("--out", help="A folder for the pictures and the table.")] = None,
     split: SplitName = None,
-    projection: Annotated[
-        Projection, typer.Option(help="How to make a plane. umap needs the package umap-learn.")
-    ] = "pca",
+    projection: Annotated[Projection, Option(help="How to make a plane. umap needs the package umap-learn.")] = "pca",
     splits: Splits = None,
     root: Root = None,
     seed: Seed = 0,

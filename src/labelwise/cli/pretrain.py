@@ -8,7 +8,7 @@ from json import loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from labelwise.cli.inputs import open_data, tell_skipped
 from labelwise.cli.options import AsJson, Device, Overwrite, Root, Seed, Settings, Size, Splits, Strict
@@ -32,10 +32,10 @@ USUAL = "simclr"
 
 
 def pretrain(  # noqa: PLR0913 - the options of the verb
-    data: Annotated[str, typer.Argument(help=DATA_HELP)],
-    out_file: Annotated[Path, typer.Option("--out", help="The .safetensors file to write.")],
+    data: Annotated[str, Argument(help=DATA_HELP)],
+    out_file: Annotated[Path, Option("--out", help="The .safetensors file to write.")],
     kind: Annotated[
-        str | None, typer.Option(help="simclr (usual); moco: a queue, for small batches; patches: in seconds.")
+        str | None, Option(help="simclr (usual); moco: a queue, for small batches; patches: in seconds.")
     ] = None,
     set_: Settings = None,
     splits: Splits = None,
@@ -44,9 +44,9 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
     seed: Seed = 0,
     device: Device = "auto",
     probe: Annotated[
-        bool, typer.Option("--probe", help="Then look at labels: how well near training images name test images.")
+        bool, Option("--probe", help="Then look at labels: how well near training images name test images.")
     ] = False,
-    resume: Annotated[Path | None, typer.Option(help="The folder of an interrupted run, to continue it.")] = None,
+    resume: Annotated[Path | None, Option(help="The folder of an interrupted run, to continue it.")] = None,
     overwrite: Overwrite = False,
     strict: Strict = False,
     json: AsJson = False,

@@ -4,8 +4,8 @@ import csv
 from dataclasses import asdict
 from typing import Annotated
 
-import typer
 from rich.text import Text
+from typer import Option
 
 from labelwise.cli.inputs import open_model, open_pictures
 from labelwise.cli.options import AsJson, Device, Model, Paths, Strict
@@ -20,7 +20,7 @@ def rank(
     paths: Paths,
     order: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="All labels from the lowest to the highest, between commas; left out, the order of the data it was trained on.",
         ),
     ] = None,

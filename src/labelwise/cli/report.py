@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.text import Text
+from typer import Option
 
 from labelwise.cli.inputs import open_data_for
 from labelwise.cli.options import AsJson, Data, Device, Model, Root, Seed, SplitName, Splits, Unknown
@@ -22,14 +22,13 @@ if TYPE_CHECKING:
 def report(  # noqa: PLR0913 - the options of the verb
     model: Model,
     data: Data,
-    out_html: Annotated[Path, typer.Option("--out", help="The page to write.")] = Path("report.html"),
+    out_html: Annotated[Path, Option("--out", help="The page to write.")] = Path("report.html"),
     compare: Annotated[
-        list[Path] | None,
-        typer.Option(help="Another saved classifier to set beside it; repeat it for more."),
+        list[Path] | None, Option(help="Another saved classifier to set beside it; repeat it for more.")
     ] = None,
     unknown: Unknown = None,
     split: SplitName = None,
-    examples: Annotated[int, typer.Option(min=1, max=40, help="Best and worst answers to show, of each.")] = 6,
+    examples: Annotated[int, Option(min=1, max=40, help="Best and worst answers to show, of each.")] = 6,
     splits: Splits = None,
     root: Root = None,
     seed: Seed = 0,

@@ -4,8 +4,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.text import Text
+from typer import Option
 
 from labelwise.cli.inputs import open_model, open_pictures, tell_skipped
 from labelwise.cli.options import AsJson, Device, Model, Paths, ScoreBy, Strict
@@ -20,19 +20,18 @@ if TYPE_CHECKING:
 def retrieve(  # noqa: PLR0913 - the options of the verb
     model: Model,
     query: Paths,
-    gallery: Annotated[Path, typer.Option(help="A folder of pictures to search in, or a file that --index wrote.")],
+    gallery: Annotated[Path, Option(help="A folder of pictures to search in, or a file that --index wrote.")],
     index: Annotated[
-        Path | None,
-        typer.Option(help="Keep the encoded gallery in this file: used and brought up to date."),
+        Path | None, Option(help="Keep the encoded gallery in this file: used and brought up to date.")
     ] = None,
     approximate: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--approximate",
             help='Look through a part of the gallery only: for many queries in a very large one. Needs the extra "search".',
         ),
     ] = False,
-    k: Annotated[int, typer.Option("-k", min=1, help="How many pictures to list.")] = 5,
+    k: Annotated[int, Option("-k", min=1, help="How many pictures to list.")] = 5,
     by: ScoreBy = "similarity",
     json: AsJson = False,
     strict: Strict = False,

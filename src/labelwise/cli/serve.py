@@ -4,7 +4,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from labelwise.cli.inputs import open_model
 from labelwise.cli.options import AsJson, Device, Model
@@ -14,31 +14,27 @@ from labelwise.errors import UsageError
 
 def serve(  # noqa: PLR0913 - the options of the verb
     model: Model,
-    host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 is all networks.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port; 0 takes a free one.")] = 8000,
-    token: Annotated[
-        str | None,
-        typer.Option(envvar="LABELWISE_TOKEN", help="What every request must carry."),
-    ] = None,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Refuse to teach and to forget.")] = False,
-    gallery: Annotated[Path | None, typer.Option(help="A folder of pictures for retrieve.")] = None,
-    examples: Annotated[Path | None, typer.Option(help="Pictures that the page offers to try.")] = None,
-    workers: Annotated[int, typer.Option(help="Processes on the one port.")] = 1,
-    rate: Annotated[float, typer.Option(help="Requests a second of one address; 0 is no limit.")] = 0.0,
-    batch: Annotated[int, typer.Option(help="Pictures encoded together at most.")] = 16,
-    wait: Annotated[float, typer.Option(help="Milliseconds that a picture waits for others at most.")] = 1.0,
-    queue: Annotated[int, typer.Option(help="Requests in work at most.")] = 256,
-    timeout: Annotated[float, typer.Option(help="Seconds within which a request must have arrived.")] = 20.0,
-    body: Annotated[float, typer.Option(help="Megabytes of a request at most.")] = 16.0,
-    pixels: Annotated[float, typer.Option(help="Millions of pixels of a picture at most.")] = 25.0,
+    host: Annotated[str, Option(help="The address to listen on; 0.0.0.0 is all networks.")] = "127.0.0.1",
+    port: Annotated[int, Option(help="The port; 0 takes a free one.")] = 8000,
+    token: Annotated[str | None, Option(envvar="LABELWISE_TOKEN", help="What every request must carry.")] = None,
+    read_only: Annotated[bool, Option("--read-only", help="Refuse to teach and to forget.")] = False,
+    gallery: Annotated[Path | None, Option(help="A folder of pictures for retrieve.")] = None,
+    examples: Annotated[Path | None, Option(help="Pictures that the page offers to try.")] = None,
+    workers: Annotated[int, Option(help="Processes on the one port.")] = 1,
+    rate: Annotated[float, Option(help="Requests a second of one address; 0 is no limit.")] = 0.0,
+    batch: Annotated[int, Option(help="Pictures encoded together at most.")] = 16,
+    wait: Annotated[float, Option(help="Milliseconds that a picture waits for others at most.")] = 1.0,
+    queue: Annotated[int, Option(help="Requests in work at most.")] = 256,
+    timeout: Annotated[float, Option(help="Seconds within which a request must have arrived.")] = 20.0,
+    body: Annotated[float, Option(help="Megabytes of a request at most.")] = 16.0,
+    pixels: Annotated[float, Option(help="Millions of pixels of a picture at most.")] = 25.0,
     allow_host: Annotated[
-        list[str] | None, typer.Option(help="A name by which it may be called; repeat it for more.")
+        list[str] | None, Option(help="A name by which it may be called; repeat it for more.")
     ] = None,
-    allow_origin: Annotated[list[str] | None, typer.Option(help="A web page that may use it: https://name.")] = None,
-    log: Annotated[str, typer.Option(help="plain or json lines, on standard error.")] = "plain",
+    allow_origin: Annotated[list[str] | None, Option(help="A web page that may use it: https://name.")] = None,
+    log: Annotated[str, Option(help="plain or json lines, on standard error.")] = "plain",
     bake: Annotated[
-        Path | None,
-        typer.Option(help="Do not serve: write the classifier with all taught labels to this folder."),
+        Path | None, Option(help="Do not serve: write the classifier with all taught labels to this folder.")
     ] = None,
     device: Device = "auto",
 ) -> None:
@@ -86,8 +82,8 @@ def serve(  # noqa: PLR0913 - the options of the verb
 
 def export(
     model: Model,
-    onnx: Annotated[Path, typer.Option(help="The .onnx file to write.")],
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is already there.")] = False,
+    onnx: Annotated[Path, Option(help="The .onnx file to write.")],
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace a file that is already there.")] = False,
     json: AsJson = False,
 ) -> None:
     """Write the encoder and the scores of all labels as one ONNX file, compared with the classifier before it counts."""
@@ -100,8 +96,8 @@ def export(
 
 
 def demo(
-    out_folder: Annotated[Path, typer.Option("--out", help="Where to write classifiers and pictures.")] = Path("demo"),
-    epochs: Annotated[int | None, typer.Option(min=1, help="Fewer epochs for a quicker look.")] = None,
+    out_folder: Annotated[Path, Option("--out", help="Where to write classifiers and pictures.")] = Path("demo"),
+    epochs: Annotated[int | None, Option(min=1, help="Fewer epochs for a quicker look.")] = None,
 ) -> None:
     """A tour on embedded data: train, compare, teach a new species, ask, explain."""
     from labelwise.demo import run

@@ -4,8 +4,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.text import Text
+from typer import Argument, Option
 
 from labelwise.cli.inputs import open_model, open_pictures
 from labelwise.cli.options import AsJson, Device, Model
@@ -15,12 +15,9 @@ from labelwise.errors import DataError, UsageError
 
 def verify(
     model: Model,
-    first: Annotated[Path | None, typer.Argument(help="A picture.")] = None,
-    second: Annotated[Path | None, typer.Argument(help="Another picture.")] = None,
-    pairs: Annotated[
-        Path | None,
-        typer.Option(help="A .csv table of two columns, a pair of pictures in each row."),
-    ] = None,
+    first: Annotated[Path | None, Argument(help="A picture.")] = None,
+    second: Annotated[Path | None, Argument(help="Another picture.")] = None,
+    pairs: Annotated[Path | None, Option(help="A .csv table of two columns, a pair of pictures in each row.")] = None,
     json: AsJson = False,
     device: Device = "auto",
 ) -> None:
