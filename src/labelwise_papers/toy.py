@@ -41,49 +41,39 @@ PADDING = 0.05  # deviation of the two coordinates that are added for the flow
 
 @dataclass(frozen=True, eq=False)
 class ToyResult:
-    """What a generator learnt.
-
-    Attributes:
-        kind: which generator.
-        seed: of weights and data.
-        centres: mean of what it makes of each seen label ``[3, 2]``.
-        unseen: mean of what it makes of the unseen label ``[2]``.
-        points: generated vectors of the four labels, the unseen one last ``[4, n, 2]``.
-    """
+    """What a generator learnt: the vectors that it makes of the four labels, the unseen one last ``[4, n, 2]``."""
 
     kind: str
-    seed: int
-    centres: Tensor
-    unseen: Tensor
     points: Tensor
+
+    @property
+    def centres(self) -> Tensor:
+        """The mean of what it makes of each label ``[4, 2]``."""
+        return self.points.mean(1)
 
     @property
     def seen_error(self) -> float:
         """How far the worst seen centre is from the right one."""
-        return float((self.centres - CENTRES[:3]).norm(dim=1).max())
+        return float((self.centres - CENTRES)[:3].norm(dim=1).max())
 
     @property
     def unseen_error(self) -> float:
         """How far the centre of the unseen label is from (1, 1)."""
-        return float((self.unseen - CENTRES[3]).norm())
+        return float((self.centres - CENTRES)[3].norm())
 
 
 @dataclass(frozen=True, kw_only=True)
 class FlowLoss:
-    """Weights of the flow's loss.
+    """Weights of the flow's loss, and the variance of the first two coordinates around their label.
 
-    Attributes:
-        likelihood: of the negative log-likelihood of seen vectors.
-        centres: of the squared distance between what is made of a label and the label's mean.
-        mmd: of the discrepancy between seen and generated unseen vectors; below 0 it pushes them apart. The paper's -0.1
-            is too strong here: nothing stops it at the right place, and it may push the unseen label past it.
-        variance: of the first two coordinates around their label. The deviation of a label's vectors is a sixth of what
-            lies between two labels, hence 1/36. With 1, as on real data, the likelihood wants labels to overlap: seen
-            vectors then fill the place of the unseen label, and nothing is left there to generate.
+    ``mmd`` is of the discrepancy between seen and generated unseen vectors; below 0 it pushes them apart. The paper's -0.1 is too strong
+    here: nothing stops it at the right place, and it may push the unseen label past it. The deviation of a label's vectors is
+    a sixth of what lies between two labels, hence a variance of 1/36. With 1, as on real data, the likelihood wants labels to
+    overlap: seen vectors then fill the place of the unseen label, and nothing is left there to generate.
     """
 
-    likelihood: float = 2.0
-    centres: float = 1.0
+    likelihood: float = 2.0  # negative, logarithmic, of seen vectors
+    centres: float = 1.0  # squared distance between what is made of a label and the label's mean
     mmd: float = -0.03
     variance: float = 1 / 36
 
@@ -113,8 +103,7 @@ def run_toy(kind: Kind, seed: int, steps: int = 4000) -> ToyResult:
             generate = train_gan(steps) if kind == "gan" else train_vae(steps)
         with torch.no_grad():
             points = torch.stack([generate(label.expand(1000, 2), torch.randn(1000, 2)) for label in LABELS])
-    means = points.mean(1)
-    return ToyResult(kind, seed, means[:3], means[3], points)
+    return ToyResult(kind, points)
 
 
 def seen_batch() -> tuple[Tensor, Tensor]:
@@ -195,8 +184,8 @@ def train_vae(steps: int) -> Generator:
     return generate
 
 
-def _network(given: int, made: int, hidden: int = 32) -> nn.Module:
-    return nn.Sequential(nn.Linear(given, hidden), nn.ReLU(), nn.Linear(hidden, made))
+def _network(inputs: int, outputs: int, hidden: int = 32) -> nn.Module:
+    return nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, outputs))
 
 
 def _step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
@@ -216,7 +205,7 @@ def draw_toy(results: Sequence[ToyResult]) -> "Figure":
     panels[0].set_title("data")
     _scatter(panels[0], real)
     for panel, result in zip(panels[1:], results, strict=True):
-        away = ", out of view" if float(result.unseen.abs().max()) > REACH else ""
+        away = ", out of view" if float(result.centres[3].abs().max()) > REACH else ""
         panel.set_title(f"{result.kind.replace('_', ' ')}\nunseen {result.unseen_error:.2f} off{away}")
         _scatter(panel, result.points[:, :300])
     panels[0].legend(loc="upper right", fontsize=7, framealpha=0.9)

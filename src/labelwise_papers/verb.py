@@ -1,11 +1,10 @@
 """The verb that runs the papers' tables and figures: reproduce."""
 
-import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterable
 from dataclasses import replace
-from itertools import groupby
+from itertools import chain, groupby, repeat
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
@@ -57,18 +56,12 @@ def reproduce(  # noqa: PLR0913 - the options of the verb
 
         recipes = [small(recipe) for recipe in recipes]
     check_choice(recipes, choice)
-    with nullcontext(place) if folder or not quick else _passing(place) as where:
-        failures = [] if table or markdown else _run(recipes, where, choice, workers)
-        _print(recipes, where, choice, markdown)
+    with TemporaryDirectory() as passing:
+        place = replace(place, out=Path(passing)) if quick and folder is None else place
+        failures = [] if table or markdown else _run(recipes, place, choice, workers)
+        _print(recipes, place, choice, markdown)
     if failures:
         raise LabelwiseError(f"{len(failures)} not done:\n" + "\n".join(failures))
-
-
-@contextmanager
-def _passing(place: "Place") -> Iterator["Place"]:
-    """Yield the place with a folder that is removed afterwards."""
-    with tempfile.TemporaryDirectory() as folder:
-        yield replace(place, out=Path(folder))
 
 
 def _recipes(name: str | None, place: "Place", *, every: bool) -> "list[Recipe]":
@@ -121,31 +114,22 @@ def _print(recipes: "list[Recipe]", place: "Place", choice: "Choice", as_markdow
             continue
         out().print(f"[bold]{recipe.name}[/]: {recipe.title}", highlight=False)
         for data, own in groupby(lines, lambda line: line.data):
-            out().print(_shown(data, own))
-        for words in (
-            recipe.note,
-            measured_on(recipe, results),
-            _drawn(draw_recipe(recipe, results, choice, place.out / "pictures")),
-        ):
+            out().print(_table(data, own))
+        file = draw_recipe(recipe, results, choice, place.out / "pictures")
+        for words in (recipe.note, measured_on(recipe, results), f"Picture: {file}" if file else ""):
             if words:
                 note(words)
 
 
-def _shown(data: str, lines: Iterable["Line"]) -> "Table":
+def _table(data: str, lines: Iterable["Line"]) -> "Table":
     """Return the table of one data set, each row's name once."""
     from labelwise_papers.reproduce.table import HEAD
 
-    shown = plain_table(*HEAD[1:3], *(f">{head}" for head in HEAD[3:6]), *HEAD[6:], title=data)
-    before = ""
-    for line in lines:
-        _, row, *rest = line.words()
-        shown.add_row("" if row == before else row, *rest)
-        before = row
-    return shown
-
-
-def _drawn(file: Path | None) -> str:
-    return "" if file is None else f"Picture: {file}"
+    table = plain_table(*HEAD[1:3], *(f">{head}" for head in HEAD[3:6]), *HEAD[6:], title=data)
+    for row, own in groupby(lines, lambda line: line.row):
+        for first, line in zip(chain([row], repeat("")), own, strict=False):
+            table.add_row(first, *line.words()[2:])
+    return table
 
 
 def _list(name: str | None, place: "Place", choice: "Choice") -> None:
@@ -178,7 +162,5 @@ def _listed(recipe: "Recipe", place: "Place", choice: "Choice", done: set[str]) 
         lines.append(f"    {name}: {words}, {run} of {len(every)} cells run")
     cost = recipe.cost
     about = "" if cost.measured else "~"
-    lines.append(
-        f"    [dim]{about}{cost.minutes:g} minutes and {about}{cost.memory_mib} MiB a cell on {cost.machine}[/]"
-    )
-    return lines
+    size = f"{about}{cost.minutes:g} minutes and {about}{cost.memory_mib} MiB a cell"
+    return [*lines, f"    [dim]{size} on {cost.machine}[/]"]

@@ -40,19 +40,12 @@ Views = Mapping[str, Callable[[LabelModel], LabelModel]]  # of a trained model, 
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A model that may be chosen.
+    """A model that may be chosen."""
 
-    Attributes:
-        method: which of the methods, from 0.
-        epochs: how many it was trained for; of the last stage, where there are several. 0 is a whole run.
-        validation: accuracy on validation images of the training domains.
-        test: accuracy on the held-out domain.
-    """
-
-    method: int
-    epochs: int
-    validation: float
-    test: float
+    method: int  # which of the methods, from 0
+    epochs: int  # how many it was trained for; of the last stage, where there are several. 0 is a whole run
+    validation: float  # accuracy on validation images of the training domains
+    test: float  # accuracy on the held-out domain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,18 +91,7 @@ def evaluate_domains(
     every: int = 0,
     domains: Sequence[str] = (),
 ) -> DomainsResult:
-    """Return the accuracy on each domain by models trained on the others.
-
-    Each label and domain gives a tenth of its images to validation. With a folder in ``run`` all that is finished is kept there,
-    and the same call continues where it stopped.
-
-    Args:
-        data: with domains; its own splits are forgotten.
-        methods: settings to choose among, or one.
-        run: seed, device, folder.
-        every: after how many epochs a model is a candidate, beside that at the end; 0: that at the end alone.
-        domains: those to hold out; none are all.
-    """
+    """Return the accuracy on each domain by models trained on the others, see ``evaluate_domain_views``."""
     return evaluate_domain_views(data, methods, run, every=every, domains=domains, views={"": lambda model: model})[""]
 
 
@@ -122,15 +104,18 @@ def evaluate_domain_views(
     every: int = 0,
     domains: Sequence[str] = (),
 ) -> dict[str, DomainsResult]:
-    """Return the same for several ways in which one trained model names labels, each chosen for itself.
+    """Return the accuracy on each domain for several ways in which one trained model names labels, each chosen for itself.
+
+    Each label and domain gives a tenth of its images to validation. With a folder in ``run`` all that is finished is kept there,
+    and the same call continues where it stopped.
 
     Args:
-        data: see ``evaluate_domains``, as for what is not named here.
+        data: with domains; its own splits are forgotten.
         methods: settings to choose among, or one.
         run: seed, device, folder.
-        views: what each makes of a trained model, by name.
-        every: after how many epochs a model is a candidate.
-        domains: those to hold out.
+        views: what each way makes of a trained model, by name.
+        every: after how many epochs a model is a candidate, beside that at the end; 0: that at the end alone.
+        domains: those to hold out; none are all.
     """
     run, whole = run or Run(), pool(data)
     chosen = (methods,) if isinstance(methods, Method) else tuple(methods)
