@@ -111,7 +111,7 @@ def name(  # noqa: PLR0913 - the options of the verb
     if out_folder is not None:
         lw.save(classifier, out_folder, overwrite=overwrite)
         lines.append(Text(f"Written: {out_folder}"))
-    empty = {"examples": [], "drawn": [], "images": None}
+    empty: dict[str, Any] = {"examples": [], "drawn": [], "images": None}
     rows = [
         {**asdict(one), **(shown.examples(one.cluster) if shown else empty), "sheet": files.get(one.cluster)}
         for one in clusters

@@ -52,6 +52,7 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
     json: AsJson = False,
 ) -> None:
     """Train an image encoder on pictures alone, without labels, for any method to start from."""
+    from labelwise.evaluate.unlabelled import probe_neighbours
     from labelwise.fitting.patches import Patches
     from labelwise.fitting.pretraining import Pretrain
     from labelwise.training.distribution import is_main_process
@@ -62,8 +63,7 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
         out().print(settings_table(Patches() if kind == PATCHES else Pretrain()))
         return
     method = _method(kind, words)
-    _check_out(out_file, overwrite)
-    _check_resume(method, resume, device)
+    _check(method, out_file, overwrite, resume, device)
     folder = resume or out_file.with_name(out_file.name + ".run")
     with sole_run(out_file, folder, resume=resume is not None):
         images, dataset = _read(data, method, (root, splits), size, strict)
@@ -73,16 +73,14 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
         if is_main_process():
             what = PATCHES if isinstance(method, Patches) else method.kind
             note(f"{len(images)} images, shape {list(images.shape[1:])}; {what}, labels are not read")
+        run = Run(seed=seed, device=device, folder=folder, resume=resume is not None, progress=not json)
         if isinstance(method, Patches):
             encoder, about = _patches(images, out_file, method, seed)
         else:
-            settings = Run(seed=seed, device=device, folder=folder, resume=resume is not None, progress=not json)
-            encoder, about = _trained(images, out_file, method, settings)
+            encoder, about = _trained(images, out_file, method, run)
     if not is_main_process():
         return
     if tests is not None and dataset is not None:
-        from labelwise.evaluate.unlabelled import probe_neighbours
-
         about["neighbours"] = asdict(probe_neighbours(encoder, dataset.split("train"), tests))
     show({"weights": str(out_file), **about}, *_lines(out_file, about), json=json)
     if not json:
@@ -96,13 +94,17 @@ def _method(kind: str | None, words: list[str]) -> "Pretrain | Patches":
     from labelwise.settings import override, pairs_of
 
     pairs = pairs_of(words)
-    said = pairs.pop("kind", kind or USUAL)
-    if kind is not None and said != kind:
-        raise UsageError(f"--kind {kind} and --set kind={said} differ. Keep one of them.")
-    return override(Patches(), pairs) if said == PATCHES else override(Pretrain(), {**pairs, "kind": said})
+    wanted = pairs.pop("kind", kind or USUAL)
+    if kind is not None and wanted != kind:
+        raise UsageError(f"--kind {kind} and --set kind={wanted} differ. Keep one of them.")
+    return override(Patches(), pairs) if wanted == PATCHES else override(Pretrain(), {**pairs, "kind": wanted})
 
 
-def _check_out(file: Path, overwrite: bool) -> None:
+def _check(method: "Pretrain | Patches", file: Path, overwrite: bool, resume: Path | None, device: str) -> None:
+    """Raise an error where the file cannot be written, there is nothing to continue, or no choice of device."""
+    from labelwise.fitting.patches import Patches
+    from labelwise.training.checkpoint import has_checkpoint
+
     if file.suffix.lower() != ".safetensors":
         raise UsageError(f'Weights are written as a .safetensors file; given "{file}".')
     check_writable(file)
@@ -110,13 +112,6 @@ def _check_out(file: Path, overwrite: bool) -> None:
         raise UsageError(f"{file} exists already. Choose another name, or replace it with --overwrite.")
     if file.is_dir():
         raise UsageError(f"{file} is a folder; choose another name.")
-
-
-def _check_resume(method: "Pretrain | Patches", resume: Path | None, device: str) -> None:
-    """Raise an error where there is nothing to continue, or no choice of device."""
-    from labelwise.fitting.patches import Patches
-    from labelwise.training.checkpoint import has_checkpoint
-
     if isinstance(method, Patches) and (resume is not None or device == "cuda"):
         raise UsageError("Patches are found at once, on a CPU. Leave out --resume and --device cuda.")
     if resume is not None and not has_checkpoint(resume):

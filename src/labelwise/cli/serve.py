@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from typer import Option
 
@@ -32,7 +32,7 @@ def serve(  # noqa: PLR0913 - the options of the verb
         list[str] | None, Option(help="A name by which it may be called; repeat it for more.")
     ] = None,
     allow_origin: Annotated[list[str] | None, Option(help="A web page that may use it: https://name.")] = None,
-    log: Annotated[str, Option(help="plain or json lines, on standard error.")] = "plain",
+    log: Annotated[Literal["plain", "json"], Option(help="The form of lines on standard error.")] = "plain",
     bake: Annotated[
         Path | None, Option(help="Do not serve: write the classifier with all taught labels to this folder.")
     ] = None,
@@ -41,8 +41,6 @@ def serve(  # noqa: PLR0913 - the options of the verb
     """Answer questions over HTTP, with a page for the browser; labels can be taught while it runs, and survive."""
     from labelwise.server.settings import MEGABYTE, Service
 
-    if log not in ("plain", "json"):
-        raise UsageError(f'--log is plain or json; given "{log}".')
     service = Service(
         model=model,
         host=host,
@@ -62,7 +60,7 @@ def serve(  # noqa: PLR0913 - the options of the verb
         timeout=timeout,
         allow_hosts=tuple(allow_host or ()),
         allow_origins=tuple(allow_origin or ()),
-        log="json" if log == "json" else "plain",
+        log=log,
     )
     if bake is not None:
         from labelwise.server.present import bake as write

@@ -9,6 +9,7 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.functional import interpolate
 
+from labelwise.capabilities import LOCATE
 from labelwise.classifier import Classifier
 from labelwise.errors import UsageError
 from labelwise.model import Locates, as_float, cannot
@@ -66,7 +67,7 @@ def heat_maps(classifier: Classifier, images: Tensor, columns: Tensor) -> Tensor
     """
     model = classifier.model
     if not isinstance(model, Locates):
-        raise cannot(model, "draw a heat map: it has no feature maps")
+        raise cannot(model, f"{LOCATE}: it has no feature maps")
     pixels = as_float(images.to(model.device))
     with torch.enable_grad():
         maps = model.feature_maps(pixels).detach().requires_grad_()
