@@ -247,4 +247,4 @@ def _draw_taught(classifier: Classifier, images: Tensor, name: str, path: Path) 
     answers = [one.label for one in classify(classifier, images, top=1)]
     rows = {label: [i for i, answer in enumerate(answers) if answer == label] for label in dict.fromkeys(answers)}
     strips = {f"called {label}": images[rows[label]] for label in rows}
-    draw_sheet(f"Test pictures of the {name}, taught from {EXAMPLES}", strips, max(map(len, rows.values()))).save(path)
+    draw_sheet(f"Test pictures of the {name}", strips, max(map(len, rows.values()))).save(path)

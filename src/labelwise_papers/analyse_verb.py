@@ -7,20 +7,17 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from rich.console import RenderableType
+from rich.table import Table
 from typer import Argument, Option
 
+import labelwise as lw
 from labelwise.cli.inputs import open_data_for, open_model
 from labelwise.cli.options import DATA_HELP, AsJson, Device, Model, Root, Seed, SplitName, Splits
 from labelwise.cli.output import PLOTS, bar, note, percent, plain_table, show, unbroken, warn_leaked
 from labelwise.errors import DataError, UsageError, listing
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.table import Table
-
-    from labelwise.classifier import Classifier
-    from labelwise.data.dataset import Dataset
-    from labelwise.evaluate.part import Part
     from labelwise.evaluate.tested import Tested
 
 What = Literal["saliency", "probe", "neighbours", "answers", "joint", "calibration"]
@@ -28,7 +25,7 @@ Projection = Literal["pca", "umap"]
 DRAWN = ("saliency", "joint", "calibration")  # analyses that have a picture
 SHOWN = 8  # heat maps of a picture
 Analysis = tuple[
-    dict[str, Any], "Table", Callable[[], Any] | None
+    dict[str, Any], Table, Callable[[], Any] | None
 ]  # figures, a table, what draws a picture where there is one
 ADVICE = ", so the figures are too good. Choose a split of images of their own."
 
@@ -37,9 +34,9 @@ ADVICE = ", so the figures are too good. Choose a split of images of their own."
 class Asked:
     """The data of an analysis and the choices of the user."""
 
-    classifier: "Classifier"
-    dataset: "Dataset"
-    part: "Part"
+    classifier: "lw.Classifier"
+    dataset: "lw.data.Dataset"
+    part: "lw.evaluate.Part"
     limit: int | None
     seed: int
     projection: Projection
@@ -57,11 +54,11 @@ class Asked:
     @property
     def train(self) -> "Tested":
         """Training images, cut to the limit by a seeded draw."""
-        from labelwise.evaluate.part import choose_part
+        return self._encoded(
+            lw.evaluate.choose_part(self.classifier, self.dataset, "train").draw(self.limit, self.seed)
+        )
 
-        return self._encoded(choose_part(self.classifier, self.dataset, "train").draw(self.limit, self.seed))
-
-    def _encoded(self, part: "Part") -> "Tested":
+    def _encoded(self, part: "lw.evaluate.Part") -> "Tested":
         from labelwise.evaluate.tested import Tested
 
         return Tested.of(self.classifier, part.split, part.labels)
@@ -109,10 +106,8 @@ def analyse(  # noqa: PLR0913 - the options of the verb
     if what == "neighbours" or data is None:
         figures, table, draw = _neighbours(classifier)
     else:
-        from labelwise.evaluate.part import choose_part
-
         dataset = open_data_for(classifier.shape, data, root, splits)
-        part = choose_part(classifier, dataset, split or _usual_split(what, dataset)).draw(limit, seed)
+        part = lw.evaluate.choose_part(classifier, dataset, split or _usual_split(what, dataset)).draw(limit, seed)
         figures, table, draw = ANALYSES[what](Asked(classifier, dataset, part, limit, seed, projection))
     warn_leaked(figures.get("leaked", 0), ADVICE)
     about = {"model": str(model), "data": data, "what": what, "split": part and part.name}
@@ -126,7 +121,7 @@ def analyse(  # noqa: PLR0913 - the options of the verb
     show(document, *lines, json=json)
 
 
-def _usual_split(what: What, data: "Dataset") -> str | None:
+def _usual_split(what: What, data: "lw.data.Dataset") -> str | None:
     """Return the split that an analysis looks at unless told otherwise; None leaves it to the data.
 
     Heat maps are looked at on training images. What is compared with training images needs others: test.
@@ -181,7 +176,7 @@ def _probe(asked: Asked) -> Analysis:
     return figures, table, None
 
 
-def _neighbours(classifier: "Classifier") -> Analysis:
+def _neighbours(classifier: "lw.Classifier") -> Analysis:
     from labelwise_papers.analyses.neighbours import nearest_labels
 
     figures = nearest_labels(classifier)

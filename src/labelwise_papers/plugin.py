@@ -17,7 +17,7 @@ def __getattr__(name: str) -> Any:
 
         return (analyse, reproduce)
     if name == "DATA_VERBS":
-        from labelwise_papers.data_verbs import get, where
+        from labelwise_papers.verb import get, where
 
         return (where, get)
     raise AttributeError(f"module labelwise_papers.plugin has no attribute {name!r}")

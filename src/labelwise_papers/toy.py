@@ -21,15 +21,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Kind = Literal[
-    "flow",
-    "flow_recipe_mmd",
-    "flow_without_mmd",
-    "flow_positive_mmd",
-    "flow_without_centres",
-    "flow_unit_variance",
-    "gan",
-    "vae",
-]
+    "flow", "flow_recipe_mmd", "flow_without_mmd", "flow_positive_mmd", "flow_without_centres", "flow_unit_variance", "gan", "vae"
+]  # fmt: skip
 Generator = Callable[[Tensor, Tensor], Tensor]
 LABELS = torch.tensor([[0.0, 1.0], [0.0, 0.0], [1.0, 0.0], [1.0, 1.0]])  # the last one is unseen
 CENTRES = 2 * LABELS - 1
@@ -144,10 +137,7 @@ def train_gan(steps: int) -> Generator:
     generator, critic, classifier = _network(4, 2), _network(4, 1), nn.Linear(2, 3)
     adversary = torch.optim.Adam([*critic.parameters(), *classifier.parameters()], lr=1e-3, betas=(0.5, 0.9))
     optimizer = torch.optim.Adam(generator.parameters(), lr=1e-3, betas=(0.5, 0.9))
-
-    def generate(labels: Tensor, free: Tensor) -> Tensor:
-        return generator(torch.cat([labels, free], 1))  # type: ignore[no-any-return]
-
+    generate = _conditional(generator)
     for _ in range(steps):
         v, targets = seen_batch()
         labels = LABELS[targets]
@@ -169,10 +159,7 @@ def train_vae(steps: int) -> Generator:
     """Return the decoder of a conditional variational autoencoder with MMD (eq. 16), of deviation 1/3."""
     encoder, decoder = _network(4, 4), _network(4, 2)
     optimizer = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()], lr=5e-3)
-
-    def generate(labels: Tensor, free: Tensor) -> Tensor:
-        return decoder(torch.cat([labels, free], 1))  # type: ignore[no-any-return]
-
+    generate = _conditional(decoder)
     for _ in range(steps):
         v, targets = seen_batch()
         mean, log_variance = encoder(torch.cat([v, LABELS[targets]], 1)).chunk(2, 1)
@@ -186,6 +173,10 @@ def train_vae(steps: int) -> Generator:
 
 def _network(inputs: int, outputs: int, hidden: int = 32) -> nn.Module:
     return nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, outputs))
+
+
+def _conditional(network: nn.Module) -> Generator:
+    return lambda labels, free: network(torch.cat([labels, free], 1))
 
 
 def _step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""The verb that runs the papers' tables and figures: reproduce."""
+"""The verbs of papers: reproduce runs their tables and figures, data where and data get are about benchmarks."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
+from rich.table import Table
 from typer import Argument, Option
 
 from labelwise.cli.options import Device, Root
@@ -14,13 +15,12 @@ from labelwise.cli.output import note, out, plain_table
 from labelwise.errors import DataError, LabelwiseError, UsageError, listing
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from labelwise_papers.recipe import Recipe
     from labelwise_papers.reproduce.cells import Choice
     from labelwise_papers.reproduce.running import Place
     from labelwise_papers.reproduce.table import Line
 
+Benchmark = Annotated[str, Argument(help="The name of a benchmark.")]
 NAME_HELP = "paper/table such as indicator/table2, a paper (all of it), or a .toml file."
 
 
@@ -121,7 +121,7 @@ def _print(recipes: "list[Recipe]", place: "Place", choice: "Choice", as_markdow
                 note(words)
 
 
-def _table(data: str, lines: Iterable["Line"]) -> "Table":
+def _table(data: str, lines: Iterable["Line"]) -> Table:
     """Return the table of one data set, each row's name once."""
     from labelwise_papers.reproduce.table import HEAD
 
@@ -164,3 +164,22 @@ def _listed(recipe: "Recipe", place: "Place", choice: "Choice", done: set[str]) 
     about = "" if cost.measured else "~"
     size = f"{about}{cost.minutes:g} minutes and {about}{cost.memory_mib} MiB a cell"
     return [*lines, f"    [dim]{size} on {cost.machine}[/]"]
+
+
+def where(name: Benchmark, root: Root = None) -> None:
+    """What to download for a benchmark, from where, and where to put it."""
+    from labelwise_papers.benchmarks import where as run
+
+    print(run(name, root))
+
+
+def get(name: Benchmark, root: Root = None) -> None:
+    """Download a benchmark whose official address is stable; resumes, and checks the checksum."""
+    from labelwise_papers.benchmarks import data_root, download, find_entry
+    from labelwise_papers.benchmarks import where as words
+
+    entry = find_entry(name)
+    if not entry.remotes:
+        raise UsageError(f"{name} cannot be downloaded by itself.\n{words(name, root)}")
+    folder = download(entry, data_root(root))
+    out().print(f"[bold]{name}[/] is in {folder}. Licence: {entry.licence}. Cite: {entry.citation}")

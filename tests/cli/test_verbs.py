@@ -40,7 +40,7 @@ def test_help_names_what_a_model_must_be_able_to_do(run: Any) -> None:
         assert f"can {words}" in " ".join(out.split())
 
 
-@pytest.mark.parametrize("module", ["labelwise_papers.verb", "labelwise_papers.data_verbs", "labelwise.cli.output"])
+@pytest.mark.parametrize("module", ["labelwise_papers.verb", "labelwise.cli.output"])
 def test_a_plug_in_may_be_imported_first(module: str) -> None:
     alone(f"import {module}, labelwise.cli.verbs")
 

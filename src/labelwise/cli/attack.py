@@ -5,6 +5,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from rich.console import RenderableType
 from rich.text import Text
 from typer import Option
 
@@ -14,8 +15,6 @@ from labelwise.cli.output import bar, percent, plain_table, show, unbroken, warn
 from labelwise.errors import UsageError
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from labelwise.evaluate.robust import RobustResult
 
 
@@ -81,7 +80,7 @@ def parse_radius(words: str) -> float:
     return radius
 
 
-def _lines(result: "RobustResult", title: str) -> "list[RenderableType]":
+def _lines(result: "RobustResult", title: str) -> list[RenderableType]:
     table = plain_table("attack", "", ">accuracy", title=title)
     table.add_row("none", bar(result.clean), percent(result.clean))
     for name, share in result.attacks.items():

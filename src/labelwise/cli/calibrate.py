@@ -1,18 +1,14 @@
 """The verb calibrate: probabilities and thresholds from images of one's own."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from rich.text import Text
 from typer import Option
 
+import labelwise as lw
 from labelwise.cli.inputs import open_data_for, open_model
 from labelwise.cli.options import Choice, Data, Model, Out, Overwrite, Root, ScoreBy, Splits
 from labelwise.cli.output import calibration_line, show, unbroken
-
-if TYPE_CHECKING:
-    from labelwise.classifier import Classifier
-    from labelwise.data.dataset import Dataset
-    from labelwise.evaluate.part import Part
 
 SPLIT_HELP = (
     "Which images, never those you test on; left out, val, or all pictures of your own that it was not trained on."
@@ -34,7 +30,7 @@ def calibrate(  # noqa: PLR0913 - the options of the verb
 ) -> None:
     """Fit probabilities, the outlier rule and the threshold of verify anew, on held-out images of your own."""
     from labelwise.evaluate.tested import align_targets, all_truths
-    from labelwise.store import check_free, save
+    from labelwise.store import check_free
     from labelwise.tasks.calibrate import calibrate as run
     from labelwise.tasks.verify import can_verify, fit_verifier
 
@@ -48,16 +44,14 @@ def calibrate(  # noqa: PLR0913 - the options of the verb
     if false_accepts is not None or by != "similarity" or (truths is None and can_verify(targets)):
         own = part.split.targets if truths is None else truths
         calibrated = fit_verifier(scores.of(calibrated), own, "eer" if false_accepts is None else false_accepts, by=by)
-    save(calibrated, out_folder, overwrite=overwrite)
+    lw.save(calibrated, out_folder, overwrite=overwrite)
     figures = calibrated.origin.summary["calibration"]
     about = f": calibration error {calibration_line(figures)}, on {figures['images']} images"
     show(None, unbroken(part.words), Text(str(out_folder), style="bold").append(about, style="not bold"), json=False)
 
 
-def _part(classifier: "Classifier", data: "Dataset", split: str | None) -> "Part":
+def _part(classifier: "lw.Classifier", data: "lw.data.Dataset", split: str | None) -> "lw.evaluate.Part":
     """Return the images to calibrate on; of data that it was trained on those that fit held out for this, not its test images."""
-    from labelwise.evaluate.part import choose_part
-
-    part = choose_part(classifier, data, split or "all")
+    part = lw.evaluate.choose_part(classifier, data, split or "all")
     trained = data.own_splits or part.doubt or bool(part.leaked.any())
-    return choose_part(classifier, data, "val") if split is None and trained else part
+    return lw.evaluate.choose_part(classifier, data, "val") if split is None and trained else part

@@ -2,19 +2,17 @@
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
 
+import labelwise as lw
 from labelwise.cli.inputs import open_data, open_data_for, open_model
 from labelwise.cli.options import AsJson, Device, Root, Seed, Size, Splits
 from labelwise.cli.output import note, out, plain_table, show, unbroken
 from labelwise.errors import UsageError
 from labelwise.plugins import plugins
-
-if TYPE_CHECKING:
-    from labelwise.data import Dataset
 
 app = typer.Typer(name="data", help="Find, check, split and encode data.", no_args_is_help=True)
 for verb in (verb for plugin in plugins() for verb in plugin.DATA_VERBS):
@@ -136,7 +134,7 @@ def zero_shot(  # noqa: PLR0913 - the options of the verb
     out().print(f"[bold]{out_folder}[/]: {len(made.seen)} seen and {len(made.unseen)} unseen labels; images {counts}")
 
 
-def _read(data: str, size: int | None, root: Path | None, splits: Path | None = None) -> "Dataset":
+def _read(data: str, size: int | None, root: Path | None, splits: Path | None = None) -> "lw.data.Dataset":
     """Return the data with pictures of the side that the user asks for, else of a network that is trained from scratch."""
     from labelwise.data.catalogue import side_to_read
     from labelwise.nn.encoder import Encoder
@@ -144,7 +142,7 @@ def _read(data: str, size: int | None, root: Path | None, splits: Path | None = 
     return open_data(data, side_to_read(data, Encoder()), size=size, root=root, splits=splits)
 
 
-def _features(data: str, encoder: str, size: int | None, root: Path | None, device: str) -> "Dataset":
+def _features(data: str, encoder: str, size: int | None, root: Path | None, device: str) -> "lw.data.Dataset":
     """Return the data as features: as they are, by a saved classifier, by weights that ``pretrain`` wrote, or by a backbone."""
     from labelwise.data.catalogue import side_to_read
     from labelwise.fitting.encoding import encode_dataset, encode_with

@@ -4,6 +4,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from rich.console import RenderableType
 from typer import Option
 
 from labelwise.cli.inputs import open_model, open_part, open_unknown
@@ -12,12 +13,10 @@ from labelwise.cli.output import PLOTS, bar, note, percent, plain_table, show, u
 from labelwise.errors import UsageError, listing
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from labelwise.evaluate.tested import Tested
 
 # A key of the JSON document, its value, and the lines that say it to people.
-Figures = tuple[str, Any, "list[RenderableType]"]
+Figures = tuple[str, Any, list[RenderableType]]
 EACH = "average_precision"
 MOST = 2_000  # images whose pairs are compared; where there are more, so many are drawn
 QUERIES, MOST_WAYS = 15, 5
@@ -88,7 +87,7 @@ def _all_new(tested: "Tested") -> bool:
     return bool(used) and not set(used) & set(known)
 
 
-def _lines(title: str, figures: dict[str, Any]) -> "list[RenderableType]":
+def _lines(title: str, figures: dict[str, Any]) -> list[RenderableType]:
     """Return the figures, and the average precision of each label, lowest first, where there is one."""
     table = plain_table(title, ">")
     for key, value in ((key, value) for key, value in figures.items() if key != EACH):

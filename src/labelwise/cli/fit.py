@@ -7,8 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from rich.console import RenderableType
 from typer import Option
 
+import labelwise as lw
 from labelwise.cli.inputs import open_data, tell_skipped
 from labelwise.cli.options import AsJson, Data, Device, Out, Overwrite, Root, Seed, Settings, Size, Splits, Strict
 from labelwise.cli.output import calibration_line, note, out, percent, plain_table, settings_table, show
@@ -16,10 +18,6 @@ from labelwise.cli.run_folder import sole_run, weights_told
 from labelwise.errors import DataError, UsageError, listing
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from labelwise.classifier import Classifier
-    from labelwise.data import Dataset
     from labelwise.fitting.choice import Wish
     from labelwise.training.stages import Method
 
@@ -54,10 +52,8 @@ def fit(  # noqa: PLR0913 - the options of the verb
         out().print(settings_table(method_class("indicator" if method == "auto" else method)()))
         return
     from labelwise.data.read.unsorted import unsorted_data
-    from labelwise.fitting.fit import fit as run
     from labelwise.store import check_free, check_savable, save
     from labelwise.training.distribution import is_main_process
-    from labelwise.training.stages import Run
 
     check_free(out_folder, overwrite)
     folder = out_folder.with_name(out_folder.name + ".run")
@@ -71,9 +67,9 @@ def fit(  # noqa: PLR0913 - the options of the verb
         dataset = replace(dataset, side_open=dataset.own_pictures and size is None)
         chosen = _method(dataset, wish)
         check_savable(chosen, dataset.labels, dataset.name)
-        settings = Run(seed=seed, device=device, folder=folder, resume=resume, progress=not json)
+        settings = lw.Run(seed=seed, device=device, folder=folder, resume=resume, progress=not json)
         with weights_told(folder):
-            classifier = run(dataset, chosen, settings)
+            classifier = lw.fit(dataset, chosen, settings)
         if not is_main_process():
             return
         with weights_told(folder, trained=True):
@@ -106,7 +102,7 @@ def _side(wish: "Wish", data: str) -> int | None:
     return side_to_read(data, encoder_of(method))
 
 
-def _method(data: "Dataset", wish: "Wish") -> "Method":
+def _method(data: "lw.data.Dataset", wish: "Wish") -> "Method":
     """Return the method to train; the main process tells the user why where it was left open, and what it is trained on."""
     from labelwise.fitting.choice import decide
     from labelwise.training.distribution import is_main_process
@@ -122,7 +118,7 @@ def _method(data: "Dataset", wish: "Wish") -> "Method":
     return decision.method
 
 
-def _lines(classifier: "Classifier", folder: Path) -> Iterator["RenderableType"]:
+def _lines(classifier: "lw.Classifier", folder: Path) -> Iterator[RenderableType]:
     """Yield what is said of a classifier: how it was trained, and what validation images say."""
     summary = classifier.origin.summary
     about, accuracy = summary["training"], ""
@@ -139,7 +135,7 @@ def _lines(classifier: "Classifier", folder: Path) -> Iterator["RenderableType"]
     yield f"{accuracy}calibration error {calibration_line(summary['calibration'])}"
 
 
-def _balance_lines(classifier: "Classifier") -> Iterator[str]:
+def _balance_lines(classifier: "lw.Classifier") -> Iterator[str]:
     """Yield what the trial on held-out labels measured, as far as there was one."""
     labels, unseen = len(classifier.labels), len(classifier.unseen)
     yield f"labels: {labels - unseen} with images, {unseen} from a description alone"
@@ -187,7 +183,7 @@ def _read_names(words: str) -> tuple[str, ...]:
     return names
 
 
-def _naming_lines(classifier: "Classifier") -> tuple["RenderableType", str]:
+def _naming_lines(classifier: "lw.Classifier") -> tuple[RenderableType, str]:
     """Return what can be told about a naming without a label: sizes, certainty and agreement of each label."""
     report = classifier.origin.summary["naming"]
     table = plain_table(

@@ -7,18 +7,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from rich.table import Table
 from typer import Option
 
+import labelwise as lw
 from labelwise.cli.inputs import open_model, open_part
 from labelwise.cli.options import AsJson, Data, Device, Model, Root, Seed, SplitName, Splits
 from labelwise.cli.output import note, percent, plain_table, show, unbroken
 
 if TYPE_CHECKING:
-    from rich.table import Table
     from torch import Tensor
 
-    from labelwise.classifier import Classifier
-    from labelwise.evaluate.part import Part
     from labelwise.tasks.imagine import Imagined
 
 Projection = Literal["pca", "umap", "tsne"]
@@ -70,7 +69,7 @@ def imagine(  # noqa: PLR0913 - the options of the verb
     show(document | {"labels": rows, "files": files}, unbroken(part.words), table, *written, json=json)
 
 
-def _targets(classifier: "Classifier", part: "Part") -> "Tensor":
+def _targets(classifier: "lw.Classifier", part: "lw.evaluate.Part") -> "Tensor":
     """Return where the label of each image stands among the classifier's, -1 where it is none of them ``[n]``."""
     import torch
 
@@ -78,7 +77,9 @@ def _targets(classifier: "Classifier", part: "Part") -> "Tensor":
     return torch.tensor([*(position.get(name, -1) for name in part.labels.names), -1])[part.split.targets]
 
 
-def _figures(classifier: "Classifier", imagined: "Imagined", targets: "Tensor", seed: int) -> dict[str, dict[str, Any]]:
+def _figures(
+    classifier: "lw.Classifier", imagined: "Imagined", targets: "Tensor", seed: int
+) -> dict[str, dict[str, Any]]:
     """Return the figures of labels that have real images; none where fewer than two labels have."""
     from labelwise.evaluate.imagined import evaluate_imagined
 
@@ -91,7 +92,7 @@ def _figures(classifier: "Classifier", imagined: "Imagined", targets: "Tensor", 
 
 
 def _rows(
-    classifier: "Classifier", part: "Part", imagined: "Imagined", figures: dict[str, dict[str, Any]]
+    classifier: "lw.Classifier", part: "lw.evaluate.Part", imagined: "Imagined", figures: dict[str, dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """Return one entry for each imagined label, as plain values."""
     empty = dict.fromkeys(("offset", "precision", "real_precision", "spread"))
@@ -115,7 +116,7 @@ def _rows(
     return rows
 
 
-def _table(rows: list[dict[str, Any]], title: str) -> "Table":
+def _table(rows: list[dict[str, Any]], title: str) -> Table:
     numbers = (">real images", ">offset", ">right neighbour", ">of real", ">spread", ">typical")
     table = plain_table("label", *numbers, "labels of the nearest real images", title=title)
     forms = {"offset": "{:.2f}".format, "precision": percent, "real_precision": percent}
@@ -137,7 +138,7 @@ def _write_table(path: Path, rows: list[dict[str, Any]]) -> None:
             writer.writerow([*(row[key] for key in heads), "; ".join(one["image"] for one in row["nearest"])])
 
 
-def _draw_sheets(folder: Path, part: "Part", rows: list[dict[str, Any]]) -> list[str]:
+def _draw_sheets(folder: Path, part: "lw.evaluate.Part", rows: list[dict[str, Any]]) -> list[str]:
     """Draw a sheet for each label and return where; none without pictures."""
     from labelwise.evaluate.imagined import draw_nearest
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from rich.console import RenderableType
 from rich.text import Text
 from typer import Argument, Option
 
@@ -17,10 +18,8 @@ from labelwise.cli.output import note, percent, plain_table, show
 from labelwise.errors import DataError, UsageError, listing
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
     from torch import Tensor
 
-    from labelwise.classifier import Classifier
     from labelwise.evaluate.naming import ClusterImages, NamedCluster
 
 DATA_HELP = "Pictures to show: a folder, with or without label folders, or any data; for a model of features, features."
@@ -170,7 +169,7 @@ def _rows(file: Path) -> list[tuple[str, str, str]]:
     return [(row["cluster"] or "", row["label"] or "", f'row {i} of "{file}"') for i, row in enumerate(rows, 1)]
 
 
-def _answered(classifier: "Classifier", new: dict[int, str]) -> "Classifier":
+def _answered(classifier: "lw.Classifier", new: dict[int, str]) -> "lw.Classifier":
     """Return the classifier with more answers; those given before stay."""
     from labelwise.fitting.naming import name_clusters
 
@@ -180,7 +179,7 @@ def _answered(classifier: "Classifier", new: dict[int, str]) -> "Classifier":
     return name_clusters(classifier, {**before, **new})
 
 
-def _look(classifier: "Classifier", data: str, count: int, root: Path | None, strict: bool) -> Shown:
+def _look(classifier: "lw.Classifier", data: str, count: int, root: Path | None, strict: bool) -> Shown:
     """Return the images of the data and which to show of each cluster; no label is read."""
     from labelwise.data.read.pictures import as_batch, list_pictures
     from labelwise.evaluate.naming import cluster_images
@@ -197,7 +196,7 @@ def _look(classifier: "Classifier", data: str, count: int, root: Path | None, st
     return Shown(images=images, files=files, clusters=cluster_images(classifier, images, count))
 
 
-def _ask(classifier: "Classifier", shown: Shown | None, files: dict[int, str], most: int) -> "Classifier":
+def _ask(classifier: "lw.Classifier", shown: Shown | None, files: dict[int, str], most: int) -> "lw.Classifier":
     """Return the classifier after at most so many answers, the least certain cluster asked first each time."""
     from labelwise.evaluate.naming import named_clusters
 
@@ -235,7 +234,7 @@ def _question(one: "NamedCluster", shown: Shown | None, files: dict[int, str]) -
     return line.strip() if line else None
 
 
-def _tables(clusters: "list[NamedCluster]", shown: Shown | None, files: dict[int, str]) -> "Iterator[RenderableType]":
+def _tables(clusters: "list[NamedCluster]", shown: Shown | None, files: dict[int, str]) -> Iterator[RenderableType]:
     table = plain_table(">cluster", "name", ">sure of it", "or else", ">images", ">expected", ">restarts agree")
     for one in clusters:
         sure = "you said so" if one.answered else percent(one.certainty)

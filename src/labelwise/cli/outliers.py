@@ -1,16 +1,14 @@
 """The verb outliers: which pictures are none of the labels?"""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+from rich.console import RenderableType
 from typer import Option
 
 from labelwise.cli.inputs import open_model, open_part, open_pictures
 from labelwise.cli.options import AsJson, Device, Model, Paths, Strict
 from labelwise.cli.output import bar, percent, plain_table, show, unbroken
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 
 def outliers(

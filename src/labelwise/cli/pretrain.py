@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
+import labelwise as lw
 from labelwise.cli.inputs import open_data, tell_skipped
 from labelwise.cli.options import AsJson, Device, Overwrite, Root, Seed, Settings, Size, Splits, Strict
 from labelwise.cli.output import note, out, percent, settings_table, show
@@ -20,7 +21,6 @@ from labelwise.writable import check_writable
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from labelwise.data import Dataset
     from labelwise.fitting.patches import Patches
     from labelwise.fitting.pretraining import Pretrain
     from labelwise.nn.encoder import ImageEncoder
@@ -120,7 +120,7 @@ def _check(method: "Pretrain | Patches", file: Path, overwrite: bool, resume: Pa
 
 def _read(
     data: str, method: "Pretrain | Patches", where: tuple[Path | None, Path | None], size: int | None, strict: bool
-) -> tuple["Tensor", "Dataset | None"]:
+) -> tuple["Tensor", "lw.data.Dataset | None"]:
     """Return the pictures to train on, and the data set they come from where it has splits and labels."""
     from labelwise.data.catalogue import side_to_read
     from labelwise.data.read.files import read_paths

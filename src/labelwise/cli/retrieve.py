@@ -14,7 +14,6 @@ from labelwise.cli.output import plain_table, show
 from labelwise.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from labelwise.classifier import Classifier
     from labelwise.tasks.gallery import Gallery
 
 
@@ -60,7 +59,9 @@ def retrieve(  # noqa: PLR0913 - the options of the verb
     show(document, *tables, json=json)
 
 
-def _gallery(classifier: "Classifier", source: Path, index: Path | None, strict: bool, approximate: bool) -> "Gallery":
+def _gallery(
+    classifier: "lw.Classifier", source: Path, index: Path | None, strict: bool, approximate: bool
+) -> "Gallery":
     """Return the gallery of a file that ``--index`` wrote, or of a folder; of that only pictures that the index lacks are encoded."""
     from labelwise.data.read.pictures import list_pictures
     from labelwise.tasks.gallery import gallery_of_files, load_gallery, refresh_gallery
