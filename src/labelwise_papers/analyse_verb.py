@@ -154,12 +154,14 @@ def _saliency(asked: Asked) -> Analysis:
     assert scores.images is not None
     images, targets = scores.images, targets.cpu()
     figures = salient_share(asked.classifier, images, targets)
-    table = plain_table(asked.title, ">")
-    table.add_row("images", str(figures["images"]))
-    table.add_row(f"pixels with a heat map above {figures['level']:g}", percent(figures["share"]))
-    table.add_row("standard deviation over images", percent(figures["spread"]))
-    table.add_row("images where nothing speaks for the label", percent(figures["blank"]))
+    rows = [
+        ("images", str(figures["images"])),
+        (f"pixels with a heat map above {figures['level']:g}", percent(figures["share"])),
+        ("standard deviation over images", percent(figures["spread"])),
+        ("images where nothing speaks for the label", percent(figures["blank"])),
+    ]
     some = slice(0, max(1, len(images) // SHOWN) * SHOWN, max(1, len(images) // SHOWN))
+    table = plain_table(asked.title, ">", rows=rows)
     return figures, table, lambda: draw_saliency(asked.classifier, images[some], targets[some])
 
 
@@ -169,11 +171,9 @@ def _probe(asked: Asked) -> Analysis:
     figures = probe_embeddings(asked.train, asked.tested, seed=asked.seed)
     if not figures["converged"]:
         note(f"Warning: the regression was stopped after {figures['rounds']} rounds, before it had converged.")
-    table = plain_table(f"{asked.title}, {figures['test_images']} images", ">accuracy")
     words = f"logistic regression on the codes of {figures['train_images']} training images"
-    table.add_row(words, percent(figures["probe"]))
-    table.add_row("the classifier", percent(figures["classifier"]))
-    return figures, table, None
+    rows = [(words, percent(figures["probe"])), ("the classifier", percent(figures["classifier"]))]
+    return figures, plain_table(f"{asked.title}, {figures['test_images']} images", ">accuracy", rows=rows), None
 
 
 def _neighbours(classifier: "lw.Classifier") -> Analysis:

@@ -81,15 +81,11 @@ def parse_radius(words: str) -> float:
 
 
 def _lines(result: "RobustResult", title: str) -> list[RenderableType]:
-    table = plain_table("attack", "", ">accuracy", title=title)
-    table.add_row("none", bar(result.clean), percent(result.clean))
-    for name, share in result.attacks.items():
-        table.add_row(name, bar(share), percent(share))
+    rows = [(name, bar(share), percent(share)) for name, share in {"none": result.clean, **result.attacks}.items()]
     worst = f"[bold]{percent(result.worst)}[/] ± {100 * result.error:.1f}"
-    table.add_row("[bold]worst[/]", bar(result.worst), worst)
-    checks = plain_table("check", "", "seen")
-    for check in result.checks:
-        said = Text("passed", style="green") if check.passed else Text("failed", style="bold red")
-        checks.add_row(check.name, said, Text(check.words))
+    rows.append(("[bold]worst[/]", bar(result.worst), worst))
+    table = plain_table("attack", "", ">accuracy", title=title, rows=rows)
+    words = {True: Text("passed", style="green"), False: Text("failed", style="bold red")}
+    checks = ((check.name, words[check.passed], Text(check.words)) for check in result.checks)
     masked = "[bold red]The gradients look masked: do not quote the worst figure as robustness.[/]"
-    return [table, "", checks, *([masked] if result.warnings else [])]
+    return [table, "", plain_table("check", "", "seen", rows=checks), *([masked] if result.warnings else [])]

@@ -186,11 +186,9 @@ def _read_names(words: str) -> tuple[str, ...]:
 def _naming_lines(classifier: "lw.Classifier") -> tuple[RenderableType, str]:
     """Return what can be told about a naming without a label: sizes, certainty and agreement of each label."""
     report = classifier.origin.summary["naming"]
-    table = plain_table(
-        "label", ">images", ">expected", ">sure of the name", ">same in other restarts", title="named without a label"
-    )
-    rows = zip(*(report[key] for key in ("sizes", "shares", "certainty", "agreement")), strict=True)
-    for name, figures in zip(classifier.labels.names, rows, strict=True):
-        table.add_row(name, *map(percent, figures))
+    columns = [map(percent, report[key]) for key in ("sizes", "shares", "certainty", "agreement")]
+    heads = ("label", ">images", ">expected", ">sure of the name", ">same in other restarts")
+    rows = zip(classifier.labels.names, *columns, strict=True)
+    table = plain_table(*heads, title="named without a label", rows=rows)
     doubt = "Nothing here was checked against a label: look at pictures of each label before you rely on its name."
     return table, doubt

@@ -245,7 +245,5 @@ def _tables(clusters: "list[NamedCluster]", shown: Shown | None, files: dict[int
     if files:
         yield Text(f"Sheets: {next(iter(files.values()))} and {len(files) - 1} more")
     elif shown is not None:
-        near = plain_table(">cluster", "nearest to its centre")
-        for one in clusters:
-            near.add_row(str(one.cluster), Text(listing(shown.examples(one.cluster)["examples"])))
-        yield near
+        near = ((str(one.cluster), Text(listing(shown.examples(one.cluster)["examples"]))) for one in clusters)
+        yield plain_table(">cluster", "nearest to its centre", rows=near)

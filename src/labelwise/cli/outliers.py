@@ -27,10 +27,11 @@ def outliers(
     images, names, skipped = open_pictures(classifier, paths, strict=strict)
     scores = classifier.scores(images)
     strangest = sorted(zip(names, run(scores), strict=True), key=lambda pair: -pair[1].score)
-    table = plain_table("picture", "", ">outlier score", "")
-    for name, one in strangest:
-        table.add_row(name, bar(one.score), f"{one.score:.4f}", "[yellow]unknown[/]" if one.flagged else "")
-    lines: list[RenderableType] = [table]
+    cells = (
+        (name, bar(one.score), f"{one.score:.4f}", "[yellow]unknown[/]" if one.flagged else "")
+        for name, one in strangest
+    )
+    lines: list[RenderableType] = [plain_table("picture", "", ">outlier score", "", rows=cells)]
     figures: dict[str, Any] = {}
     if known is not None:
         part = open_part(classifier, known)

@@ -52,9 +52,8 @@ def retrieve(  # noqa: PLR0913 - the options of the verb
     for name, matches in zip(names, answers, strict=True):
         others = [match for match in matches if match.file != str(Path(name).resolve())][:k]
         queries.append({"file": name, "matches": [asdict(match) for match in others]})
-        tables.append(plain_table(f"most like {name}", ">score"))
-        for match in others:
-            tables[-1].add_row(Text(match.file), f"{match.score:.4f}")
+        rows = ((Text(match.file), f"{match.score:.4f}") for match in others)
+        tables.append(plain_table(f"most like {name}", ">score", rows=rows))
     document = {"model": str(model), "gallery": len(searched), "queries": queries, "skipped": skipped}
     show(document, *tables, json=json)
 

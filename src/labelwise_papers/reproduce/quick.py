@@ -27,13 +27,7 @@ SMALL: dict[str, Any] = {
     "clustering": {"steps": 2, "batch": 40, "iterations": 10},
     "matching": {"steps": 2, "batch": 40, "iterations": 10},
 }
-SMALL_ENCODER: dict[str, Any] = {
-    "backbone": "auto",
-    "width": 4,
-    "weights": None,
-    "frozen": False,
-    "size": None,
-}
+SMALL_ENCODER: dict[str, Any] = {"backbone": "auto", "width": 4, "weights": None, "frozen": False, "size": None}
 LIGHTER = {"wrn28_10": "convnet", "resnet50": "resnet18"}  # many layers take long, however thin
 FEATURES = ("features", "described")
 UNSEEN = ("retrieval", "verification", "episodes")  # measured on labels that training has no image of
@@ -81,16 +75,8 @@ def _source(recipe: Recipe, source: Source) -> Source:
     """Return tiny data in place of a data set."""
     if not source.source:
         return source
-    return replace(
-        source,
-        source=f"tiny/{_kind(recipe, source)}",
-        size=None,
-        held=None,
-        images=None,
-        features="",
-        official=False,
-        stands_for="",
-        settings={},
+    return Source(
+        source=f"tiny/{_kind(recipe, source)}", title=source.title, protocol=source.protocol, note=source.note
     )
 
 
