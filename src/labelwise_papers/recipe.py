@@ -148,8 +148,8 @@ class Recipe:
         return own.get(figure)
 
 
-def _known(where: str, what: str, given: Iterable[str], known: Iterable[str]) -> None:
-    for name in given:
+def _known(where: str, what: str, names: Iterable[str], known: Iterable[str]) -> None:
+    for name in names:
         if name not in known:
             raise UsageError(f'The {where} names no {what} of the recipe: "{name}".{suggest(name, known)}')
 

@@ -117,11 +117,11 @@ def train_flow(weights: FlowLoss, steps: int, settings: FlowSettings = TOY_FLOW)
         z, log_det = flow(_padded(v))
         square = ((z - origin[targets]) ** 2 * precision).sum(1)
         unseen = torch.cat([LABELS[3].expand(BATCH, 2), torch.randn(BATCH, 2)], 1)
-        made = flow.inverse(torch.cat([origin, unseen]))[:, :2]
+        vectors = flow.inverse(torch.cat([origin, unseen]))[:, :2]
         loss = weights.likelihood * (square / 2 - log_det).mean()
-        loss = loss + weights.centres * ((made[:3] - CENTRES[:3]) ** 2).sum(1).mean()
+        loss = loss + weights.centres * ((vectors[:3] - CENTRES[:3]) ** 2).sum(1).mean()
         if weights.mmd:
-            loss = loss + weights.mmd * mmd(v, made[3:])
+            loss = loss + weights.mmd * mmd(v, vectors[3:])
         _step(optimizer, loss)
     deviation = weights.variance**0.5
     return lambda labels, free: flow.inverse(torch.cat([labels + deviation * torch.randn_like(labels), free], 1))[:, :2]
@@ -189,8 +189,8 @@ def draw_toy(results: Sequence[ToyResult]) -> "Figure":
     """Return a figure: real vectors of the four labels, then what each result generates, beside the right centres."""
     from matplotlib.figure import Figure
 
-    made = torch.Generator().manual_seed(0)
-    real = CENTRES[:, None] + SPREAD * torch.randn(4, 300, 2, generator=made)
+    rng = torch.Generator().manual_seed(0)
+    real = CENTRES[:, None] + SPREAD * torch.randn(4, 300, 2, generator=rng)
     figure = Figure(figsize=(3.2 * (len(results) + 1), 3.4), layout="constrained")
     panels: Any = figure.subplots(1, len(results) + 1, squeeze=False)[0]
     panels[0].set_title("data")

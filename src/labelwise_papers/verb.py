@@ -138,7 +138,7 @@ def _list(name: str | None, place: "Place", choice: "Choice") -> None:
     from labelwise_papers.reproduce.results import read_results
 
     done = {entry["key"] for entry in read_results(place.out)}
-    for recipe in find_recipes(name) if name else [found for each in recipe_files() for found in find_recipes(each)]:
+    for recipe in find_recipes(name) if name else [recipe for each in recipe_files() for recipe in find_recipes(each)]:
         for line in _listed(recipe, place, choice, done):
             out().print(line, highlight=False)
     note(

@@ -80,9 +80,9 @@ def split(
     from labelwise.data.split.divide import divide
     from labelwise.data.split.files import write_split
 
-    done = divide(_read(data, None, root), kind, held, seed)
-    write_split(done, out_csv)
-    counts = ", ".join(f"{len(part)} {name}" for name, part in done.splits.items())
+    divided = divide(_read(data, None, root), kind, held, seed)
+    write_split(divided, out_csv)
+    counts = ", ".join(f"{len(part)} {name}" for name, part in divided.splits.items())
     out().print(f"[bold]{out_csv}[/]: {counts}")
 
 
@@ -128,10 +128,12 @@ def zero_shot(  # noqa: PLR0913 - the options of the verb
         raise UsageError(f"{out_folder} exists and is not empty; choose another folder.")
     known = read_knowledge(attributes)
     features = _features(data, encoder, None, root, device)
-    made = build_zero_shot(features, known, unseen=unseen or 0.25, seed=seed)
-    write_xlsa17(out_folder, made)
-    counts = ", ".join(f"{len(rows)} {part}" for part, rows in made.rows.items())
-    out().print(f"[bold]{out_folder}[/]: {len(made.seen)} seen and {len(made.unseen)} unseen labels; images {counts}")
+    matrices = build_zero_shot(features, known, unseen=unseen or 0.25, seed=seed)
+    write_xlsa17(out_folder, matrices)
+    counts = ", ".join(f"{len(rows)} {part}" for part, rows in matrices.rows.items())
+    out().print(
+        f"[bold]{out_folder}[/]: {len(matrices.seen)} seen and {len(matrices.unseen)} unseen labels; images {counts}"
+    )
 
 
 def _read(data: str, size: int | None, root: Path | None, splits: Path | None = None) -> "lw.data.Dataset":

@@ -158,12 +158,14 @@ def _pairs(tested: "Tested") -> Figures | None:
     columns = [f">R@{k}" for k in next(iter(result.retrieval.values())).recall]
     table = plain_table("score", ">EER", ">minDCF", ">AUROC", *columns, ">MAP@R", title=about)
     values: dict[str, Any] = {"images": result.images, "labels": result.labels, "verification": {}, "retrieval": {}}
-    for by, told in result.verification.items():
+    for by, telling in result.verification.items():
         search = result.retrieval[by]
-        values["verification"][by] = {key: getattr(told, key) for key in ("eer", "min_dcf", "auroc")}
+        values["verification"][by] = {key: getattr(telling, key) for key in ("eer", "min_dcf", "auroc")}
         values["retrieval"][by] = {key: getattr(search, key) for key in ("recall", "precision_at_r")}
-        shares = (told.auroc, *search.recall.values(), search.precision_at_r)
-        table.add_row(by, f"{100 * told.eer:.1f}", f"{told.min_dcf:.3f}", *(f"{100 * share:.1f}" for share in shares))
+        shares = (telling.auroc, *search.recall.values(), search.precision_at_r)
+        table.add_row(
+            by, f"{100 * telling.eer:.1f}", f"{telling.min_dcf:.3f}", *(f"{100 * share:.1f}" for share in shares)
+        )
     return "pairs", values, ["", table]
 
 

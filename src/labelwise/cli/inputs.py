@@ -87,9 +87,9 @@ def open_pictures(
         raise DataError(f"No picture found in {listing(str(p) for p in paths)}.")
     if len(classifier.shape) != 3:
         raise UsageError("This model takes precomputed features, not pictures.")
-    images, kept, skipped = read_files(files, classifier.shape, strict=strict)
+    images, rows, skipped = read_files(files, classifier.shape, strict=strict)
     tell_skipped(skipped)
-    return images, [str(files[i]) for i in kept], [asdict(one) for one in skipped]
+    return images, [str(files[i]) for i in rows], [asdict(one) for one in skipped]
 
 
 def tell_skipped(skipped: Sequence["Skipped"], where: str = "pictures in all.") -> None:

@@ -33,18 +33,18 @@ def rank(
     from labelwise.tasks.rank import rank as run
 
     classifier = open_model(model, device)
-    given = None if order is None else [name.strip() for name in next(csv.reader([order], skipinitialspace=True), [])]
-    names = [classifier.labels.names[column] for column in level_columns(classifier, given)]
+    levels = None if order is None else [name.strip() for name in next(csv.reader([order], skipinitialspace=True), [])]
+    names = [classifier.labels.names[column] for column in level_columns(classifier, levels)]
     images, files, skipped = open_pictures(classifier, paths, strict=strict)
-    pictures = run(classifier.scores(images), order=given)
+    pictures = run(classifier.scores(images), order=levels)
     rows = [{**asdict(one), "file": files[one.picture]} for one in pictures]
-    drawn = len(names) <= DRAWN
-    table = plain_table("picture", ">rank", "level", ">80 % sure", *(["levels"] if drawn else []), "")
+    few = len(names) <= DRAWN
+    table = plain_table("picture", ">rank", "level", ">80 % sure", *(["levels"] if few else []), "")
     for one in pictures:
         low, high = (names.index(end) + 1 for end in one.interval)
         cells = [Text(files[one.picture]), Text(f"{one.rank:.2f}"), Text(one.median, style="bold")]
         cells += [Text(f"{low}" if low == high else f"{low} to {high}")]
-        cells += [_columns(list(one.probabilities.values()))] if drawn else []
+        cells += [_columns(list(one.probabilities.values()))] if few else []
         table.add_row(*cells, Text("" if one.known else "unknown", style="yellow"))
     line = Text(f"1 is {names[0]}, {len(names)} is {names[-1]}")
     show({"model": str(model), "levels": names, "pictures": rows, "skipped": skipped}, table, line, json=json)

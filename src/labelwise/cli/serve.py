@@ -87,10 +87,10 @@ def export(
     """Write the encoder and the scores of all labels as one ONNX file, compared with the classifier before it counts."""
     from labelwise.export import export as write
 
-    made = write(open_model(model), onnx, overwrite=overwrite)
-    size = f"{made.labels} labels, {made.megabytes:.1f} MB; scores differ by {made.difference:.1e} at most"
-    document = {"model": str(model), **asdict(made), "file": str(made.file)}
-    show(document, f"[bold]{made.file}[/]: {size}", json=json)
+    exported = write(open_model(model), onnx, overwrite=overwrite)
+    size = f"{exported.labels} labels, {exported.megabytes:.1f} MB; scores differ by {exported.difference:.1e} at most"
+    document = {"model": str(model), **asdict(exported), "file": str(exported.file)}
+    show(document, f"[bold]{exported.file}[/]: {size}", json=json)
 
 
 def demo(

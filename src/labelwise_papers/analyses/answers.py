@@ -76,21 +76,21 @@ def asked_pairs(tested: Tested, seed: int) -> tuple[Scores, Pairs]:
         rows = torch.arange(len(scores), device=device)
         return scores, Pairs(one_hot(targets, k).bool(), (rows, targets), (rows, wrong_labels(targets, k, seed)))
     truths = all_truths(tested.classifier, tested.split, tested.labels)
-    made = torch.Generator().manual_seed(seed)
-    drawn = []
+    rng = torch.Generator().manual_seed(seed)
+    questions = []
     for banned in (~truths, truths):
-        places = sample_wrong_labels(torch.rand(truths.shape, generator=made), banned.cpu(), 1)[:, 0]
+        places = sample_wrong_labels(torch.rand(truths.shape, generator=rng), banned.cpu(), 1)[:, 0]
         rows = (places >= 0).nonzero()[:, 0]
-        drawn.append((rows.to(device), places[rows].to(device)))
-    return tested.scores, Pairs(truths.to(device), drawn[0], drawn[1])
+        questions.append((rows.to(device), places[rows].to(device)))
+    return tested.scores, Pairs(truths.to(device), questions[0], questions[1])
 
 
 def wrong_labels(targets: Tensor, k: int, seed: int) -> Tensor:
     """Return for each target ``[n]`` one of the other k - 1 places, each as likely ``[n]``."""
     if k < 2:
         raise UsageError("There is one label only, so none is wrong. A second label is needed to ask about.")
-    made = torch.Generator().manual_seed(seed)
-    return (targets + torch.randint(1, k, targets.shape, generator=made).to(targets.device)) % k
+    rng = torch.Generator().manual_seed(seed)
+    return (targets + torch.randint(1, k, targets.shape, generator=rng).to(targets.device)) % k
 
 
 def odd_answers(scores: Scores) -> Tensor | None:
@@ -111,12 +111,12 @@ def odd_answers(scores: Scores) -> Tensor | None:
 
 def _pair_figures(answers: list[Tensor], truth: Tensor, bins: int) -> Figures:
     figures: Figures = {"pairs": len(truth)}
-    for when, said in zip(("before", "after"), answers, strict=True):
-        table = reliability(said, truth, bins)
+    for when, probabilities in zip(("before", "after"), answers, strict=True):
+        table = reliability(probabilities, truth, bins)
         rows = zip(table.confidence.tolist(), table.accuracy.tolist(), table.count.tolist(), strict=True)
         figures[when] = {
-            "ece": expected_calibration_error(said, truth, bins),
-            "brier": brier(said, truth),
+            "ece": expected_calibration_error(probabilities, truth, bins),
+            "brier": brier(probabilities, truth),
             "bins": [{"probability": x, "yes": share, "count": count} for x, share, count in rows if count],
         }
     return figures

@@ -123,7 +123,7 @@ def evaluate_domain_views(
     data = _as_read_for(data, chosen[0])
     whole = pool(data)
     content = zlib.crc32(whole.images.numpy().tobytes(), zlib.crc32(whole.targets.numpy().tobytes()))
-    found: dict[str, list[HeldOut]] = {}
+    held_out: dict[str, list[HeldOut]] = {}
     with tempfile.TemporaryDirectory() as place:
         for domain in domains or sorted({*whole.domains} - {""}):
             divided = hold_out(data, domain, run.seed)
@@ -135,8 +135,8 @@ def evaluate_domain_views(
                 for view, more in _candidates(read, method, own, views, content).items():
                     candidates.setdefault(view, []).extend(replace(each, method=number) for each in more)
             for view, each in candidates.items():
-                found.setdefault(view, []).append(HeldOut(domain=domain, candidates=tuple(each)))
-    return {view: DomainsResult(domains=tuple(each)) for view, each in found.items()}
+                held_out.setdefault(view, []).append(HeldOut(domain=domain, candidates=tuple(each)))
+    return {view: DomainsResult(domains=tuple(each)) for view, each in held_out.items()}
 
 
 def _as_read_for(data: Dataset, method: Method) -> Dataset:
@@ -151,8 +151,8 @@ def hold_out(data: Dataset, domain: str, seed: int) -> Dataset:
     known = {name: i for i, name in enumerate(sorted(set(whole.domains)))}
     places = torch.tensor([known[name] for name in whole.domains])
     strata = (whole.targets * len(known) + places)[rows["train"]]
-    kept, held = split_off(strata, VALIDATION_SHARE, seed)
-    return resplit(data, {"train": rows["train"][kept], "val": rows["train"][held], "test": rows["test"]})
+    rest, held = split_off(strata, VALIDATION_SHARE, seed)
+    return resplit(data, {"train": rows["train"][rest], "val": rows["train"][held], "test": rows["test"]})
 
 
 def _check(whole: Split, methods: tuple[Method, ...], every: int, name: str) -> None:
@@ -177,27 +177,30 @@ def _candidates(data: Dataset, method: Method, run: Run, views: Views, content: 
     about = json.loads(json.dumps({**about, "every": run.snapshots, "views": list(views)}))
     done = run.folder / RESULT
     if done.exists():
-        kept = json.loads(done.read_text())
-        if kept["about"] != about:
+        document = json.loads(done.read_text())
+        if document["about"] != about:
             raise UsageError(
                 f"The result in {run.folder} is of other settings or data. Give another folder, or delete that one."
             )
-        return {view: [Candidate(**each) for each in one] for view, one in kept["candidates"].items()}
+        return {view: [Candidate(**each) for each in one] for view, one in document["candidates"].items()}
     seen = training_data(replace(data, splits={name: data.splits[name] for name in ("train", "val")}), run.seed)
     model, _ = train(method, seen, run)
     last = {view: _measure(of(model), seen.labels, data, 0) for view, of in views.items()}
-    found: dict[str, list[Candidate]] = {view: [] for view in views}
+    candidates: dict[str, list[Candidate]] = {view: [] for view in views}
     for epochs, file in sorted(RunFolder(run.folder, {}).snapshots().items()):
         model.load_state_dict(under("model", read_tensors(file)[0]))
         for view, of in views.items():
-            found[view].append(_measure(of(model), seen.labels, data, epochs))
+            candidates[view].append(_measure(of(model), seen.labels, data, epochs))
     for view, candidate in last.items():
-        found[view].append(candidate)
-    kept = {"about": about, "candidates": {view: [asdict(each) for each in one] for view, one in found.items()}}
-    write_atomically(done, (json.dumps(kept, indent=1) + "\n").encode())
+        candidates[view].append(candidate)
+    document = {
+        "about": about,
+        "candidates": {view: [asdict(each) for each in one] for view, one in candidates.items()},
+    }
+    write_atomically(done, (json.dumps(document, indent=1) + "\n").encode())
     for file in run.folder.glob("*.safetensors"):
         file.unlink()
-    return found
+    return candidates
 
 
 def _measure(model: LabelModel, labels: Labels, data: Dataset, epochs: int) -> Candidate:

@@ -88,14 +88,14 @@ def _weights(scores: Scores) -> Tensor:
 
 
 def _distances(known: Tensor, targets: Tensor, asked: Tensor) -> Tensor:
-    found = torch.full((len(asked),), torch.nan, dtype=known.dtype)
+    distances = torch.full((len(asked),), torch.nan, dtype=known.dtype)
     for label in torch.unique(targets).tolist():
         cloud = known[targets == label]
         centre = cloud.mean(0)
         spread = (cloud - centre).square().sum(1).mean().sqrt()
         if len(cloud) > 1 and spread > 0:
-            found[label] = (asked[label] - centre).norm() / spread
-    return found
+            distances[label] = (asked[label] - centre).norm() / spread
+    return distances
 
 
 def draw_joint(view: JointView, truth: str | None = None) -> Any:

@@ -50,17 +50,17 @@ def answer_curve(train: Tested, test: Tested, order: Order = UNCERTAIN_FIRST) ->
     """
     classifier, truth = test.classifier, _true_names(train)
     scores, targets = test.labelled()
-    found: list[float] = []
+    accuracies: list[float] = []
     now, answers = classifier, dict[int, str]()
     for _ in range(len(test.labels) + 1):
-        found.append(_share(scores.of(now).best == targets))
+        accuracies.append(_share(scores.of(now).best == targets))
         left = [doubt for doubt in uncertain_clusters(now) if doubt.cluster not in answers]
         if not left:
             break
         asked = order(left)
         answers[asked.cluster] = classifier.labels.names[int(truth[asked.cluster])]
         now = name_clusters(classifier, answers)
-    return found
+    return accuracies
 
 
 def _true_names(tested: Tested) -> Tensor:

@@ -58,11 +58,11 @@ def draw_saliency(classifier: Classifier, images: Tensor, targets: Tensor, *, le
     for place in places:
         place.axis("off")
     for place, image, target, share in zip(places, images, targets.tolist(), shares.tolist(), strict=False):
-        found = explain(classifier.scores(image[None]), classifier.labels.names[target])
-        height, width = found.heat.shape
-        place.imshow(found.overlay(), extent=(0, width, height, 0))
+        why = explain(classifier.scores(image[None]), classifier.labels.names[target])
+        height, width = why.heat.shape
+        place.imshow(why.overlay(), extent=(0, width, height, 0))
         if share:
             across, down = torch.arange(width) + 0.5, torch.arange(height) + 0.5
-            place.contour(across, down, found.heat, [level], colors="white", linewidths=1)
-        place.set_title(f"{found.label}\n{100 * share:.1f} % salient", fontsize=8, color="#222222")
+            place.contour(across, down, why.heat, [level], colors="white", linewidths=1)
+        place.set_title(f"{why.label}\n{100 * share:.1f} % salient", fontsize=8, color="#222222")
     return figure

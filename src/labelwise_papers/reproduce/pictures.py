@@ -54,12 +54,12 @@ def curves_of(recipe: Recipe, picture: Picture, results: Iterable[Entry], choice
 
 def _lists(runs: dict[str, list[dict[str, Any]]], picture: Picture) -> list[Curve]:
     """Return one curve for each row, over the list that every cell has."""
-    found = []
+    curves = []
     for row, figures in runs.items():
         parts = [interval(values) for values in zip(*(each[picture.figure] for each in figures), strict=True)]
         x = figures[0][picture.over]
-        found.append(Curve(name=row, x=x, mean=[mean for mean, _ in parts], half=[half for _, half in parts]))
-    return found
+        curves.append(Curve(name=row, x=x, mean=[mean for mean, _ in parts], half=[half for _, half in parts]))
+    return curves
 
 
 def _points(recipe: Recipe, runs: dict[str, list[dict[str, Any]]], picture: Picture) -> list[Curve]:
@@ -67,11 +67,11 @@ def _points(recipe: Recipe, runs: dict[str, list[dict[str, Any]]], picture: Pict
     placed = sorted((row.x, row.name) for row in recipe.rows if row.x is not None and row.name in runs)
     parts = [interval([each[picture.figure] for each in runs[name]]) for _, name in placed]
     x = [place for place, _ in placed]
-    found = [Curve(name=picture.label, x=x, mean=[m for m, _ in parts], half=[h for _, h in parts])] if placed else []
+    curves = [Curve(name=picture.label, x=x, mean=[m for m, _ in parts], half=[h for _, h in parts])] if placed else []
     for row in (row.name for row in recipe.rows if row.x is None and row.name in runs and placed):
         mean, half = interval([each[picture.figure] for each in runs[row]])
-        found.append(Curve(name=row, x=[x[0], x[-1]], mean=[mean, mean], half=[half, half]))
-    return found
+        curves.append(Curve(name=row, x=[x[0], x[-1]], mean=[mean, mean], half=[half, half]))
+    return curves
 
 
 def draw(panels: dict[str, list[Curve]], picture: Picture) -> "Figure":

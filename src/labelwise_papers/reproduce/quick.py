@@ -56,17 +56,17 @@ def _row(recipe: Recipe, row: Row) -> Row:
     return replace(row, data=(data,), settings=settings, adjust={}, expect=expect, options=options)
 
 
-def _small(method: str, given: dict[str, Any], pixels: bool) -> dict[str, Any]:
+def _small(method: str, settings: dict[str, Any], pixels: bool) -> dict[str, Any]:
     """Return the settings that make a method quick, those that it has; features have no network to be made small."""
     known = {field.name for field in fields(method_class(method))}  # type: ignore[arg-type]
     small = {key: value for key, value in SMALL.items() if key in known}
-    if "epochs" in given and given["epochs"] == 0:
+    if "epochs" in settings and settings["epochs"] == 0:
         small.pop("epochs", None)
     if "encoder" in known:
-        backbone = given.get("encoder", {}).get("backbone", "convnet")
+        backbone = settings.get("encoder", {}).get("backbone", "convnet")
         backbone = LIGHTER.get(backbone, backbone)
         small["encoder"] = {**SMALL_ENCODER, "backbone": backbone} if pixels else {**SMALL_ENCODER, "width": None}
-    if given.get("adversarial"):
+    if settings.get("adversarial"):
         small["adversarial"] = {"steps": 1}
     return small
 

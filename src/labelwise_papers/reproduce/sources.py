@@ -29,11 +29,11 @@ def missing(source: Source, root: Path | None) -> str:
         return ""
     if not is_at_hand(source.source, root, official=source.official):
         name = source.source.partition("/")[0]
-        told = where(name, root) if name in ENTRIES else f'No data at "{source.source}".'
+        advice = where(name, root) if name in ENTRIES else f'No data at "{source.source}".'
         wanted = (
             " The packed form will not do here: its pictures are smaller than the paper's." if source.official else ""
         )
-        return f"{told}{wanted}" + (f"\n{source.note}" if source.note else "")
+        return f"{advice}{wanted}" + (f"\n{source.note}" if source.note else "")
     if source.features and not (data_root(root) / source.features).is_file():
         return f'"{data_root(root) / source.features}" is missing. {source.note}'.strip()
     return ""
