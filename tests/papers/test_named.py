@@ -9,7 +9,7 @@ from labelwise.evaluate.closed import evaluate_closed
 from labelwise.evaluate.tested import Tested
 from labelwise.fitting.fit import fit
 from labelwise.training.stages import Run
-from labelwise_papers.analyses.named import FIXED, answer_curve, evaluate_named
+from labelwise_papers.analyses.named import answer_curve, evaluate_named
 from tests.conftest import blobs, quick
 
 
@@ -41,7 +41,7 @@ def test_with_all_answers_the_accuracy_is_that_of_the_clusters(classifier: Class
     best = evaluate_named(train)
     for curve in (
         answer_curve(train, train),
-        answer_curve(train, train, FIXED),
+        answer_curve(train, train, "fixed"),
     ):
         assert len(curve) == len(data.labels) + 1
         assert curve[0] == pytest.approx(best["accuracy"])

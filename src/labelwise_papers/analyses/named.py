@@ -1,21 +1,18 @@
 """How right the names are that ``zero_label`` gave, once labels are read: of the chosen restart, of all, and after answers."""
 
-from collections.abc import Callable
 from statistics import fmean, pstdev
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from labelwise.errors import DataError
 from labelwise.evaluate.tested import Tested
-from labelwise.fitting.naming import Doubt, name_clusters, named_model, uncertain_clusters
+from labelwise.fitting.naming import name_clusters, named_model, uncertain_clusters
 from labelwise.ops.assignment import best_matching
 from labelwise.ops.linear import linear_scores
 
-Order = Callable[[list[Doubt]], Doubt]
-FIXED: Order = lambda doubts: min(doubts, key=lambda doubt: doubt.cluster)  # noqa: E731 - a rule by name
-UNCERTAIN_FIRST: Order = lambda doubts: doubts[0]  # noqa: E731 - likewise
+Order = Literal["uncertain first", "fixed"]
 
 
 @torch.no_grad()
@@ -40,13 +37,13 @@ def evaluate_named(tested: Tested) -> dict[str, Any]:
     }
 
 
-def answer_curve(train: Tested, test: Tested, order: Order = UNCERTAIN_FIRST) -> list[float]:
+def answer_curve(train: Tested, test: Tested, order: Order = "uncertain first") -> list[float]:
     """Return the accuracy on ``test`` after 0, 1, 2 ... clusters were named by someone who sees the labels of ``train``.
 
     Args:
         train: labelled images by which a person would name a cluster, by a classifier that ``zero_label`` made.
         test: labelled images to measure on.
-        order: which of the clusters left to ask about next; they come with the least certain first.
+        order: which of the clusters left is asked about next: the least certain, or that of the least number.
     """
     classifier, truth = test.classifier, _true_names(train)
     scores, targets = test.labelled()
@@ -57,7 +54,7 @@ def answer_curve(train: Tested, test: Tested, order: Order = UNCERTAIN_FIRST) ->
         left = [doubt for doubt in uncertain_clusters(now) if doubt.cluster not in answers]
         if not left:
             break
-        asked = order(left)
+        asked = left[0] if order == "uncertain first" else min(left, key=lambda doubt: doubt.cluster)
         answers[asked.cluster] = classifier.labels.names[int(truth[asked.cluster])]
         now = name_clusters(classifier, answers)
     return accuracies

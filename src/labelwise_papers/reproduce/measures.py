@@ -36,7 +36,7 @@ from labelwise.tasks.similarity import By
 from labelwise_papers.analyses.answers import answer_calibration, yes_rates
 from labelwise_papers.analyses.domains import evaluate_domains
 from labelwise_papers.analyses.joint import draw_joint, joint_view
-from labelwise_papers.analyses.named import FIXED, UNCERTAIN_FIRST, answer_curve, evaluate_named
+from labelwise_papers.analyses.named import Order, answer_curve, evaluate_named
 from labelwise_papers.analyses.neighbours import nearest_labels
 from labelwise_papers.analyses.probe import probe_embeddings
 from labelwise_papers.analyses.saliency import salient_share
@@ -250,10 +250,9 @@ def named(subject: Subject) -> Figures:
     }
 
 
-def asked(subject: Subject, *, order: Literal["uncertain first", "fixed"] = "uncertain first") -> Figures:
+def asked(subject: Subject, *, order: Order = "uncertain first") -> Figures:
     """Return the accuracy after 0, 1, 2 ... clusters were named by a person, and the least number that names all rightly."""
-    rule = UNCERTAIN_FIRST if order == "uncertain first" else FIXED
-    curve = [100 * share for share in answer_curve(subject.trained_on, subject.tested, rule)]
+    curve = [100 * share for share in answer_curve(subject.trained_on, subject.tested, order)]
     return {"answers": list(range(len(curve))), "after_answers": curve, "needed": float(curve.index(max(curve)))}
 
 
