@@ -85,7 +85,7 @@ def main() -> None:
         print(f"{name}: {right.mean():.1f} +- {right.std():.1f} %  {right.round(decimals=1).tolist()}")
     print(f"same name at start and end, %: {((start == end).double().mean(1) * 100).round().tolist()}")
     found = evaluate_named(Tested.of(classifier, test, data.labels))
-    print(f"chosen by loss: {found.accuracy:.1%}, with the best names for its clusters {found.clusters:.1%}")
+    print(f"chosen by loss: {found['accuracy']:.1%}, with the best names for its clusters {found['clusters']:.1%}")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 
 import labelwise as lw
 from labelwise.classifier import Classifier
+from labelwise.cli import imagine as imagine_verb
 from labelwise.evaluate.closed import evaluate_closed
 from labelwise.evaluate.episodes import EpisodeSettings, evaluate_episodes
 from labelwise.evaluate.multilabel import evaluate_multilabel
@@ -28,8 +30,10 @@ from labelwise.tasks.verify import fit_verifier
 from labelwise_papers.analyses.answers import answer_calibration, yes_rates
 from labelwise_papers.analyses.probe import probe_embeddings
 from tests.changed import known_by_description
+from tests.cli.folders import write_tall
 from tests.conftest import blobs, squares
 from tests.contract.subjects import trained
+from tests.generating import generating
 from tests.tasks.test_several import trained as several
 
 DATA = blobs()
@@ -51,7 +55,8 @@ def counted(classifier: Classifier) -> Iterator[list[int]]:
 
     with pytest.MonkeyPatch.context() as patch:
         for name in ("encode_images", "feature_maps"):
-            patch.setattr(model, name, counting(getattr(model, name)))
+            if hasattr(model, name):
+                patch.setattr(model, name, counting(getattr(model, name)))
         yield calls
 
 
@@ -111,6 +116,15 @@ def test_pairs_and_queries_are_encoded_once_each() -> None:
     with counted(classifier) as calls:
         lw.retrieve(classifier, IMAGES, gallery)
     assert sum(calls) == 7 + len(gallery.probe), "and what tells whether the gallery is of this model"
+
+
+def test_imagine_encodes_its_gallery_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gallery = write_tall(tmp_path / "tall.npz").split("test")
+    classifier = generating(DATA.labels, (3, 12, 8), frozenset({"blob 3"}))
+    monkeypatch.setattr(imagine_verb, "open_model", lambda *_: classifier)
+    with counted(classifier) as calls:
+        imagine_verb.imagine(Path("model"), str(tmp_path / "tall.npz"), split="test", out_folder=tmp_path / "out")
+    assert calls == [len(gallery)]
 
 
 def test_what_is_asked_of_one_matrix_encodes_nothing_more() -> None:

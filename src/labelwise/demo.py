@@ -6,21 +6,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from matplotlib.figure import Figure
 from rich.console import Console
+from rich.table import Table
+from torch import Tensor
 
-from labelwise.api import ask, classify, teach
-from labelwise.classifier import Classifier
+from labelwise.api import ask, classify, explain, teach
+from labelwise.classifier import Classifier, bind
 from labelwise.data import Dataset, Split, digits, finches
+from labelwise.data.inspect import contact_sheet
 from labelwise.data.sets.finches import finches_unseen
-from labelwise.demo_pictures import draw_answers, draw_finches, draw_reliability, draw_taught
-from labelwise.evaluate.closed import ClosedResult, evaluate_closed
+from labelwise.data.sheets import draw_sheet
+from labelwise.evaluate.closed import evaluate_closed
 from labelwise.evaluate.outliers import evaluate_outliers
-from labelwise.evaluate.tested import Tested
+from labelwise.evaluate.tested import Tested, align_targets
 from labelwise.evaluate.zero_shot import evaluate_zero_shot
 from labelwise.fitting.fit import fit
 from labelwise.fitting.patches import find_patches
 from labelwise.fitting.pretraining import write_encoder
 from labelwise.methods import Clarel, Encoder, ImageMethod, Indicator, Softmax, ZeroLabel
+from labelwise.metrics import reliability
 from labelwise.ops.assignment import best_matching
 from labelwise.report import ReportSettings, report
 from labelwise.store import save
@@ -32,13 +37,11 @@ HELD_OUT = "blushing tit"  # the species that is discovered later
 
 @dataclass(frozen=True)
 class Row:
-    """One method's figures in the table."""
+    """One method's figures in the table, shares as AUROC and the like, and how long it was trained."""
 
     name: str
     classifier: Classifier
-    result: ClosedResult
-    strange: float
-    held_out: float
+    shares: tuple[float, ...]
     seconds: float
 
 
@@ -54,7 +57,7 @@ def run(out: Path, epochs: int | None = None) -> None:
         f"{len(whole.labels)} species of drawn finches, {whole.shape[1]} x {whole.shape[2]} pixels. "
         f"The [bold]{name}[/] is kept back: no model sees it in training."
     )
-    draw_finches(whole, out / "finches.png")
+    contact_sheet(whole, out / "finches.png", images=3)
     console.rule("[bold]2. Training an ordinary classifier and an indicator network")
     methods: list[ImageMethod] = [Softmax(), Indicator()]
     rows = [_row(replace(m, epochs=epochs) if epochs else m, known, new) for m in methods]
@@ -66,9 +69,9 @@ def run(out: Path, epochs: int | None = None) -> None:
     console.rule("[bold]4. Asking")
     _print_answers(console, taught, whole, name)
     save(taught, out / "finches.lw", overwrite=True)
-    draw_answers(taught, whole, name, out / "why.png")
-    draw_reliability([(row.name, row.classifier) for row in rows], known, out / "reliability.png")
-    draw_taught(taught, new["test"].images[:16], name, out / "taught.png")
+    _draw_answers(taught, whole, name).savefig(out / "why.png", dpi=120)
+    _draw_reliability(rows, known).savefig(out / "reliability.png", dpi=120)
+    _draw_taught(taught, new["test"].images[:16], name, out / "taught.png")
     _write_report(rows, known, out)
     console.rule("[bold]5. Species that no picture shows, from sentences alone")
     _describe_species(console, out, epochs)
@@ -99,15 +102,15 @@ def _describe_species(console: Console, out: Path, epochs: int | None) -> None:
     data = finches_unseen()
     method = Clarel(epochs=epochs or 40, encoder_epochs=epochs or 12)
     classifier = fit(data, method, Run(progress=True))
-    found = evaluate_zero_shot(Tested.of(classifier, data.split("test"), data.labels))
+    figures = evaluate_zero_shot(Tested.of(classifier, data.split("test"), data.labels))
     name = sorted(classifier.unseen)[0]
     texts = data.labels.texts[data.labels.index(name)] if data.labels.texts else ()
     console.print(f'{len(classifier.unseen)} species have no picture. The {name}: "{texts[0]}"')
     console.print(
-        f"Their test pictures, among these species alone: {100 * found.zero_shot:.1f} % right (guessing: "
-        f"{100 / found.unseen_labels:.1f} %). Among all {len(data.labels)}: {100 * found.unseen:.1f} % of theirs and "
-        f"{100 * found.seen:.1f} % of the others; without holding back the others "
-        f"{100 * found.unseen_without_gap:.1f} % and {100 * found.seen_without_gap:.1f} %."
+        f"Their test pictures, among these species alone: {100 * figures.zero_shot:.1f} % right (guessing: "
+        f"{100 / figures.unseen_labels:.1f} %). Among all {len(data.labels)}: {100 * figures.unseen:.1f} % of theirs and "
+        f"{100 * figures.seen:.1f} % of the others; without holding back the others "
+        f"{100 * figures.unseen_without_gap:.1f} % and {100 * figures.seen_without_gap:.1f} %."
     )
     taught = teach(classifier, "snowy finch", texts="a small white bird with a short beak")
     save(taught, out / "described.lw", overwrite=True)
@@ -123,9 +126,9 @@ def _name_without_labels(console: Console, data: Dataset, out: Path) -> None:
     named = fit(data, method)
     seconds = time.perf_counter() - started
     test, k = data.split("test"), len(data.labels)
-    said = named.scores(test.images).best
-    pairs = torch.zeros(k, k).index_put_((said, test.targets), torch.ones(len(said)), accumulate=True)
-    right, best = (float(pairs[range(k), order].sum() / len(said)) for order in (range(k), best_matching(pairs)))
+    answers = named.scores(test.images).best
+    pairs = torch.zeros(k, k).index_put_((answers, test.targets), torch.ones(len(answers)), accumulate=True)
+    right, best = (float(pairs[range(k), order].sum() / len(answers)) for order in (range(k), best_matching(pairs)))
     save(named, out / "named.lw", overwrite=True)
     console.print(
         f"{100 * right:.1f} % of test pictures are named right (guessing: {100 / k:.1f} %), in {seconds:.0f} s. With the best names "
@@ -148,27 +151,22 @@ def without(data: Dataset, name: str) -> tuple[Dataset, dict[str, Split]]:
 
 def _row(method: ImageMethod, known: Dataset, new: dict[str, Split]) -> Row:
     classifier = fit(known, method, Run(progress=True))
-    test = known.split("test")
-    tested = Tested.of(classifier, test, known.labels)
-    return Row(
-        name=method.name,
-        classifier=classifier,
-        result=evaluate_closed(tested),
-        strange=evaluate_outliers(tested.scores, classifier.scores(digits().split("test").images)).auroc,
-        held_out=evaluate_outliers(tested.scores, classifier.scores(new["test"].images)).auroc,
-        seconds=classifier.origin.summary["training"]["seconds"],
+    tested = Tested.of(classifier, known.split("test"), known.labels)
+    result = evaluate_closed(tested)
+    strange, held_out = (
+        evaluate_outliers(tested.scores, classifier.scores(split.images)).auroc
+        for split in (digits().split("test"), new["test"])
     )
+    shares = (result.accuracy, result.ece, strange, held_out)
+    return Row(method.name, classifier, shares, classifier.origin.summary["training"]["seconds"])
 
 
 def _print_table(console: Console, rows: list[Row]) -> None:
-    from rich.table import Table
-
     table = Table("method", header_style="bold")
     for head in ("accuracy", "calibration error", "unknown: digits", "unknown: new species", "seconds"):
         table.add_column(head, justify="right")
     for row in rows:
-        figures = (row.result.accuracy, row.result.ece, row.strange, row.held_out)
-        table.add_row(row.name, *(f"{100 * figure:.1f} %" for figure in figures), f"{row.seconds:.0f}")
+        table.add_row(row.name, *(f"{100 * share:.1f} %" for share in row.shares), f"{row.seconds:.0f}")
     console.print(table)
     console.print(
         "Measured on test images. The unknown columns are AUROC: 50 % is guessing, 100 % tells all apart.", style="dim"
@@ -195,9 +193,58 @@ def _print_answers(console: Console, classifier: Classifier, data: Dataset, name
     test = data.split("test")
     row = int((test.targets == data.labels.index(name)).nonzero()[0])
     image = test.images[row : row + 1]
-    found = classify(classifier, image, top=3)[0]
-    console.print(f"A test picture of the {name}. What is it? [bold]{found.label}[/] ({100 * found.probability:.0f} %)")
-    for label in (name, next(x for x, _ in found.top if x != name)):
+    best = classify(classifier, image, top=3)[0]
+    console.print(f"A test picture of the {name}. What is it? [bold]{best.label}[/] ({100 * best.probability:.0f} %)")
+    for label in (name, next(x for x, _ in best.top if x != name)):
         answer = ask(classifier, image, label)[0]
-        said = "[green]yes[/]" if answer.yes else "[red]no[/]"
-        console.print(f"Is it the {label}? {said} ({100 * answer.probability:.1f} % yes)")
+        word = "[green]yes[/]" if answer.yes else "[red]no[/]"
+        console.print(f"Is it the {label}? {word} ({100 * answer.probability:.1f} % yes)")
+
+
+def _draw_answers(classifier: Classifier, data: Dataset, name: str) -> Figure:
+    """Return heat maps of four pictures, each for its own label and for the label that comes second."""
+    test = data.split("test")
+    labels = [name, *[other for other in data.labels.names if other != name][:3]]
+    figure = Figure(figsize=(6.3, 2.2 * len(labels)), layout="constrained", facecolor="white")
+    for row, label in zip(figure.subplots(len(labels), 3), labels, strict=True):
+        image = test.images[int((test.targets == data.labels.index(label)).nonzero()[0])]
+        second = next(x for x, _ in classify(classifier, image, top=2)[0].top if x != label)
+        row[0].imshow(image.permute(1, 2, 0).cpu().numpy(), interpolation="lanczos")
+        row[0].set_title(f"a {label}", fontsize=8)
+        for axes, asked in ((row[1], label), (row[2], second)):
+            why = explain(classifier, image, asked)
+            axes.imshow(why.overlay())
+            axes.set_title(f"{asked}?\n{100 * why.probability:.1f} % yes", fontsize=8)
+        for axes in row:
+            axes.axis("off")
+    return figure
+
+
+def _draw_reliability(rows: list[Row], data: Dataset) -> Figure:
+    """Return how often a label is right against how probable it was said to be, before and after calibration."""
+    test = data.split("test")
+    figure = Figure(figsize=(4.2 * len(rows), 4), layout="constrained", facecolor="white")
+    for axes, row in zip(figure.subplots(1, len(rows)), rows, strict=True):
+        classifier = row.classifier
+        raw, scores = bind(classifier.model, classifier.labels), classifier.scores(test.images)
+        targets = align_targets(classifier, test, data.labels)
+        for who, colour, words in ((raw, "#c9711a", "before"), (classifier, "#1a6fc9", "after calibration")):
+            best, chosen = scores.of(who).probabilities.max(1)
+            bins = reliability(best, chosen.cpu() == targets, 10)
+            full = bins.count > 0
+            axes.plot(bins.confidence[full], bins.accuracy[full], "-", color=colour, linewidth=1, alpha=0.6)
+            sizes = 8 + 300 * bins.count[full] / bins.count.sum()
+            axes.scatter(bins.confidence[full], bins.accuracy[full], sizes, color=colour, label=words, alpha=0.8)
+        axes.plot([0, 1], [0, 1], color="#999999", linewidth=1, linestyle="--")
+        axes.set(title=f"{row.name} (larger dot: more pictures)", xlabel="probability", ylabel="share right")
+        axes.set(xlim=(0, 1.02), ylim=(0, 1.02))
+        axes.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def _draw_taught(classifier: Classifier, images: Tensor, name: str, path: Path) -> None:
+    """Write pictures of the taught label under what the classifier calls them."""
+    answers = [one.label for one in classify(classifier, images, top=1)]
+    rows = {label: [i for i, answer in enumerate(answers) if answer == label] for label in dict.fromkeys(answers)}
+    strips = {f"called {label}": images[rows[label]] for label in rows}
+    draw_sheet(f"Test pictures of the {name}", strips, max(map(len, rows.values()))).save(path)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from labelwise.calibration import Penalty
+from labelwise.capabilities import COMPARE, GENERATE, LEARN, LOCATE, WHITEN
 from labelwise.errors import UnsupportedError, UsageError
 from labelwise.labels import Labels
 from labelwise.view import WHOLE, View
@@ -161,11 +162,11 @@ class NamesClusters(Protocol):
 
 
 CAPABILITIES: Mapping[str, type] = {
-    "learn a label from example images": LearnsFromExamples,
-    "draw a heat map": Locates,
-    "generate features of a label from its description": Generates,
-    "compare images by a learned similarity": Compares,
-    "compare whitened embeddings": Whitens,
+    LEARN: LearnsFromExamples,
+    LOCATE: Locates,
+    GENERATE: Generates,
+    COMPARE: Compares,
+    WHITEN: Whitens,
 }
 
 

@@ -1,55 +1,45 @@
 """The verb analyse: a look inside a classifier."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from rich.console import RenderableType
+from rich.table import Table
+from typer import Argument, Option
 
+import labelwise as lw
 from labelwise.cli.inputs import open_data_for, open_model
 from labelwise.cli.options import DATA_HELP, AsJson, Device, Model, Root, Seed, SplitName, Splits
 from labelwise.cli.output import PLOTS, bar, note, percent, plain_table, show, unbroken, warn_leaked
 from labelwise.errors import DataError, UsageError, listing
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.table import Table
-
-    from labelwise.classifier import Classifier
-    from labelwise.data.dataset import Dataset
-    from labelwise.evaluate.part import Part
     from labelwise.evaluate.tested import Tested
 
 What = Literal["saliency", "probe", "neighbours", "answers", "joint", "calibration"]
 Projection = Literal["pca", "umap"]
 DRAWN = ("saliency", "joint", "calibration")  # analyses that have a picture
 SHOWN = 8  # heat maps of a picture
+Analysis = tuple[
+    dict[str, Any], Table, Callable[[], Any] | None
+]  # figures, a table, what draws a picture where there is one
 ADVICE = ", so the figures are too good. Choose a split of images of their own."
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Analysis:
-    """What one analysis found: figures for JSON, a table for people, a picture where there is one to draw."""
-
-    figures: dict[str, Any]
-    table: "Table"
-    picture: Any = None
 
 
 @dataclass(frozen=True, eq=False)
 class Asked:
     """The data of an analysis and the choices of the user."""
 
-    classifier: "Classifier"
-    dataset: "Dataset"
-    part: "Part"
+    classifier: "lw.Classifier"
+    dataset: "lw.data.Dataset"
+    part: "lw.evaluate.Part"
     limit: int | None
     seed: int
     projection: Projection
-    draw: bool
 
     @property
     def title(self) -> str:
@@ -59,35 +49,34 @@ class Asked:
     @cached_property
     def tested(self) -> "Tested":
         """The images that are looked at."""
-        from labelwise.evaluate.tested import Tested
+        return self._encoded(self.part)
 
-        return Tested.of(self.classifier, self.part.split, self.part.labels)
-
-    @cached_property
+    @property
     def train(self) -> "Tested":
         """Training images, cut to the limit by a seeded draw."""
-        from labelwise.evaluate.part import choose_part
+        return self._encoded(
+            lw.evaluate.choose_part(self.classifier, self.dataset, "train").draw(self.limit, self.seed)
+        )
+
+    def _encoded(self, part: "lw.evaluate.Part") -> "Tested":
         from labelwise.evaluate.tested import Tested
 
-        part = choose_part(self.classifier, self.dataset, "train").draw(self.limit, self.seed)
         return Tested.of(self.classifier, part.split, part.labels)
 
 
 def analyse(  # noqa: PLR0913 - the options of the verb
     model: Model,
-    what: Annotated[What, typer.Option(help="What to look at, see above.", show_default=False)],
-    data: Annotated[
-        str | None, typer.Argument(help=f"{DATA_HELP} Not needed for neighbours.", show_default=False)
-    ] = None,
+    what: Annotated[What, Option(help="What to look at, see above.")],
+    data: Annotated[str | None, Argument(help=f"{DATA_HELP} Not needed for neighbours.")] = None,
     split: SplitName = None,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="Use at most this many images of a split, drawn at random.")
+        int | None, Option(min=1, help="Use at most this many images of a split, drawn at random.")
     ] = None,
     out_picture: Annotated[
-        Path | None, typer.Option("--out", help="A picture to draw (saliency, joint, calibration).", show_default=False)
+        Path | None, Option("--out", help="A picture to draw (saliency, joint, calibration).")
     ] = None,
     projection: Annotated[
-        Projection, typer.Option(help="For joint: how to make a plane. umap needs the package umap-learn.")
+        Projection, Option(help="For joint: how to make a plane. umap needs the package umap-learn.")
     ] = "pca",
     splits: Splits = None,
     root: Root = None,
@@ -115,26 +104,24 @@ def analyse(  # noqa: PLR0913 - the options of the verb
     classifier = open_model(model, device)
     part = None
     if what == "neighbours" or data is None:
-        found = _neighbours(classifier)
+        figures, table, draw = _neighbours(classifier)
     else:
-        from labelwise.evaluate.part import choose_part
-
-        dataset, draw = open_data_for(classifier, data, root, splits), out_picture is not None
-        part = choose_part(classifier, dataset, split or _usual_split(what, dataset)).draw(limit, seed)
-        found = ANALYSES[what](Asked(classifier, dataset, part, limit, seed, projection, draw=draw))
-    warn_leaked(found.figures.get("leaked", 0), ADVICE)
+        dataset = open_data_for(classifier, data, root, splits)
+        part = lw.evaluate.choose_part(classifier, dataset, split or _usual_split(what, dataset)).draw(limit, seed)
+        figures, table, draw = ANALYSES[what](Asked(classifier, dataset, part, limit, seed, projection))
+    warn_leaked(figures.get("leaked", 0), ADVICE)
     about = {"model": str(model), "data": data, "what": what, "split": part and part.name}
-    document = about | {"measured": part and part.figures()} | found.figures
-    lines: list[RenderableType] = [*([unbroken(part.words)] if part else []), found.table]
-    if out_picture is not None:
+    document = about | {"measured": part and part.figures()} | figures
+    lines: list[RenderableType] = [*([unbroken(part.words)] if part else []), table]
+    if out_picture is not None and draw is not None:
         out_picture.parent.mkdir(parents=True, exist_ok=True)
-        found.picture.savefig(out_picture, dpi=120)
+        draw().savefig(out_picture, dpi=120)
         document["out"] = str(out_picture)
         lines.append(f"[bold]{out_picture}[/] drawn")
     show(document, *lines, json=json)
 
 
-def _usual_split(what: What, data: "Dataset") -> str | None:
+def _usual_split(what: What, data: "lw.data.Dataset") -> str | None:
     """Return the split that an analysis looks at unless told otherwise; None leaves it to the data.
 
     Heat maps are looked at on training images. What is compared with training images needs others: test.
@@ -166,46 +153,44 @@ def _saliency(asked: Asked) -> Analysis:
     scores, targets = asked.tested.labelled()
     assert scores.images is not None
     images, targets = scores.images, targets.cpu()
-    found = salient_share(asked.classifier, images, targets)
-    table = plain_table(asked.title, ">")
-    table.add_row("images", str(found.images))
-    table.add_row(f"pixels with a heat map above {found.level:g}", percent(found.share))
-    table.add_row("standard deviation over images", percent(found.spread))
-    table.add_row("images where nothing speaks for the label", percent(found.blank))
-    picture = None
-    if asked.draw:
-        step = max(1, len(images) // SHOWN)
-        picture = draw_saliency(asked.classifier, images[::step][:SHOWN], targets[::step][:SHOWN])
-    return Analysis(figures=asdict(found), table=table, picture=picture)
+    figures = salient_share(asked.classifier, images, targets)
+    rows = [
+        ("images", str(figures["images"])),
+        (f"pixels with a heat map above {figures['level']:g}", percent(figures["share"])),
+        ("standard deviation over images", percent(figures["spread"])),
+        ("images where nothing speaks for the label", percent(figures["blank"])),
+    ]
+    some = slice(0, max(1, len(images) // SHOWN) * SHOWN, max(1, len(images) // SHOWN))
+    table = plain_table(asked.title, ">", rows=rows)
+    return figures, table, lambda: draw_saliency(asked.classifier, images[some], targets[some])
 
 
 def _probe(asked: Asked) -> Analysis:
     from labelwise_papers.analyses.probe import probe_embeddings
 
-    found = probe_embeddings(asked.train, asked.tested, seed=asked.seed)
-    if not found.converged:
-        note(f"Warning: the regression was stopped after {found.rounds} rounds, before it had converged.")
-    table = plain_table(f"{asked.title}, {found.test_images} images", ">accuracy")
-    table.add_row(f"logistic regression on the codes of {found.train_images} training images", percent(found.probe))
-    table.add_row("the classifier", percent(found.classifier))
-    return Analysis(figures=asdict(found), table=table)
+    figures = probe_embeddings(asked.train, asked.tested, seed=asked.seed)
+    if not figures["converged"]:
+        note(f"Warning: the regression was stopped after {figures['rounds']} rounds, before it had converged.")
+    words = f"logistic regression on the codes of {figures['train_images']} training images"
+    rows = [(words, percent(figures["probe"])), ("the classifier", percent(figures["classifier"]))]
+    return figures, plain_table(f"{asked.title}, {figures['test_images']} images", ">accuracy", rows=rows), None
 
 
-def _neighbours(classifier: "Classifier") -> Analysis:
+def _neighbours(classifier: "lw.Classifier") -> Analysis:
     from labelwise_papers.analyses.neighbours import nearest_labels
 
-    found = nearest_labels(classifier)
-    table = plain_table("label", "nearest first, with the distance", title=f"distances between {found.between}")
-    for one in found.labels:
-        near = zip(one.nearest, one.distances, strict=True)
-        table.add_row(one.label, ", ".join(f"{name} {far:.3g}" for name, far in near))
-    return Analysis(figures=asdict(found), table=table)
+    figures = nearest_labels(classifier)
+    table = plain_table("label", "nearest first, with the distance", title=f"distances between {figures['between']}")
+    for one in figures["labels"]:
+        near = zip(one["nearest"], one["distances"], strict=True)
+        table.add_row(one["label"], ", ".join(f"{name} {far:.3g}" for name, far in near))
+    return figures, table, None
 
 
 def _answers(asked: Asked) -> Analysis:
     from labelwise_papers.analyses.answers import yes_rates
 
-    found = yes_rates(asked.tested, seed=asked.seed)
+    figures = yes_rates(asked.tested, seed=asked.seed)
     table = plain_table(f"{asked.title}: share of yes", ">raw scores", ">calibrated")
     for key, words in (
         ("right", "its true label"),
@@ -214,10 +199,10 @@ def _answers(asked: Asked) -> Analysis:
         ("ones", "a label input of ones"),
         ("zeros", "a label input of zeros"),
     ):
-        raw, calibrated = getattr(found.raw, key), getattr(found.calibrated, key)
-        if raw is not None:
-            table.add_row(words, f"{100 * raw:.2f} %", f"{100 * calibrated:.2f} %")
-    return Analysis(figures=asdict(found), table=table)
+        rates = [figures[kind][key] for kind in ("raw", "calibrated")]
+        if None not in rates:
+            table.add_row(words, *(f"{100 * rate:.2f} %" for rate in rates))
+    return figures, table, None
 
 
 def _joint(asked: Asked) -> Analysis:
@@ -226,35 +211,29 @@ def _joint(asked: Asked) -> Analysis:
     (known, targets), (test, own) = asked.train.labelled(), asked.tested.labelled()
     view = joint_view(known, targets, test[:1], projection=asked.projection)
     truth = asked.classifier.labels.names[int(own[0])]
-    far = [None if isnan(value) else value for value in view.distances.tolist()]
+    distances = [None if isnan(value) else value for value in view.distances.tolist()]
     about = f"{asked.title}: an image of {truth} among training images, in spreads of each label"
     table = plain_table("asked, best first", "", ">distance", title=about)
-    most = max((value for value in far if value is not None), default=1.0)
-    for name, value in zip(view.names, far, strict=True):
-        said = f"[bold]{name}[/]" if name == truth else name
-        table.add_row(said, "" if value is None else bar(value / most), "" if value is None else f"{value:.2f}")
-    rows = zip(view.names, far, view.asked.tolist(), strict=True)
-    found = [{"label": name, "distance": value, "place": place} for name, value, place in rows]
-    figures = {"label": truth, "training_images": len(view.points), "projection": view.projection, "asked": found}
-    return Analysis(figures=figures, table=table, picture=draw_joint(view, truth) if asked.draw else None)
+    most = max((value for value in distances if value is not None), default=1.0)
+    for name, value in zip(view.names, distances, strict=True):
+        cells = ("", "") if value is None else (bar(value / most), f"{value:.2f}")
+        table.add_row(f"[bold]{name}[/]" if name == truth else name, *cells)
+    rows = zip(view.names, distances, view.asked.tolist(), strict=True)
+    places = [{"label": name, "distance": value, "place": place} for name, value, place in rows]
+    figures = {"label": truth, "training_images": len(view.points), "projection": view.projection, "asked": places}
+    return figures, table, lambda: draw_joint(view, truth)
 
 
 def _calibration(asked: Asked) -> Analysis:
     from labelwise_papers.analyses.answers import answer_calibration, draw_calibration
 
-    found = answer_calibration(asked.tested, seed=asked.seed)
-    figures: dict[str, Any] = {"images": found.images, "leaked": found.leaked}
+    figures = answer_calibration(asked.tested, seed=asked.seed)
     table = plain_table(asked.title, ">questions", "calibration", ">error (ECE)", ">Brier score")
     for key, words in (("every", "every label asked"), ("balanced", "the true label and a wrong one")):
-        pairs = getattr(found, key)
-        figures[key] = {"pairs": pairs.pairs}
-        for when, *first in (("before", words, str(pairs.pairs)), ("after", "", "")):
-            one = getattr(pairs, when)
-            table.add_row(*first, when, percent(one.ece), f"{one.brier:.4f}")
-            bins = zip(*(piece.tolist() for piece in vars(one.reliability).values()), strict=True)
-            full = [{"probability": said, "yes": share, "count": count} for said, share, count in bins if count]
-            figures[key][when] = {"ece": one.ece, "brier": one.brier, "bins": full}
-    return Analysis(figures=figures, table=table, picture=draw_calibration(found) if asked.draw else None)
+        for when, *first in (("before", words, str(figures[key]["pairs"])), ("after", "", "")):
+            one = figures[key][when]
+            table.add_row(*first, when, percent(one["ece"]), f"{one['brier']:.4f}")
+    return figures, table, lambda: draw_calibration(figures)
 
 
 ANALYSES: Mapping[str, Callable[[Asked], Analysis]] = {

@@ -17,7 +17,7 @@ def __getattr__(name: str) -> Any:
 
         return (analyse, reproduce)
     if name == "DATA_VERBS":
-        from labelwise_papers.data_verbs import get, where, zero_shot
+        from labelwise_papers.verb import get, where, zero_shot
 
         return (where, get, zero_shot)
     raise AttributeError(f"module labelwise_papers.plugin has no attribute {name!r}")

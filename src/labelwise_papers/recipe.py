@@ -20,80 +20,48 @@ from labelwise.training.stages import Method
 Protocol = Literal["same", "paper", "strict"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Source:
-    """One data set of a recipe.
+    """One data set of a recipe."""
 
-    Attributes:
-        source: what ``data.load`` takes; blank where a measure makes its own data.
-        title: what the paper calls it.
-        size: side in pixels that pictures are brought to; None is that of the source.
-        held: training images set aside to calibrate and validate; None keeps the splits of the source.
-        images: training images at most; None is all.
-        official: only the official files will do, since a packed form has smaller pictures.
-        features: a file of features in the root, in the order of the source's images, that takes the place of pictures.
-        protocol: ``strict`` where nothing that is tested can reach a choice, ``paper`` where the paper's own protocol lets it;
-            ``same`` where the two do not differ.
-        stands_for: the data set of this recipe that it replaces where that is missing; its figures are not comparable.
-        note: how it differs from the paper's data, and how to get what is missing.
-        settings: of the method, on this data set.
-    """
-
-    source: str
-    title: str
-    size: int | None = None
-    held: int | None = None
-    images: int | None = None
-    official: bool = False
-    features: str = ""
+    source: str  # what ``data.load`` takes; blank where a measure makes its own data
+    title: str  # what the paper calls it
+    size: int | None = None  # side in pixels that pictures are brought to; None is that of the source
+    held: int | None = None  # training images set aside to calibrate and validate; None keeps the splits of the source
+    images: int | None = None  # training images at most; None is all
+    official: bool = False  # only the official files will do, since a packed form has smaller pictures
+    features: str = ""  # a file in the root, in the order of the source's images, that takes the place of pictures
+    # ``strict`` where nothing that is tested can reach a choice, ``paper`` where the paper's own protocol lets it; ``same``
+    # where the two do not differ
     protocol: Protocol = "same"
-    stands_for: str = ""
-    note: str = ""
-    settings: dict[str, Any] = field(default_factory=dict)
+    stands_for: str = ""  # the data set that it replaces where that is missing; its figures are not comparable
+    note: str = ""  # how it differs from the paper's data, and how to get what is missing
+    settings: dict[str, Any] = field(default_factory=dict)  # of the method, on this data set
 
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A figure of the table.
+    """A figure of the table."""
 
-    Attributes:
-        title: the head of its column; blank is its name.
-        better: whether a larger one is better.
-        digits: after the point.
-        protocol: whose rules it follows; None is as the data set says.
-    """
-
-    title: str = ""
+    title: str = ""  # the head of its column; blank is its name
     better: Literal["higher", "lower", "neither"] = "higher"
-    digits: int = 2
-    protocol: Protocol | None = None
+    digits: int = 2  # after the point
+    protocol: Protocol | None = None  # whose rules it follows; None is as the data set says
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One row: a method with its settings.
+    """One row: a method with its settings."""
 
-    Attributes:
-        name: as the paper calls it.
-        method: a name of ``METHODS``; blank where a measure trains something else.
-        settings: on every data set, over those of the recipe and the data set.
-        adjust: further settings by data set.
-        measures: beside those of the recipe.
-        options: of measures, over those of the recipe.
-        data: only these data sets; empty is all.
-        expect: the paper's figures by data set.
-        x: where the row stands on the axis of a picture.
-    """
-
-    name: str
-    method: str = ""
-    settings: dict[str, Any] = field(default_factory=dict)
-    adjust: dict[str, dict[str, Any]] = field(default_factory=dict)
-    measures: tuple[str, ...] = ()
-    options: dict[str, dict[str, Any]] = field(default_factory=dict)
-    data: tuple[str, ...] = ()
-    expect: dict[str, dict[str, float | str]] = field(default_factory=dict)
-    x: float | None = None
+    name: str  # as the paper calls it
+    method: str = ""  # a name of ``METHODS``; blank where a measure trains something else
+    settings: dict[str, Any] = field(default_factory=dict)  # over those of the recipe and the data set
+    adjust: dict[str, dict[str, Any]] = field(default_factory=dict)  # further settings by data set
+    measures: tuple[str, ...] = ()  # beside those of the recipe
+    options: dict[str, dict[str, Any]] = field(default_factory=dict)  # of measures, over those of the recipe
+    data: tuple[str, ...] = ()  # only these data sets; empty is all
+    expect: dict[str, dict[str, float | str]] = field(default_factory=dict)  # the paper's figures by data set
+    x: float | None = None  # where the row stands on the axis of a picture
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,37 +86,21 @@ class Picture:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """A table or figure of a paper.
+    """A table or figure of a paper."""
 
-    Attributes:
-        paper: the folder of its recipes.
-        table: its name, ``table2`` or ``figure7``.
-        title: what it shows.
-        seeds: how many repeats of each row.
-        data: by name.
-        rows: in the order of the table.
-        measures: what is measured of every row, see ``reproduce.measures``.
-        figures: those of the table by name, in its order.
-        cost: of one cell.
-        settings: of every method.
-        options: of measures.
-        note: how it differs from the paper.
-        picture: what to draw; None is nothing.
-    """
-
-    paper: str
-    table: str
-    title: str
-    seeds: int
+    paper: str  # the folder of its recipes
+    table: str  # its name, ``table2`` or ``figure7``
+    title: str  # what it shows
+    seeds: int  # how many repeats of each row
     data: dict[str, Source]
-    rows: tuple[Row, ...]
-    measures: tuple[str, ...]
-    figures: dict[str, Figure]
-    cost: Cost
-    settings: dict[str, Any] = field(default_factory=dict)
-    options: dict[str, dict[str, Any]] = field(default_factory=dict)
-    note: str = ""
-    picture: Picture | None = None
+    rows: tuple[Row, ...]  # in the order of the table
+    measures: tuple[str, ...]  # what is measured of every row, see ``reproduce.measures``
+    figures: dict[str, Figure]  # those of the table by name, in its order
+    cost: Cost  # of one cell
+    settings: dict[str, Any] = field(default_factory=dict)  # of every method
+    options: dict[str, dict[str, Any]] = field(default_factory=dict)  # of measures
+    note: str = ""  # how it differs from the paper
+    picture: Picture | None = None  # what to draw; None is nothing
 
     def __post_init__(self) -> None:
         """Check that parts fit each other, and that every method takes its settings."""
@@ -196,8 +148,8 @@ class Recipe:
         return own.get(figure)
 
 
-def _known(where: str, what: str, given: Iterable[str], known: Iterable[str]) -> None:
-    for name in given:
+def _known(where: str, what: str, names: Iterable[str], known: Iterable[str]) -> None:
+    for name in names:
         if name not in known:
             raise UsageError(f'The {where} names no {what} of the recipe: "{name}".{suggest(name, known)}')
 

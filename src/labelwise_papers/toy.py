@@ -21,15 +21,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Kind = Literal[
-    "flow",
-    "flow_recipe_mmd",
-    "flow_without_mmd",
-    "flow_positive_mmd",
-    "flow_without_centres",
-    "flow_unit_variance",
-    "gan",
-    "vae",
-]
+    "flow", "flow_recipe_mmd", "flow_without_mmd", "flow_positive_mmd", "flow_without_centres", "flow_unit_variance", "gan", "vae"
+]  # fmt: skip
 Generator = Callable[[Tensor, Tensor], Tensor]
 LABELS = torch.tensor([[0.0, 1.0], [0.0, 0.0], [1.0, 0.0], [1.0, 1.0]])  # the last one is unseen
 CENTRES = 2 * LABELS - 1
@@ -41,49 +34,39 @@ PADDING = 0.05  # deviation of the two coordinates that are added for the flow
 
 @dataclass(frozen=True, eq=False)
 class ToyResult:
-    """What a generator learnt.
-
-    Attributes:
-        kind: which generator.
-        seed: of weights and data.
-        centres: mean of what it makes of each seen label ``[3, 2]``.
-        unseen: mean of what it makes of the unseen label ``[2]``.
-        points: generated vectors of the four labels, the unseen one last ``[4, n, 2]``.
-    """
+    """What a generator learnt: the vectors that it makes of the four labels, the unseen one last ``[4, n, 2]``."""
 
     kind: str
-    seed: int
-    centres: Tensor
-    unseen: Tensor
     points: Tensor
+
+    @property
+    def centres(self) -> Tensor:
+        """The mean of what it makes of each label ``[4, 2]``."""
+        return self.points.mean(1)
 
     @property
     def seen_error(self) -> float:
         """How far the worst seen centre is from the right one."""
-        return float((self.centres - CENTRES[:3]).norm(dim=1).max())
+        return float((self.centres - CENTRES)[:3].norm(dim=1).max())
 
     @property
     def unseen_error(self) -> float:
         """How far the centre of the unseen label is from (1, 1)."""
-        return float((self.unseen - CENTRES[3]).norm())
+        return float((self.centres - CENTRES)[3].norm())
 
 
 @dataclass(frozen=True, kw_only=True)
 class FlowLoss:
-    """Weights of the flow's loss.
+    """Weights of the flow's loss, and the variance of the first two coordinates around their label.
 
-    Attributes:
-        likelihood: of the negative log-likelihood of seen vectors.
-        centres: of the squared distance between what is made of a label and the label's mean.
-        mmd: of the discrepancy between seen and generated unseen vectors; below 0 it pushes them apart. The paper's -0.1
-            is too strong here: nothing stops it at the right place, and it may push the unseen label past it.
-        variance: of the first two coordinates around their label. The deviation of a label's vectors is a sixth of what
-            lies between two labels, hence 1/36. With 1, as on real data, the likelihood wants labels to overlap: seen
-            vectors then fill the place of the unseen label, and nothing is left there to generate.
+    ``mmd`` is of the discrepancy between seen and generated unseen vectors; below 0 it pushes them apart. The paper's -0.1 is too strong
+    here: nothing stops it at the right place, and it may push the unseen label past it. The deviation of a label's vectors is
+    a sixth of what lies between two labels, hence a variance of 1/36. With 1, as on real data, the likelihood wants labels to
+    overlap: seen vectors then fill the place of the unseen label, and nothing is left there to generate.
     """
 
-    likelihood: float = 2.0
-    centres: float = 1.0
+    likelihood: float = 2.0  # negative, logarithmic, of seen vectors
+    centres: float = 1.0  # squared distance between what is made of a label and the label's mean
     mmd: float = -0.03
     variance: float = 1 / 36
 
@@ -113,8 +96,7 @@ def run_toy(kind: Kind, seed: int, steps: int = 4000) -> ToyResult:
             generate = train_gan(steps) if kind == "gan" else train_vae(steps)
         with torch.no_grad():
             points = torch.stack([generate(label.expand(1000, 2), torch.randn(1000, 2)) for label in LABELS])
-    means = points.mean(1)
-    return ToyResult(kind, seed, means[:3], means[3], points)
+    return ToyResult(kind, points)
 
 
 def seen_batch() -> tuple[Tensor, Tensor]:
@@ -135,11 +117,11 @@ def train_flow(weights: FlowLoss, steps: int, settings: FlowSettings = TOY_FLOW)
         z, log_det = flow(_padded(v))
         square = ((z - origin[targets]) ** 2 * precision).sum(1)
         unseen = torch.cat([LABELS[3].expand(BATCH, 2), torch.randn(BATCH, 2)], 1)
-        made = flow.inverse(torch.cat([origin, unseen]))[:, :2]
+        vectors = flow.inverse(torch.cat([origin, unseen]))[:, :2]
         loss = weights.likelihood * (square / 2 - log_det).mean()
-        loss = loss + weights.centres * ((made[:3] - CENTRES[:3]) ** 2).sum(1).mean()
+        loss = loss + weights.centres * ((vectors[:3] - CENTRES[:3]) ** 2).sum(1).mean()
         if weights.mmd:
-            loss = loss + weights.mmd * mmd(v, made[3:])
+            loss = loss + weights.mmd * mmd(v, vectors[3:])
         _step(optimizer, loss)
     deviation = weights.variance**0.5
     return lambda labels, free: flow.inverse(torch.cat([labels + deviation * torch.randn_like(labels), free], 1))[:, :2]
@@ -155,10 +137,7 @@ def train_gan(steps: int) -> Generator:
     generator, critic, classifier = _network(4, 2), _network(4, 1), nn.Linear(2, 3)
     adversary = torch.optim.Adam([*critic.parameters(), *classifier.parameters()], lr=1e-3, betas=(0.5, 0.9))
     optimizer = torch.optim.Adam(generator.parameters(), lr=1e-3, betas=(0.5, 0.9))
-
-    def generate(labels: Tensor, free: Tensor) -> Tensor:
-        return generator(torch.cat([labels, free], 1))  # type: ignore[no-any-return]
-
+    generate = _conditional(generator)
     for _ in range(steps):
         v, targets = seen_batch()
         labels = LABELS[targets]
@@ -180,10 +159,7 @@ def train_vae(steps: int) -> Generator:
     """Return the decoder of a conditional variational autoencoder with MMD (eq. 16), of deviation 1/3."""
     encoder, decoder = _network(4, 4), _network(4, 2)
     optimizer = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()], lr=5e-3)
-
-    def generate(labels: Tensor, free: Tensor) -> Tensor:
-        return decoder(torch.cat([labels, free], 1))  # type: ignore[no-any-return]
-
+    generate = _conditional(decoder)
     for _ in range(steps):
         v, targets = seen_batch()
         mean, log_variance = encoder(torch.cat([v, LABELS[targets]], 1)).chunk(2, 1)
@@ -195,8 +171,12 @@ def train_vae(steps: int) -> Generator:
     return generate
 
 
-def _network(given: int, made: int, hidden: int = 32) -> nn.Module:
-    return nn.Sequential(nn.Linear(given, hidden), nn.ReLU(), nn.Linear(hidden, made))
+def _network(inputs: int, outputs: int, hidden: int = 32) -> nn.Module:
+    return nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, outputs))
+
+
+def _conditional(network: nn.Module) -> Generator:
+    return lambda labels, free: network(torch.cat([labels, free], 1))
 
 
 def _step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
@@ -209,14 +189,14 @@ def draw_toy(results: Sequence[ToyResult]) -> "Figure":
     """Return a figure: real vectors of the four labels, then what each result generates, beside the right centres."""
     from matplotlib.figure import Figure
 
-    made = torch.Generator().manual_seed(0)
-    real = CENTRES[:, None] + SPREAD * torch.randn(4, 300, 2, generator=made)
+    rng = torch.Generator().manual_seed(0)
+    real = CENTRES[:, None] + SPREAD * torch.randn(4, 300, 2, generator=rng)
     figure = Figure(figsize=(3.2 * (len(results) + 1), 3.4), layout="constrained")
     panels: Any = figure.subplots(1, len(results) + 1, squeeze=False)[0]
     panels[0].set_title("data")
     _scatter(panels[0], real)
     for panel, result in zip(panels[1:], results, strict=True):
-        away = ", out of view" if float(result.unseen.abs().max()) > REACH else ""
+        away = ", out of view" if float(result.centres[3].abs().max()) > REACH else ""
         panel.set_title(f"{result.kind.replace('_', ' ')}\nunseen {result.unseen_error:.2f} off{away}")
         _scatter(panel, result.points[:, :300])
     panels[0].legend(loc="upper right", fontsize=7, framealpha=0.9)

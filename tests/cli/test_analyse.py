@@ -41,20 +41,22 @@ def test_figures_are_those_of_the_functions(run: Any, model: Path, pictures: Pat
     found = {what: analysed(run, model, pictures, "--what", what) for what in WORDS}
     order = torch.tensor([classifier.labels.index(name) for name in labels.names])
     share = salient_share(classifier, train.images, order[train.targets])
-    assert (found["saliency"]["share"], found["saliency"]["split"]) == (pytest.approx(share.share), "train")
+    assert (found["saliency"]["share"], found["saliency"]["split"]) == (pytest.approx(share["share"]), "train")
     assert (
         found["probe"]["probe"]
-        == probe_embeddings(Tested.of(classifier, train, labels), Tested.of(classifier, test, labels)).probe
+        == probe_embeddings(Tested.of(classifier, train, labels), Tested.of(classifier, test, labels))["probe"]
     )
     rates = yes_rates(Tested.of(classifier, test, labels))
-    assert found["answers"]["raw"]["right"] == rates.raw.right
-    assert found["answers"]["calibrated"]["zeros"] == rates.calibrated.zeros
-    near = [list(one.nearest) for one in nearest_labels(classifier).labels]
+    assert found["answers"]["raw"]["right"] == rates["raw"]["right"]
+    assert found["answers"]["calibrated"]["zeros"] == rates["calibrated"]["zeros"]
+    near = [one["nearest"] for one in nearest_labels(classifier)["labels"]]
     assert [one["nearest"] for one in found["neighbours"]["labels"]] == near
     calibration = answer_calibration(Tested.of(classifier, test, labels))
-    assert found["calibration"]["balanced"]["after"]["brier"] == pytest.approx(calibration.balanced.after.brier)
+    assert found["calibration"]["balanced"]["after"]["brier"] == pytest.approx(
+        calibration["balanced"]["after"]["brier"]
+    )
     bins = found["calibration"]["every"]["before"]["bins"]
-    assert sum(one["count"] for one in bins) == calibration.every.pairs
+    assert sum(one["count"] for one in bins) == calibration["every"]["pairs"]
     view = joint_view(classifier.scores(train.images), order[train.targets], classifier.scores(test.images[:1]))
     assert [one["label"] for one in found["joint"]["asked"]] == list(view.names)
     assert [one["distance"] for one in found["joint"]["asked"]] == pytest.approx(view.distances.tolist())

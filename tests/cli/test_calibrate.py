@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 import labelwise as lw
-from tests.cli.folders import write_tall
-from tests.conftest import quick
+from tests.cli.folders import write_folders, write_tall
+from tests.conftest import blobs, quick
+
+DATA = blobs(per_label=20, seed=5)
 
 
 def test_calibrate(run: Any, model: Path, pictures: Path, tmp_path: Path) -> None:
@@ -35,6 +37,18 @@ def test_calibrate_fits_the_threshold(run: Any, root: Path, tmp_path: Path) -> N
     path = tmp_path / "white.lw"
     assert run("calibrate", root / "bare.lw", root / "pictures", "--out", path, "--by", "whitened")[0] == 0
     assert json.loads(run("verify", path, a, b, "--json")[1])["rule"]["by"] == "whitened"
+
+
+def test_pictures_of_ones_own_are_all_used(run: Any, model: Path, tmp_path: Path) -> None:
+    """A folder that names no splits is not cut, but for images that the classifier was trained on; what counts is said."""
+    new = write_folders(tmp_path, DATA) / "test"
+    code, out, err = run("calibrate", model, new, "--out", tmp_path / "c.lw")
+    assert code == 0, err
+    assert f"{len(DATA.split('test'))} images of test, which names no split" in " ".join(out.split())
+    assert lw.load(tmp_path / "c.lw").origin.summary["calibration"]["images"] == len(DATA.split("test"))
+    code, out, err = run("calibrate", tmp_path / "c.lw", new, "--out", tmp_path / "d.lw", "--split", "all")
+    assert code == 0, err
+    assert "were used to train or calibrate, too" in " ".join(out.split())
 
 
 def test_pictures_that_are_not_square_keep_their_shape(run: Any, tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from labelwise.labels import Labels
 from labelwise.methods import Eszsl
 from labelwise.methods.izf import Izf
 from labelwise.store import save
-from labelwise.tasks.imagine import imagine
-from tests.cli.folders import write_tall
+from labelwise.tasks.imagine import image_features, imagine
+from tests.cli.folders import write_folders, write_tall
 from tests.conftest import blobs
 from tests.described import by_vector
 from tests.generating import generating
@@ -49,7 +49,9 @@ def test_figures_and_files(run: Any, model: Classifier, pictures: Path, tmp_path
     assert (blob["label"], white["label"]) == ("blob 3", "white/blob"), "labels without training images by themselves"
     (right,) = (
         one
-        for one in evaluate_imagined(model, test.images, align_targets(model, test, labels), count=20, seed=2)
+        for one in evaluate_imagined(
+            model, image_features(model, test.images), align_targets(model, test, labels), count=20, seed=2
+        )
         if one.label == "blob 3"
     )
     for key in ("images", "described", "precision", "real_precision"):
@@ -85,6 +87,15 @@ def test_the_table(run: Any, model: Classifier, pictures: Path) -> None:
     (second,) = (line for line in lines if line[:1] == ["white/blob"])
     assert second[1:7] == ["0", "-", "-", "-", "-", "-"]
     assert "written" not in out
+
+
+def test_a_folder_without_splits_is_all_looked_at(run: Any, model: Classifier, tmp_path: Path) -> None:
+    test, new = blobs().split("test"), write_folders(tmp_path, blobs()) / "test"
+    found = json.loads(run("imagine", "model", new, "--count", 3, "--json")[1])
+    assert (found["split"], found["measured"]["images"]) == ("all", len(test))
+    code, out, err = run("imagine", "model", new, "--count", 3)
+    assert code == 0, err
+    assert f"{len(test)} images of test, which names no split" in " ".join(out.split())
 
 
 def test_features_have_no_pictures(run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -144,7 +155,7 @@ def test_wrong_use(run: Any, model: Classifier, pictures: Path) -> None:
     for words, wanted, message in (
         ((pictures, "--label", "blob 33"), 2, 'No label "blob 33"'),
         ((pictures, "--count", 1), 2, "Invalid value for '--count'"),
-        ((pictures, "--split", "val2"), 1, "has no val2 split"),
+        ((pictures, "--split", "val2"), 2, "Invalid value for '--split'"),
     ):
         code, _, err = run("imagine", "model", *words)
         assert code == wanted, err
@@ -168,7 +179,7 @@ def test_pictures_that_are_not_square_keep_their_shape(
     test, names = write_tall(tmp_path / "tall.npz").split("test"), ["blob 3"]
     model = generating(LABELS, (3, 12, 8), frozenset(names))
     monkeypatch.setattr(verb, "open_model", lambda *_: model)
-    code, out, err = run("imagine", "model", tmp_path / "tall.npz", "--count", 9, "--json")
+    code, out, err = run("imagine", "model", tmp_path / "tall.npz", "--split", "test", "--count", 9, "--json")
     assert code == 0, err
     expected = imagine(model, names, test.images, count=9).closest("blob 3")
     assert [(one["row"], one["distance"]) for one in json.loads(out)["labels"][0]["nearest"]] == expected

@@ -10,6 +10,7 @@ import pytest
 
 from labelwise import cli
 from labelwise.cli.verbs import VERBS
+from labelwise.model import CAPABILITIES, Generates, LearnsFromExamples, Locates, Whitens
 
 
 def alone(code: str) -> str:
@@ -26,7 +27,20 @@ def test_help_is_quick_because_torch_is_not_imported() -> None:
         assert verb.__name__ in printed
 
 
-@pytest.mark.parametrize("module", ["labelwise_papers.verb", "labelwise_papers.data_verbs", "labelwise.cli.output"])
+def test_help_names_what_a_model_must_be_able_to_do(run: Any) -> None:
+    """In the words of ``can``, which errors use, too."""
+    for verb, protocol in (
+        ("teach", LearnsFromExamples),
+        ("explain", Locates),
+        ("imagine", Generates),
+        ("retrieve", Whitens),
+    ):
+        (words,) = (words for words, kind in CAPABILITIES.items() if kind is protocol)
+        _, out, _ = run(verb, "--help")
+        assert f"can {words}" in " ".join(out.split())
+
+
+@pytest.mark.parametrize("module", ["labelwise_papers.verb", "labelwise.cli.output"])
 def test_a_plug_in_may_be_imported_first(module: str) -> None:
     alone(f"import {module}, labelwise.cli.verbs")
 

@@ -36,6 +36,17 @@ def test_verify_a_table(run: Any, root: Path, head: str, separator: str) -> None
     assert [pair["same"] for pair in json.loads(out)["pairs"]] == [True, False]
 
 
+def test_a_folder_is_no_picture_of_a_pair(run: Any, root: Path) -> None:
+    """Its pictures would stand in the place of those of the other side."""
+    folders = [root / "pictures" / "test" / f"blob {label}" for label in (1, 2)]
+    (root / "folders.csv").write_text(f"{some(root, 0)[0]},{folders[1]}\n")
+    for words in (folders, (some(root, 1)[0], folders[1]), ("--pairs", root / "folders.csv")):
+        code, out, err = run("verify", root / "m.lw", *words, "--json")
+        assert (code, out) == (2, "")
+        assert "blob 2 is a folder" in " ".join(err.split()) or "blob 1 is a folder" in " ".join(err.split())
+        assert "--pairs" in err
+
+
 def test_wrong_use(run: Any, root: Path, tmp_path: Path) -> None:
     a = some(root, 0)[0]
     (tmp_path / "one.csv").write_text("a.png\n")

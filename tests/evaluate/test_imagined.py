@@ -13,7 +13,7 @@ from labelwise.errors import DataError, UsageError
 from labelwise.evaluate.imagined import ImaginedLabel, draw_imagined, evaluate_imagined, imagined_view
 from labelwise.evaluate.tested import align_targets
 from labelwise.model import Generates
-from labelwise.tasks.imagine import imagine
+from labelwise.tasks.imagine import image_features, imagine
 from tests.described import UNSEEN, by_vector
 from tests.generating import generating
 
@@ -61,7 +61,9 @@ def slow(classifier: Classifier, name: str, count: int, seed: int) -> ImaginedLa
 
 
 def test_figures(classifier: Classifier) -> None:
-    result = evaluate_imagined(classifier, TEST.images, align_targets(classifier, TEST, LABELS), count=10, seed=1)
+    result = evaluate_imagined(
+        classifier, image_features(classifier, TEST.images), align_targets(classifier, TEST, LABELS), count=10, seed=1
+    )
     assert [one.label for one in result] == list(LABELS.names)
     for one in result[1:4]:
         right = slow(classifier, one.label, 10, 1)
@@ -74,7 +76,10 @@ def test_a_wrong_description_is_seen_in_the_figures(classifier: Classifier) -> N
     vectors = LABELS.vectors
     assert vectors is not None
     swapped = generating(replace(LABELS, vectors=vectors.roll(1, 0)), (20,))
-    good, bad = (evaluate_imagined(one, TEST.images, align_targets(one, TEST, LABELS)) for one in (classifier, swapped))
+    good, bad = (
+        evaluate_imagined(one, image_features(one, TEST.images), align_targets(one, TEST, LABELS))
+        for one in (classifier, swapped)
+    )
     assert [one.precision for one in good] == [1.0] * 12
     assert [one.precision for one in bad] == [0.0] * 12
     assert max(one.offset for one in good) < min(one.offset for one in bad)
@@ -85,7 +90,9 @@ def test_a_wrong_description_is_seen_in_the_figures(classifier: Classifier) -> N
 
 def test_a_single_image_has_no_spread(classifier: Classifier) -> None:
     few = TEST.select([0, 1, 12, 13, 14])
-    found = evaluate_imagined(classifier, few.images, align_targets(classifier, few, LABELS))
+    found = evaluate_imagined(
+        classifier, image_features(classifier, few.images), align_targets(classifier, few, LABELS)
+    )
     assert [(one.label, one.images) for one in found] == [("label 0", 2), ("label 1", 2), ("label 2", 1)]
     assert [one.spread is None for one in found] == [False, False, True]
 
@@ -93,7 +100,7 @@ def test_a_single_image_has_no_spread(classifier: Classifier) -> None:
 def test_one_label_alone_is_not_enough(classifier: Classifier) -> None:
     one = Split(images=TEST.images[:1], targets=TEST.targets[:1])
     with pytest.raises(DataError, match="at least two labels and a count of 2 are needed; given 1 and 50"):
-        evaluate_imagined(classifier, one.images, align_targets(classifier, one, LABELS))
+        evaluate_imagined(classifier, image_features(classifier, one.images), align_targets(classifier, one, LABELS))
 
 
 @pytest.mark.parametrize("projection", ["pca", "tsne"])

@@ -66,8 +66,8 @@ def test_truths_follow_the_names_of_labels() -> None:
         Tested.of(classifier, split, LABELS)
     )
     assert (
-        yes_rates(Tested.of(classifier, moved, names)).calibrated.right
-        == yes_rates(Tested.of(classifier, split, LABELS)).calibrated.right
+        yes_rates(Tested.of(classifier, moved, names))["calibrated"]["right"]
+        == yes_rates(Tested.of(classifier, split, LABELS))["calibrated"]["right"]
     )
 
 
@@ -105,22 +105,22 @@ def test_rates_and_calibration_equal_loops() -> None:
     classifier, split, truths = known_scores()
     _, pairs = asked_pairs(Tested.of(classifier, split, LABELS), seed=3)
     rates = yes_rates(Tested.of(classifier, split, LABELS), seed=3)
-    for scores, found in ((split.images, rates.raw), (split.images * 1.5 - 1, rates.calibrated)):
+    for scores, found in ((split.images, rates["raw"]), (split.images * 1.5 - 1, rates["calibrated"])):
         yes = (scores > 0).tolist()
         true = truths.tolist()
         every = [(yes[i][j], true[i][j]) for i in range(80) for j in range(4)]
-        assert found.right == pytest.approx(np.mean([said for said, right in every if right]))
-        assert found.every_wrong == pytest.approx(np.mean([said for said, right in every if not right]))
+        assert found["right"] == pytest.approx(np.mean([said for said, right in every if right]))
+        assert found["every_wrong"] == pytest.approx(np.mean([said for said, right in every if not right]))
         drawn = zip(*(part.tolist() for part in pairs.wrong), strict=True)
-        assert found.wrong == pytest.approx(np.mean([yes[i][j] for i, j in drawn]))
+        assert found["wrong"] == pytest.approx(np.mean([yes[i][j] for i, j in drawn]))
     result = answer_calibration(Tested.of(classifier, split, LABELS), seed=3)
-    assert result.every.pairs == 320
-    assert result.balanced.pairs == len(pairs.right[0]) + len(pairs.wrong[0])
+    assert result["every"]["pairs"] == 320
+    assert result["balanced"]["pairs"] == len(pairs.right[0]) + len(pairs.wrong[0])
     wanted = [
         expected_calibration_error(s.sigmoid().flatten(), truths.flatten())
         for s in (split.images, split.images * 1.5 - 1)
     ]
-    assert [result.every.before.ece, result.every.after.ece] == pytest.approx(wanted, abs=1e-6)
+    assert [result["every"]["before"]["ece"], result["every"]["after"]["ece"]] == pytest.approx(wanted, abs=1e-6)
 
 
 def test_accuracy_of_one_label_is_not_measured_on_several() -> None:

@@ -69,16 +69,16 @@ def test_yes_rates_equal_single_questions() -> None:
         ]
         for row in raw
     ]
-    for scores, rates in ((raw, found.raw), (fitted, found.calibrated)):
+    for scores, rates in ((raw, found["raw"]), (fitted, found["calibrated"])):
         yes = [[sigmoid(s) > 0.5 for s in row] for row in scores]
         n = len(yes)
-        assert rates.right == pytest.approx(sum(row[t] for row, t in zip(yes, targets, strict=True)) / n)
-        assert rates.wrong == pytest.approx(sum(row[t] for row, t in zip(yes, wrong, strict=True)) / n)
+        assert rates["right"] == pytest.approx(sum(row[t] for row, t in zip(yes, targets, strict=True)) / n)
+        assert rates["wrong"] == pytest.approx(sum(row[t] for row, t in zip(yes, wrong, strict=True)) / n)
         others = [row[i] for row, t in zip(yes, targets, strict=True) for i in range(k) if i != t]
-        assert rates.every_wrong == pytest.approx(sum(others) / len(others))
-        assert 0 < rates.every_wrong < 1, "the reference must be able to tell"
-    assert found.raw != found.calibrated
-    assert (found.images, found.leaked) == (len(test), 0.0)
+        assert rates["every_wrong"] == pytest.approx(sum(others) / len(others))
+        assert 0 < rates["every_wrong"] < 1, "the reference must be able to tell"
+    assert found["raw"] != found["calibrated"]
+    assert (found["images"], found["leaked"]) == (len(test), 0.0)
 
 
 def test_inputs_of_ones_and_zeros_are_asked_as_the_paper_does() -> None:
@@ -90,7 +90,7 @@ def test_inputs_of_ones_and_zeros_are_asked_as_the_paper_does() -> None:
     for column, value in enumerate((1.0, 0.0)):
         slow = [sigmoid(literal_yes(classifier, x, torch.full((k,), value)) * scale + offset) for x in test.images]
         assert answers[:, column].tolist() == pytest.approx(slow, abs=1e-5)
-        rate = getattr(yes_rates(Tested.of(classifier, test, DATA.labels)).calibrated, ("ones", "zeros")[column])
+        rate = yes_rates(Tested.of(classifier, test, DATA.labels))["calibrated"][("ones", "zeros")[column]]
         assert rate == pytest.approx(sum(p > 0.5 for p in slow) / len(slow))
 
 
@@ -98,10 +98,12 @@ def test_inputs_of_ones_and_zeros_are_asked_as_the_paper_does() -> None:
 def test_every_method_answers(method: str) -> None:
     classifier, test = untrained(method), DATA.split("test")
     found = yes_rates(Tested.of(classifier, test, DATA.labels))
-    assert (found.raw.ones is None) == (method != "indicator")
+    assert (found["raw"]["ones"] is None) == (method != "indicator")
     answers = classifier.scores(test.images).yes > 0.5
-    assert found.calibrated.right == pytest.approx(float(answers[range(len(test)), test.targets].double().mean()))
-    assert answer_calibration(Tested.of(classifier, test, DATA.labels)).every.pairs == len(test) * len(DATA.labels)
+    assert found["calibrated"]["right"] == pytest.approx(float(answers[range(len(test)), test.targets].double().mean()))
+    assert answer_calibration(Tested.of(classifier, test, DATA.labels))["every"]["pairs"] == len(test) * len(
+        DATA.labels
+    )
 
 
 def test_wrong_labels_are_wrong_and_all_as_likely() -> None:
@@ -145,16 +147,16 @@ def test_calibration_equals_a_slow_reference() -> None:
     rows = [i for i, t in enumerate(split.targets.tolist()) if t >= 0]
     targets = [int(split.targets[i]) for i in rows]
     wrong = wrong_labels(torch.tensor(targets), 3, 3).tolist()
-    assert found.images == len(rows) == 48
+    assert found["images"] == len(rows) == 48
     for when, scale, offset in (("before", 1.0, 0.0), ("after", 1.5, -1.0)):
         said = [[sigmoid(float(s) * scale + offset) for s in split.images[i]] for i in rows]
         every = [p for row in said for p in row], [int(i == t) for t in targets for i in range(3)]
         yes, no = ([row[i] for row, i in zip(said, places, strict=True)] for places in (targets, wrong))
         even = yes + no, [1] * len(yes) + [0] * len(no)
-        for pairs, (answers, truth) in ((found.every, every), (found.balanced, even)):
-            figures = getattr(pairs, when)
-            assert (figures.ece, figures.brier) == pytest.approx(slow_figures(answers, truth, 7), abs=1e-6)
-            assert int(figures.reliability.count.sum()) == pairs.pairs == len(answers)
+        for pairs, (answers, truth) in ((found["every"], every), (found["balanced"], even)):
+            figures = pairs[when]
+            assert (figures["ece"], figures["brier"]) == pytest.approx(slow_figures(answers, truth, 7), abs=1e-6)
+            assert sum(one["count"] for one in figures["bins"]) == pairs["pairs"] == len(answers)
 
 
 def test_leaks_are_told_and_images_without_labels_left_out() -> None:
@@ -162,8 +164,8 @@ def test_leaks_are_told_and_images_without_labels_left_out() -> None:
     seen = made_from(classifier, split.images[:12])
     kept = [i for i in range(12) if split.targets[i] >= 0]
     for result in (yes_rates(Tested.of(seen, split, LABELS)), answer_calibration(Tested.of(seen, split, LABELS))):
-        assert result.images == 48
-        assert result.leaked == pytest.approx(len(kept) / 48)
+        assert result["images"] == 48
+        assert result["leaked"] == pytest.approx(len(kept) / 48)
     bare = Split(images=split.images, targets=torch.full_like(split.targets, -1))
     for figures in (yes_rates, answer_calibration):
         with pytest.raises(DataError, match="no labelled test image"):
@@ -181,9 +183,8 @@ def test_the_picture_shows_each_full_bin() -> None:
     classifier, split = known_scores()
     found = answer_calibration(Tested.of(classifier, split, LABELS))
     left, right = draw_calibration(found).axes
-    for axes, pairs in ((left, found.every), (right, found.balanced)):
-        for drawn, figures in zip(axes.collections, (pairs.before, pairs.after), strict=True):
-            full = figures.reliability.count > 0
-            wanted = torch.stack([figures.reliability.confidence[full], figures.reliability.accuracy[full]], 1)
-            assert torch.allclose(torch.as_tensor(drawn.get_offsets()), wanted)
-        assert str(pairs.pairs) in axes.get_title()
+    for axes, pairs in ((left, found["every"]), (right, found["balanced"])):
+        for drawn, figures in zip(axes.collections, (pairs["before"], pairs["after"]), strict=True):
+            wanted = torch.tensor([[one["probability"], one["yes"]] for one in figures["bins"]])
+            assert torch.allclose(torch.as_tensor(drawn.get_offsets(), dtype=wanted.dtype), wanted)
+        assert str(pairs["pairs"]) in axes.get_title()

@@ -26,11 +26,11 @@ def slow_nearest(names: list[str], points: list[list[float]], k: int) -> dict[st
 def check(classifier: Classifier, points: torch.Tensor, k: int) -> str:
     result = nearest_labels(classifier, k)
     slow = slow_nearest(list(classifier.labels.names), points.tolist(), k)
-    assert [one.label for one in result.labels] == list(classifier.labels.names)
-    for one in result.labels:
-        assert list(one.nearest) == [name for name, _ in slow[one.label]]
-        assert one.distances == pytest.approx([far for _, far in slow[one.label]], rel=1e-5)
-    return result.between
+    assert [one["label"] for one in result["labels"]] == list(classifier.labels.names)
+    for one in result["labels"]:
+        assert list(one["nearest"]) == [name for name, _ in slow[one["label"]]]
+        assert one["distances"] == pytest.approx([far for _, far in slow[one["label"]]], rel=1e-5)
+    return str(result["between"])
 
 
 @pytest.mark.parametrize("k", [1, 3, 9])

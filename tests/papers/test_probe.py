@@ -32,31 +32,33 @@ def test_the_probe_reads_embeddings_and_not_the_labels_of_the_classifier() -> No
     classifier, train, test = bind(Table(LABELS), LABELS), rows(120, 0), rows(90, 1)
     found = probe_embeddings(Tested.of(classifier, train, LABELS), Tested.of(classifier, test, LABELS))
     own = [int(max(range(3), key=row.__getitem__)) for row in test.images.tolist()]
-    assert found.classifier == pytest.approx(np.mean([a == t for a, t in zip(own, test.targets.tolist(), strict=True)]))
-    assert found.classifier < 0.1
+    assert found["classifier"] == pytest.approx(
+        np.mean([a == t for a, t in zip(own, test.targets.tolist(), strict=True)])
+    )
+    assert found["classifier"] < 0.1
     centres = [train.images[train.targets == i].mean(0) for i in range(3)]
     near = [min(range(3), key=lambda i: float((row - centres[i]).norm())) for row in test.images]
     nearest = np.mean([a == t for a, t in zip(near, test.targets.tolist(), strict=True)])
-    assert found.probe == pytest.approx(nearest, abs=0.05)
-    assert (found.train_images, found.test_images, found.leaked) == (120, 90, 0.0)
-    assert found.converged
-    assert found.rounds > 1
+    assert found["probe"] == pytest.approx(nearest, abs=0.05)
+    assert (found["train_images"], found["test_images"], found["leaked"]) == (120, 90, 0.0)
+    assert found["converged"]
+    assert found["rounds"] > 1
 
 
 def test_the_seed_decides_and_the_calibration_does_not_matter() -> None:
     classifier, train, test = bind(Table(LABELS), LABELS), rows(60, 0), rows(90, 1)
     noisy = replace(train, images=train.images + 3 * torch.randn(60, 3, generator=torch.Generator().manual_seed(9)))
     found = [
-        probe_embeddings(Tested.of(classifier, noisy, LABELS), Tested.of(classifier, test, LABELS), seed=seed).probe
+        probe_embeddings(Tested.of(classifier, noisy, LABELS), Tested.of(classifier, test, LABELS), seed=seed)["probe"]
         for seed in (0, 0, 1, 2, 3)
     ]
     assert found[0] == found[1]
     assert len(set(found)) > 1
     scaled = changed(classifier, scale=classifier.calibration.scale * torch.tensor([1.0, 50.0, 1.0]))
-    assert probe_embeddings(Tested.of(scaled, noisy, LABELS), Tested.of(scaled, test, LABELS)).probe == found[0]
+    assert probe_embeddings(Tested.of(scaled, noisy, LABELS), Tested.of(scaled, test, LABELS))["probe"] == found[0]
     assert (
-        probe_embeddings(Tested.of(scaled, noisy, LABELS), Tested.of(scaled, test, LABELS)).classifier
-        != probe_embeddings(Tested.of(classifier, noisy, LABELS), Tested.of(classifier, test, LABELS)).classifier
+        probe_embeddings(Tested.of(scaled, noisy, LABELS), Tested.of(scaled, test, LABELS))["classifier"]
+        != probe_embeddings(Tested.of(classifier, noisy, LABELS), Tested.of(classifier, test, LABELS))["classifier"]
     )
 
 
@@ -68,19 +70,19 @@ def test_every_method_has_embeddings(method: str) -> None:
     )
     plain = SGDClassifier(loss="log_loss", tol=1e-5, random_state=4)
     plain.fit(classifier.encode(train.images).numpy(), train.targets.numpy())
-    assert found.probe == pytest.approx(plain.score(classifier.encode(test.images).numpy(), test.targets.numpy()))
+    assert found["probe"] == pytest.approx(plain.score(classifier.encode(test.images).numpy(), test.targets.numpy()))
     right = classifier.scores(test.images).best == test.targets
-    assert found.classifier == pytest.approx(float(right.double().mean()))
+    assert found["classifier"] == pytest.approx(float(right.double().mean()))
     if method != "izf":  # its closed form is not there before training: all scores are the same
-        assert found.classifier != found.probe
+        assert found["classifier"] != found["probe"]
 
 
 def test_leaks_and_too_few_labels_are_told() -> None:
     train, test = rows(30, 0), rows(12, 1)
     classifier = made_from(bind(Table(LABELS), LABELS), torch.cat([train.images, test.images[:3]]))
-    assert probe_embeddings(
-        Tested.of(classifier, train, LABELS), Tested.of(classifier, test, LABELS)
-    ).leaked == pytest.approx(3 / 12)
+    assert probe_embeddings(Tested.of(classifier, train, LABELS), Tested.of(classifier, test, LABELS))[
+        "leaked"
+    ] == pytest.approx(3 / 12)
     alone = train.select((train.targets == 0).nonzero()[:, 0])
     with pytest.raises(DataError, match="at least two labels"):
         probe_embeddings(Tested.of(classifier, alone, LABELS), Tested.of(classifier, test, LABELS))

@@ -41,18 +41,18 @@ def test_shares_equal_a_slow_reference(method: str, level: float) -> None:
     assert fast.tolist() == pytest.approx(slow, abs=0.02)  # a pixel may lie at the level
     found = salient_share(classifier, TEST.images, TEST.targets, level=level)
     mean = sum(slow) / len(slow)
-    assert found.share == pytest.approx(mean, abs=0.005)
-    assert found.spread == pytest.approx((sum((s - mean) ** 2 for s in slow) / len(slow)) ** 0.5, abs=0.01)
-    assert found.spread > 0
-    assert found.blank == pytest.approx(sum(s == 0 for s in slow) / len(slow))
-    assert (found.images, found.level) == (20, level)
+    assert found["share"] == pytest.approx(mean, abs=0.005)
+    assert found["spread"] == pytest.approx((sum((s - mean) ** 2 for s in slow) / len(slow)) ** 0.5, abs=0.01)
+    assert found["spread"] > 0
+    assert found["blank"] == pytest.approx(sum(s == 0 for s in slow) / len(slow))
+    assert (found["images"], found["level"]) == (20, level)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_with_pictures_has_a_share(method: str) -> None:
     found = salient_share(untrained(method), TEST.images, TEST.targets)
-    assert 0 <= found.share < 1
-    assert found.blank < 1 or found.share == 0
+    assert 0 <= found["share"] < 1
+    assert found["blank"] < 1 or found["share"] == 0
 
 
 def test_pictures_without_a_label_are_left_out() -> None:

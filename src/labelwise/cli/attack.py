@@ -5,8 +5,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from rich.console import RenderableType
 from rich.text import Text
+from typer import Option
 
 from labelwise.cli.inputs import open_model, open_part
 from labelwise.cli.options import AsJson, Data, Device, Model, Root, Seed, SplitName, Splits
@@ -14,28 +15,20 @@ from labelwise.cli.output import bar, percent, plain_table, show, unbroken, warn
 from labelwise.errors import UsageError
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from labelwise.evaluate.robust import RobustResult
 
 
 def attack(  # noqa: PLR0913 - the options of the verb
     model: Model,
     data: Data,
-    epsilon: Annotated[str, typer.Option(help="How far a pixel may move, in [0, 1]: 8/255 or 0.03.")] = "8/255",
-    images: Annotated[int, typer.Option(min=1, help="Attack at most this many pictures, drawn at random.")] = 200,
+    epsilon: Annotated[str, Option(help="How far a pixel may move, in [0, 1]: 8/255 or 0.03.")] = "8/255",
+    images: Annotated[int, Option(min=1, help="Attack at most this many pictures, drawn at random.")] = 200,
     split: SplitName = None,
-    longer: Annotated[
-        int | None, typer.Option(min=1, help="Also PGD of this many steps, such as 100.", show_default=False)
-    ] = None,
-    queries: Annotated[int, typer.Option(min=1, help="Of the attack that sees scores alone.")] = 1000,
-    surrogate: Annotated[
-        Path | None, typer.Option(help="Another classifier of the same labels, to transfer from.", show_default=False)
-    ] = None,
-    out_folder: Annotated[
-        Path | None, typer.Option("--out", help="A folder for fooled pictures.", show_default=False)
-    ] = None,
-    pictures: Annotated[int, typer.Option(min=1, help="With --out, how many pictures to write.")] = 12,
+    longer: Annotated[int | None, Option(min=1, help="Also PGD of this many steps, such as 100.")] = None,
+    queries: Annotated[int, Option(min=1, help="Of the attack that sees scores alone.")] = 1000,
+    surrogate: Annotated[Path | None, Option(help="Another classifier of the same labels, to transfer from.")] = None,
+    out_folder: Annotated[Path | None, Option("--out", help="A folder for fooled pictures.")] = None,
+    pictures: Annotated[int, Option(min=1, help="With --out, how many pictures to write.")] = 12,
     splits: Splits = None,
     root: Root = None,
     seed: Seed = 0,
@@ -87,16 +80,12 @@ def parse_radius(words: str) -> float:
     return radius
 
 
-def _lines(result: "RobustResult", title: str) -> "list[RenderableType]":
-    table = plain_table("attack", "", ">accuracy", title=title)
-    table.add_row("none", bar(result.clean), percent(result.clean))
-    for name, share in result.attacks.items():
-        table.add_row(name, bar(share), percent(share))
+def _lines(result: "RobustResult", title: str) -> list[RenderableType]:
+    rows = [(name, bar(share), percent(share)) for name, share in {"none": result.clean, **result.attacks}.items()]
     worst = f"[bold]{percent(result.worst)}[/] ± {100 * result.error:.1f}"
-    table.add_row("[bold]worst[/]", bar(result.worst), worst)
-    checks = plain_table("check", "", "seen")
-    for check in result.checks:
-        said = Text("passed", style="green") if check.passed else Text("failed", style="bold red")
-        checks.add_row(check.name, said, Text(check.words))
+    rows.append(("[bold]worst[/]", bar(result.worst), worst))
+    table = plain_table("attack", "", ">accuracy", title=title, rows=rows)
+    words = {True: Text("passed", style="green"), False: Text("failed", style="bold red")}
+    checks = ((check.name, words[check.passed], Text(check.words)) for check in result.checks)
     masked = "[bold red]The gradients look masked: do not quote the worst figure as robustness.[/]"
-    return [table, "", checks, *([masked] if result.warnings else [])]
+    return [table, "", plain_table("check", "", "seen", rows=checks), *([masked] if result.warnings else [])]

@@ -2,46 +2,57 @@
 
 from typing import Annotated
 
-import typer
+from rich.text import Text
+from typer import Option
 
+import labelwise as lw
 from labelwise.cli.inputs import open_data_for, open_model
-from labelwise.cli.options import Data, Model, Out, Overwrite, Root, ScoreBy, Splits
-from labelwise.cli.output import calibration_line, out
+from labelwise.cli.options import Choice, Data, Model, Out, Overwrite, Root, ScoreBy, Splits
+from labelwise.cli.output import calibration_line, show, unbroken
+
+SPLIT_HELP = (
+    "Which images, never those you test on; left out, val, or all pictures of your own that it was not trained on."
+)
+ACCEPTS_HELP = "For verify: share of different pairs to call the same; left out, as many as same pairs are missed."
 
 
 def calibrate(  # noqa: PLR0913 - the options of the verb
     model: Model,
     data: Data,
     out_folder: Out,
-    keep: Annotated[float, typer.Option(help="Share of known images that must not be called unknown.")] = 0.95,
-    split: Annotated[str, typer.Option(help="Which split to calibrate on; never the one you test on.")] = "val",
+    keep: Annotated[float, Option(help="Share of known images that must not be called unknown.")] = 0.95,
+    split: Annotated[Choice | None, Option(help=SPLIT_HELP)] = None,
     splits: Splits = None,
     root: Root = None,
-    false_accepts: Annotated[
-        float | None,
-        typer.Option(
-            help="For verify: share of different pairs to call the same; left out, as many as same pairs are missed."
-        ),
-    ] = None,
+    false_accepts: Annotated[float | None, Option(help=ACCEPTS_HELP)] = None,
     by: ScoreBy = "similarity",
     overwrite: Overwrite = False,
 ) -> None:
     """Fit probabilities, the outlier rule and the threshold of verify anew, on held-out images of your own."""
     from labelwise.evaluate.tested import align_targets
-    from labelwise.store import check_free, save
+    from labelwise.store import check_free
     from labelwise.tasks.calibrate import calibrate as run
     from labelwise.tasks.verify import can_verify, fit_verifier
 
     check_free(out_folder, overwrite)
     classifier = open_model(model)
-    dataset = open_data_for(classifier, data, root, splits)
-    part = dataset.split(split)
-    targets = align_targets(classifier, part, dataset.labels)
-    scores = classifier.scores(part.images)
+    part = _part(classifier, open_data_for(classifier, data, root, splits), split)
+    targets = align_targets(classifier, part.split, part.labels)
+    scores = classifier.scores(part.split.images)
     calibrated = run(scores, targets, keep=keep)
-    if false_accepts is not None or by != "similarity" or (not dataset.multilabel and can_verify(targets)):
+    if false_accepts is not None or by != "similarity" or (not part.split.multilabel and can_verify(targets)):
         verified = scores.of(calibrated)
-        calibrated = fit_verifier(verified, part.targets, "eer" if false_accepts is None else false_accepts, by=by)
-    save(calibrated, out_folder, overwrite=overwrite)
+        calibrated = fit_verifier(
+            verified, part.split.targets, "eer" if false_accepts is None else false_accepts, by=by
+        )
+    lw.save(calibrated, out_folder, overwrite=overwrite)
     figures = calibrated.origin.summary["calibration"]
-    out().print(f"[bold]{out_folder}[/]: calibration error {calibration_line(figures)}, on {figures['images']} images")
+    about = f": calibration error {calibration_line(figures)}, on {figures['images']} images"
+    show(None, unbroken(part.words), Text(str(out_folder), style="bold").append(about, style="not bold"), json=False)
+
+
+def _part(classifier: "lw.Classifier", data: "lw.data.Dataset", split: str | None) -> "lw.evaluate.Part":
+    """Return the images to calibrate on; of data that it was trained on those that fit held out for this, not its test images."""
+    part = lw.evaluate.choose_part(classifier, data, split or "all")
+    trained = data.own_splits or part.doubt or bool(part.leaked.any())
+    return lw.evaluate.choose_part(classifier, data, "val") if split is None and trained else part

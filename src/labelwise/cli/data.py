@@ -2,26 +2,23 @@
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
+import labelwise as lw
 from labelwise.cli.inputs import open_data, open_data_for, open_model
 from labelwise.cli.options import AsJson, Device, EncoderName, Root, Seed, Size, Splits
 from labelwise.cli.output import note, out, plain_table, show, unbroken
 from labelwise.errors import UsageError
 from labelwise.plugins import plugins
 
-if TYPE_CHECKING:
-    from labelwise.data import Dataset
-
 app = typer.Typer(name="data", help="Find, check, split and encode data.", no_args_is_help=True)
 for verb in (verb for plugin in plugins() for verb in plugin.DATA_VERBS):
     app.command()(verb)
 
-Data = Annotated[
-    str, typer.Argument(help="A folder, table, pack or feature file, or the name of a set.", show_default=False)
-]
+Data = Annotated[str, Argument(help="A folder, table, pack or feature file, or the name of a set.")]
 
 
 @app.command("list")
@@ -44,7 +41,7 @@ def list_(root: Root = None, json: AsJson = False) -> None:
 @app.command()
 def check(
     data: Data,
-    sheet: Annotated[Path | None, typer.Option(help="A PNG to write with some pictures of each label.")] = None,
+    sheet: Annotated[Path | None, Option(help="A PNG to write with some pictures of each label.")] = None,
     splits: Splits = None,
     size: Size = None,
     root: Root = None,
@@ -67,9 +64,9 @@ def check(
 @app.command()
 def split(
     data: Data,
-    out_csv: Annotated[Path, typer.Option("--out", help="The CSV to write: file, label, split.", show_default=False)],
-    kind: Annotated[str, typer.Option(help="stratified, grouped, domain or zero-shot.")] = "stratified",
-    held: Annotated[str | None, typer.Option(help="The domain to hold out, for --kind domain.")] = None,
+    out_csv: Annotated[Path, Option("--out", help="The CSV to write: file, label, split.")],
+    kind: Annotated[str, Option(help="stratified, grouped, domain or zero-shot.")] = "stratified",
+    held: Annotated[str | None, Option(help="The domain to hold out, for --kind domain.")] = None,
     seed: Seed = 0,
     root: Root = None,
 ) -> None:
@@ -77,16 +74,16 @@ def split(
     from labelwise.data.split.divide import divide
     from labelwise.data.split.files import write_split
 
-    done = divide(_read(data, None, root), kind, held, seed)
-    write_split(done, out_csv)
-    counts = ", ".join(f"{len(part)} {name}" for name, part in done.splits.items())
+    divided = divide(_read(data, None, root), kind, held, seed)
+    write_split(divided, out_csv)
+    counts = ", ".join(f"{len(part)} {name}" for name, part in divided.splits.items())
     out().print(f"[bold]{out_csv}[/]: {counts}")
 
 
 @app.command()
 def encode(
     data: Data,
-    out_npz: Annotated[Path, typer.Option("--out", help="The .npz file to write.", show_default=False)],
+    out_npz: Annotated[Path, Option("--out", help="The .npz file to write.")],
     encoder: EncoderName = "auto",
     size: Size = None,
     root: Root = None,
@@ -102,7 +99,7 @@ def encode(
     out().print(f"[bold]{out_npz}[/]: {images} images, {features.shape[0]} numbers each")
 
 
-def _read(data: str, size: int | None, root: Path | None, splits: Path | None = None) -> "Dataset":
+def _read(data: str, size: int | None, root: Path | None, splits: Path | None = None) -> "lw.data.Dataset":
     """Return the data with pictures of the side that the user asks for, else of a network that is trained from scratch."""
     from labelwise.data.catalogue import side_to_read
     from labelwise.nn.encoder import Encoder
@@ -110,7 +107,7 @@ def _read(data: str, size: int | None, root: Path | None, splits: Path | None = 
     return open_data(data, side_to_read(data, Encoder()), size=size, root=root, splits=splits)
 
 
-def read_features(data: str, encoder: str, size: int | None, root: Path | None, device: str) -> "Dataset":
+def read_features(data: str, encoder: str, size: int | None, root: Path | None, device: str) -> "lw.data.Dataset":
     """Return the data as features: as they are, by a saved classifier, by weights that ``pretrain`` wrote, or by a backbone."""
     from labelwise.data.catalogue import side_to_read
     from labelwise.fitting.encoding import encode_dataset, encode_with

@@ -4,21 +4,22 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from rich.console import RenderableType
+from typer import Option
 
-from labelwise.cli.figures import episodes, learnt_pairs, ordinal, pairs, zero_shot
 from labelwise.cli.inputs import open_model, open_part, open_unknown
 from labelwise.cli.options import AsJson, Data, Device, Model, Root, SplitName, Splits, Unknown
 from labelwise.cli.output import PLOTS, bar, note, percent, plain_table, show, unbroken, warn_leaked
 from labelwise.errors import UsageError, listing
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from labelwise.evaluate.part import Part
     from labelwise.evaluate.tested import Tested
 
+# A key of the JSON document, its value, and the lines that say it to people.
+Figures = tuple[str, Any, list[RenderableType]]
 EACH = "average_precision"
+MOST = 2_000  # images whose pairs are compared; where there are more, so many are drawn
+QUERIES, MOST_WAYS = 15, 5
 ADVICE = ", so the figures are too good. Give test images a folder or a split of their own."
 
 
@@ -28,7 +29,7 @@ def evaluate(  # noqa: PLR0913 - the options of the verb
     split: SplitName = None,
     unknown: Unknown = None,
     curve: Annotated[
-        Path | None, typer.Option(help="A picture to draw: accuracy on labels with and without training images.")
+        Path | None, Option(help="A picture to draw: accuracy on labels with and without training images.")
     ] = None,
     splits: Splits = None,
     root: Root = None,
@@ -36,7 +37,11 @@ def evaluate(  # noqa: PLR0913 - the options of the verb
     device: Device = "auto",
 ) -> None:
     """Measure a classifier on images that it was not trained on."""
+    from labelwise.evaluate.closed import evaluate_closed
+    from labelwise.evaluate.multilabel import evaluate_multilabel
+    from labelwise.evaluate.outliers import evaluate_outliers
     from labelwise.evaluate.tested import Tested
+    from labelwise.model import Compares
 
     if curve is not None and curve.suffix.lower() not in PLOTS:
         raise UsageError(f"The curve is written as {listing(PLOTS)}; given {curve}.")
@@ -49,24 +54,27 @@ def evaluate(  # noqa: PLR0913 - the options of the verb
     if _all_new(tested) and not (unknown or curve):
         note("The classifier knows none of these labels, so it is measured on how well it compares and learns them.")
         about["pairs"] = None
-        more = [pairs(tested), episodes(tested)]
+        more = [_pairs(tested), _episodes(tested)]
     else:
-        figures = _closed(tested)
+        figures = asdict(evaluate_multilabel(tested) if tested.multilabel else evaluate_closed(tested))
         if curve and tested.multilabel:
             raise UsageError(
                 f'There is no curve of "{data}": several labels may be true of one image. Leave --curve out.'
             )
-        more = [zero_shot(tested, curve), ordinal(tested), learnt_pairs(tested)]
+        more = [_zero_shot(tested, curve), _ordinal(tested)]
+        learnt = isinstance(classifier.model, Compares) and not tested.multilabel
+        more += [_pairs(tested)] if learnt else []
         if strange is not None:
             lines.append(unbroken(f"As unknown: {strange.words}"))
             about["measured_unknown"] = strange.figures()
-            figures |= _unknown(tested, strange)
+            result = evaluate_outliers(tested.scores, classifier.scores(strange.split.images))
+            figures |= {f"unknown_{key}": value for key, value in asdict(result).items()}
         warn_leaked(figures["leaked"], ADVICE)
         about |= figures
         lines += _lines(f"{data}, {part.name}", figures)
-    for one in filter(None, more):
-        about[one.key] = one.values
-        lines += one.lines
+    for key, values, more_lines in filter(None, more):
+        about[key] = values
+        lines += more_lines
     show(about, *lines, json=json)
 
 
@@ -79,23 +87,7 @@ def _all_new(tested: "Tested") -> bool:
     return bool(used) and not set(used) & set(known)
 
 
-def _closed(tested: "Tested") -> dict[str, Any]:
-    """Return the figures of test images of known labels: of one label each, or of several."""
-    from labelwise.evaluate.closed import evaluate_closed
-    from labelwise.evaluate.multilabel import evaluate_multilabel
-
-    return asdict(evaluate_multilabel(tested) if tested.multilabel else evaluate_closed(tested))
-
-
-def _unknown(tested: "Tested", strange: "Part") -> dict[str, Any]:
-    """Return how well images of known labels are told from those of other data."""
-    from labelwise.evaluate.outliers import evaluate_outliers
-
-    result = evaluate_outliers(tested.scores, tested.classifier.scores(strange.split.images))
-    return {f"unknown_{key}": value for key, value in asdict(result).items()}
-
-
-def _lines(title: str, figures: dict[str, Any]) -> "list[RenderableType]":
+def _lines(title: str, figures: dict[str, Any]) -> list[RenderableType]:
     """Return the figures, and the average precision of each label, lowest first, where there is one."""
     table = plain_table(title, ">")
     for key, value in ((key, value) for key, value in figures.items() if key != EACH):
@@ -106,3 +98,96 @@ def _lines(title: str, figures: dict[str, Any]) -> "list[RenderableType]":
     for name, value in sorted(figures[EACH].items(), key=lambda pair: -1 if pair[1] is None else pair[1]):
         each.add_row(name, "" if value is None else bar(value), "no test image" if value is None else percent(value))
     return [table, "", each]
+
+
+def _zero_shot(tested: "Tested", curve: Path | None) -> Figures | None:
+    """Return the figures of labels without training images, None where there are none; the curve is drawn if asked for.
+
+    Args:
+        tested: test images.
+        curve: where to draw the curve; then it is an error if the protocol does not apply.
+    """
+    from labelwise.evaluate.zero_shot import draw_curve, evaluate_zero_shot
+
+    used = {tested.labels.names[i] for i in tested.split.present}
+    unseen = tested.classifier.unseen
+    if tested.multilabel or (curve is None and not (used & unseen and used - unseen)):
+        return None
+    result = evaluate_zero_shot(tested)
+    if curve is not None:
+        curve.parent.mkdir(parents=True, exist_ok=True)
+        draw_curve(result).savefig(curve, dpi=120)
+    about = f"zero-shot: {result.seen_labels} seen and {result.unseen_labels} unseen labels"
+    table = plain_table("accuracy, averaged over labels", ">unseen (u)", ">seen (s)", ">harmonic (H)", title=about)
+    table.add_row("unseen labels alone", percent(result.zero_shot), "", "")
+    for words, end in ((f"all labels, gap {result.gap:.3f}", ""), ("all labels, without a gap", "_without_gap")):
+        table.add_row(words, *(percent(getattr(result, each + end)) for each in ("unseen", "seen", "harmonic")))
+    values = {key: value for key, value in vars(result).items() if key != "curve"}
+    return "zero_shot", values, ["", table, f"area under the curve of s over u: {result.area:.3f}"]
+
+
+def _ordinal(tested: "Tested") -> Figures | None:
+    """Return the figures of ordered labels, or None where they do not apply."""
+    from labelwise.evaluate.ordinal import evaluate_ordinal, find_order
+
+    several = tested.multilabel or tested.classifier.calibration.multilabel
+    if several or find_order(tested.classifier, tested.labels) is None:
+        return None
+    result = evaluate_ordinal(tested)
+    about = f"ordered labels: {result.levels[0]} to {result.levels[-1]}"
+    table = plain_table("what is said", ">accuracy", ">levels off", ">kappa (quadratic)", ">within one", title=about)
+    for words, one in (("the most probable level", result.best), ("the median of probabilities", result.median)):
+        kappa = "" if one.kappa is None else f"{one.kappa:.3f}"
+        table.add_row(words, percent(one.accuracy), f"{one.mean_absolute_error:.3f}", kappa, percent(one.within_one))
+    lines: list[RenderableType] = ["", table]
+    if result.spearman is not None:
+        lines.append(f"rank correlation (Spearman) of the expected rank: {result.spearman:.3f}")
+    covered = f"intervals that should hold {percent(result.coverage)} hold {percent(result.covered)}"
+    return "ordinal", asdict(result), [*lines, f"{covered}, with {result.width:.1f} levels each"]
+
+
+def _pairs(tested: "Tested") -> Figures | None:
+    """Return how well pairs of one label are told from others, by each score; None where pairs are of one kind."""
+    from labelwise.evaluate.pairs import evaluate_pairs
+    from labelwise.tasks.verify import can_verify
+
+    if not can_verify(tested.split.targets):
+        return None
+    result = evaluate_pairs(tested, most=MOST)
+    about = f"pairs of {result.images} pictures, by how alike they are; in %, but for minDCF"
+    columns = [f">R@{k}" for k in next(iter(result.retrieval.values())).recall]
+    table = plain_table("score", ">EER", ">minDCF", ">AUROC", *columns, ">MAP@R", title=about)
+    values: dict[str, Any] = {"images": result.images, "labels": result.labels, "verification": {}, "retrieval": {}}
+    for by, telling in result.verification.items():
+        search = result.retrieval[by]
+        values["verification"][by] = {key: getattr(telling, key) for key in ("eer", "min_dcf", "auroc")}
+        values["retrieval"][by] = {key: getattr(search, key) for key in ("recall", "precision_at_r")}
+        shares = (telling.auroc, *search.recall.values(), search.precision_at_r)
+        table.add_row(
+            by, f"{100 * telling.eer:.1f}", f"{telling.min_dcf:.3f}", *(f"{100 * share:.1f}" for share in shares)
+        )
+    return "pairs", values, ["", table]
+
+
+def _episodes(tested: "Tested") -> Figures:
+    """Return how well new labels are learnt from one and from five pictures, as far as there are enough of enough labels."""
+    import torch
+
+    from labelwise.evaluate.episodes import EpisodeSettings, evaluate_many_episodes
+
+    targets = tested.split.targets
+    sizes = torch.bincount(targets[targets >= 0])
+    ways = {shots: min(MOST_WAYS, int((sizes >= shots + QUERIES).sum())) for shots in (1, 5)}
+    settings = [EpisodeSettings(ways=ways[shots], shots=shots, queries=QUERIES) for shots in ways if ways[shots] >= 2]
+    if not settings:
+        return "episodes", [], []
+    results = evaluate_many_episodes(tested, settings)
+    table = plain_table("new labels from a few pictures", *(f">{rule}" for rule in results[0].accuracy))
+    values = []
+    for one in results:
+        about = {"ways": one.settings.ways, "shots": one.settings.shots}
+        rules = {rule: {"mean": each.mean, "error": each.error} for rule, each in one.accuracy.items()}
+        values.append({**about, "accuracy": rules})
+        words = f"{one.settings.ways} labels, {one.settings.shots} pictures of each"
+        table.add_row(words, *(str(value) for value in one.accuracy.values()))
+    return "episodes", values, ["", table]

@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
+import labelwise as lw
 from labelwise.cli.inputs import open_model, open_pictures
 from labelwise.cli.options import AsJson, Device, Image, Model
 from labelwise.cli.output import percent, show
@@ -14,17 +15,15 @@ from labelwise.errors import UsageError
 def explain(
     model: Model,
     image: Image,
-    label: Annotated[str | None, typer.Argument(help="The label to explain; the best one if left out.")] = None,
-    out_png: Annotated[Path, typer.Option("--out", help="The picture to write.")] = Path("explanation.png"),
+    label: Annotated[str | None, Argument(help="The label to explain; the best one if left out.")] = None,
+    out_png: Annotated[Path, Option("--out", help="The picture to write.")] = Path("explanation.png"),
     json: AsJson = False,
     device: Device = "auto",
 ) -> None:
     """Why? A heat map of what in the picture speaks for the asked label."""
-    from labelwise.tasks.explain import explain as run
-
     classifier = open_model(model, device)
     images, _, _ = open_pictures(classifier, [image], strict=True)
-    why = run(classifier.scores(images), label)
+    why = lw.explain(classifier, images, label)
     if out_png.suffix.lower() not in (".png", ".jpg", ".jpeg", ".webp"):
         raise UsageError(f"The heat map is written as .png, .jpg or .webp; given {out_png}.")
     out_png.parent.mkdir(parents=True, exist_ok=True)

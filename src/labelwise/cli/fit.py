@@ -1,25 +1,23 @@
 """The verb fit: a classifier from what you know."""
 
+import csv
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from rich.console import RenderableType
+from typer import Option
 
+import labelwise as lw
 from labelwise.cli.inputs import open_data, tell_skipped
-from labelwise.cli.names import method_of_names, naming_lines, read_names
 from labelwise.cli.options import AsJson, Data, Device, Out, Overwrite, Root, Seed, Settings, Size, Splits, Strict
-from labelwise.cli.output import calibration_line, note, out, percent, settings_table, show
+from labelwise.cli.output import calibration_line, note, out, percent, plain_table, settings_table, show
 from labelwise.cli.run_folder import sole_verb, weights_told
-from labelwise.errors import UsageError
+from labelwise.errors import DataError, UsageError, listing
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from labelwise.classifier import Classifier
-    from labelwise.data import Dataset
     from labelwise.fitting.choice import Wish
     from labelwise.training.stages import Method
 
@@ -31,17 +29,17 @@ ENCODER_HELP = "auto, none (as --set says, else trained from scratch), or a pret
 def fit(  # noqa: PLR0913 - the options of the verb
     data: Data,
     out_folder: Out,
-    method: Annotated[str, typer.Option(help=METHOD_HELP)] = "auto",
+    method: Annotated[str, Option(help=METHOD_HELP)] = "auto",
     set_: Settings = None,
-    encoder: Annotated[str, typer.Option(help=ENCODER_HELP)] = "auto",
-    names: Annotated[str | None, typer.Option(help=NAMES_HELP, show_default=False)] = None,
+    encoder: Annotated[str, Option(help=ENCODER_HELP)] = "auto",
+    names: Annotated[str | None, Option(help=NAMES_HELP)] = None,
     splits: Splits = None,
     root: Root = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="How often to go through the images.")] = None,
+    epochs: Annotated[int | None, Option(min=1, help="How often to go through the images.")] = None,
     size: Size = None,
     seed: Seed = 0,
     device: Device = "auto",
-    resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was interrupted.")] = False,
+    resume: Annotated[bool, Option("--resume", help="Continue a run that was interrupted.")] = False,
     overwrite: Overwrite = False,
     strict: Strict = False,
     json: AsJson = False,
@@ -54,26 +52,24 @@ def fit(  # noqa: PLR0913 - the options of the verb
         out().print(settings_table(method_class("indicator" if method == "auto" else method)()))
         return
     from labelwise.data.read.unsorted import unsorted_data
-    from labelwise.fitting.fit import fit as run
     from labelwise.store import check_free, check_savable, save
     from labelwise.training.distribution import is_main_process
-    from labelwise.training.stages import Run
 
     check_free(out_folder, overwrite)
     folder = out_folder.with_name(out_folder.name + ".run")
-    wish = _wish(method if names is None else method_of_names(method, splits), encoder, words, epochs)
+    wish = _wish(method if names is None else _method_of_names(method, splits), encoder, words, epochs)
     with sole_verb(out_folder, folder, resume=resume):
         side = None if size else _side(wish, data)
         if names is None:
             dataset = open_data(data, side, size=size, root=root, splits=splits, strict=strict)
         else:
-            dataset = unsorted_data(Path(data), read_names(names), size or side, strict)
+            dataset = unsorted_data(Path(data), _read_names(names), size or side, strict)
         dataset = replace(dataset, side_open=dataset.own_pictures and size is None)
         chosen = _method(dataset, wish)
         check_savable(chosen, dataset.labels, dataset.name)
-        settings = Run(seed=seed, device=device, folder=folder, resume=resume, progress=not json)
+        settings = lw.Run(seed=seed, device=device, folder=folder, resume=resume, progress=not json)
         with weights_told(folder):
-            classifier = run(dataset, chosen, settings)
+            classifier = lw.fit(dataset, chosen, settings)
         if not is_main_process():
             return
         with weights_told(folder, trained=True):
@@ -106,7 +102,7 @@ def _side(wish: "Wish", data: str) -> int | None:
     return side_to_read(data, encoder_of(method), method.view)
 
 
-def _method(data: "Dataset", wish: "Wish") -> "Method":
+def _method(data: "lw.data.Dataset", wish: "Wish") -> "Method":
     """Return the method to train; the main process tells the user why where it was left open, and what it is trained on."""
     from labelwise.fitting.choice import decide
     from labelwise.training.distribution import is_main_process
@@ -122,7 +118,7 @@ def _method(data: "Dataset", wish: "Wish") -> "Method":
     return decision.method
 
 
-def _lines(classifier: "Classifier", folder: Path) -> Iterator["RenderableType"]:
+def _lines(classifier: "lw.Classifier", folder: Path) -> Iterator[RenderableType]:
     """Yield what is said of a classifier: how it was trained, and what validation images say."""
     summary = classifier.origin.summary
     about, accuracy = summary["training"], ""
@@ -132,14 +128,14 @@ def _lines(classifier: "Classifier", folder: Path) -> Iterator["RenderableType"]
     elif "validation_precision" in about:
         accuracy = f"validation: mean average precision {percent(about['validation_precision'])}, "
     elif "naming" in summary:
-        yield from naming_lines(classifier)
+        yield from _naming_lines(classifier)
         accuracy = "agreement with other restarts, not truth: "
     else:
         yield from _balance_lines(classifier)
     yield f"{accuracy}calibration error {calibration_line(summary['calibration'])}"
 
 
-def _balance_lines(classifier: "Classifier") -> Iterator[str]:
+def _balance_lines(classifier: "lw.Classifier") -> Iterator[str]:
     """Yield what the trial on held-out labels measured, as far as there was one."""
     labels, unseen = len(classifier.labels), len(classifier.unseen)
     yield f"labels: {labels - unseen} with images, {unseen} from a description alone"
@@ -152,3 +148,47 @@ def _balance_lines(classifier: "Classifier") -> Iterator[str]:
         f"{percent(figures['seen'])}, harmonic mean {percent(figures['harmonic'])} "
         f"({percent(figures['without_gap']['harmonic'])} without the gap of {figures['gap']:.3f})"
     )
+
+
+def _method_of_names(method: str, splits: Path | None) -> str:
+    """Return the method for pictures of which only the names of labels are known, or raise an error for one that reads labels."""
+    from labelwise.methods import method_class
+
+    if method != "auto" and method_class(method)().uses_targets:
+        raise UsageError(
+            f"Method {method} reads labels of pictures; with --names there are none. Use --method zero_label."
+        )
+    if splits is not None:
+        raise UsageError("With --names there is no split: all pictures are used. Leave out --splits.")
+    return "zero_label" if method == "auto" else method
+
+
+def _read_names(words: str) -> tuple[str, ...]:
+    """Return the names of labels: those between commas, or the lines of a text file."""
+    from labelwise.labels import unfit_name
+
+    file = Path(words)
+    if file.suffix.lower() == ".txt":
+        try:
+            lines = file.read_text(encoding="utf-8-sig").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(f'Cannot read the names in "{words}" ({error}). One name a line is expected.') from None
+    else:
+        lines = next(csv.reader([words], skipinitialspace=True), [])
+    names = tuple(line.strip() for line in lines if line.strip())
+    if len(names) < 2:
+        raise UsageError(f"At least two names are needed, as cat,dog or a .txt file of lines; given {listing(names)}.")
+    for unfit in filter(None, map(unfit_name, names)):
+        raise UsageError(f"This cannot be a label: {unfit}. Give names in one line of UTF-8 each.")
+    return names
+
+
+def _naming_lines(classifier: "lw.Classifier") -> tuple[RenderableType, str]:
+    """Return what can be told about a naming without a label: sizes, certainty and agreement of each label."""
+    report = classifier.origin.summary["naming"]
+    columns = [map(percent, report[key]) for key in ("sizes", "shares", "certainty", "agreement")]
+    heads = ("label", ">images", ">expected", ">sure of the name", ">same in other restarts")
+    rows = zip(classifier.labels.names, *columns, strict=True)
+    table = plain_table(*heads, title="named without a label", rows=rows)
+    doubt = "Nothing here was checked against a label: look at pictures of each label before you rely on its name."
+    return table, doubt

@@ -3,25 +3,21 @@
 import csv
 import re
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from rich.table import Table
+from typer import Option
 
-from labelwise.cli.inputs import open_data_for, open_model
-from labelwise.cli.options import AsJson, Data, Device, Model, Root, Seed, Splits
-from labelwise.cli.output import note, percent, plain_table, show
-from labelwise.errors import DataError
+import labelwise as lw
+from labelwise.cli.inputs import open_model, open_part
+from labelwise.cli.options import AsJson, Data, Device, Model, Root, Seed, SplitName, Splits
+from labelwise.cli.output import note, percent, plain_table, show, unbroken
 
 if TYPE_CHECKING:
-    from rich.table import Table
     from torch import Tensor
 
-    from labelwise.classifier import Classifier
-    from labelwise.data.dataset import Dataset, Split
-    from labelwise.evaluate.imagined import ImaginedLabel
     from labelwise.tasks.imagine import Imagined
 
 Projection = Literal["pca", "umap", "tsne"]
@@ -29,47 +25,16 @@ SHOWN = 16  # pictures on a sheet
 LISTED = 3  # labels of neighbours in a row of the table
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Gallery:
-    """Real images and what is known about them.
-
-    Attributes:
-        classifier: whose labels are imagined.
-        split: the images as the model takes them.
-        places: where the label of each stands among the classifier's, -1 where it is none of them ``[n]``.
-        words: the label of each image in the data, empty where there is none.
-    """
-
-    classifier: "Classifier"
-    split: "Split"
-    places: "Tensor"
-    words: tuple[str, ...]
-
-    @property
-    def pictures(self) -> bool:
-        """Whether there is something to draw."""
-        return self.split.images.ndim == 4
-
-    def name(self, row: int) -> str:
-        """Return what an image is called."""
-        return self.split.files[row] if self.split.files else f"row {row}"
-
-
 def imagine(  # noqa: PLR0913 - the options of the verb
     model: Model,
     data: Data,
     label: Annotated[
-        list[str] | None,
-        typer.Option(help="A label; may be repeated. Else all that have a description alone.", show_default=False),
+        list[str] | None, Option(help="A label; may be repeated. Else all that have a description alone.")
     ] = None,
-    count: Annotated[int, typer.Option(min=2, help="How many features to generate for each label.")] = 50,
-    out_folder: Annotated[
-        Path | None, typer.Option("--out", help="A folder for the pictures and the table.", show_default=False)
-    ] = None,
-    split: Annotated[str, typer.Option(help="Which split holds the real images.")] = "test",
-    projection: Annotated[
-        Projection, typer.Option(help="How to make a plane. umap needs the package umap-learn.")
-    ] = "pca",
+    count: Annotated[int, Option(min=2, help="How many features to generate for each label.")] = 50,
+    out_folder: Annotated[Path | None, Option("--out", help="A folder for the pictures and the table.")] = None,
+    split: SplitName = None,
+    projection: Annotated[Projection, Option(help="How to make a plane. umap needs the package umap-learn.")] = "pca",
     splits: Splits = None,
     root: Root = None,
     seed: Seed = 0,
@@ -80,115 +45,113 @@ def imagine(  # noqa: PLR0913 - the options of the verb
 
     With --out: a sheet of the nearest real pictures for each label, a plane of real and generated features, and a table.
     """
+    from labelwise.evaluate.imagined import draw_imagined, imagined_view
     from labelwise.tasks.imagine import imagine as run
 
     classifier = open_model(model, device)
-    names = list(dict.fromkeys(label or _described(classifier)))
-    for name in names:
-        classifier.labels.index(name)
-    dataset = open_data_for(classifier, data, root, splits)
-    gallery = _gallery(classifier, dataset, data, split)
-    imagined = run(classifier, names, gallery.split.images, targets=gallery.places, count=count, seed=seed)
-    rows = _rows(gallery, imagined, _figures(gallery, count, seed))
-    files = [] if out_folder is None else _write(out_folder, gallery, imagined, rows, projection)
-    document = {"model": str(model), "data": data, "split": split, "count": count, "labels": rows, "files": files}
-    table = _table(rows, f"{data}, {split}: {count} generated features of each label")
-    show(document, table, *(f"[bold]{file}[/] written" for file in files), json=json)
+    every = classifier.labels.names
+    names = list(dict.fromkeys(label or [name for name in every if name in classifier.unseen] or every))
+    classifier.labels.select(names)
+    part = open_part(classifier, data, split, root, splits, labelled=False)
+    targets = _targets(classifier, part)
+    imagined = run(classifier, names, part.split.images, targets=targets, count=count, seed=seed)
+    rows = _rows(classifier, part, imagined, _figures(classifier, imagined, targets, seed))
+    files: list[str] = []
+    if out_folder is not None:
+        out_folder.mkdir(parents=True, exist_ok=True)
+        files = [str(out_folder / "imagined.csv"), str(out_folder / "plane.png")]
+        _write_table(Path(files[0]), rows)
+        draw_imagined(imagined_view(classifier, imagined, targets, projection)).savefig(files[1], dpi=120)
+        files += _draw_sheets(out_folder, part, rows)
+    document = {"model": str(model), "data": data, "split": part.name, "measured": part.figures(), "count": count}
+    table = _table(rows, f"{data}, {part.name}: {count} generated features of each label")
+    written = (f"[bold]{file}[/] written" for file in files)
+    show(document | {"labels": rows, "files": files}, unbroken(part.words), table, *written, json=json)
 
 
-def _described(classifier: "Classifier") -> list[str]:
-    """Return the labels without training images, or all labels where there are none."""
-    names = classifier.labels.names
-    return [name for name in names if name in classifier.unseen] or list(names)
-
-
-def _gallery(classifier: "Classifier", dataset: "Dataset", data: str, split: str) -> Gallery:
+def _targets(classifier: "lw.Classifier", part: "lw.evaluate.Part") -> "Tensor":
+    """Return where the label of each image stands among the classifier's, -1 where it is none of them ``[n]``."""
     import torch
 
-    part = dataset.split(split)
-    if not len(part):
-        raise DataError(f"The split {split} of {data} has no image to compare with. Choose another with --split.")
-    place = {name: i for i, name in enumerate(classifier.labels.names)}
-    places = torch.tensor([*(place.get(name, -1) for name in dataset.labels.names), -1])
-    targets = torch.full((len(part),), -1) if part.multilabel else part.targets
-    return Gallery(
-        classifier=classifier,
-        split=replace(part, images=classifier.batch(part.images)),
-        places=places[targets],
-        words=tuple(part.words(dataset.labels.names)),
-    )
+    position = {name: i for i, name in enumerate(classifier.labels.names)}
+    targets = torch.full((len(part.split),), -1) if part.split.multilabel else part.split.targets
+    return torch.tensor([*(position.get(name, -1) for name in part.labels.names), -1])[targets]
 
 
-def _figures(gallery: Gallery, count: int, seed: int) -> "dict[str, ImaginedLabel]":
+def _figures(
+    classifier: "lw.Classifier", imagined: "Imagined", targets: "Tensor", seed: int
+) -> dict[str, dict[str, Any]]:
     """Return the figures of labels that have real images; none where fewer than two labels have."""
     from labelwise.evaluate.imagined import evaluate_imagined
 
-    known = gallery.places >= 0
-    if len(set(gallery.places[known].tolist())) < 2:
+    known = targets >= 0
+    if len(set(targets[known].tolist())) < 2:
         return {}
-    images, targets = gallery.split.images[known], gallery.places[known]
-    return {one.label: one for one in evaluate_imagined(gallery.classifier, images, targets, count=count, seed=seed)}
+    count = imagined.features.shape[1]
+    result = evaluate_imagined(classifier, imagined.gallery[known], targets[known], count=count, seed=seed)
+    return {one.label: asdict(one) for one in result}
 
 
-def _rows(gallery: Gallery, found: "Imagined", figures: "dict[str, ImaginedLabel]") -> list[dict[str, Any]]:
+def _rows(
+    classifier: "lw.Classifier", part: "lw.evaluate.Part", imagined: "Imagined", figures: dict[str, dict[str, Any]]
+) -> list[dict[str, Any]]:
     """Return one entry for each imagined label, as plain values."""
     empty = dict.fromkeys(("offset", "precision", "real_precision", "spread"))
+    files, labels = part.split.files, [word or None for word in part.split.words(part.labels.names)]
     rows = []
-    for place, name in enumerate(found.names):
-        typical = found.typical[place]
-        known = {"label": name, "described": name in gallery.classifier.unseen, "images": 0, **empty}
-        nearest = [
-            {"image": gallery.name(i), "row": i, "label": gallery.words[i] or None, "distance": far}
-            for i, far in found.closest(name, SHOWN)
-        ]
-        told = Counter(gallery.words[i] or "no label" for i in found.nearest[place].tolist()).most_common()
-        neighbours = {word: times / found.nearest.shape[1] for word, times in told}
+    for name, typical, nearest in zip(imagined.names, imagined.typical, imagined.nearest.tolist(), strict=True):
+        shares = Counter(labels[i] or "no label" for i in nearest).most_common()
+        closest = [(i, int(part.rows[i]), distance) for i, distance in imagined.closest(name, SHOWN)]
         rows.append(
-            known
-            | (asdict(figures[name]) if name in figures else {})
+            {"label": name, "described": name in classifier.unseen, "images": 0, **empty}
+            | figures.get(name, {})
             | {"typical": None if bool(typical.isnan().any()) else float(typical.mean())}
-            | {"neighbours": neighbours, "nearest": nearest}
+            | {"neighbours": {word: times / len(nearest) for word, times in shares}}
+            | {
+                "nearest": [
+                    {"image": files[i] if files else f"row {row}", "row": row, "label": labels[i], "distance": distance}
+                    for i, row, distance in closest
+                ]
+            }
         )
     return rows
 
 
-def _table(rows: list[dict[str, Any]], title: str) -> "Table":
+def _table(rows: list[dict[str, Any]], title: str) -> Table:
     numbers = (">real images", ">offset", ">right neighbour", ">of real", ">spread", ">typical")
     table = plain_table("label", *numbers, "labels of the nearest real images", title=title)
+    forms = {"offset": "{:.2f}".format, "precision": percent, "real_precision": percent}
     for row in rows:
-        offset, spread, typical = (_said(row[key], "{:.2f}".format) for key in ("offset", "spread", "typical"))
-        right, real = (_said(row[key], percent) for key in ("precision", "real_precision"))
+        figures = ((key, row[key]) for key in ("offset", "precision", "real_precision", "spread", "typical"))
+        cells = ("-" if value is None else forms.get(key, "{:.2f}".format)(value) for key, value in figures)
         shares = list(row["neighbours"].items())[:LISTED]
         near = ", ".join(f"{word} {round(100 * share)} %" for word, share in shares)
-        table.add_row(row["label"], str(row["images"]), offset, right, real, spread, typical, near)
+        table.add_row(row["label"], str(row["images"]), *cells, near)
     return table
 
 
-def _said(value: float | None, how: Callable[[float], str]) -> str:
-    return "-" if value is None else how(value)
-
-
-def _write(
-    folder: Path, gallery: Gallery, found: "Imagined", rows: list[dict[str, Any]], projection: Projection
-) -> list[str]:
-    """Write the table, the plane and a sheet for each label, and return their paths."""
-    from labelwise.evaluate.imagined import draw_imagined, draw_nearest, imagined_view
-
-    folder.mkdir(parents=True, exist_ok=True)
-    files = [folder / "imagined.csv", folder / "plane.png"]
-    with files[0].open("w", encoding="utf-8", newline="") as file:
-        heads = [key for key in rows[0] if key not in ("neighbours", "nearest")]
+def _write_table(path: Path, rows: list[dict[str, Any]]) -> None:
+    heads = [key for key in rows[0] if key not in ("neighbours", "nearest")]
+    with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow([*heads, "nearest"])
         for row in rows:
             writer.writerow([*(row[key] for key in heads), "; ".join(one["image"] for one in row["nearest"])])
-    view = imagined_view(gallery.classifier, found, gallery.places, projection)
-    draw_imagined(view).savefig(files[1], dpi=120)
-    if not gallery.pictures:
-        note(f"These data are features, so there are no pictures to draw; {files[0]} lists the nearest rows.")
-        return [str(file) for file in files]
+
+
+def _draw_sheets(folder: Path, part: "lw.evaluate.Part", rows: list[dict[str, Any]]) -> list[str]:
+    """Draw a sheet for each label and return where; none without pictures."""
+    from labelwise.evaluate.imagined import draw_nearest
+
+    if part.split.images.ndim != 4:
+        note(
+            f"These data are features, so there are no pictures to draw; {folder / 'imagined.csv'} lists the nearest rows."
+        )
+        return []
+    pictures = dict(zip(part.rows.tolist(), part.split.images, strict=True))
+    files = []
     for number, row in enumerate(rows, 1):
         safe = re.sub(r"[^\w.-]+", "_", row["label"])
-        files.append(folder / f"{number:02d}-{safe}.png")
-        draw_nearest(row, gallery.split.images).savefig(files[-1], dpi=100)
-    return [str(file) for file in files]
+        files.append(str(folder / f"{number:02d}-{safe}.png"))
+        draw_nearest(row, pictures).savefig(files[-1], dpi=100)
+    return files

@@ -5,25 +5,23 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import labelwise as lw
 from labelwise.cli.output import note
 from labelwise.errors import DataError, UsageError, listing
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from labelwise.classifier import Classifier
-    from labelwise.data.dataset import Dataset, Skipped
-    from labelwise.evaluate.part import Part
+    from labelwise.data.dataset import Skipped
 
 TOLD = 10  # files that are named one by one where they could not be read
 
 
-def open_model(model: Path, device: str = "cpu") -> "Classifier":
+def open_model(model: Path, device: str = "cpu") -> "lw.Classifier":
     """Return the classifier in a folder, on the device of this name."""
-    from labelwise.store import load
     from labelwise.training.distribution import choose_device
 
-    return load(model, device=choose_device(device))
+    return lw.load(model, device=choose_device(device))
 
 
 def open_data(
@@ -34,31 +32,28 @@ def open_data(
     root: Path | None = None,
     splits: Path | None = None,
     strict: bool = False,
-) -> "Dataset":
+) -> "lw.data.Dataset":
     """Return the data that a word names, divided as a table says where one is given.
 
-    Args:
-        data: what names the data.
-        side: of pictures; None leaves it to where they come from.
-        size: the side that the user asks for instead, an error where the data are no pictures.
-        root: the folder of all benchmarks.
-        splits: the table, if any.
-        strict: make unreadable pictures an error.
+    The side of pictures is ``side`` (None leaves it to where they come from), unless the user asks for another ``size``.
     """
-    from labelwise.data import apply_split, load
-
-    dataset = load(data, size=size or side, strict=strict, root=root)
+    dataset = lw.data.load(data, size=size or side, strict=strict, root=root)
     if size is not None and len(dataset.shape) != 3:
         raise UsageError(
             f'--size {size} is the side of pictures, and "{dataset.name}" holds {dataset.shape[0]} numbers for each image. '
             "Leave it out."
         )
-    return apply_split(dataset, splits) if splits else dataset
+    return lw.data.apply_split(dataset, splits) if splits else dataset
 
 
 def open_data_for(
-    classifier: "Classifier", data: str, root: Path | None = None, splits: Path | None = None, *, strict: bool = False
-) -> "Dataset":
+    classifier: "lw.Classifier",
+    data: str,
+    root: Path | None = None,
+    splits: Path | None = None,
+    *,
+    strict: bool = False,
+) -> "lw.data.Dataset":
     """Return the same with pictures as the model of a classifier takes them."""
     from labelwise.data.catalogue import size_for
     from labelwise.data.read.files import at_side
@@ -68,24 +63,28 @@ def open_data_for(
 
 
 def open_part(
-    classifier: "Classifier", data: str, split: str | None = None, root: Path | None = None, splits: Path | None = None
-) -> "Part":
-    """Return the images of data that a classifier is measured on, see ``choose_part``."""
-    from labelwise.evaluate.part import choose_part
+    classifier: "lw.Classifier",
+    data: str,
+    split: str | None = None,
+    root: Path | None = None,
+    splits: Path | None = None,
+    *,
+    labelled: bool = True,
+) -> "lw.evaluate.Part":
+    """Return the images of data that a classifier is measured on, see ``choose_part``; those without a label where told."""
+    dataset = open_data_for(classifier, data, root, splits)
+    return lw.evaluate.choose_part(classifier, dataset, split, unknown=not labelled)
 
-    return choose_part(classifier, open_data_for(classifier, data, root, splits), split)
 
-
-def open_unknown(classifier: "Classifier", unknown: str, root: Path | None) -> "Part":
+def open_unknown(classifier: "lw.Classifier", unknown: str, root: Path | None) -> "lw.evaluate.Part":
     """Return images of none of the labels, of data or of a folder of pictures."""
     from labelwise.data.catalogue import load_unlabelled
-    from labelwise.evaluate.part import choose_part
 
-    return choose_part(classifier, load_unlabelled(unknown, classifier.shape, root), unknown=True)
+    return lw.evaluate.choose_part(classifier, load_unlabelled(unknown, classifier.shape, root), unknown=True)
 
 
 def open_pictures(
-    classifier: "Classifier", paths: Sequence[Path], *, strict: bool = False
+    classifier: "lw.Classifier", paths: Sequence[Path], *, strict: bool = False
 ) -> tuple["Tensor", list[str], list[dict[str, str]]]:
     """Return the pictures of files and folders as the model takes them, their names, and those that could not be read."""
     from labelwise.data.read.pictures import list_pictures, read_files
@@ -95,9 +94,9 @@ def open_pictures(
         raise DataError(f"No picture found in {listing(str(p) for p in paths)}.")
     if len(classifier.shape) != 3:
         raise UsageError("This model takes precomputed features, not pictures.")
-    images, kept, skipped = read_files(files, classifier.shape, fit=classifier.view.fit, strict=strict)
+    images, rows, skipped = read_files(files, classifier.shape, fit=classifier.view.fit, strict=strict)
     tell_skipped(skipped)
-    return images, [str(files[i]) for i in kept], [asdict(one) for one in skipped]
+    return images, [str(files[i]) for i in rows], [asdict(one) for one in skipped]
 
 
 def tell_skipped(skipped: Sequence["Skipped"], where: str = "pictures in all.") -> None:

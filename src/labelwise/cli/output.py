@@ -1,7 +1,7 @@
 """What the command line prints: results on standard output, everything else on standard error."""
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from json import dumps
 from typing import Any
@@ -69,13 +69,15 @@ def unbroken(text: str) -> Text:
     return Text(text, no_wrap=True)
 
 
-def plain_table(*columns: str, title: str | None = None) -> Table:
-    """Return a table with these column heads; those that start with ``>`` are aligned to the right."""
+def plain_table(*columns: str, title: str | None = None, rows: Iterable[Sequence[RenderableType]] = ()) -> Table:
+    """Return a table with these column heads and rows; columns that start with ``>`` are aligned to the right."""
     table = Table(
         title=title, title_justify="left", header_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0)
     )
     for column in columns:
         table.add_column(column.lstrip(">"), justify="right" if column.startswith(">") else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
     return table
 
 
@@ -101,10 +103,7 @@ def settings_table(settings: Any) -> Table:
     """Return the settings of a method and their defaults."""
     from labelwise.settings import describe
 
-    table = plain_table("setting", "default")
-    for key, value in describe(settings):
-        table.add_row(key, value)
-    return table
+    return plain_table("setting", "default", rows=describe(settings))
 
 
 def warn_leaked(share: float, advice: str = ".") -> None:

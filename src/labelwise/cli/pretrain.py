@@ -8,8 +8,9 @@ from json import loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
+import labelwise as lw
 from labelwise.cli.inputs import open_data, tell_skipped
 from labelwise.cli.options import AsJson, Device, Overwrite, Root, Seed, Settings, Size, Splits, Strict
 from labelwise.cli.output import note, out, percent, settings_table, show
@@ -20,7 +21,6 @@ from labelwise.writable import check_writable
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from labelwise.data import Dataset
     from labelwise.fitting.patches import Patches
     from labelwise.fitting.pretraining import Pretrain
     from labelwise.nn.encoder import ImageEncoder
@@ -32,10 +32,10 @@ USUAL = "simclr"
 
 
 def pretrain(  # noqa: PLR0913 - the options of the verb
-    data: Annotated[str, typer.Argument(help=DATA_HELP, show_default=False)],
-    out_file: Annotated[Path, typer.Option("--out", help="The .safetensors file to write.", show_default=False)],
+    data: Annotated[str, Argument(help=DATA_HELP)],
+    out_file: Annotated[Path, Option("--out", help="The .safetensors file to write.")],
     kind: Annotated[
-        str | None, typer.Option(help="simclr (usual); moco: a queue, for small batches; patches: in seconds.")
+        str | None, Option(help="simclr (usual); moco: a queue, for small batches; patches: in seconds.")
     ] = None,
     set_: Settings = None,
     splits: Splits = None,
@@ -44,16 +44,15 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
     seed: Seed = 0,
     device: Device = "auto",
     probe: Annotated[
-        bool, typer.Option("--probe", help="Then look at labels: how well near training images name test images.")
+        bool, Option("--probe", help="Then look at labels: how well near training images name test images.")
     ] = False,
-    resume: Annotated[
-        Path | None, typer.Option(help="The folder of an interrupted run, to continue it.", show_default=False)
-    ] = None,
+    resume: Annotated[Path | None, Option(help="The folder of an interrupted run, to continue it.")] = None,
     overwrite: Overwrite = False,
     strict: Strict = False,
     json: AsJson = False,
 ) -> None:
     """Train an image encoder on pictures alone, without labels, for any method to start from."""
+    from labelwise.evaluate.unlabelled import probe_neighbours
     from labelwise.fitting.patches import Patches
     from labelwise.fitting.pretraining import Pretrain
     from labelwise.training.distribution import is_main_process
@@ -64,8 +63,7 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
         out().print(settings_table(Patches() if kind == PATCHES else Pretrain()))
         return
     method = _method(kind, words)
-    _check_out(out_file, overwrite)
-    _check_resume(method, resume, device)
+    _check(method, out_file, overwrite, resume, device)
     folder = resume or out_file.with_name(out_file.name + ".run")
     with sole_verb(out_file, folder, resume=resume is not None):
         images, dataset = _read(data, method, (root, splits), size, strict)
@@ -75,16 +73,14 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
         if is_main_process():
             what = PATCHES if isinstance(method, Patches) else method.kind
             note(f"{len(images)} images, shape {list(images.shape[1:])}; {what}, labels are not read")
+        run = Run(seed=seed, device=device, folder=folder, resume=resume is not None, progress=not json)
         if isinstance(method, Patches):
             encoder, about = _patches(images, out_file, method, seed)
         else:
-            settings = Run(seed=seed, device=device, folder=folder, resume=resume is not None, progress=not json)
-            encoder, about = _trained(images, out_file, method, settings)
+            encoder, about = _trained(images, out_file, method, run)
     if not is_main_process():
         return
     if tests is not None and dataset is not None:
-        from labelwise.evaluate.unlabelled import probe_neighbours
-
         about["neighbours"] = asdict(probe_neighbours(encoder, dataset.split("train"), tests))
     show({"weights": str(out_file), **about}, *_lines(out_file, about), json=json)
     if not json:
@@ -98,13 +94,17 @@ def _method(kind: str | None, words: list[str]) -> "Pretrain | Patches":
     from labelwise.settings import override, pairs_of
 
     pairs = pairs_of(words)
-    said = pairs.pop("kind", kind or USUAL)
-    if kind is not None and said != kind:
-        raise UsageError(f"--kind {kind} and --set kind={said} differ. Keep one of them.")
-    return override(Patches(), pairs) if said == PATCHES else override(Pretrain(), {**pairs, "kind": said})
+    wanted = pairs.pop("kind", kind or USUAL)
+    if kind is not None and wanted != kind:
+        raise UsageError(f"--kind {kind} and --set kind={wanted} differ. Keep one of them.")
+    return override(Patches(), pairs) if wanted == PATCHES else override(Pretrain(), {**pairs, "kind": wanted})
 
 
-def _check_out(file: Path, overwrite: bool) -> None:
+def _check(method: "Pretrain | Patches", file: Path, overwrite: bool, resume: Path | None, device: str) -> None:
+    """Raise an error where the file cannot be written, there is nothing to continue, or no choice of device."""
+    from labelwise.fitting.patches import Patches
+    from labelwise.training.checkpoint import has_checkpoint
+
     if file.suffix.lower() != ".safetensors":
         raise UsageError(f'Weights are written as a .safetensors file; given "{file}".')
     check_writable(file)
@@ -112,13 +112,6 @@ def _check_out(file: Path, overwrite: bool) -> None:
         raise UsageError(f"{file} exists already. Choose another name, or replace it with --overwrite.")
     if file.is_dir():
         raise UsageError(f"{file} is a folder; choose another name.")
-
-
-def _check_resume(method: "Pretrain | Patches", resume: Path | None, device: str) -> None:
-    """Raise an error where there is nothing to continue, or no choice of device."""
-    from labelwise.fitting.patches import Patches
-    from labelwise.training.checkpoint import has_checkpoint
-
     if isinstance(method, Patches) and (resume is not None or device == "cuda"):
         raise UsageError("Patches are found at once, on a CPU. Leave out --resume and --device cuda.")
     if resume is not None and not has_checkpoint(resume):
@@ -127,7 +120,7 @@ def _check_resume(method: "Pretrain | Patches", resume: Path | None, device: str
 
 def _read(
     data: str, method: "Pretrain | Patches", where: tuple[Path | None, Path | None], size: int | None, strict: bool
-) -> tuple["Tensor", "Dataset | None"]:
+) -> tuple["Tensor", "lw.data.Dataset | None"]:
     """Return the pictures to train on, and the data set they come from where it has splits and labels."""
     from labelwise.data.catalogue import side_to_read
     from labelwise.data.read.files import at_side, read_paths

@@ -4,8 +4,8 @@ import csv
 from dataclasses import asdict
 from typing import Annotated
 
-import typer
 from rich.text import Text
+from typer import Option
 
 from labelwise.cli.inputs import open_model, open_pictures
 from labelwise.cli.options import AsJson, Device, Model, Paths, Strict
@@ -20,9 +20,8 @@ def rank(
     paths: Paths,
     order: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="All labels from the lowest to the highest, between commas; left out, the order of the data it was trained on.",
-            show_default=False,
         ),
     ] = None,
     json: AsJson = False,
@@ -34,18 +33,18 @@ def rank(
     from labelwise.tasks.rank import rank as run
 
     classifier = open_model(model, device)
-    given = None if order is None else [name.strip() for name in next(csv.reader([order], skipinitialspace=True), [])]
-    names = [classifier.labels.names[column] for column in level_columns(classifier, given)]
+    levels = None if order is None else [name.strip() for name in next(csv.reader([order], skipinitialspace=True), [])]
+    names = [classifier.labels.names[column] for column in level_columns(classifier, levels)]
     images, files, skipped = open_pictures(classifier, paths, strict=strict)
-    pictures = run(classifier.scores(images), order=given)
+    pictures = run(classifier.scores(images), order=levels)
     rows = [{**asdict(one), "file": files[one.picture]} for one in pictures]
-    drawn = len(names) <= DRAWN
-    table = plain_table("picture", ">rank", "level", ">80 % sure", *(["levels"] if drawn else []), "")
+    few = len(names) <= DRAWN
+    table = plain_table("picture", ">rank", "level", ">80 % sure", *(["levels"] if few else []), "")
     for one in pictures:
         low, high = (names.index(end) + 1 for end in one.interval)
         cells = [Text(files[one.picture]), Text(f"{one.rank:.2f}"), Text(one.median, style="bold")]
         cells += [Text(f"{low}" if low == high else f"{low} to {high}")]
-        cells += [_columns(list(one.probabilities.values()))] if drawn else []
+        cells += [_columns(list(one.probabilities.values()))] if few else []
         table.add_row(*cells, Text("" if one.known else "unknown", style="yellow"))
     line = Text(f"1 is {names[0]}, {len(names)} is {names[-1]}")
     show({"model": str(model), "levels": names, "pictures": rows, "skipped": skipped}, table, line, json=json)

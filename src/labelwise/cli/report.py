@@ -1,14 +1,14 @@
 """The verb report: one page about a classifier."""
 
 import shlex
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from rich.console import Console
+from rich.markup import escape
 from rich.text import Text
+from typer import Option
 
 from labelwise.cli.inputs import open_data
 from labelwise.cli.options import AsJson, Data, Device, Model, Root, Seed, SplitName, Splits, Unknown
@@ -22,14 +22,13 @@ if TYPE_CHECKING:
 def report(  # noqa: PLR0913 - the options of the verb
     model: Model,
     data: Data,
-    out_html: Annotated[Path, typer.Option("--out", help="The page to write.")] = Path("report.html"),
+    out_html: Annotated[Path, Option("--out", help="The page to write.")] = Path("report.html"),
     compare: Annotated[
-        list[Path] | None,
-        typer.Option(help="Another saved classifier to set beside it; repeat it for more.", show_default=False),
+        list[Path] | None, Option(help="Another saved classifier to set beside it; repeat it for more.")
     ] = None,
     unknown: Unknown = None,
     split: SplitName = None,
-    examples: Annotated[int, typer.Option(min=1, max=40, help="Best and worst answers to show, of each.")] = 6,
+    examples: Annotated[int, Option(min=1, max=40, help="Best and worst answers to show, of each.")] = 6,
     splits: Splits = None,
     root: Root = None,
     seed: Seed = 0,
@@ -44,8 +43,7 @@ def report(  # noqa: PLR0913 - the options of the verb
     if out_html.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"A report is written as .html; given {out_html}.")
     folders = [model, *(compare or [])]
-    with _told(quiet=json) as tell:
-        tell("reading classifiers and data")
+    with Console(stderr=True, quiet=json).status("report: reading classifiers and data") as status:
         saved = dict(zip(_names(folders), [open_saved(folder, device) for folder in folders], strict=True))
         reader = cache(lambda shape: open_data(data, size_for(shape), root=root, splits=splits))
         dataset = reader(next(iter(saved.values())).classifier.shape)
@@ -63,28 +61,19 @@ def report(  # noqa: PLR0913 - the options of the verb
             examples=examples,
             commands=(*_fit_commands(folders, list(saved.values()), (data, dataset.name), places), again),
             seed=seed,
-            tell=tell,
+            tell=lambda text: status.update(escape(text)),
         )
-        made = run(first, reader, settings)
-        made.write(out_html)
-    if made.figures["leaked"]:
-        note(made.figures["warnings"][0])
-    lines = [unbroken(made.figures["measured"]["words"])]
+        page = run(first, reader, settings)
+        page.write(out_html)
+    figures = page.figures
+    if figures["leaked"]:
+        note(figures["warnings"][0])
+    lines = [unbroken(figures["measured"]["words"])]
     if unknown is not None:
-        lines.append(unbroken(f"As unknown: {made.figures['measured_unknown']['words']}"))
-    about = f": {made.title}, {made.figures['images']} images ({out_html.stat().st_size / 1000:,.0f} kB)"
+        lines.append(unbroken(f"As unknown: {figures['measured_unknown']['words']}"))
+    about = f": {page.title}, {figures['images']} images ({out_html.stat().st_size / 1000:,.0f} kB)"
     lines.append(Text(str(out_html), style="bold").append(about, style="not bold"))
-    show({**made.figures, "out": str(out_html)}, *lines, json=json)
-
-
-@contextmanager
-def _told(*, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows on standard error what is being done."""
-    from rich.console import Console
-    from rich.markup import escape
-
-    with Console(stderr=True, quiet=quiet).status("report") as status:
-        yield lambda text: status.update(escape(text))
+    show({**figures, "out": str(out_html)}, *lines, json=json)
 
 
 def _names(models: list[Path]) -> list[str]:
@@ -104,20 +93,16 @@ def _option(name: str, value: object, usual: object = None) -> list[str]:
 def _fit_commands(folders: list[Path], saved: list["Saved"], data: tuple[str, str], places: list[str]) -> list[str]:
     """Return the commands that fitted the classifiers, as far as they know their settings.
 
-    Args:
-        folders: where they lie.
-        saved: what lies there.
-        data: what names the data in the shell, and their own name; a classifier of other data is fitted on what it calls them.
-        places: options that say where data and splits are.
+    ``data`` is what names them in the shell, and their own name; a classifier of other data is fitted on what it calls them.
     """
     from labelwise.report.repeat import fit_command
 
-    found = []
+    commands = []
     for folder, one in zip(folders, saved, strict=True):
         classifier = one.classifier
         trained = str(classifier.origin.summary.get("training", {}).get("data", data[1]))
         command = fit_command(classifier, data[0] if trained == data[1] else trained, str(folder), places)
         if command is not None:
             taught = set(classifier.labels.names) - set(classifier.model.spec.labels.names) - classifier.unseen
-            found.append(command + ("  # and labels were taught afterwards" if taught else ""))
-    return found
+            commands.append(command + ("  # and labels were taught afterwards" if taught else ""))
+    return commands

@@ -4,37 +4,34 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.text import Text
+from typer import Option
 
+import labelwise as lw
 from labelwise.cli.inputs import open_model, open_pictures, tell_skipped
 from labelwise.cli.options import AsJson, Device, Model, Paths, ScoreBy, Strict
 from labelwise.cli.output import plain_table, show
 from labelwise.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from labelwise.classifier import Classifier
     from labelwise.tasks.gallery import Gallery
 
 
 def retrieve(  # noqa: PLR0913 - the options of the verb
     model: Model,
     query: Paths,
-    gallery: Annotated[
-        Path, typer.Option(help="A folder of pictures to search in, or a file that --index wrote.", show_default=False)
-    ],
+    gallery: Annotated[Path, Option(help="A folder of pictures to search in, or a file that --index wrote.")],
     index: Annotated[
-        Path | None,
-        typer.Option(help="Keep the encoded gallery in this file: used and brought up to date.", show_default=False),
+        Path | None, Option(help="Keep the encoded gallery in this file: used and brought up to date.")
     ] = None,
     approximate: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--approximate",
             help='Look through a part of the gallery only: for many queries in a very large one. Needs the extra "search".',
         ),
     ] = False,
-    k: Annotated[int, typer.Option("-k", min=1, help="How many pictures to list.")] = 5,
+    k: Annotated[int, Option("-k", min=1, help="How many pictures to list.")] = 5,
     by: ScoreBy = "similarity",
     json: AsJson = False,
     strict: Strict = False,
@@ -42,7 +39,6 @@ def retrieve(  # noqa: PLR0913 - the options of the verb
 ) -> None:
     """Which pictures of a folder are most like this one? A picture is never its own answer."""
     from labelwise.tasks.gallery_index import need_faiss
-    from labelwise.tasks.retrieve import retrieve as run
     from labelwise.tasks.similarity import check_score
 
     if approximate:
@@ -50,54 +46,44 @@ def retrieve(  # noqa: PLR0913 - the options of the verb
     classifier = open_model(model, device)
     check_score(classifier.model, by)
     images, names, skipped = open_pictures(classifier, query, strict=strict)
-    if gallery.is_dir():
-        searched = _gallery_of_folder(classifier, gallery, index, strict, approximate)
-    else:
-        searched = _gallery_of_file(gallery, index, approximate)
+    searched = _gallery(classifier, gallery, index, strict, approximate)
+    answers = lw.retrieve(classifier, images, searched, k + 1, by=by, approximate=approximate)
     queries, tables = [], []
-    for name, matches in zip(
-        names, run(classifier.scores(images), searched, k + 1, by=by, approximate=approximate), strict=True
-    ):
+    for name, matches in zip(names, answers, strict=True):
         others = [match for match in matches if match.file != str(Path(name).resolve())][:k]
         queries.append({"file": name, "matches": [asdict(match) for match in others]})
-        tables.append(plain_table(f"most like {name}", ">score"))
-        for match in others:
-            tables[-1].add_row(Text(match.file), f"{match.score:.4f}")
+        rows = ((Text(match.file), f"{match.score:.4f}") for match in others)
+        tables.append(plain_table(f"most like {name}", ">score", rows=rows))
     document = {"model": str(model), "gallery": len(searched), "queries": queries, "skipped": skipped}
     show(document, *tables, json=json)
 
 
-def _gallery_of_file(source: Path, index: Path | None, approximate: bool) -> "Gallery":
-    """Return the gallery that ``--index`` kept in a file."""
-    from labelwise.tasks.gallery import load_gallery
-
-    if index is not None:
-        raise UsageError(f"--index goes with a folder of pictures; {source} is no folder.")
-    gallery = load_gallery(source)
-    if approximate and gallery.index is None:
-        raise UsageError(
-            f"{source} was kept without --approximate. Use it once with the folder: --gallery FOLDER --index {source} "
-            "--approximate."
-        )
-    return gallery
-
-
-def _gallery_of_folder(
-    classifier: "Classifier", source: Path, index: Path | None, strict: bool, approximate: bool
+def _gallery(
+    classifier: "lw.Classifier", source: Path, index: Path | None, strict: bool, approximate: bool
 ) -> "Gallery":
-    """Return the gallery of a folder; where a file is kept, only pictures that it lacks are encoded."""
+    """Return the gallery of a file that ``--index`` wrote, or of a folder; of that only pictures that the index lacks are encoded."""
     from labelwise.data.read.pictures import list_pictures
     from labelwise.tasks.gallery import gallery_of_files, load_gallery
 
+    if not source.is_dir():
+        if index is not None:
+            raise UsageError(f"--index goes with a folder of pictures; {source} is no folder.")
+        gallery = load_gallery(source)
+        if approximate and gallery.index is None:
+            raise UsageError(
+                f"{source} was kept without --approximate. Use it once with the folder: --gallery FOLDER --index {source} "
+                "--approximate."
+            )
+        return gallery
     files = [str(file.resolve()) for file in list_pictures(source)]
     if not files:
         raise DataError(f"No picture found in {source}.")
-    kept = load_gallery(index) if index is not None and index.exists() else None
-    gallery, skipped = gallery_of_files(classifier, files, known=kept, strict=strict)
+    old = load_gallery(index) if index is not None and index.exists() else None
+    gallery, skipped = gallery_of_files(classifier, files, known=old, strict=strict)
     tell_skipped(skipped)
     if approximate and len(gallery):
         gallery = gallery.with_index()
-    if index is not None and gallery is not kept:
+    if index is not None and gallery is not old:
         index.parent.mkdir(parents=True, exist_ok=True)
         gallery.save(index)
     return gallery

@@ -39,12 +39,14 @@ def weights_told(folder: Path, again: str = AGAIN, *, trained: bool = False) -> 
     except Exception as error:
         from labelwise.training.checkpoint import has_checkpoint
 
-        kept = any(has_checkpoint(place) for place in (folder, folder / "trial"))
-        told = f" What was trained is kept in {folder}; mend this and continue with {again}." if kept else ""
+        trained_weights = any(has_checkpoint(place) for place in (folder, folder / "trial"))
+        advice = (
+            f" What was trained is kept in {folder}; mend this and continue with {again}." if trained_weights else ""
+        )
         if isinstance(error, LabelwiseError) and trained:
-            raise type(error)(f"{error}{told}") from error
+            raise type(error)(f"{error}{advice}") from error
         if isinstance(error, OSError):
-            raise StoreError(f"A file could not be written or read: {error}.{told}") from error
-        if told and not isinstance(error, LabelwiseError):
-            error.add_note(told.strip())
+            raise StoreError(f"A file could not be written or read: {error}.{advice}") from error
+        if advice and not isinstance(error, LabelwiseError):
+            error.add_note(advice.strip())
         raise

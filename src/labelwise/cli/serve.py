@@ -2,9 +2,9 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
-import typer
+from typer import Option
 
 from labelwise.cli.inputs import open_model
 from labelwise.cli.options import AsJson, Device, Model
@@ -14,45 +14,33 @@ from labelwise.errors import UsageError
 
 def serve(  # noqa: PLR0913 - the options of the verb
     model: Model,
-    host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 is all networks.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port; 0 takes a free one.")] = 8000,
-    token: Annotated[
-        str | None,
-        typer.Option(envvar="LABELWISE_TOKEN", help="What every request must carry.", show_default=False),
-    ] = None,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Refuse to teach and to forget.")] = False,
-    gallery: Annotated[Path | None, typer.Option(help="A folder of pictures for retrieve.", show_default=False)] = None,
-    examples: Annotated[
-        Path | None, typer.Option(help="Pictures that the page offers to try.", show_default=False)
-    ] = None,
-    workers: Annotated[int, typer.Option(help="Processes on the one port.")] = 1,
-    rate: Annotated[float, typer.Option(help="Requests a second of one address; 0 is no limit.")] = 0.0,
-    batch: Annotated[int, typer.Option(help="Pictures encoded together at most.")] = 16,
-    wait: Annotated[float, typer.Option(help="Milliseconds that a picture waits for others at most.")] = 1.0,
-    queue: Annotated[int, typer.Option(help="Requests in work at most.")] = 256,
-    timeout: Annotated[float, typer.Option(help="Seconds within which a request must have arrived.")] = 20.0,
-    body: Annotated[float, typer.Option(help="Megabytes of a request at most.")] = 16.0,
-    pixels: Annotated[float, typer.Option(help="Millions of pixels of a picture at most.")] = 25.0,
+    host: Annotated[str, Option(help="The address to listen on; 0.0.0.0 is all networks.")] = "127.0.0.1",
+    port: Annotated[int, Option(help="The port; 0 takes a free one.")] = 8000,
+    token: Annotated[str | None, Option(envvar="LABELWISE_TOKEN", help="What every request must carry.")] = None,
+    read_only: Annotated[bool, Option("--read-only", help="Refuse to teach and to forget.")] = False,
+    gallery: Annotated[Path | None, Option(help="A folder of pictures for retrieve.")] = None,
+    examples: Annotated[Path | None, Option(help="Pictures that the page offers to try.")] = None,
+    workers: Annotated[int, Option(help="Processes on the one port.")] = 1,
+    rate: Annotated[float, Option(help="Requests a second of one address; 0 is no limit.")] = 0.0,
+    batch: Annotated[int, Option(help="Pictures encoded together at most.")] = 16,
+    wait: Annotated[float, Option(help="Milliseconds that a picture waits for others at most.")] = 1.0,
+    queue: Annotated[int, Option(help="Requests in work at most.")] = 256,
+    timeout: Annotated[float, Option(help="Seconds within which a request must have arrived.")] = 20.0,
+    body: Annotated[float, Option(help="Megabytes of a request at most.")] = 16.0,
+    pixels: Annotated[float, Option(help="Millions of pixels of a picture at most.")] = 25.0,
     allow_host: Annotated[
-        list[str] | None, typer.Option(help="A name by which it may be called; repeat it for more.", show_default=False)
+        list[str] | None, Option(help="A name by which it may be called; repeat it for more.")
     ] = None,
-    allow_origin: Annotated[
-        list[str] | None, typer.Option(help="A web page that may use it: https://name.", show_default=False)
-    ] = None,
-    log: Annotated[str, typer.Option(help="plain or json lines, on standard error.")] = "plain",
+    allow_origin: Annotated[list[str] | None, Option(help="A web page that may use it: https://name.")] = None,
+    log: Annotated[Literal["plain", "json"], Option(help="The form of lines on standard error.")] = "plain",
     bake: Annotated[
-        Path | None,
-        typer.Option(
-            help="Do not serve: write the classifier with all taught labels to this folder.", show_default=False
-        ),
+        Path | None, Option(help="Do not serve: write the classifier with all taught labels to this folder.")
     ] = None,
     device: Device = "auto",
 ) -> None:
     """Answer questions over HTTP, with a page for the browser; labels can be taught while it runs, and survive."""
     from labelwise.server.settings import MEGABYTE, Service
 
-    if log not in ("plain", "json"):
-        raise UsageError(f'--log is plain or json; given "{log}".')
     service = Service(
         model=model,
         host=host,
@@ -72,7 +60,7 @@ def serve(  # noqa: PLR0913 - the options of the verb
         timeout=timeout,
         allow_hosts=tuple(allow_host or ()),
         allow_origins=tuple(allow_origin or ()),
-        log="json" if log == "json" else "plain",
+        log=log,
     )
     if bake is not None:
         from labelwise.server.present import bake as write
@@ -92,22 +80,22 @@ def serve(  # noqa: PLR0913 - the options of the verb
 
 def export(
     model: Model,
-    onnx: Annotated[Path, typer.Option(help="The .onnx file to write.", show_default=False)],
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is already there.")] = False,
+    onnx: Annotated[Path, Option(help="The .onnx file to write.")],
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace a file that is already there.")] = False,
     json: AsJson = False,
 ) -> None:
     """Write the encoder and the scores of all labels as one ONNX file, compared with the classifier before it counts."""
     from labelwise.export import export as write
 
-    made = write(open_model(model), onnx, overwrite=overwrite)
-    size = f"{made.labels} labels, {made.megabytes:.1f} MB; scores differ by {made.difference:.1e} at most"
-    document = {"model": str(model), **asdict(made), "file": str(made.file)}
-    show(document, f"[bold]{made.file}[/]: {size}", json=json)
+    exported = write(open_model(model), onnx, overwrite=overwrite)
+    size = f"{exported.labels} labels, {exported.megabytes:.1f} MB; scores differ by {exported.difference:.1e} at most"
+    document = {"model": str(model), **asdict(exported), "file": str(exported.file)}
+    show(document, f"[bold]{exported.file}[/]: {size}", json=json)
 
 
 def demo(
-    out_folder: Annotated[Path, typer.Option("--out", help="Where to write classifiers and pictures.")] = Path("demo"),
-    epochs: Annotated[int | None, typer.Option(min=1, help="Fewer epochs for a quicker look.")] = None,
+    out_folder: Annotated[Path, Option("--out", help="Where to write classifiers and pictures.")] = Path("demo"),
+    epochs: Annotated[int | None, Option(min=1, help="Fewer epochs for a quicker look.")] = None,
 ) -> None:
     """A tour on embedded data: train, compare, teach a new species, ask, explain."""
     from labelwise.demo import run

@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
+import labelwise as lw
 from labelwise.cli.inputs import open_model, open_pictures
 from labelwise.cli.options import Model, Name, Out, Overwrite
 from labelwise.cli.output import out
@@ -15,49 +16,42 @@ def teach(  # noqa: PLR0913 - the options of the verb
     model: Model,
     name: Name,
     out_folder: Out,
-    examples: Annotated[
-        list[Path] | None, typer.Option(help="Pictures of it, or folders of pictures.", show_default=False)
-    ] = None,
-    more: Annotated[list[Path] | None, typer.Argument(help="More examples.", show_default=False)] = None,
-    text: Annotated[
-        list[str] | None, typer.Option(help="A sentence that describes it; repeat it for more.", show_default=False)
-    ] = None,
-    vector: Annotated[
-        str | None, typer.Option(help="Its attributes: 0,1,0.5 or a .csv or .txt file.", show_default=False)
-    ] = None,
+    examples: Annotated[list[Path] | None, Option(help="Pictures of it, or folders of pictures.")] = None,
+    more: Annotated[list[Path] | None, Argument(help="More examples.")] = None,
+    text: Annotated[list[str] | None, Option(help="A sentence that describes it; repeat it for more.")] = None,
+    vector: Annotated[str | None, Option(help="Its attributes: 0,1,0.5 or a .csv or .txt file.")] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Add a label from a few example pictures, or from a description, without training."""
     from labelwise.data.labels.vector_words import read_vector
-    from labelwise.store import check_free, save
+    from labelwise.store import check_free
     from labelwise.tasks.teach import check_name
-    from labelwise.tasks.teach import teach as run
 
     check_name(name)
     pictures = [*(examples or []), *(more or [])]
-    given = [word for word, it in (("--examples", pictures), ("--text", text), ("--vector", vector)) if it]
-    if len(given) != 1:
+    sources = [word for word, it in (("--examples", pictures), ("--text", text), ("--vector", vector)) if it]
+    if len(sources) != 1:
         raise UsageError(
-            f"Give pictures (--examples), sentences (--text) or attributes (--vector); given: {listing(given) or 'none'}."
+            f"Give pictures (--examples), sentences (--text) or attributes (--vector); given: {listing(sources) or 'none'}."
         )
     check_free(out_folder, overwrite)
     classifier = open_model(model)
     if pictures:
         images, files, _ = open_pictures(classifier, pictures)
-        taught, source = run(classifier, name, examples=classifier.scores(images)), f"{len(files)} pictures"
+        taught, source = lw.teach(classifier, name, examples=images), f"{len(files)} pictures"
     elif text:
-        taught, source = run(classifier, name, texts=text), "its description"
+        taught, source = lw.teach(classifier, name, texts=text), "its description"
     else:
-        taught, source = run(classifier, name, vector=read_vector(vector or "", name)), "its attributes"
-    save(taught, out_folder, overwrite=overwrite)
+        taught, source = lw.teach(classifier, name, vector=read_vector(vector or "", name)), "its attributes"
+    lw.save(taught, out_folder, overwrite=overwrite)
     out().print(f'[bold]{out_folder}[/]: "{name}" learnt from {source}; {len(taught.labels)} labels')
 
 
 def forget(model: Model, name: Name, out_folder: Out, overwrite: Overwrite = False) -> None:
     """Remove a label."""
-    from labelwise.store import check_free, save
+    from labelwise.store import check_free
 
     check_free(out_folder, overwrite)
     left = open_model(model).remove(name)
-    save(left, out_folder, overwrite=overwrite)
+    lw.save(left, out_folder, overwrite=overwrite)
     out().print(f'[bold]{out_folder}[/]: "{name}" forgotten; {len(left.labels)} labels')

@@ -2,11 +2,13 @@
 
 import sys
 from collections.abc import Callable
+from inspect import getdoc
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
+from labelwise.capabilities import COMPARE, GENERATE, LEARN, LOCATE, WHITEN
 from labelwise.cli.ask import ask
 from labelwise.cli.attack import attack
 from labelwise.cli.calibrate import calibrate
@@ -40,6 +42,14 @@ VERBS: tuple[Callable[..., None], ...] = (
     attack, calibrate, *(verb for plugin in plugins() for verb in plugin.VERBS), serve, export, demo,
 )  # fmt: skip
 
+NEEDS = {
+    "teach": f"From pictures: needs a model that can {LEARN}.",
+    "explain": f"Needs a model that can {LOCATE}.",
+    "imagine": f"Needs a model that can {GENERATE}.",
+    "verify": f"A model that can {COMPARE} compares by that, any other by the cosine of embeddings.",
+    "retrieve": f"A model that can {COMPARE} compares by that; --by whitened needs one that can {WHITEN}.",
+}
+
 
 class Verbs(TyperGroup):
     """The verbs; a signal stops them with ``Interrupted``, which says how to go on."""
@@ -67,7 +77,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for verb in VERBS:
-    app.command()(verb)
+    app.command(help="\n\n".join(filter(None, (getdoc(verb), NEEDS.get(verb.__name__)))))(verb)
 app.add_typer(data_app)
 
 

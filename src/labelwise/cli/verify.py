@@ -4,8 +4,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.text import Text
+from typer import Argument, Option
 
 from labelwise.cli.inputs import open_model, open_pictures
 from labelwise.cli.options import AsJson, Device, Model
@@ -15,12 +15,9 @@ from labelwise.errors import DataError, UsageError
 
 def verify(
     model: Model,
-    first: Annotated[Path | None, typer.Argument(help="A picture.", show_default=False)] = None,
-    second: Annotated[Path | None, typer.Argument(help="Another picture.", show_default=False)] = None,
-    pairs: Annotated[
-        Path | None,
-        typer.Option(help="A .csv table of two columns, a pair of pictures in each row.", show_default=False),
-    ] = None,
+    first: Annotated[Path | None, Argument(help="A picture.")] = None,
+    second: Annotated[Path | None, Argument(help="Another picture.")] = None,
+    pairs: Annotated[Path | None, Option(help="A .csv table of two columns, a pair of pictures in each row.")] = None,
     json: AsJson = False,
     device: Device = "auto",
 ) -> None:
@@ -28,6 +25,8 @@ def verify(
     from labelwise.tasks.verify import verify as run
 
     asked = _pairs(first, second, pairs)
+    for file in (file for pair in asked for file in pair if file.is_dir()):
+        raise UsageError(f"Two pictures make a pair, and {file} is a folder. Name its pictures in a table: --pairs.")
     classifier = open_model(model, device)
     files = list(dict.fromkeys(file for pair in asked for file in pair))
     images, _, _ = open_pictures(classifier, files, strict=True)

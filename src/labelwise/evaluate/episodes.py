@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from labelwise.capabilities import LEARN
 from labelwise.data.episodes import episodes
 from labelwise.errors import UsageError
 from labelwise.evaluate.tested import Tested
@@ -106,7 +107,7 @@ def _scores(model: LabelModel, support: Tensor, query: Tensor) -> dict[str, Tens
     b, ways, shots, d = support.shape
     groups = torch.arange(b * ways, device=support.device).repeat_interleave(shots)
     if not isinstance(model, LearnsFromExamples):
-        raise cannot(model, "learn a label from example images")
+        raise cannot(model, LEARN)
     labels = model.labels_from_examples(support.reshape(-1, d), groups).view(b, ways, -1)
     asked, means = query.flatten(1, 2), support.mean(2)
     return {

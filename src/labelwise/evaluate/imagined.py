@@ -12,7 +12,7 @@ from labelwise.errors import DataError, UsageError
 from labelwise.ops.plane import find_plane
 from labelwise.ops.retrieval import distances
 from labelwise.ops.segments import segment_mean
-from labelwise.tasks.imagine import Imagined, generated, image_features
+from labelwise.tasks.imagine import Imagined, generated
 
 Projection = Literal["pca", "umap", "tsne"]
 COLOURED = 10  # labels that one can tell apart in a plane
@@ -36,13 +36,13 @@ class ImaginedLabel:
 
 
 def evaluate_imagined(
-    classifier: Classifier, images: Tensor, targets: Tensor, *, count: int = 50, seed: int = 0
+    classifier: Classifier, real: Tensor, targets: Tensor, *, count: int = 50, seed: int = 0
 ) -> list[ImaginedLabel]:
     """Return how good features are that a model generates, for every label with images, in the order of the classifier's.
 
     Args:
         classifier: one whose model can generate features.
-        images: test images of one label each ``[n, ...]``.
+        real: features of test images of one label each ``[n, f]``, as ``imagine`` keeps them of its gallery.
         targets: the position of each one's label among the classifier's ``[n]``.
         count: how many features to generate for each label.
         seed: of what is drawn at random.
@@ -55,7 +55,7 @@ def evaluate_imagined(
             f"needed; given {k} and {count}."
         )
     names = [classifier.labels.names[i] for i in columns.tolist()]
-    features, real = generated(classifier, names, count, seed), image_features(classifier, images)
+    features = generated(classifier, names, count, seed)
     means = segment_mean(real, own, k)
     between = float(distances(means, means).sum()) / (k * (k - 1))
     nearest = _nearest_but_itself(real)
@@ -169,12 +169,12 @@ def draw_imagined(view: ImaginedView) -> Any:
     return figure
 
 
-def draw_nearest(row: Mapping[str, Any], images: Tensor) -> Any:
-    """Return a figure of the real pictures ``[n, c, h, w]`` nearest to what was generated; a green name is right.
+def draw_nearest(row: Mapping[str, Any], images: Mapping[int, Tensor]) -> Any:
+    """Return a figure of the real pictures nearest to what was generated; a green name is right.
 
     Args:
         row: what is known of an imagined label: label, described, images, and of each of its nearest the row and label.
-        images: all real pictures.
+        images: real pictures ``[c, h, w]`` by row.
     """
     from matplotlib.figure import Figure
 

@@ -9,6 +9,7 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.functional import interpolate
 
+from labelwise.capabilities import LOCATE
 from labelwise.classifier import Classifier
 from labelwise.errors import UnsupportedError, UsageError
 from labelwise.model import Locates, as_float, cannot
@@ -59,7 +60,7 @@ def heat_maps(classifier: Classifier, images: Tensor, columns: Tensor) -> Tensor
     """
     model = classifier.model
     if not isinstance(model, Locates):
-        raise cannot(model, "draw a heat map: it has no feature maps")
+        raise cannot(model, f"{LOCATE}: it has no feature maps")
     if len(classifier.shape) != 3:
         raise UnsupportedError(
             f"A heat map lies over a picture, and this classifier takes {list(classifier.shape)}: features, or a sound. "

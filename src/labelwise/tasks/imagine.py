@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from labelwise.capabilities import GENERATE
 from labelwise.classifier import Classifier
 from labelwise.data.read.pictures import Pictures
 from labelwise.errors import UsageError
@@ -98,7 +99,7 @@ def image_features(classifier: Classifier, images: Tensor) -> Tensor:
 def _generating(classifier: Classifier) -> Generates:
     model = classifier.model.eval()
     if not isinstance(model, Generates):
-        raise cannot(model, "generate features of a label from its description")
+        raise cannot(model, GENERATE)
     return model
 
 

@@ -6,6 +6,7 @@ from typing import Literal, get_args
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, normalize
 
+from labelwise.capabilities import WHITEN
 from labelwise.errors import UnsupportedError, UsageError
 from labelwise.model import Compares, LabelModel, Whitens, cannot
 
@@ -26,7 +27,7 @@ def check_score(model: LabelModel, by: By) -> None:
         raise UsageError(f'The score of a pair is by {", ".join(known[:-1])} or {known[-1]}; given "{by}".')
     if by == "whitened" and not (isinstance(model, Whitens) and model.whitens):
         if not isinstance(model, Whitens):
-            raise cannot(model, "compare whitened embeddings: it does not know how embeddings vary inside a label")
+            raise cannot(model, f"{WHITEN}: it does not know how embeddings vary inside a label")
         raise UnsupportedError(
             "This model does not know how embeddings vary inside a label: it was saved by an earlier version, several labels may "
             "be true of an image, or no label had two images. Compare by cosine, or train again."

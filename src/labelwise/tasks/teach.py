@@ -7,6 +7,7 @@ from typing import Literal, cast
 import torch
 from torch import Tensor
 
+from labelwise.capabilities import LEARN
 from labelwise.classifier import UNKNOWN, Classifier
 from labelwise.data.read.pictures import Array
 from labelwise.errors import LabelwiseError, UnsupportedError, UsageError
@@ -51,7 +52,7 @@ def teach(
         return _from_description(classifier, name, texts, vector)
     model = classifier.model
     if not isinstance(model, LearnsFromExamples):
-        raise cannot(model, "learn a label from example images")
+        raise cannot(model, LEARN)
     labels, embeddings = classifier.labels.add(name), examples.embeddings
     with torch.no_grad():
         (label,) = model.labels_from_examples(

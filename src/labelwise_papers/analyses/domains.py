@@ -36,19 +36,12 @@ Views = Mapping[str, Callable[[LabelModel], LabelModel]]  # of a trained model, 
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A model that may be chosen.
+    """A model that may be chosen."""
 
-    Attributes:
-        method: which of the methods, from 0.
-        epochs: how many it was trained for; of the last stage, where there are several. 0 is a whole run.
-        validation: accuracy on validation images of the training domains.
-        test: accuracy on the held-out domain.
-    """
-
-    method: int
-    epochs: int
-    validation: float
-    test: float
+    method: int  # which of the methods, from 0
+    epochs: int  # how many it was trained for; of the last stage, where there are several. 0 is a whole run
+    validation: float  # accuracy on validation images of the training domains
+    test: float  # accuracy on the held-out domain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,18 +87,7 @@ def evaluate_domains(
     every: int = 0,
     domains: Sequence[str] = (),
 ) -> DomainsResult:
-    """Return the accuracy on each domain by models trained on the others.
-
-    Each label and domain gives a tenth of its images to validation. With a folder in ``run`` all that is finished is kept there,
-    and the same call continues where it stopped.
-
-    Args:
-        data: with domains; its own splits are forgotten.
-        methods: settings to choose among, or one.
-        run: seed, device, folder.
-        every: after how many epochs a model is a candidate, beside that at the end; 0: that at the end alone.
-        domains: those to hold out; none are all.
-    """
+    """Return the accuracy on each domain by models trained on the others, see ``evaluate_domain_views``."""
     return evaluate_domain_views(data, methods, run, every=every, domains=domains, views={"": lambda model: model})[""]
 
 
@@ -118,15 +100,18 @@ def evaluate_domain_views(
     every: int = 0,
     domains: Sequence[str] = (),
 ) -> dict[str, DomainsResult]:
-    """Return the same for several ways in which one trained model names labels, each chosen for itself.
+    """Return the accuracy on each domain for several ways in which one trained model names labels, each chosen for itself.
+
+    Each label and domain gives a tenth of its images to validation. With a folder in ``run`` all that is finished is kept there,
+    and the same call continues where it stopped.
 
     Args:
-        data: see ``evaluate_domains``, as for what is not named here.
+        data: with domains; its own splits are forgotten.
         methods: settings to choose among, or one.
         run: seed, device, folder.
-        views: what each makes of a trained model, by name.
-        every: after how many epochs a model is a candidate.
-        domains: those to hold out.
+        views: what each way makes of a trained model, by name.
+        every: after how many epochs a model is a candidate, beside that at the end; 0: that at the end alone.
+        domains: those to hold out; none are all.
     """
     run, whole = run or Run(), pool(data)
     chosen = (methods,) if isinstance(methods, Method) else tuple(methods)
@@ -134,7 +119,7 @@ def evaluate_domain_views(
     data = as_seen_by(chosen[0], data)
     whole = pool(data)
     content = zlib.crc32(whole.images.numpy().tobytes(), zlib.crc32(whole.targets.numpy().tobytes()))
-    found: dict[str, list[HeldOut]] = {}
+    held_out: dict[str, list[HeldOut]] = {}
     with tempfile.TemporaryDirectory() as place:
         for domain in domains or sorted({*whole.domains} - {""}):
             divided = hold_out(data, domain, run.seed)
@@ -146,8 +131,8 @@ def evaluate_domain_views(
                 for view, more in _candidates(read, method, own, views, content).items():
                     candidates.setdefault(view, []).extend(replace(each, method=number) for each in more)
             for view, each in candidates.items():
-                found.setdefault(view, []).append(HeldOut(domain=domain, candidates=tuple(each)))
-    return {view: DomainsResult(domains=tuple(each)) for view, each in found.items()}
+                held_out.setdefault(view, []).append(HeldOut(domain=domain, candidates=tuple(each)))
+    return {view: DomainsResult(domains=tuple(each)) for view, each in held_out.items()}
 
 
 def hold_out(data: Dataset, domain: str, seed: int) -> Dataset:
@@ -157,8 +142,8 @@ def hold_out(data: Dataset, domain: str, seed: int) -> Dataset:
     known = {name: i for i, name in enumerate(sorted(set(whole.domains)))}
     places = torch.tensor([known[name] for name in whole.domains])
     strata = (whole.targets * len(known) + places)[rows["train"]]
-    kept, held = split_off(strata, VALIDATION_SHARE, seed)
-    return resplit(data, {"train": rows["train"][kept], "val": rows["train"][held], "test": rows["test"]})
+    rest, held = split_off(strata, VALIDATION_SHARE, seed)
+    return resplit(data, {"train": rows["train"][rest], "val": rows["train"][held], "test": rows["test"]})
 
 
 def _check(whole: Split, methods: tuple[Method, ...], every: int, name: str) -> None:
@@ -183,27 +168,30 @@ def _candidates(data: Dataset, method: Method, run: Run, views: Views, content: 
     about = json.loads(json.dumps({**about, "every": run.snapshots, "views": list(views)}))
     done = run.folder / RESULT
     if done.exists():
-        kept = json.loads(done.read_text())
-        if kept["about"] != about:
+        document = json.loads(done.read_text())
+        if document["about"] != about:
             raise UsageError(
                 f"The result in {run.folder} is of other settings or data. Give another folder, or delete that one."
             )
-        return {view: [Candidate(**each) for each in one] for view, one in kept["candidates"].items()}
+        return {view: [Candidate(**each) for each in one] for view, one in document["candidates"].items()}
     seen = training_data(replace(data, splits={name: data.splits[name] for name in ("train", "val")}), run.seed)
     model, _ = train(method, seen, run)
     last = {view: _measure(of(model), seen.labels, data, 0) for view, of in views.items()}
-    found: dict[str, list[Candidate]] = {view: [] for view in views}
+    candidates: dict[str, list[Candidate]] = {view: [] for view in views}
     for epochs, file in _snapshots(run.folder).items():
         model.load_state_dict(under("model", read_tensors(file)[0]))
         for view, of in views.items():
-            found[view].append(_measure(of(model), seen.labels, data, epochs))
+            candidates[view].append(_measure(of(model), seen.labels, data, epochs))
     for view, candidate in last.items():
-        found[view].append(candidate)
-    kept = {"about": about, "candidates": {view: [asdict(each) for each in one] for view, one in found.items()}}
-    write_atomically(done, (json.dumps(kept, indent=1) + "\n").encode())
+        candidates[view].append(candidate)
+    document = {
+        "about": about,
+        "candidates": {view: [asdict(each) for each in one] for view, one in candidates.items()},
+    }
+    write_atomically(done, (json.dumps(document, indent=1) + "\n").encode())
     for file in run.folder.glob("*.safetensors"):
         file.unlink()
-    return found
+    return candidates
 
 
 def _snapshots(folder: Path) -> dict[int, Path]:

@@ -21,21 +21,15 @@ from labelwise.scores import Scores
 class JointView:
     """Joint embeddings of the s labels that one image fits best, in a plane.
 
-    Attributes:
-        names: these labels, best first.
-        points: training images of these labels, each under its own ``[n, 2]``.
-        targets: the place of that label among the names ``[n]``.
-        asked: the image under each of the labels ``[s, 2]``.
-        distances: how far the image lies from the mean of each label's training images before projection, where 1 is the
-            root mean square distance of those images ``[s]``; NaN for a label with fewer than two.
-        projection: ``pca`` or ``umap``.
+    Distances are those of the image from the mean of each label's training images before projection, where 1 is the root mean
+    square distance of those images; NaN for a label with fewer than two.
     """
 
-    names: tuple[str, ...]
-    points: Tensor
-    targets: Tensor
-    asked: Tensor
-    distances: Tensor
+    names: tuple[str, ...]  # these labels, best first
+    points: Tensor  # training images of these labels, each under its own [n, 2]
+    targets: Tensor  # the place of that label among the names [n]
+    asked: Tensor  # the image under each of the labels [s, 2]
+    distances: Tensor  # [s]
     projection: Projection
 
 
@@ -48,12 +42,7 @@ def joint_embeddings(scores: Scores, columns: Tensor) -> Tensor:
 
 
 def joint_view(
-    known: Scores,
-    targets: Tensor,
-    image: Scores,
-    *,
-    projection: Projection = "pca",
-    most: int = 10,
+    known: Scores, targets: Tensor, image: Scores, *, projection: Projection = "pca", most: int = 10
 ) -> JointView:
     """Return training images under their own labels and one more image under each of these labels, in a plane.
 
@@ -99,14 +88,14 @@ def _weights(scores: Scores) -> Tensor:
 
 
 def _distances(known: Tensor, targets: Tensor, asked: Tensor) -> Tensor:
-    found = torch.full((len(asked),), torch.nan, dtype=known.dtype)
+    distances = torch.full((len(asked),), torch.nan, dtype=known.dtype)
     for label in torch.unique(targets).tolist():
         cloud = known[targets == label]
         centre = cloud.mean(0)
         spread = (cloud - centre).square().sum(1).mean().sqrt()
         if len(cloud) > 1 and spread > 0:
-            found[label] = (asked[label] - centre).norm() / spread
-    return found
+            distances[label] = (asked[label] - centre).norm() / spread
+    return distances
 
 
 def draw_joint(view: JointView, truth: str | None = None) -> Any:

@@ -1,84 +1,63 @@
 """How right the names are that ``zero_label`` gave, once labels are read: of the chosen restart, of all, and after answers."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from statistics import fmean, pstdev
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from labelwise.errors import DataError
 from labelwise.evaluate.tested import Tested
-from labelwise.fitting.naming import Doubt, name_clusters, named_model, uncertain_clusters
+from labelwise.fitting.naming import name_clusters, named_model, uncertain_clusters
 from labelwise.ops.assignment import best_matching
 from labelwise.ops.linear import linear_scores
 
-Order = Callable[[list[Doubt]], Doubt]
-FIXED: Order = lambda doubts: min(doubts, key=lambda doubt: doubt.cluster)  # noqa: E731 - a rule by name
-UNCERTAIN_FIRST: Order = lambda doubts: doubts[0]  # noqa: E731 - likewise
-
-
-@dataclass(frozen=True, kw_only=True)
-class NamedResult:
-    """Figures of named clusters on labelled test images.
-
-    Attributes:
-        images: how many.
-        accuracy: of the restart that was chosen without labels.
-        restarts: the accuracy of every restart, the chosen one first.
-        mean: of these.
-        deviation: of these.
-        clusters: accuracy of the chosen clusters under the best naming there is, which labels were read to find.
-    """
-
-    images: int
-    accuracy: float
-    restarts: tuple[float, ...]
-    mean: float
-    deviation: float
-    clusters: float
+Order = Literal["uncertain first", "fixed"]
 
 
 @torch.no_grad()
-def evaluate_named(tested: Tested) -> NamedResult:
-    """Return how right the names of clusters are on labelled test images."""
+def evaluate_named(tested: Tested) -> dict[str, Any]:
+    """Return how right the names of clusters are on labelled test images: of the restart that was chosen without labels.
+
+    Also of every restart, the chosen one first, with their mean and deviation; and of the chosen ``clusters`` under the best
+    naming there is, which labels were read to find.
+    """
     model = named_model(tested.classifier)
     scores, targets = tested.labelled()
-    own = [linear_scores(scores.embeddings, opinion).argmax(1) for opinion in model.opinions]
-    every = tuple(_share(answers == targets) for answers in own)
     table = _table(scores.best, targets, len(tested.classifier.labels))
-    best = table[torch.arange(len(table)), best_matching(table)].sum() / len(scores)
-    return NamedResult(
-        images=len(scores),
-        accuracy=_share(scores.best == targets),
-        restarts=every,
-        mean=fmean(every),
-        deviation=pstdev(every),
-        clusters=float(best),
-    )
+    opinions = (linear_scores(scores.embeddings, opinion).argmax(1) for opinion in model.opinions)
+    restarts = [_share(answers == targets) for answers in opinions]
+    return {
+        "images": len(scores),
+        "accuracy": _share(scores.best == targets),
+        "restarts": restarts,
+        "mean": fmean(restarts),
+        "deviation": pstdev(restarts),
+        "clusters": float(table[torch.arange(len(table)), best_matching(table)].sum() / len(scores)),
+    }
 
 
-def answer_curve(train: Tested, test: Tested, order: Order = UNCERTAIN_FIRST) -> list[float]:
+def answer_curve(train: Tested, test: Tested, order: Order = "uncertain first") -> list[float]:
     """Return the accuracy on ``test`` after 0, 1, 2 ... clusters were named by someone who sees the labels of ``train``.
 
     Args:
         train: labelled images by which a person would name a cluster, by a classifier that ``zero_label`` made.
         test: labelled images to measure on.
-        order: which of the clusters left to ask about next; they come with the least certain first.
+        order: which of the clusters left is asked about next: the least certain, or that of the least number.
     """
     classifier, truth = test.classifier, _true_names(train)
     scores, targets = test.labelled()
-    found: list[float] = []
+    accuracies: list[float] = []
     now, answers = classifier, dict[int, str]()
     for _ in range(len(test.labels) + 1):
-        found.append(_share(scores.of(now).best == targets))
+        accuracies.append(_share(scores.of(now).best == targets))
         left = [doubt for doubt in uncertain_clusters(now) if doubt.cluster not in answers]
         if not left:
             break
-        asked = order(left)
+        asked = left[0] if order == "uncertain first" else min(left, key=lambda doubt: doubt.cluster)
         answers[asked.cluster] = classifier.labels.names[int(truth[asked.cluster])]
         now = name_clusters(classifier, answers)
-    return found
+    return accuracies
 
 
 def _true_names(tested: Tested) -> Tensor:

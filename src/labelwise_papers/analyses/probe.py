@@ -1,7 +1,7 @@
 """What image embeddings hold without the labels: a logistic regression on them, beside the classifier itself."""
 
 import warnings
-from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -10,38 +10,12 @@ from labelwise.evaluate.tested import Tested
 from labelwise.metrics import accuracy
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProbeResult:
-    """Accuracy of a logistic regression on image embeddings, and of the classifier.
+def probe_embeddings(train: Tested, test: Tested, *, seed: int = 0) -> dict[str, Any]:
+    """Return how well a logistic regression on the embeddings of ``train`` names the images of ``test`` (``probe``).
 
-    Attributes:
-        train_images: how many the regression was trained on.
-        test_images: how many both were tested on.
-        probe: accuracy of the regression.
-        classifier: accuracy of the classifier on the same images, all of its labels allowed.
-        rounds: passes over the training embeddings.
-        converged: whether training ended because it no longer helped, not because the passes ran out.
-        leaked: share of the test images that the classifier was trained or calibrated on.
-    """
-
-    train_images: int
-    test_images: int
-    probe: float
-    classifier: float
-    rounds: int
-    converged: bool
-    leaked: float
-
-
-def probe_embeddings(train: Tested, test: Tested, *, seed: int = 0) -> ProbeResult:
-    """Return how well a logistic regression, trained by SGD on the embeddings of ``train``, names the images of ``test``.
-
-    Embeddings are used as they come, not standardised, with scikit-learn's own settings but for the loss and the tolerance.
-
-    Args:
-        train: images the regression learns from.
-        test: images both are tested on.
-        seed: of the order in which embeddings are visited.
+    It is trained by SGD, visits embeddings in an order that the seed draws, and takes them as they come, not standardised, with
+    scikit-learn's own settings but for loss and tolerance. ``classifier`` is the accuracy of the classifier itself, all its labels allowed;
+    ``rounds`` counts passes, and ``converged`` says whether these ended because they no longer helped.
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import SGDClassifier
@@ -55,12 +29,12 @@ def probe_embeddings(train: Tested, test: Tested, *, seed: int = 0) -> ProbeResu
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         probe.fit(known.embeddings.cpu().numpy(), known_targets.cpu().numpy())
-    return ProbeResult(
-        train_images=len(known),
-        test_images=len(scores),
-        probe=accuracy(probe.predict(scores.embeddings.cpu().numpy()), targets),
-        classifier=accuracy(scores.best, targets),
-        rounds=int(probe.n_iter_),
-        converged=int(probe.n_iter_) < probe.max_iter,
-        leaked=test.leaked,
-    )
+    return {
+        "train_images": len(known),
+        "test_images": len(scores),
+        "probe": accuracy(probe.predict(scores.embeddings.cpu().numpy()), targets),
+        "classifier": accuracy(scores.best, targets),
+        "rounds": int(probe.n_iter_),
+        "converged": int(probe.n_iter_) < probe.max_iter,
+        "leaked": test.leaked,
+    }

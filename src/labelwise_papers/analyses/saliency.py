@@ -1,6 +1,5 @@
 """How much of a picture speaks for its label: the share of pixels that a heat map of the true label marks."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,47 +11,25 @@ from labelwise.model import check_shape
 from labelwise.tasks.explain import explain, heat_maps
 
 
-@dataclass(frozen=True, kw_only=True)
-class SaliencyResult:
-    """Figures of the salient part of pictures, each under its true label.
-
-    Attributes:
-        images: how many were looked at.
-        level: a pixel is salient where the heat map, from 0 to 1 within each picture, exceeds this.
-        share: of salient pixels, averaged over pictures.
-        spread: standard deviation of that share over pictures.
-        blank: share of pictures where nothing speaks for the label, so that no pixel is salient.
-    """
-
-    images: int
-    level: float
-    share: float
-    spread: float
-    blank: float
-
-
 def salient_share(
     classifier: Classifier, images: Tensor, targets: Tensor, *, level: float = 0.5, batch: int = 64
-) -> SaliencyResult:
-    """Return how much of the pictures is salient for their true label (Grad-CAM above ``level``).
+) -> dict[str, Any]:
+    """Return the share of pixels that are salient for the true label of their picture, averaged over pictures.
 
     Args:
         classifier: any classifier whose model has feature maps.
         images: pictures ``[n, c, h, w]``.
         targets: the place of each one's label among the classifier's ``[n]``; -1, no label, is left out.
-        level: from 0 to below 1.
+        level: a pixel is salient where the heat map (Grad-CAM), from 0 to 1 within each picture, exceeds this.
         batch: pictures looked at together.
+
+    Also the standard deviation over pictures (``spread``), and the share of pictures where nothing speaks for the label (``blank``).
     """
     if not 0 <= level < 1:
         raise UsageError(f"The level of a salient pixel lies from 0 to below 1; given {level}.")
     shares = pixel_shares(classifier, images[(targets >= 0).to(images.device)], targets[targets >= 0], level, batch)
-    return SaliencyResult(
-        images=len(shares),
-        level=level,
-        share=float(shares.mean()),
-        spread=float(shares.std(correction=0)),
-        blank=float((shares == 0).double().mean()),
-    )
+    figures = {"share": shares.mean(), "spread": shares.std(correction=0), "blank": (shares == 0).double().mean()}
+    return {"images": len(shares), "level": level, **{name: float(value) for name, value in figures.items()}}
 
 
 def pixel_shares(classifier: Classifier, images: Tensor, targets: Tensor, level: float, batch: int) -> Tensor:
@@ -81,11 +58,11 @@ def draw_saliency(classifier: Classifier, images: Tensor, targets: Tensor, *, le
     for place in places:
         place.axis("off")
     for place, image, target, share in zip(places, images, targets.tolist(), shares.tolist(), strict=False):
-        found = explain(classifier.scores(image[None]), classifier.labels.names[target])
-        height, width = found.heat.shape
-        place.imshow(found.overlay(), extent=(0, width, height, 0))
+        why = explain(classifier.scores(image[None]), classifier.labels.names[target])
+        height, width = why.heat.shape
+        place.imshow(why.overlay(), extent=(0, width, height, 0))
         if share:
             across, down = torch.arange(width) + 0.5, torch.arange(height) + 0.5
-            place.contour(across, down, found.heat, [level], colors="white", linewidths=1)
-        place.set_title(f"{found.label}\n{100 * share:.1f} % salient", fontsize=8, color="#222222")
+            place.contour(across, down, why.heat, [level], colors="white", linewidths=1)
+        place.set_title(f"{why.label}\n{100 * share:.1f} % salient", fontsize=8, color="#222222")
     return figure

@@ -43,17 +43,17 @@ class Cell:
     def configuration(self) -> dict[str, Any]:
         """What it is run with as plain values, defaults filled in."""
         method = self.recipe.method(self.row, self.data)
-        return {**self._said, "settings": None if method is None else to_plain(method)}
+        return {**self._stated, "settings": None if method is None else to_plain(method)}
 
     @property
-    def _said(self) -> dict[str, Any]:
+    def _stated(self) -> dict[str, Any]:
         """What the recipe says that can change figures, without names for people and without defaults."""
-        said = self.recipe.settings_of(self.row, self.data) if self.row.method else None
+        settings = self.recipe.settings_of(self.row, self.data) if self.row.method else None
         source = {name: getattr(self.source, name) for name in DIVIDED}
         return {
             "source": source,
             "method": self.row.method,
-            "settings": said,
+            "settings": settings,
             "measures": list(self.measures),
             "options": to_plain(self.options),
             "quick": self.quick,
@@ -63,7 +63,7 @@ class Cell:
     def key(self) -> str:
         """A word that stands for the cell: the same for 1 and 1.0 and any order of keys; other settings make another cell."""
         head = {"recipe": self.recipe.name, "row": self.row.name, "data": self.data, "seed": self.seed}
-        plain = json.dumps(json.loads(json.dumps([head, self._said]), parse_int=float), sort_keys=True)
+        plain = json.dumps(json.loads(json.dumps([head, self._stated]), parse_int=float), sort_keys=True)
         return sha256(plain.encode()).hexdigest()[:20]
 
     @property
@@ -106,8 +106,8 @@ def check_choice(recipes: Iterable[Recipe], choice: Choice) -> None:
     every = list(recipes)
     sets = sorted({name for recipe in every for name in recipe.data})
     rows = sorted({word for recipe in every for row in recipe.rows for word in (row.method, row.name) if word})
-    for what, given, known in (("data set", choice.data, sets), ("method", choice.methods, rows)):
-        for name in given:
+    for what, names, known in (("data set", choice.data, sets), ("method", choice.methods, rows)):
+        for name in names:
             if name not in known:
                 raise UsageError(
                     f'No {what} "{name}" in these recipes.{suggest(name, known)} They have: {listing(known, 40)}.'

@@ -1,54 +1,306 @@
-"""What can be measured of a cell: every measure by name, with its options and those of a quick run.
+"""What can be measured of a cell: every measure is a function of a subject, its options are the parameters beside.
 
-A measure takes a subject and its options and returns figures by name: numbers (rates in per cent), words, or lists for pictures.
-It fits the subject's classifier by asking for it, or makes fits of its own with ``Subject.fit``.
+A measure returns figures by name: numbers (rates in per cent), words, or lists for pictures. It fits the subject's classifier by
+asking for it, or makes fits of its own with ``Subject.fit``.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import field, make_dataclass
+from functools import cache, lru_cache
+from inspect import signature
+from pathlib import Path
+from typing import Any, Literal
 
+import torch
+from torch import Tensor
+
+from labelwise.data import load
+from labelwise.data.read.pictures import as_batch
 from labelwise.errors import UsageError, listing, suggest
+from labelwise.evaluate.closed import evaluate_closed
+from labelwise.evaluate.episodes import EpisodeSettings, evaluate_many_episodes
+from labelwise.evaluate.ordinal import evaluate_ordinal
+from labelwise.evaluate.outliers import evaluate_outliers
+from labelwise.evaluate.retrieval import KS, evaluate_retrieval
+from labelwise.evaluate.robust import RobustSettings, evaluate_robust
+from labelwise.evaluate.tested import align_targets
+from labelwise.evaluate.verification import PAIRS, evaluate_verification
+from labelwise.evaluate.zero_shot import evaluate_zero_shot
+from labelwise.metrics import harmonic_mean
+from labelwise.ops.adaptive_attacks import Apgd
+from labelwise.ops.attacks import Attack, Fgsm, Pgd
+from labelwise.ops.balance import BalanceCurve
+from labelwise.ops.square_attack import Square
 from labelwise.settings import from_plain
-from labelwise_papers.reproduce import described_measures as described
-from labelwise_papers.reproduce import label_measures as labels
-from labelwise_papers.reproduce import pair_measures as pairs
-from labelwise_papers.reproduce import robust_measures as robust
-from labelwise_papers.reproduce.label_measures import Figures, NoOptions
+from labelwise.tasks.similarity import By
+from labelwise_papers.analyses.answers import answer_calibration, yes_rates
+from labelwise_papers.analyses.domains import evaluate_domains
+from labelwise_papers.analyses.joint import draw_joint, joint_view
+from labelwise_papers.analyses.named import Order, answer_curve, evaluate_named
+from labelwise_papers.analyses.neighbours import nearest_labels
+from labelwise_papers.analyses.probe import probe_embeddings
+from labelwise_papers.analyses.saliency import salient_share
+from labelwise_papers.reproduce.sources import is_at_hand
 from labelwise_papers.reproduce.subject import Subject
+from labelwise_papers.reproduce.tiny import tiny
+from labelwise_papers.toy import Kind, draw_toy, run_toy
+
+Figures = dict[str, Any]
+RATES = ("zero_shot", "unseen", "seen", "harmonic")
+GAPS = tuple(step / 200 for step in range(51))  # alpha, where a gap scales distances
+UNSEEN = tuple(step / 100 for step in range(101))  # unseen accuracies at which the curve is kept
 
 
-@dataclass(frozen=True)
-class Measure:
-    """A function of a subject and options, the class of its options, and options that make it quick."""
-
-    run: Callable[[Subject, Any], Figures]
-    options: type[Any] = NoOptions
-    quick: Mapping[str, Any] = field(default_factory=dict)
+def closed(subject: Subject) -> Figures:
+    """Return accuracy over images and over labels, and how far probabilities of the best label are off."""
+    result = evaluate_closed(subject.tested)
+    rates = {"accuracy": 100 * result.accuracy, "class_accuracy": 100 * result.class_accuracy}
+    return {**rates, "ece": result.ece, "leaked": result.leaked}
 
 
-MEASURES: dict[str, Measure] = {
-    "closed": Measure(labels.closed),
-    "calibration": Measure(labels.calibration),
-    "outliers": Measure(labels.outliers, labels.OutlierOptions, {"made": True}),
-    "saliency": Measure(labels.saliency, labels.SaliencyOptions, {"images": 16}),
-    "probe": Measure(labels.probe),
-    "neighbours": Measure(labels.neighbours),
-    "answers": Measure(labels.answers),
-    "joint": Measure(labels.joint, labels.JointOptions, {"projection": "pca"}),
-    "retrieval": Measure(pairs.retrieval, pairs.RetrievalOptions),
-    "verification": Measure(pairs.verification, pairs.VerificationOptions, {"pairs": 500}),
-    "episodes": Measure(pairs.episodes, pairs.EpisodesOptions, {"ways": 2, "queries": 2, "count": 3}),
-    "domains": Measure(robust.domains, robust.DomainsOptions, {"every": 1}),
-    "robustness": Measure(
-        robust.robustness, robust.RobustnessOptions, {"images": 4, "adaptive_steps": 2, "queries": 2}
-    ),
-    "zero_shot": Measure(described.zero_shot),
-    "named": Measure(described.named),
-    "asked": Measure(described.asked, described.AskedOptions),
-    "ordinal": Measure(described.ordinal),
-    "toy": Measure(described.toy, described.ToyOptions, {"steps": 2}),
+def calibration(subject: Subject) -> Figures:
+    """Return how far probabilities of a yes are off, from raw scores and after calibration."""
+    every = answer_calibration(subject.tested)["every"]
+    return {f"ece_{when}": every[when]["ece"] for when in ("before", "after")}
+
+
+def outliers(subject: Subject, *, sets: tuple[str, ...] = (), made: bool = False) -> Figures:
+    """Return the AUROC of telling each set from test images, by confidence and by both signs.
+
+    Args:
+        subject: what is measured.
+        sets: names of data of none of the labels; one that is not at hand gives no figure.
+        made: tiny pictures in place of them, for quick runs.
+    """
+    figures: Figures = {}
+    for name in sets:
+        strange = _strange("tiny/pictures" if made else name, subject.classifier.shape, subject.root)
+        if strange is None:
+            continue
+        scores = subject.classifier.scores(strange)
+        for sign, words in (("confidence", name), ("both", f"{name} (both signs)")):
+            result = evaluate_outliers(subject.tested.scores, scores, sign=sign)  # type: ignore[arg-type]
+            figures[words] = 100 * result.auroc
+    return figures
+
+
+@lru_cache(maxsize=4)
+def _strange(name: str, shape: tuple[int, ...], root: Path | None) -> Tensor | None:
+    """Return all images of another set in this shape ``[n, c, h, w]``; None where it is not at hand."""
+    if name.startswith("tiny/"):
+        return as_batch(tiny(name).split("test").images, shape)
+    if not is_at_hand(name, root):
+        return None
+    data = load(name, size=shape[1], root=root)
+    return as_batch(torch.cat([split.images for split in data.splits.values()]), shape)
+
+
+def saliency(subject: Subject, *, images: int = 5_000, batch: int = 256) -> Figures:
+    """Return the share of salient pixels of so many training images under their true label."""
+    train = subject.dataset.split("train")
+    targets = align_targets(subject.classifier, train, subject.dataset.labels)[:images]
+    return {"saliency": 100 * salient_share(subject.classifier, train.images[:images], targets, batch=batch)["share"]}
+
+
+def probe(subject: Subject) -> Figures:
+    """Return the accuracy of a logistic regression on image embeddings."""
+    return {"probe": 100 * probe_embeddings(subject.trained_on, subject.tested)["probe"]}
+
+
+def neighbours(subject: Subject) -> Figures:
+    """Return the nearest other label of every label, as figures called by the label."""
+    return {one["label"]: one["nearest"][0] for one in nearest_labels(subject.classifier, 1)["labels"]}
+
+
+def answers(subject: Subject) -> Figures:
+    """Return how often the raw answer is yes: to the true label, a wrong one, and label inputs of ones and zeros."""
+    rates = yes_rates(subject.tested)["raw"]
+    return {f"yes_{kind}": 100 * rate for kind, rate in rates.items() if rate is not None and kind != "every_wrong"}
+
+
+def joint(subject: Subject, *, images: int = 2_000, projection: Literal["pca", "umap"] = "pca") -> Figures:
+    """Return how far a test image lies from the training images of its own label and of the nearest other; draws the plane.
+
+    The image is the first test image that is answered rightly, under every label, among so many training images.
+    """
+    classifier, train = subject.classifier, subject.dataset.split("train")
+    targets = align_targets(classifier, train, subject.dataset.labels)[:images]
+    scores = subject.tested.scores
+    right = (scores.best.cpu() == subject.tested.targets).nonzero()[:, 0].tolist()
+    if not right:
+        raise UsageError("No test image is answered rightly, so there is none to draw. Train longer.")
+    image, truth = scores[right[0] : right[0] + 1], classifier.labels.names[int(scores.best[right[0]])]
+    view = joint_view(classifier.scores(train.images[:images]), targets, image, projection=projection)
+    place = view.names.index(truth)
+    others = torch.cat([view.distances[:place], view.distances[place + 1 :]])
+    subject.draw(draw_joint(view, truth), dpi=100)
+    return {"own_distance": float(view.distances[place]), "nearest_other": float(others[~others.isnan()].min())}
+
+
+def retrieval(subject: Subject, *, ks: tuple[int, ...] = KS) -> Figures:
+    """Return recall at each k as ``R@k``, and the mean average precision at R."""
+    result = evaluate_retrieval(subject.tested, ks=ks)
+    return {f"R@{k}": 100 * share for k, share in result.recall.items()} | {"MAP@R": 100 * result.precision_at_r}
+
+
+def verification(
+    subject: Subject, *, by: tuple[By, ...] = ("cosine", "similarity", "sum"), pairs: int = PAIRS
+) -> Figures:
+    """Return the equal error rate of at most so many pairs of either kind by each score, as ``EER score``."""
+    figures: Figures = {}
+    for score in by:
+        result = evaluate_verification(subject.tested, by=score, most=pairs)
+        figures |= {f"EER {score}": 100 * result.eer, f"AUROC {score}": 100 * result.auroc}
+    return figures
+
+
+def episodes(
+    subject: Subject, *, ways: int = 5, shots: tuple[int, ...] = (1, 5), queries: int = 15, count: int = 600
+) -> Figures:
+    """Return the accuracy of few-shot episodes as ``n-shot``, by nearest means and by cosine, with 95 % intervals."""
+    settings = [
+        EpisodeSettings(ways=ways, shots=each, queries=queries, count=count, seed=subject.run.seed) for each in shots
+    ]
+    figures: Figures = {}
+    for result in evaluate_many_episodes(subject.tested, settings):
+        for way, estimate in result.accuracy.items():
+            words = f"{result.settings.shots}-shot" + ("" if way == "taught" else f", {way}")
+            figures |= {words: 100 * estimate.mean, f"{words} (interval)": 100 * estimate.error}
+    return figures
+
+
+def domains(subject: Subject, *, every: int = 5) -> Figures:
+    """Return accuracy on each domain by models trained on the others, and the mean: by the oracle's choice, and ``strict``.
+
+    A model may be chosen after so many epochs each, beside that at the end; 0 is that at the end alone.
+    """
+    if subject.method is None:
+        raise UsageError("Domains are measured with a method; the row has none.")
+    result = evaluate_domains(subject.dataset, subject.method, subject.run, every=every)
+    figures: Figures = {}
+    for each in result.domains:
+        figures |= {each.domain: 100 * each.oracle.test, f"{each.domain} strict": 100 * each.strict.test}
+    return figures | {"average": 100 * result.oracle, "average strict": 100 * result.strict}
+
+
+def robustness(  # noqa: PLR0913 - the options of the measure
+    subject: Subject,
+    *,
+    epsilon: float = 8 / 255,
+    steps: tuple[int, ...] = (7, 20),
+    step_size: float | None = None,
+    adaptive_steps: int = 100,
+    queries: int = 1000,
+    images: int | None = None,
+) -> Figures:
+    """Return accuracy on clean pictures, under FGSM and each PGD alone, and under all attacks together (``worst``).
+
+    Args:
+        subject: what is measured.
+        epsilon: how far a pixel may move, where pixels lie in [0, 1].
+        steps: of PGD, one figure for each.
+        step_size: of PGD, as a share of epsilon; None is 2.5 / steps.
+        adaptive_steps: of the two adaptive attacks, which only ``worst`` counts.
+        queries: of the random search, which only ``worst`` counts.
+        images: test images at most; None is all.
+    """
+    trials: dict[str, Attack] = {"FGSM": Fgsm()}
+    trials |= {f"PGD {count}": Pgd(steps=count, step_size=step_size) for count in steps}
+    final = (Apgd(steps=adaptive_steps), Apgd(loss="ratio", steps=adaptive_steps), Square(queries=queries))
+    settings = RobustSettings(epsilon=epsilon, attacks=(*trials.values(), *final), seed=subject.run.seed)
+    result = evaluate_robust(subject.tested[torch.arange(len(subject.tested))[:images]], settings)
+    alone = {name: 100 * result.attacks.get(attack.name, 0.0) for name, attack in trials.items()}
+    return {"clean": 100 * result.clean, **alone, "worst": 100 * result.worst, "warnings": list(result.warnings)}
+
+
+def zero_shot(subject: Subject) -> Figures:
+    """Return accuracies on seen and unseen labels in per cent, H for every gap, and the curve of seen over unseen accuracy."""
+    result = evaluate_zero_shot(subject.tested)
+    rates = (*RATES, *(f"{name}_without_gap" for name in RATES[1:]), "area")
+    gaps = list(GAPS) if subject.classifier.calibration.penalty == "scale" else []
+    return {
+        **{name: 100 * getattr(result, name) for name in rates},
+        "gap": result.gap,
+        "validation_harmonic": 100 * subject.classifier.origin.summary.get("balance", {}).get("harmonic", float("nan")),
+        "leaked": result.leaked,
+        "gaps": gaps,
+        "harmonic_at_gaps": [round(100 * harmonic_mean(*result.curve.at(gap)), 3) for gap in gaps],
+        "unseen_levels": [100 * level for level in UNSEEN],
+        "seen_at_unseen": [100 * share for share in seen_at(result.curve)],
+    }
+
+
+def seen_at(curve: BalanceCurve) -> list[float]:
+    """Return the best seen accuracy where unseen accuracy is at least 0, 0.01, ... 1; 0 where that is out of reach."""
+    places = torch.searchsorted(curve.unseen, torch.tensor(UNSEEN, dtype=curve.unseen.dtype)).tolist()
+    return [round(float(curve.seen[place]), 5) if place < len(curve.seen) else 0.0 for place in places]
+
+
+def named(subject: Subject) -> Figures:
+    """Return how right the names of clusters are: of the chosen restart, the mean of all, and the best naming there is.
+
+    Also what can be told without labels: how far mean scores agree with the prior, and which part of a cluster gets one label.
+    """
+    result, report = evaluate_named(subject.tested), subject.classifier.origin.summary["naming"]
+    return {
+        **{name: 100 * result[name] for name in ("accuracy", "mean", "deviation", "clusters")},
+        "restarts": [100 * share for share in result["restarts"]],
+        **{name: 100 * report[name] for name in ("near", "far")},
+        "cohesion": 100 * sum(report["cohesion"]) / len(report["cohesion"]),
+    }
+
+
+def asked(subject: Subject, *, order: Order = "uncertain first") -> Figures:
+    """Return the accuracy after 0, 1, 2 ... clusters were named by a person, and the least number that names all rightly."""
+    curve = [100 * share for share in answer_curve(subject.trained_on, subject.tested, order)]
+    return {"answers": list(range(len(curve))), "after_answers": curve, "needed": float(curve.index(max(curve)))}
+
+
+def ordinal(subject: Subject) -> Figures:
+    """Return accuracy, mean absolute error in levels and quadratic kappa, where the most probable level is said."""
+    result = evaluate_ordinal(subject.tested).best
+    figures: Figures = {"accuracy": 100 * result.accuracy, "error": result.mean_absolute_error}
+    return figures | ({} if result.kappa is None else {"kappa": result.kappa})
+
+
+def toy(
+    subject: Subject, *, kind: Kind = "flow", steps: int = 4000, unseen_error: float = 0.15, seen_error: float = 0.1
+) -> Figures:
+    """Return how far the centres are off that a generator learnt in the plane; draws the points.
+
+    A run succeeds (100, else 0) where centres are off by less than the two errors.
+    """
+    result = run_toy(kind, subject.run.seed, steps)
+    subject.draw(draw_toy([result]), dpi=90)
+    right = result.unseen_error < unseen_error and result.seen_error < seen_error
+    return {"unseen_error": result.unseen_error, "seen_error": result.seen_error, "succeeds": 100.0 * right}
+
+
+MEASURES: Mapping[str, Callable[..., Figures]] = {
+    run.__name__: run
+    for run in (
+        closed, calibration, outliers, saliency, probe, neighbours, answers, joint, retrieval, verification, episodes, domains,
+        robustness, zero_shot, named, asked, ordinal, toy,
+    )
+}  # fmt: skip
+
+QUICK: Mapping[str, Mapping[str, Any]] = {  # options that make a measure quick
+    "outliers": {"made": True},
+    "saliency": {"images": 16},
+    "joint": {"projection": "pca"},
+    "verification": {"pairs": 500},
+    "episodes": {"ways": 2, "queries": 2, "count": 3},
+    "domains": {"every": 1},
+    "robustness": {"images": 4, "adaptive_steps": 2, "queries": 2},
+    "toy": {"steps": 2},
 }
+
+
+@cache
+def _options_of(name: str) -> type[Any]:
+    """Return the options of a measure as a class, whose values ``from_plain`` checks."""
+    _, *options = signature(MEASURES[name], eval_str=True).parameters.values()
+    return make_dataclass(name, [(one.name, one.annotation, field(default=one.default)) for one in options])
 
 
 def check_measures(names: Iterable[str], options: Mapping[str, Mapping[str, Any]], where: str) -> None:
@@ -59,13 +311,13 @@ def check_measures(names: Iterable[str], options: Mapping[str, Mapping[str, Any]
                 f'Row "{where}": no measure "{name}".{suggest(name, MEASURES)} Measures: {listing(MEASURES, 40)}.'
             )
     for name, values in options.items():
-        from_plain(MEASURES[name].options, values, f"options.{name}.")
+        from_plain(_options_of(name), values, f"options.{name}.")
 
 
 def measure(subject: Subject, names: Iterable[str], options: Mapping[str, Mapping[str, Any]]) -> Figures:
     """Return all figures of a subject."""
-    found: Figures = {}
+    figures: Figures = {}
     for name in names:
-        chosen = MEASURES[name]
-        found |= chosen.run(subject, from_plain(chosen.options, options.get(name, {}), f"options.{name}."))
-    return found
+        values = from_plain(_options_of(name), options.get(name, {}), f"options.{name}.")
+        figures |= MEASURES[name](subject, **vars(values))
+    return figures

@@ -22,8 +22,7 @@ class Curve:
 
     name: str
     x: Sequence[float]
-    mean: Sequence[float]
-    half: Sequence[float]
+    points: Sequence[tuple[float, float]]
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
@@ -54,24 +53,25 @@ def curves_of(recipe: Recipe, picture: Picture, results: Iterable[Entry], choice
 
 def _lists(runs: dict[str, list[dict[str, Any]]], picture: Picture) -> list[Curve]:
     """Return one curve for each row, over the list that every cell has."""
-    found = []
+    curves = []
     for row, figures in runs.items():
-        parts = [interval(values) for values in zip(*(each[picture.figure] for each in figures), strict=True)]
-        x = figures[0][picture.over]
-        found.append(Curve(name=row, x=x, mean=[mean for mean, _ in parts], half=[half for _, half in parts]))
-    return found
+        points = [interval(values) for values in zip(*(each[picture.figure] for each in figures), strict=True)]
+        curves.append(Curve(name=row, x=figures[0][picture.over], points=points))
+    return curves
 
 
 def _points(recipe: Recipe, runs: dict[str, list[dict[str, Any]]], picture: Picture) -> list[Curve]:
     """Return one curve through the rows that have a place on the axis; rows without one are levels across it."""
     placed = sorted((row.x, row.name) for row in recipe.rows if row.x is not None and row.name in runs)
-    parts = [interval([each[picture.figure] for each in runs[name]]) for _, name in placed]
+    if not placed:
+        return []
+    points = {name: interval([each[picture.figure] for each in own]) for name, own in runs.items()}
     x = [place for place, _ in placed]
-    found = [Curve(name=picture.label, x=x, mean=[m for m, _ in parts], half=[h for _, h in parts])] if placed else []
-    for row in (row.name for row in recipe.rows if row.x is None and row.name in runs and placed):
-        mean, half = interval([each[picture.figure] for each in runs[row]])
-        found.append(Curve(name=row, x=[x[0], x[-1]], mean=[mean, mean], half=[half, half]))
-    return found
+    levels = [row.name for row in recipe.rows if row.x is None and row.name in runs]
+    return [
+        Curve(name=picture.label, x=x, points=[points[name] for _, name in placed]),
+        *(Curve(name=name, x=[x[0], x[-1]], points=[points[name]] * 2) for name in levels),
+    ]
 
 
 def draw(panels: dict[str, list[Curve]], picture: Picture) -> "Figure":
@@ -82,7 +82,7 @@ def draw(panels: dict[str, list[Curve]], picture: Picture) -> "Figure":
     axes: Any = figure.subplots(1, len(panels), squeeze=False)[0]
     for place, (title, curves) in zip(axes, panels.items(), strict=True):
         for number, curve in enumerate(curves):
-            mean, half = np.array(curve.mean), np.nan_to_num(np.array(curve.half))
+            mean, half = np.nan_to_num(np.array(curve.points).T)
             marker = "o" if len(curve.x) < 20 else ""
             place.plot(curve.x, mean, color=f"C{number}", marker=marker, markersize=5, label=curve.name)
             place.fill_between(curve.x, mean - half, mean + half, color=f"C{number}", alpha=0.2, linewidth=0)

@@ -6,7 +6,7 @@ from typing import Any
 from labelwise.methods import method_class
 from labelwise_papers.benchmarks import ENTRIES
 from labelwise_papers.recipe import Recipe, Row, Source, merged
-from labelwise_papers.reproduce.measures import MEASURES
+from labelwise_papers.reproduce.measures import QUICK
 
 SMALL: dict[str, Any] = {
     "epochs": 1,
@@ -26,13 +26,7 @@ SMALL: dict[str, Any] = {
     "clustering": {"steps": 2, "batch": 40, "iterations": 10},
     "matching": {"steps": 2, "batch": 40, "iterations": 10},
 }
-SMALL_ENCODER: dict[str, Any] = {
-    "backbone": "auto",
-    "width": 4,
-    "weights": None,
-    "frozen": False,
-    "size": None,
-}
+SMALL_ENCODER: dict[str, Any] = {"backbone": "auto", "width": 4, "weights": None, "frozen": False, "size": None}
 LIGHTER = {"wrn28_10": "convnet", "resnet50": "resnet18"}  # many layers take long, however thin
 FEATURES = ("features", "described")
 UNSEEN = ("retrieval", "verification", "episodes")  # measured on labels that training has no image of
@@ -48,7 +42,7 @@ def quick(recipe: Recipe) -> Recipe:
 
 def _options(recipe: Recipe) -> dict[str, dict[str, Any]]:
     names = {*recipe.measures, *(name for row in recipe.rows for name in row.measures)}
-    return {name: merged(recipe.options.get(name, {}), MEASURES[name].quick) for name in sorted(names)}
+    return {name: merged(recipe.options.get(name, {}), QUICK.get(name, {})) for name in sorted(names)}
 
 
 def _row(recipe: Recipe, row: Row) -> Row:
@@ -56,22 +50,22 @@ def _row(recipe: Recipe, row: Row) -> Row:
     source = recipe.data[data]
     values = recipe.settings_of(row, data)
     expect = {name: figures for name, figures in row.expect.items() if name == data}
-    options = {name: merged(values, MEASURES[name].quick) for name, values in row.options.items()}
+    options = {name: merged(values, QUICK.get(name, {})) for name, values in row.options.items()}
     settings = merged(values, _small(row.method, values, _kind(recipe, source) not in FEATURES)) if row.method else {}
     return replace(row, data=(data,), settings=settings, adjust={}, expect=expect, options=options)
 
 
-def _small(method: str, given: dict[str, Any], pixels: bool) -> dict[str, Any]:
+def _small(method: str, settings: dict[str, Any], pixels: bool) -> dict[str, Any]:
     """Return the settings that make a method quick, those that it has; features have no network to be made small."""
     known = {field.name for field in fields(method_class(method))}
     small = {key: value for key, value in SMALL.items() if key in known}
-    if "epochs" in given and given["epochs"] == 0:
+    if "epochs" in settings and settings["epochs"] == 0:
         small.pop("epochs", None)
     if "encoder" in known:
-        backbone = given.get("encoder", {}).get("backbone", "convnet")
+        backbone = settings.get("encoder", {}).get("backbone", "convnet")
         backbone = LIGHTER.get(backbone, backbone)
         small["encoder"] = {**SMALL_ENCODER, "backbone": backbone} if pixels else {**SMALL_ENCODER, "width": None}
-    if given.get("adversarial"):
+    if settings.get("adversarial"):
         small["adversarial"] = {"steps": 1}
     return small
 
@@ -80,16 +74,8 @@ def _source(recipe: Recipe, source: Source) -> Source:
     """Return tiny data in place of a data set."""
     if not source.source:
         return source
-    return replace(
-        source,
-        source=f"tiny/{_kind(recipe, source)}",
-        size=None,
-        held=None,
-        images=None,
-        features="",
-        official=False,
-        stands_for="",
-        settings={},
+    return Source(
+        source=f"tiny/{_kind(recipe, source)}", title=source.title, protocol=source.protocol, note=source.note
     )
 
 

@@ -4,36 +4,41 @@ A process holds a lock on a cell's folder while it runs it, and writes the resul
 process, however that ends. So several processes, started together or by several people, share the cells of one folder.
 """
 
-import fcntl
 import math
 import multiprocessing
 import os
+import platform
 import resource
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cache
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
-from labelwise.errors import Interrupted, LabelwiseError
+import labelwise
+from labelwise.errors import Interrupted, LabelwiseError, UsageError
 from labelwise.interruption import stopping, unbroken
 from labelwise.training.distribution import choose_device
 from labelwise.training.stages import Run
+from labelwise.writable import sole_writer
 from labelwise_papers.reproduce.cells import Cell
 from labelwise_papers.reproduce.measures import measure
 from labelwise_papers.reproduce.results import Entry, append_result, read_results
 from labelwise_papers.reproduce.sources import read_source
 from labelwise_papers.reproduce.subject import Subject
-from labelwise_papers.reproduce.surroundings import surroundings
 
 Tell = Callable[[str], None]
 STOPPED = "Stopped; checkpoints are written. Run the same command again, and it goes on."
@@ -67,29 +72,32 @@ def run_cells(cells: Sequence[Cell], place: Place, tell: Tell) -> list[str]:
     """
     if place.threads:
         torch.set_num_threads(place.threads)
+    (place.out / "cells").mkdir(parents=True, exist_ok=True)
     failures = []
     for number, cell in enumerate(cells, 1):
         if is_done(cell, place.out):
             continue
-        with _claimed(cell, place.out) as own:
-            if not own:
+        folder = place.out / "cells" / cell.key
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(sole_writer(folder))
+            except UsageError:
                 tell(f"{cell.title}: another process is at it")
                 continue
-            if is_done(cell, place.out):
-                shutil.rmtree(_folder(cell, place.out), ignore_errors=True)
-                continue
-            tell(f"[{number}/{len(cells)}] {cell.title}")
-            try:
-                entry = run_cell(cell, place)
-            except (Interrupted, KeyboardInterrupt):
-                raise Interrupted(STOPPED) from None
-            except Exception as error:  # one cell that fails, for want of memory perhaps, must not stop a night's work
-                why = str(error) if isinstance(error, LabelwiseError) else traceback.format_exc()
-                failures.append(f"{cell.title}: {error}")
-                tell(f"{cell.title} failed: {why}")
-                continue
-            append_result(place.out, entry)
-            shutil.rmtree(_folder(cell, place.out), ignore_errors=True)
+            if not is_done(cell, place.out):  # by another process, before this one had the lock
+                tell(f"[{number}/{len(cells)}] {cell.title}")
+                try:
+                    append_result(place.out, run_cell(cell, place, folder))
+                except (Interrupted, KeyboardInterrupt):
+                    raise Interrupted(STOPPED) from None
+                except (
+                    Exception
+                ) as error:  # one cell that fails, for want of memory perhaps, must not stop a night's work
+                    why = str(error) if isinstance(error, LabelwiseError) else traceback.format_exc()
+                    failures.append(f"{cell.title}: {error}")
+                    tell(f"{cell.title} failed: {why}")
+                    continue
+            shutil.rmtree(folder, ignore_errors=True)
     return failures
 
 
@@ -98,25 +106,25 @@ def is_done(cell: Cell, out: Path) -> bool:
     return any(entry["key"] == cell.key for entry in read_results(out))
 
 
-def run_cell(cell: Cell, place: Place) -> Entry:
-    """Return the result of one cell, as it is written."""
+def run_cell(cell: Cell, place: Place, folder: Path) -> Entry:
+    """Return the result of one cell, as it is written; its checkpoints are in the folder."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # Linux: the peak of memory is counted from here
-    if torch.cuda.is_available():
+    cuda = torch.cuda.is_available()
+    if cuda:
         torch.cuda.reset_peak_memory_stats()
-    begun = time.perf_counter()
+    started = time.perf_counter()
+    name = f"{cell.recipe.paper}-{cell.recipe.table}-{cell.data}-{cell.row.name}-{cell.seed}.png"
     subject = Subject(
-        name=f"{cell.recipe.paper}-{cell.recipe.table}-{cell.data}-{cell.row.name}-{cell.seed}".replace(
-            "/", "_"
-        ).replace(" ", "_"),
         data=read_source(cell.source, place.root, cell.seed),
         method=cell.recipe.method(cell.row, cell.data),
-        run=Run(seed=cell.seed, device=place.device, folder=_folder(cell, place.out) / "fit"),
-        pictures=place.out / "pictures",
+        run=Run(seed=cell.seed, device=place.device, folder=folder / "fit"),
+        picture=place.out / "pictures" / name.replace("/", "_").replace(" ", "_"),
         root=place.root,
     )
     figures = measure(subject, cell.measures, cell.options)
     fitted = subject.__dict__.get("classifier")
+    device = choose_device(place.device)
     return {
         "key": cell.key,
         "recipe": cell.recipe.name,
@@ -125,12 +133,22 @@ def run_cell(cell: Cell, place: Place) -> Entry:
         "seed": cell.seed,
         "quick": cell.quick,
         "figures": {name: _finite(value) for name, value in figures.items()},
-        "seconds": round(time.perf_counter() - begun, 2),
+        "seconds": round(time.perf_counter() - started, 2),
         "training_seconds": None if fitted is None else fitted.origin.summary.get("training", {}).get("seconds"),
         "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
-        "peak_device_mib": round(torch.cuda.max_memory_allocated() / 2**20) if torch.cuda.is_available() else None,
+        "peak_device_mib": round(torch.cuda.max_memory_allocated() / 2**20) if cuda else None,
         "configuration": cell.configuration,
-        **surroundings(choose_device(place.device)),
+        "commit": commit(),
+        "versions": {
+            "labelwise": labelwise.__version__,
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+        },
+        "device": f"cuda: {torch.cuda.get_device_name(device)}" if device.type == "cuda" else device.type,
+        "threads": torch.get_num_threads(),
+        "cores": os.cpu_count(),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
 
@@ -141,28 +159,19 @@ def _finite(value: Any) -> Any:
     return [_finite(each) for each in value] if isinstance(value, list) else value
 
 
-def _folder(cell: Cell, out: Path) -> Path:
-    return out / "cells" / cell.key
+@cache
+def commit() -> str:
+    """Return the commit of the checkout that this package lies in; "" where it is installed, or git is not there."""
 
+    def git(*words: str) -> str:
+        command = ["git", "--no-optional-locks", *words]
+        result = subprocess.run(command, cwd=Path(labelwise.__file__).parent, capture_output=True, text=True)
+        return result.stdout.strip() if result.returncode == 0 else ""
 
-@contextmanager
-def _claimed(cell: Cell, out: Path) -> Iterator[bool]:
-    """Yield whether this process alone may run a cell now; others are refused until it lets go or ends."""
-    folder = _folder(cell, out)
-    folder.mkdir(parents=True, exist_ok=True)
-    file = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        yield _locked(file)
-    finally:
-        os.close(file)
-
-
-def _locked(file: int) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+    with suppress(OSError):
+        if git("ls-files", "--error-unmatch", "__init__.py"):
+            return git("describe", "--always", "--dirty", "--abbrev=12")
+    return ""
 
 
 def run_in_workers(cells: Sequence[Cell], place: Place, workers: int) -> list[str]:

@@ -1,6 +1,6 @@
 """The data of recipes: whether it is at hand, what to do where it is not, and how it is divided."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -29,11 +29,11 @@ def missing(source: Source, root: Path | None) -> str:
         return ""
     if not is_at_hand(source.source, root, official=source.official):
         name = source.source.partition("/")[0]
-        told = where(name, root) if name in ENTRIES else f'No data at "{source.source}".'
+        advice = where(name, root) if name in ENTRIES else f'No data at "{source.source}".'
         wanted = (
             " The packed form will not do here: its pictures are smaller than the paper's." if source.official else ""
         )
-        return f"{told}{wanted}" + (f"\n{source.note}" if source.note else "")
+        return f"{advice}{wanted}" + (f"\n{source.note}" if source.note else "")
     if source.features and not (data_root(root) / source.features).is_file():
         return f'"{data_root(root) / source.features}" is missing. {source.note}'.strip()
     return ""
@@ -66,43 +66,25 @@ def sets_at_hand(recipe: Recipe, asked: tuple[str, ...], root: Path | None) -> t
     return here, {name: gone[name] for name in wanted if name in gone}
 
 
-@dataclass(frozen=True)
-class _Wanted:
-    """What makes two data sets the same."""
-
-    source: str
-    size: int | None
-    held: int | None
-    images: int | None
-    features: str
-    root: Path | None
-    seed: int
-
-
+@lru_cache(maxsize=1)
 def read_source(source: Source, root: Path | None, seed: int) -> Dataset | None:
     """Return the data set of a recipe, divided as it says; None where a measure makes its own."""
     if not source.source:
         return None
-    return _read(_Wanted(source.source, source.size, source.held, source.images, source.features, root, seed))
-
-
-@lru_cache(maxsize=1)
-def _read(wanted: _Wanted) -> Dataset:
-    if wanted.source.startswith("tiny/"):
-        return tiny(wanted.source)
-    side = wanted.size or side_to_read(wanted.source, Encoder())
-    data = load(wanted.source, size=side, seed=wanted.seed, root=wanted.root)
-    if wanted.features:
-        data = _with_features(data, data_root(wanted.root) / wanted.features)
-    if wanted.held is None and wanted.images is None:
+    if source.source.startswith("tiny/"):
+        return tiny(source.source)
+    data = load(source.source, size=source.size or side_to_read(source.source, Encoder()), seed=seed, root=root)
+    if source.features:
+        data = _with_features(data, data_root(root) / source.features)
+    if source.held is None and source.images is None:
         return data
     whole = data.split("train").join(data.splits["val"]) if "val" in data.splits else data.split("train")
     splits = {"train": whole, "test": data.split("test")}
-    if wanted.held is not None:
-        kept, held = split_off(whole.targets, wanted.held / len(whole), 0)
-        splits |= {"train": whole.select(kept), "val": whole.select(held)}
-    if wanted.images is not None and wanted.images < len(splits["train"]):
-        few = split_off(splits["train"].targets, wanted.images / len(splits["train"]), 1)[1]
+    if source.held is not None:
+        rest, held = split_off(whole.targets, source.held / len(whole), 0)
+        splits |= {"train": whole.select(rest), "val": whole.select(held)}
+    if source.images is not None and source.images < len(splits["train"]):
+        few = split_off(splits["train"].targets, source.images / len(splits["train"]), 1)[1]
         splits["train"] = splits["train"].select(few)
     return replace(data, splits=splits)
 
@@ -112,21 +94,18 @@ def _with_features(data: Dataset, file: Path) -> Dataset:
 
     The file is a pack that ``write_features`` made of the same data, or holds ``f`` for train and ``ft`` for test.
     """
-    held = read_npz(file)
-    if "features" in held:
-        rows = held["features"]
-        if "labels" in held and held["labels"].tolist() != [
-            t for part in data.splits.values() for t in part.targets.tolist()
-        ]:
+    arrays = read_npz(file)
+    if "features" in arrays:
+        rows = arrays["features"]
+        targets = [target for part in data.splits.values() for target in part.targets.tolist()]
+        if "labels" in arrays and arrays["labels"].tolist() != targets:
             raise DataError(
                 f'The labels in "{file}" are not those of "{data.name}" in its order. Encode that data again.'
             )
-    elif set(FEATURE_KEYS) <= set(held) and list(data.splits) == ["train", "test"]:
-        rows = np.concatenate([held[key] for key in FEATURE_KEYS])
+    elif set(FEATURE_KEYS) <= set(arrays) and list(data.splits) == ["train", "test"]:
+        rows = np.concatenate([arrays[key] for key in FEATURE_KEYS])
     else:
-        raise DataError(
-            f'"{file}" holds neither "features" nor "f" and "ft". Write it with labelwise.encoding.write_features.'
-        )
+        raise DataError(f'"{file}" holds neither "features" nor "f" and "ft". Write it with labelwise data encode.')
     sizes = [len(split) for split in data.splits.values()]
     if len(rows) != sum(sizes):
         raise DataError(f'"{file}" has {len(rows)} rows of features, but "{data.name}" has {sum(sizes)} images.')

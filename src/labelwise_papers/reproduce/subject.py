@@ -3,9 +3,10 @@
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from labelwise.classifier import Classifier
-from labelwise.data.dataset import Dataset, Split
+from labelwise.data.dataset import Dataset
 from labelwise.errors import UsageError
 from labelwise.evaluate.tested import Tested
 from labelwise.fitting.fit import fit
@@ -17,46 +18,44 @@ class Subject:
     """One cell while it is measured.
 
     Attributes:
-        name: for files that belong to it.
         data: None where the measure makes its own.
         method: None where the measure trains something else.
         run: seed, device, and the folder of checkpoints; a stopped fit goes on from there.
-        pictures: the folder of pictures that measures draw.
+        picture: the file that a measure may draw.
         root: where benchmarks lie.
     """
 
-    name: str
     data: Dataset | None
     method: Method | None
     run: Run
-    pictures: Path
+    picture: Path
     root: Path | None
 
     @property
-    def given(self) -> Dataset:
+    def dataset(self) -> Dataset:
         """The data, or an error where the recipe names none."""
         if self.data is None:
             raise UsageError("This measure needs data; the recipe's data set has no source.")
         return self.data
 
-    @property
-    def test(self) -> Split:
-        """The test images."""
-        return self.given.split("test")
-
     @cached_property
     def classifier(self) -> Classifier:
         """The classifier of the cell, fitted once."""
-        return self.fit(self.given)
+        if self.method is None:
+            raise UsageError("This measure needs a method; the recipe's row has none.")
+        return fit(self.dataset, self.method, replace(self.run, resume=self.run.folder is not None))
 
     @cached_property
     def tested(self) -> Tested:
         """The test images, encoded once for every measure."""
-        return Tested.of(self.classifier, self.test, self.given.labels)
+        return Tested.of(self.classifier, self.dataset.split("test"), self.dataset.labels)
 
-    def fit(self, data: Dataset, part: str = "") -> Classifier:
-        """Return a classifier of the cell's method for any data; ``part`` keeps checkpoints of several fits apart."""
-        if self.method is None:
-            raise UsageError("This measure needs a method; the recipe's row has none.")
-        folder = self.run.folder / part if self.run.folder and part else self.run.folder
-        return fit(data, self.method, replace(self.run, folder=folder, resume=folder is not None))
+    @property
+    def trained_on(self) -> Tested:
+        """The training images."""
+        return Tested.of(self.classifier, self.dataset.split("train"), self.dataset.labels)
+
+    def draw(self, figure: Any, dpi: int) -> None:
+        """Write a figure of matplotlib as the picture of this cell."""
+        self.picture.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(self.picture, dpi=dpi)

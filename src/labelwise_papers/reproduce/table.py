@@ -16,56 +16,35 @@ HEAD = ("data", "row", "figure", "paper", "ours", "difference", "protocol", "see
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One figure of one row.
-
-    Attributes:
-        data: the data set.
-        row: the row.
-        figure: what is measured.
-        paper: the paper's value; None where it gives none.
-        ours: one value for each seed.
-        protocol: whose rules it follows.
-        seeds: how many there are to be.
-        verdict: how ours compares, in words.
-        comparable: whether a difference means anything: not on other data, nor of a quick run.
-        digits: after the point.
-    """
+    """One figure of one row."""
 
     data: str
     row: str
-    figure: str
-    paper: Value | None
-    ours: tuple[Value, ...]
-    protocol: str
-    seeds: int
-    verdict: str
-    comparable: bool
-    digits: int
+    figure: str  # what is measured
+    paper: Value | None  # the paper's value; None where it gives none
+    ours: tuple[Value, ...]  # one value for each seed
+    protocol: str  # whose rules it follows
+    seeds: int  # how many there are to be
+    verdict: str  # how ours compares, in words
+    comparable: bool  # whether a difference means anything: not on other data, nor of a quick run
+    digits: int  # after the point
 
     def words(self) -> tuple[str, ...]:
         """Return the line as the cells of a table."""
-        paper = "" if self.paper is None else _text(self.paper, self.digits)
+        paper, apart = str(self.paper or ""), ""
+        if isinstance(self.paper, int | float):
+            paper, mean = f"{self.paper:.{self.digits}f}", _mean(self.ours)
+            apart = "" if mean is None or not self.comparable else f"{mean - self.paper:+.{self.digits}f}"
         run = f"{len(self.ours)} of {self.seeds}" if self.ours else ""
-        mean = _mean(self.ours) if self.comparable else None
-        apart = (
-            f"{mean - self.paper:+.{self.digits}f}" if mean is not None and isinstance(self.paper, int | float) else ""
-        )
         ours = spread(self.ours, self.digits)
         return (self.data, self.row, self.figure, paper, ours, apart, self.protocol, run, self.verdict)
 
 
 def lines_of(recipe: Recipe, results: Iterable[Entry], choice: Choice, gone: Iterable[str] = ()) -> list[Line]:
-    """Return the lines of a recipe's table.
-
-    Args:
-        recipe: whose rows and figures.
-        results: all results there are; those of other settings do not count.
-        choice: which rows and how many seeds.
-        gone: data sets that are not at hand.
-    """
+    """Return the lines of a recipe's table, from all results there are; ``gone`` are data sets that are not at hand."""
     by_key = {entry["key"]: entry for entry in results}
     lost = set(gone)
-    found = []
+    lines = []
     for name in (name for name in recipe.data if not choice.data or name in choice.data):
         replaced = recipe.data[name].stands_for
         for row in (row for row in chosen_rows(recipe, choice) if name in recipe.sets(row)):
@@ -73,22 +52,22 @@ def lines_of(recipe: Recipe, results: Iterable[Entry], choice: Choice, gone: Ite
             measured = [by_key[cell.key] for cell in own if cell.key in by_key]
             if replaced and replaced not in lost and not measured and name not in choice.data:
                 continue
-            found += _row_lines(recipe, row, own, measured, missing=name in lost)
-    return found
+            lines += _row_lines(recipe, row, own, measured, missing=name in lost)
+    return lines
 
 
 def _row_lines(
     recipe: Recipe, row: Row, cells: Sequence[Cell], measured: Sequence[Entry], *, missing: bool
 ) -> list[Line]:
     cell = cells[0]
-    found = []
+    lines = []
     for name, figure in recipe.figures.items():
         ours = tuple(value for entry in measured if (value := entry["figures"].get(name)) is not None)
         paper = recipe.expected(row, cell.data, name)
         if paper is None and not ours and (measured or row.expect):
             continue  # neither the paper nor the row's measures have it
         state = _state(cell, measured, ours, missing=missing)
-        found.append(
+        lines.append(
             Line(
                 data=cell.source.title,
                 row=row.name,
@@ -102,7 +81,7 @@ def _row_lines(
                 digits=figure.digits,
             )
         )
-    return found
+    return lines
 
 
 def _state(cell: Cell, measured: Sequence[Entry], ours: Sequence[Value], *, missing: bool) -> str:
@@ -124,18 +103,14 @@ def verdict(paper: Value | None, ours: Sequence[Value], figure: Figure) -> str:
     if mean is None or isinstance(paper, str):
         return "as in the paper" if str(paper) == _common(ours)[0] else "differs"
     apart = round(mean - paper, figure.digits)
-    within = ", within the spread of our seeds" if _within(paper, ours) else ""
-    size = f"{abs(apart):.{figure.digits}f}"
-    if figure.better == "neither":
-        return "equal" if not apart else f"{'above' if apart > 0 else 'below'} by {size}{within}"
-    if figure.better == "higher":
-        return "at or above" if apart >= 0 else f"below by {size}{within}"
-    return "at or below" if apart <= 0 else f"above by {size}{within}"
-
-
-def _within(paper: float, ours: Sequence[Value]) -> bool:
     values = [float(value) for value in ours]
-    return len(values) > 1 and min(values) <= paper <= max(values)
+    spread_over = len(values) > 1 and min(values) <= paper <= max(values)
+    size = f"{abs(apart):.{figure.digits}f}" + (", within the spread of our seeds" if spread_over else "")
+    if figure.better == "neither":
+        return "equal" if not apart else f"{'above' if apart > 0 else 'below'} by {size}"
+    if figure.better == "higher":
+        return "at or above" if apart >= 0 else f"below by {size}"
+    return "at or below" if apart <= 0 else f"above by {size}"
 
 
 def _mean(ours: Sequence[Value]) -> float | None:
@@ -157,10 +132,6 @@ def spread(ours: Sequence[Value], digits: int) -> str:
         return f"{word} ({count} of {len(ours)})"
     apart = f" +- {statistics.stdev(map(float, ours)):.{digits}f}" if len(ours) > 1 else ""
     return f"{mean:.{digits}f}{apart}"
-
-
-def _text(value: Value, digits: int) -> str:
-    return value if isinstance(value, str) else f"{value:.{digits}f}"
 
 
 def markdown(recipe: Recipe, lines: Sequence[Line], results: Iterable[Entry]) -> str:

@@ -26,15 +26,15 @@ def tiny(word: str) -> Dataset:
     kind = word.removeprefix("tiny/")
     if kind not in SHAPES:
         raise UsageError(f'No tiny data "{word}". There are: {listing(f"tiny/{each}" for each in SHAPES)}.')
-    made = torch.Generator().manual_seed(0)
-    patterns = torch.rand((len(NAMES), *SHAPES[kind]), generator=made)
-    splits = {name: _split(patterns, _targets(kind, name), made) for name in COUNTS}
+    rng = torch.Generator().manual_seed(0)
+    patterns = torch.rand((len(NAMES), *SHAPES[kind]), generator=rng)
+    splits = {name: _split(patterns, _targets(kind, name), rng) for name in COUNTS}
     texts = tuple((f"this is a picture of a {name}", f"the {name}") for name in NAMES)
     if kind == "described":
         splits = {name: _described(split, texts) if name != "test" else split for name, split in splits.items()}
     labels = Labels(
         names=NAMES,
-        vectors=torch.rand(len(NAMES), 5, generator=made) if kind == "described" else None,
+        vectors=torch.rand(len(NAMES), 5, generator=rng) if kind == "described" else None,
         texts=texts if kind == "described" else None,
         order=tuple(range(len(NAMES))),
     )
@@ -50,8 +50,8 @@ def _targets(kind: str, split: str) -> Tensor:
     return labels.repeat(COUNTS[split])
 
 
-def _split(patterns: Tensor, targets: Tensor, made: torch.Generator) -> Split:
-    noise = torch.rand((len(targets), *patterns.shape[1:]), generator=made)
+def _split(patterns: Tensor, targets: Tensor, rng: torch.Generator) -> Split:
+    noise = torch.rand((len(targets), *patterns.shape[1:]), generator=rng)
     images = 0.6 * patterns[targets] + 0.4 * noise
     pixels = (255 * images).to(torch.uint8) if images.ndim == 4 else images
     domains = tuple(DOMAINS[row // len(patterns) % len(DOMAINS)] for row in range(len(targets)))
@@ -59,5 +59,5 @@ def _split(patterns: Tensor, targets: Tensor, made: torch.Generator) -> Split:
 
 
 def _described(split: Split, texts: tuple[tuple[str, ...], ...]) -> Split:
-    told = tuple(texts[target] for target in split.targets.tolist())
-    return Split(images=split.images, targets=split.targets, texts=told, domains=split.domains)
+    sentences = tuple(texts[target] for target in split.targets.tolist())
+    return Split(images=split.images, targets=split.targets, texts=sentences, domains=split.domains)

@@ -10,7 +10,7 @@ from scipy import stats
 from labelwise.ops.balance import BalanceCurve
 from labelwise_papers.recipe import Recipe, find_recipes
 from labelwise_papers.reproduce.cells import Choice, cells_of
-from labelwise_papers.reproduce.described_measures import seen_at
+from labelwise_papers.reproduce.measures import seen_at
 from labelwise_papers.reproduce.pictures import curves_of, draw_recipe, interval
 
 
@@ -39,8 +39,8 @@ def test_rows_along_an_axis(tmp_path: Path) -> None:
     panels = curves_of(recipe, recipe.picture, results(recipe, "cub_strict", 3), Choice(seeds=3))
     (curve,) = panels["CUB, captions"]
     assert list(curve.x) == [0.0, 0.25, 0.5, 0.75, 1.0]
-    assert curve.mean == pytest.approx([11, 21, 31, 41, 51])
-    assert curve.half == pytest.approx([interval([0.0, 1.0, 2.0])[1]] * 5)
+    assert [mean for mean, _ in curve.points] == pytest.approx([11, 21, 31, 41, 51])
+    assert [half for _, half in curve.points] == pytest.approx([interval([0.0, 1.0, 2.0])[1]] * 5)
     file = draw_recipe(recipe, results(recipe, "cub_strict", 3), Choice(seeds=3), tmp_path)
     assert file == tmp_path / "clarel-figure3.png"
     assert file.stat().st_size > 1000
@@ -53,7 +53,7 @@ def test_curves_of_cells() -> None:
     panels = curves_of(recipe, recipe.picture, results(recipe, "cub_strict", 2), Choice(seeds=2))
     (curve,) = panels["CUB, captions"]
     assert list(curve.x) == [0.0, 0.1]
-    assert curve.mean == pytest.approx([5.25, 10.5])
+    assert [mean for mean, _ in curve.points] == pytest.approx([5.25, 10.5])
 
 
 def test_rows_without_a_place_are_levels() -> None:

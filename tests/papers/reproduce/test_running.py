@@ -1,6 +1,5 @@
 """Cells are run once, whoever runs them, and however often they are killed."""
 
-import fcntl
 import json
 import multiprocessing
 import os
@@ -15,6 +14,7 @@ import pytest
 
 from labelwise.errors import Interrupted, LabelwiseError
 from labelwise.training import loop as training
+from labelwise.writable import sole_writer
 from labelwise_papers.reproduce import running
 from labelwise_papers.reproduce.cells import Cell, Choice, cells_of
 from labelwise_papers.reproduce.results import RESULTS, read_results
@@ -70,10 +70,10 @@ def test_a_cell_that_fails_does_not_stop_the_others(
 ) -> None:
     whole = running.run_cell
 
-    def fragile(cell: Cell, place: Place) -> object:
+    def fragile(cell: Cell, *more: Any) -> object:
         if cell.row.name == "eszsl":
             raise kind("training diverged")
-        return whole(cell, place)
+        return whole(cell, *more)
 
     monkeypatch.setattr(running, "run_cell", fragile)
     place = Place(out=tmp_path / "out", device="cpu")
@@ -85,10 +85,7 @@ def test_a_cell_that_fails_does_not_stop_the_others(
 def test_a_cell_that_another_process_runs_is_left_alone(tmp_path: Path) -> None:
     wanted = cells(tmp_path)
     place, told = Place(out=tmp_path / "out", device="cpu"), list[str]()
-    folder = place.out / "cells" / wanted[0].key
-    folder.mkdir(parents=True)
-    with (folder / "lock").open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with sole_writer(place.out / "cells" / wanted[0].key):
         run_cells(wanted, place, told.append)
         assert not is_done(wanted[0], place.out)
         assert "another process" in told[0]
