@@ -8,7 +8,7 @@ torchattacks asks for torchvision but does not use it here. Install it without w
     PYTHONPATH=FOLDER python benchmarks/attacks.py
 
 A softmax classifier is trained first, with ``--hard`` on attacked pictures. Both sides get its raw scores and the same numbers of
-steps, restarts and queries. "all" is AutoAttack on their side, and on ours APGD, APGD aimed at nine labels and Square, one after another.
+steps and queries. "all" is AutoAttack on their side, and on ours APGD, APGD aimed at nine labels and Square, one after another.
 """
 
 import argparse

@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from labelwise.errors import UsageError
 from labelwise.ops.retrieval import distances, retrieval_loss
 
 
@@ -96,11 +95,6 @@ def test_gradients_of_the_loss() -> None:
     assert far.grad is not None
     assert far.grad.isfinite().all()
     assert far.grad.any()
-
-
-def test_a_share_out_of_range() -> None:
-    with pytest.raises(UsageError, match=r"between 0 and 1; given 1\.5"):
-        retrieval_loss(embeddings(2, 2), embeddings(2, 2), 1.5)
 
 
 def test_autocast_leaves_distances_alone() -> None:

@@ -1,8 +1,8 @@
-"""Balance: how far to hold back labels with training images, so that labels known from descriptions get their due.
+"""Balance: how far to hold back seen labels, so that unseen labels, known from descriptions, get their due.
 
-A model favours the labels it was trained on. A gap takes something from their scores (or multiplies their distances by
-1 + gap). Each image has one gap, its flip, at which its answer changes from the best seen label to the best unseen one,
-so one sort of the flips gives the accuracies on both kinds of images for every gap there is.
+A model favours the labels it was trained on. A seen penalty takes something from their scores (or multiplies their
+distances by 1 + penalty). Each image has one penalty, its flip, at which its answer changes from the best seen label to
+the best unseen one, so one sort of the flips gives the accuracies on both kinds of images for every penalty there is.
 """
 
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ Kind = Literal["offset", "scale"]
 
 @dataclass(frozen=True, eq=False)
 class BalanceCurve:
-    """Accuracies, averaged over labels, on images of unseen and of seen labels for every gap.
+    """Accuracies, averaged over labels, on images of unseen and of seen labels for every seen penalty.
 
     Attributes:
-        flips: the gaps at which an image's answer changes ``[m]``, each once, rising.
+        flips: the penalties at which an image's answer changes ``[m]``, each once, rising.
         unseen: accuracy on images of unseen labels ``[m + 1]``, never falling; entry i holds between flips i - 1 and i.
         seen: accuracy on images of seen labels ``[m + 1]``, never rising.
     """
@@ -40,28 +40,24 @@ class BalanceCurve:
         """The area under seen accuracy over unseen accuracy (AUSUC)."""
         return float(torch.trapezoid(self.seen, self.unseen))
 
-    def at(self, gap: float) -> tuple[float, float]:
-        """Return the accuracies on unseen and on seen labels at a gap."""
-        place = int(torch.searchsorted(self.flips, torch.tensor(gap, dtype=self.flips.dtype)))
-        return float(self.unseen[place]), float(self.seen[place])
+    def at(self, penalty: float) -> tuple[float, float]:
+        """Return the accuracies on unseen and on seen labels at a seen penalty."""
+        row = int(torch.searchsorted(self.flips, torch.tensor(penalty, dtype=self.flips.dtype)))
+        return float(self.unseen[row]), float(self.seen[row])
 
     def best(self) -> float:
-        """Return the gap with the largest harmonic mean, halfway between the flips around it; 0 where no gap helps."""
-        place = int(self.harmonic.argmax())
-        if not self.harmonic[place]:
+        """Return the penalty with the largest harmonic mean, halfway between the flips around it; 0 where none helps."""
+        row = int(self.harmonic.argmax())
+        if not self.harmonic[row]:
             return 0.0
-        low, high = self.flips[max(place - 1, 0)], self.flips[min(place, len(self.flips) - 1)]
+        low, high = self.flips[max(row - 1, 0)], self.flips[min(row, len(self.flips) - 1)]
         return float(low / 2 + high / 2)
 
 
 def balance_curve(scores: Tensor, targets: Tensor, seen: Tensor, kind: Kind = "offset") -> BalanceCurve:
-    """Return the accuracies for every gap.
+    """Return the accuracies for every seen penalty, from raw scores ``[n, k]`` and targets ``[n]``.
 
-    Args:
-        scores: raw scores ``[n, k]``, without any gap.
-        targets: true labels ``[n]``.
-        seen: whether each label was trained on ``[k]``.
-        kind: how a gap acts, see ``LabelModel.balance``.
+    ``seen [k]`` says which labels were trained on; ``kind`` how a penalty acts, see ``LabelModel.penalty``.
     """
     scores, targets, seen = scores.detach().double().cpu(), targets.cpu(), seen.cpu()
     of_seen = seen[targets]
@@ -74,23 +70,23 @@ def balance_curve(scores: Tensor, targets: Tensor, seen: Tensor, kind: Kind = "o
     weight = 1 / counts[targets]
     right_seen = weight * (of_seen & (first == targets)) / (counts[seen] > 0).sum()
     right_unseen = weight * (~of_seen & (second == targets)) / (counts[~seen] > 0).sum()
-    order = flips.argsort()
-    none = torch.zeros(1, dtype=torch.float64)
-    kept = right_seen[order].flip(0).cumsum(0).flip(0)
-    sorted_flips = flips[order]
-    new = torch.ones(len(flips), dtype=torch.bool)
-    new[1:] = sorted_flips[1:] > sorted_flips[:-1]  # images with the same flip change together
+    order, none = flips.argsort(), torch.zeros(1, dtype=torch.float64)
+    flips = flips[order]
+    first_of_equals = torch.cat(
+        [torch.ones(1, dtype=torch.bool), flips[1:] > flips[:-1]]
+    )  # equal flips change together
+    entries = torch.cat([first_of_equals, torch.tensor([True])])
     return BalanceCurve(
-        flips=sorted_flips[new],
-        unseen=torch.cat([none, right_unseen[order].cumsum(0)])[torch.cat([new, torch.tensor([True])])],
-        seen=torch.cat([kept, none])[torch.cat([new, torch.tensor([True])])],
+        flips=flips[first_of_equals],
+        unseen=torch.cat([none, right_unseen[order].cumsum(0)])[entries],
+        seen=torch.cat([right_seen[order].flip(0).cumsum(0).flip(0), none])[entries],
     )
 
 
 def _flips(best_seen: Tensor, best_unseen: Tensor, kind: Kind) -> Tensor:
-    """Return the gap of each image at which its best seen label no longer wins ``[n]``."""
+    """Return the penalty of each image at which its best seen label no longer wins ``[n]``."""
     if kind == "offset":
         return best_seen - best_unseen
     if float(torch.cat([best_seen, best_unseen]).max()) > 0:
-        raise DataError("A gap can only scale scores that are not above zero, such as minus a distance.")
+        raise DataError("A seen penalty can only scale scores that are not above zero, such as minus a distance.")
     return best_unseen / best_seen.clamp_max(-1e-12) - 1

@@ -1,6 +1,6 @@
 """Clusters of image embeddings: k-means from many starts, embeddings smoothed over their neighbours, linear scores of clusters."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,8 +12,7 @@ from labelwise.ops.segments import segment_mean
 CHUNK = 2**24  # numbers of a block of distances
 
 
-@dataclass(frozen=True, eq=False)
-class Clusters:
+class Clusters(NamedTuple):
     """Centres ``[k, d]``, the cluster of each row ``[n]``, and the mean squared distance to the own centre."""
 
     centres: Tensor
@@ -29,19 +28,11 @@ def nearest_centres(embeddings: Tensor, centres: Tensor) -> tuple[Tensor, Tensor
 
 
 def kmeans(embeddings: Tensor, k: int, generator: torch.Generator, *, starts: int = 10, steps: int = 100) -> Clusters:
-    """Return the clusters of least inertia among several runs of k-means from spread-out starts (k-means++).
-
-    Args:
-        embeddings: ``[n, d]``.
-        k: how many clusters.
-        generator: draws the starts.
-        starts: how many runs.
-        steps: of a run at most.
-    """
+    """Return the clusters of least inertia among several runs of k-means from spread-out starts (k-means++)."""
     if len(embeddings) < k:
         raise UsageError(f"{len(embeddings)} images cannot make {k} clusters; give at least as many images as labels.")
-    found = [_lloyd(embeddings, _spread_out(embeddings, k, generator), steps) for _ in range(starts)]
-    return min(found, key=lambda one: one.inertia)
+    runs = [_lloyd(embeddings, _spread_out(embeddings, k, generator), steps) for _ in range(starts)]
+    return min(runs, key=lambda one: one.inertia)
 
 
 def _spread_out(embeddings: Tensor, k: int, generator: torch.Generator) -> Tensor:
@@ -73,11 +64,9 @@ def _lloyd(embeddings: Tensor, centres: Tensor, steps: int) -> Clusters:
 
 
 def neighbour_means(embeddings: Tensor, count: int) -> Tensor:
-    """Return the mean of each embedding and its nearest ones, of unit length ``[n, d]``: what lies between clusters moves apart.
+    """Return the mean of each embedding and its nearest ones, ``count`` in all, of unit length ``[n, d]``.
 
-    Args:
-        embeddings: of unit length ``[n, d]``.
-        count: how many embeddings make a mean, itself included; 1 or less returns the embeddings.
+    What lies between clusters moves apart by it.
     """
     few = min(count, len(embeddings))
     if few <= 1:
@@ -89,11 +78,7 @@ def neighbour_means(embeddings: Tensor, count: int) -> Tensor:
 def discriminant(embeddings: Tensor, members: Tensor, k: int, *, shrinkage: float = 0.2) -> Tensor:
     """Return weights and bias ``[k, d + 1]`` of linear scores that tell clusters apart (Fisher's linear discriminant).
 
-    Args:
-        embeddings: ``[n, d]``.
-        members: their clusters ``[n]``.
-        k: how many clusters.
-        shrinkage: the share of the covariance inside clusters that is replaced by its mean in all directions.
+    ``shrinkage`` is the share of the covariance inside clusters that is replaced by its mean in all directions.
     """
     x = embeddings.double()
     means = segment_mean(x, members, k)

@@ -49,12 +49,8 @@ def det_curve(positive: Tensor, negative: Tensor) -> DetCurve:
 def min_dcf(positive: Tensor, negative: Tensor, p_target: float = 0.01) -> float:
     """Return the least detection cost over all thresholds, 1 being the cost of always giving the better constant answer.
 
-    A miss and a false accept cost the same; ``min(p misses + (1 - p) false accepts) / min(p, 1 - p)``.
-
-    Args:
-        positive: scores ``[p]``.
-        negative: scores ``[q]``.
-        p_target: the share of positives to reckon with, whatever it is here.
+    A miss and a false accept cost the same; ``min(p misses + (1 - p) false accepts) / min(p, 1 - p)``, where p is the share
+    of positives to reckon with, whatever it is here.
     """
     if not 0 < p_target < 1:
         raise UsageError(f"The share of positives lies between 0 and 1; given {p_target}.")

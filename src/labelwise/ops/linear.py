@@ -33,13 +33,9 @@ class EmbeddingStatistics:
 
 
 def embedding_statistics(embeddings: Tensor, targets: Tensor, k: int) -> EmbeddingStatistics:
-    """Return the statistics of image embeddings ``[n, d]``, in double precision.
+    """Return the statistics of image embeddings ``[n, d]`` of k labels, in double precision.
 
-    Args:
-        embeddings: ``[n, d]``.
-        targets: labels ``[n]`` in 0..k-1; or, where several may be true, which are, ``[n, k]`` (bool): an image then counts
-            for each of its labels.
-        k: how many labels there are.
+    Targets are ``[n]``; or, where several may be true, which are, ``[n, k]`` (bool): an image then counts for each.
     """
     x = embeddings.double()
     if several_true(targets):
@@ -91,8 +87,9 @@ def solve_label_embeddings(
         solved[:, -1] += scores.mean() - scale * logs.mean()
         return solved.to(examples.dtype)
     nearest = linear_scores(mean, trained).argmax(1)
-    solved = trained[nearest] + _scale(means, trained, likelihoods) * (new - likelihoods[nearest])
-    return solved.to(examples.dtype)
+    tables = (linear_scores(means, table) for table in (trained, likelihoods))
+    scale = _slope(*(table - table.mean(1, keepdim=True) for table in tables))
+    return (trained[nearest] + scale * (new - likelihoods[nearest])).to(examples.dtype)
 
 
 def _likelihoods(means: Tensor, precision: Tensor, excess: Tensor) -> Tensor:
@@ -102,12 +99,6 @@ def _likelihoods(means: Tensor, precision: Tensor, excess: Tensor) -> Tensor:
     return torch.cat([weights, bias[:, None]], 1)
 
 
-def _scale(means: Tensor, trained: Tensor, likelihoods: Tensor) -> Tensor:
-    """Return how much trained scores change for a change of one in the log-likelihoods, by least squares."""
-    scores, logs = (linear_scores(means, table) for table in (trained, likelihoods))
-    scores, logs = (table - table.mean(1, keepdim=True) for table in (scores, logs))
-    return _slope(scores, logs)
-
-
 def _slope(scores: Tensor, logs: Tensor) -> Tensor:
+    """Return how much trained scores change for a change of one in the log-likelihoods, by least squares."""
     return (scores * logs).sum() / (logs * logs).sum().clamp_min(1e-12)

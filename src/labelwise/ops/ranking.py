@@ -1,37 +1,28 @@
 """How well scores put true labels before others, and yes and no answers agree with the truth, label by label."""
 
+import math
+
 import torch
 from torch import Tensor
 
 
 def average_precisions(scores: Tensor, truths: Tensor) -> Tensor:
-    """Return the average precision of each label ``[k]``; NaN where it is true of no image.
+    """Return the average precision of each label ``[k]``, from scores and truths ``[n, k]``; NaN where it is true of no image.
 
     Images are ranked by their score for the label: at each true one, what share of the images down to it is true? The
     mean of these shares. Images with equal scores are taken together, so their order does not matter.
-
-    Args:
-        scores: ``[n, k]``, larger is more of a yes.
-        truths: which labels are true ``[n, k]`` (bool).
     """
-    ranked, order = scores.double().sort(0, descending=True)
-    hits = truths.gather(0, order).double()
-    n = len(scores)
-    places = torch.arange(1, n + 1, dtype=torch.float64, device=scores.device)[:, None]
-    ends = torch.ones_like(hits, dtype=torch.bool)
-    ends[:-1] = ranked[1:] != ranked[:-1]
-    # The precision at the last of equal scores counts for all of them: look up that place for each row, from the end.
-    last = torch.where(ends, places.long() - 1, n).flip(0).cummin(0).values.flip(0)
-    precision = (hits.cumsum(0) / places).gather(0, last.clamp_max(max(n - 1, 0)))
-    return (precision * hits).sum(0) / hits.sum(0)
+    from sklearn.metrics import average_precision_score
+
+    columns = zip(truths.T.cpu().numpy(), scores.double().T.cpu().numpy(), strict=True)
+    values = [average_precision_score(true, own) if true.any() else math.nan for true, own in columns]
+    return torch.tensor(values, dtype=torch.float64, device=scores.device)
 
 
 def f1_scores(yes: Tensor, truths: Tensor) -> tuple[float, Tensor]:
-    """Return F1 over all pairs of image and label (micro), and of each label ``[k]``; 0 where nothing is true or yes.
+    """Return F1 over all pairs of image and label (micro), and of each label ``[k]``, from answers and truths ``[n, k]`` (bool).
 
-    Args:
-        yes: answers ``[n, k]`` (bool).
-        truths: which labels are true ``[n, k]`` (bool).
+    It is 0 where nothing is true or yes.
     """
     both, either = (yes & truths).sum(0).double(), yes.sum(0).double() + truths.sum(0)
     micro = 2 * both.sum() / either.sum().clamp_min(1)

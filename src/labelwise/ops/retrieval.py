@@ -3,8 +3,6 @@
 import torch
 from torch import Tensor
 
-from labelwise.errors import UsageError
-
 
 def distances(a: Tensor, b: Tensor) -> Tensor:
     """Return Euclidean distances ``[n, k]`` of embeddings ``[n, e]`` and ``[k, e]``, at least in single precision.
@@ -34,8 +32,6 @@ def retrieval_loss(
         share: lambda, the weight of the text term, from 0 to 1.
         same: ``[n, n]``, True where text j is right for image i as well; right answers share one probability, their sum.
     """
-    if not 0 <= share <= 1:
-        raise UsageError(f"The share of the text term must lie between 0 and 1; given {share}.")
     scores = -distances(image_embeddings, text_embeddings)
     right = torch.eye(len(scores), dtype=torch.bool, device=scores.device)
     wrong = ~right if same is None else ~(right | same)

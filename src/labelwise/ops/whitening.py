@@ -10,12 +10,9 @@ RIDGE = 1.0
 
 
 def unit_statistics(embeddings: Tensor, targets: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return the mean of embeddings at unit length ``[d]`` and their covariance inside a label ``[d, d]``; each label weighs the same.
+    """Return the mean of embeddings ``[n, d]`` at unit length ``[d]`` and their covariance inside a label ``[d, d]``.
 
-    Args:
-        embeddings: ``[n, d]``.
-        targets: the label of each ``[n]``, in 0..k-1.
-        k: how many labels there are.
+    Each of the k labels weighs the same.
     """
     unit = normalize(embeddings.float(), dim=1)
     counts = torch.bincount(targets, minlength=k)
@@ -28,14 +25,11 @@ def unit_statistics(embeddings: Tensor, targets: Tensor, k: int) -> tuple[Tensor
 def whiten(embeddings: Tensor, mean: Tensor, within: Tensor, ridge: float = RIDGE) -> Tensor:
     """Return embeddings ``[n, d]`` at unit length, less the mean, in coordinates in which ``within`` is the identity.
 
-    Args:
-        embeddings: ``[n, d]``.
-        mean: ``[d]``, of embeddings at unit length.
-        within: their covariance inside a label ``[d, d]``.
-        ridge: added to it, relative to its mean variance; the larger, the nearer to embeddings that are centred alone.
+    The ridge is added to the covariance, relative to its mean variance: the larger, the nearer to embeddings that are
+    centred alone.
     """
     extra = ridge * within.diagonal().mean().clamp_min(1e-12).double()
     factor = torch.linalg.cholesky(within.double() + extra * torch.eye(len(within), device=within.device))
     centred = normalize(embeddings.float(), dim=1) - mean
-    found: Tensor = torch.linalg.solve_triangular(factor.float(), centred.T, upper=False).T
-    return found
+    whitened: Tensor = torch.linalg.solve_triangular(factor.float(), centred.T, upper=False).T
+    return whitened
