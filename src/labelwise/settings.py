@@ -121,42 +121,31 @@ def _options(kind: Any) -> tuple[Any, ...]:
 
 
 def _convert(value: Any, kind: Any, key: str) -> Any:
-    for option in _options(kind):
-        found, result = _try(value, option, key)
-        if found:
-            return result
-    raise UsageError(f'Setting "{key}" must be {_words(kind)}; given {json.dumps(value, default=str)}.')
+    results = (_try(value, option, key) for option in _options(kind))
+    result = next((result for result in results if result is not MISSING), MISSING)
+    if result is MISSING:
+        raise UsageError(f'Setting "{key}" must be {_words(kind)}; given {json.dumps(value, default=str)}.')
+    return result
 
 
-def _try(value: Any, kind: Any, key: str) -> tuple[bool, Any]:
+def _try(value: Any, kind: Any, key: str) -> Any:
+    """Return a value as a kind that is no union, or MISSING where it is none of that kind."""
     origin, args = get_origin(kind), get_args(kind)
-    if kind is Any:
-        return True, value
-    if kind is NoneType:
-        return value is None, None
-    if origin is dict:
-        if not isinstance(value, Mapping):
-            return False, None
-        return True, {name: _convert(part, args[1], f"{key}.{name}") for name, part in value.items()}
-    if origin is Literal:
-        return value in args, value
-    if origin is tuple:
+    if origin is dict and isinstance(value, Mapping):
+        return {name: _convert(part, args[1], f"{key}.{name}") for name, part in value.items()}
+    if origin is tuple and value is not None:
         items = value if isinstance(value, list | tuple) else [value]
-        kinds = [args[0]] * len(items) if args[-1] is Ellipsis else list(args)
-        if len(items) != len(kinds) or value is None:
-            return False, None
-        return True, tuple(_convert(v, k, key) for v, k in zip(items, kinds, strict=True))
-    if is_dataclass(kind) and isinstance(kind, type):
-        if isinstance(value, kind):
-            return True, value
-        return (True, from_plain(kind, value, f"{key}.")) if isinstance(value, Mapping) else (False, None)
-    if kind is float:
-        if not _is_number(value):
-            return False, None
-        return True, value if abs(value) < 2**53 else float(value)  # torch takes no whole number of any length
-    if kind is int:
-        return isinstance(value, int) and not isinstance(value, bool), value
-    return isinstance(value, kind), value
+        kinds = [args[0]] * len(items) if args[-1] is Ellipsis else args
+        if len(items) == len(kinds):
+            return tuple(_convert(v, k, key) for v, k in zip(items, kinds, strict=True))
+    if origin is not None:
+        return value if origin is Literal and value in args else MISSING
+    if is_dataclass(kind) and isinstance(kind, type) and isinstance(value, Mapping):
+        return from_plain(kind, value, f"{key}.")
+    if kind is float and _is_number(value):
+        return value if abs(value) < 2**53 else float(value)  # torch takes no whole number of any length
+    plain = kind is not float and not (kind is int and isinstance(value, bool))
+    return value if kind is Any or (plain and isinstance(value, kind)) else MISSING
 
 
 def _is_number(value: Any) -> bool:

@@ -107,14 +107,7 @@ class ImaginedView:
 def imagined_view(
     classifier: Classifier, imagined: Imagined, targets: Tensor, projection: Projection = "pca"
 ) -> ImaginedView:
-    """Return what was imagined in a plane with the gallery of real images.
-
-    Args:
-        classifier: whose labels targets point into.
-        imagined: what ``imagine`` returned.
-        targets: where the label of each gallery image stands among the classifier's, -1 where it is not known ``[n]``.
-        projection: ``pca``; ``tsne``; or ``umap``, which needs the package umap-learn.
-    """
+    """Return what was imagined in a plane with the gallery of real images, whose targets ``[n]`` are -1 where not known."""
     n, (k, count, _) = len(imagined.gallery), imagined.features.shape
     if len(targets) != n or n + k * count < 3:
         raise UsageError(f"There are {n} gallery images and {len(targets)} targets; give as many, and 3 points in all.")
@@ -172,9 +165,8 @@ def draw_imagined(view: ImaginedView) -> Any:
 def draw_nearest(row: Mapping[str, Any], images: Mapping[int, Tensor]) -> Any:
     """Return a figure of the real pictures nearest to what was generated; a green name is right.
 
-    Args:
-        row: what is known of an imagined label: label, described, images, and of each of its nearest the row and label.
-        images: real pictures ``[c, h, w]`` by row.
+    ``row`` is what is known of an imagined label: label, described, images, and of each of its nearest the row and label; ``images``
+    are real pictures ``[c, h, w]`` by row.
     """
     from matplotlib.figure import Figure
 

@@ -49,20 +49,20 @@ class Part:
     @property
     def words(self) -> str:
         """How many images of which part are measured, how many are left out, and why."""
-        said = f"{_images(len(self.split))} of {self.data}, {_which(self.name, self.own_splits)}; left out: "
+        words = f"{_count(len(self.split), 'image')} of {self.data}, {_which(self.name, self.own_splits)}; left out: "
         reasons = (
             (self.trained_on, "used to train or calibrate"),
             (self.unlabelled, "without a label"),
             (self.undrawn, "not drawn"),
         )
-        said += ", ".join(f"{count} {why}" for count, why in reasons if count) or "none"
+        words += ", ".join(f"{count} {why}" for count, why in reasons if count) or "none"
         leaked = int(self.leaked.sum())
-        said += f". {leaked} of those measured were used to train or calibrate, too" if leaked else ""
-        said += f". {self.doubt}" if self.doubt else ""
+        words += f". {leaked} of those measured were used to train or calibrate, too" if leaked else ""
+        words += f". {self.doubt}" if self.doubt else ""
         if self.skipped:
-            files = "1 file" if len(self.skipped) == 1 else f"{len(self.skipped)} files"
-            said += f". {files} skipped ({self.skipped[0].file}: {self.skipped[0].reason.rstrip('.')})"
-        return said + "."
+            first = f"{self.skipped[0].file}: {self.skipped[0].reason.rstrip('.')}"
+            words += f". {_count(len(self.skipped), 'file')} skipped ({first})"
+        return words + "."
 
     def figures(self) -> dict[str, Any]:
         """Return the same as JSON can hold it."""
@@ -233,5 +233,5 @@ def _which(name: str, own_splits: bool) -> str:
     return "which names no split" if name == ALL else f"the {name} split that fit makes of data without one"
 
 
-def _images(count: int) -> str:
-    return "1 image" if count == 1 else f"{count} images"
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
