@@ -124,20 +124,20 @@ def captioned(features: ZeroShotData, captions: Sentences, rule: Captions, seed:
 
     Train and val keep the captions of their images, test has none. The images set aside do not depend on the seed.
     """
-    kept = _select(features, [row for row, file in enumerate(features.files) if captions.get(file)])
-    aside = _set_aside(kept)
-    every = torch.arange(len(kept.targets))
-    described = every if rule.of_tested else torch.cat([kept.rows["trainval"], aside]).sort().values
-    texts = _texts_of_labels(kept, described.tolist(), captions)
+    features = _select(features, [row for row, file in enumerate(features.files) if captions.get(file)])
+    aside = _set_aside(features)
+    every = torch.arange(len(features.targets))
+    described = every if rule.of_tested else torch.cat([features.rows["trainval"], aside]).sort().values
+    texts = _texts_of_labels(features, described.tolist(), captions)
     if not rule.test_set_aside:
-        unseen = kept.rows["test_unseen"]
-        kept = replace(kept, rows={**kept.rows, "test_unseen": unseen[~torch.isin(unseen, aside)]})
-    data = kept.dataset(seed=seed)
+        unseen = features.rows["test_unseen"]
+        features = replace(features, rows={**features.rows, "test_unseen": unseen[~torch.isin(unseen, aside)]})
+    data = features.dataset(seed=seed)
     splits = {
         name: part if name == "test" else replace(part, texts=tuple(captions[file] for file in part.files))
         for name, part in data.splits.items()
     }
-    return replace(data, labels=Labels(names=kept.labels.names, texts=texts), splits=splits)
+    return replace(data, labels=Labels(names=features.labels.names, texts=texts), splits=splits)
 
 
 def _cub_files(root: Path) -> Sequence[str]:

@@ -63,12 +63,12 @@ def _fetch(remote: Remote, file: Path, progress: bool) -> None:
     with Progress(*columns, console=console, transient=True, disable=not (progress and console.is_terminal)) as bar:
         task = bar.add_task(remote.file, total=None)
         _transfer(remote.url, part, lambda done, total: bar.update(task, completed=done, total=total))
-    found = _md5(part)
-    if remote.md5 is not None and found != remote.md5:
+    checksum = _md5(part)
+    if remote.md5 is not None and checksum != remote.md5:
         aside = file.with_name(file.name + ".wrong")
         os.replace(part, aside)
         raise DataError(
-            f'"{remote.url}" arrived with the checksum {found}, not {remote.md5}. It was put aside as "{aside}". Download '
+            f'"{remote.url}" arrived with the checksum {checksum}, not {remote.md5}. It was put aside as "{aside}". Download '
             "again; if it stays so, the file at the address has changed."
         )
     os.replace(part, file)

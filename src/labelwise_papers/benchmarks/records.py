@@ -77,8 +77,8 @@ class Records:
             raise DataError(f'"{name}" has no picture. Look whether its files arrived whole.')
         rows, images, skipped = self, self.pictures, self.skipped
         if not isinstance(images, Tensor):
-            images, kept, unreadable = read_files(images, (1 if self.grey else 3, size, size))
-            rows, skipped = self.select(kept) if unreadable else self, (*skipped, *unreadable)
+            images, readable, unreadable = read_files(images, (1 if self.grey else 3, size, size))
+            rows, skipped = self.select(readable) if unreadable else self, (*skipped, *unreadable)
         elif images.ndim == 4 and images.shape[2:] != (size, size):
             images = as_batch(images, (images.shape[1], size, size))
         whole = Split(

@@ -64,10 +64,10 @@ def find_marker(folder: Path, marker: str) -> Path | None:
     """Return the folder that holds a marker: this one or one below it; ``*`` is any picture."""
     level = [folder] if folder.is_dir() else []
     for _ in range(_DEPTH):
-        for place in level:
-            if (marker == "*" and _has_picture(place)) or (marker != "*" and (place / marker).exists()):
-                return folder if marker == "*" else place
-        level = [each for place in level for each in _listed(place) if each.is_dir()]
+        for home in level:
+            if (marker == "*" and _has_picture(home)) or (marker != "*" and (home / marker).exists()):
+                return folder if marker == "*" else home
+        level = [each for home in level for each in _listed(home) if each.is_dir()]
     return None
 
 
@@ -97,13 +97,13 @@ def find_packs(entry: Entry, root: Path) -> Path | None:
     return files[0] if files and all(file.exists() for file in files) else None
 
 
-def _has_picture(place: Path) -> bool:
-    return any(is_picture(each.name) for each in _listed(place))
+def _has_picture(home: Path) -> bool:
+    return any(is_picture(each.name) for each in _listed(home))
 
 
-def _listed(place: Path) -> list[Path]:
+def _listed(home: Path) -> list[Path]:
     """Return what people see in a folder, sorted; nothing where it cannot be listed."""
     try:
-        return sorted(each for each in place.iterdir() if not is_hidden(each.name))
+        return sorted(each for each in home.iterdir() if not is_hidden(each.name))
     except OSError:
         return []

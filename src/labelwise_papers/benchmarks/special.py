@@ -58,8 +58,8 @@ def _voxceleb1(home: Path, rate: int, samples: int) -> Records:
     """Return VoxCeleb1 from ``wav/<speaker>/<video>/<clip>.wav``."""
     files = sorted((home / "wav").glob("id*/*/*.wav"))
     sounds, readable, skipped = read_sounds(files, rate, samples)
-    kept = [files[i] for i in readable]
-    speakers = [path.parent.parent.name for path in kept]
+    paths = [files[i] for i in readable]
+    speakers = [path.parent.parent.name for path in paths]
     tested = {f"id{number}" for number in _TEST_SPEAKERS}
     names = sorted(set(speakers))
     position = {name: i for i, name in enumerate(names)}
@@ -68,8 +68,8 @@ def _voxceleb1(home: Path, rate: int, samples: int) -> Records:
         pictures=sounds,
         targets=[position[speaker] for speaker in speakers],
         splits=["test" if speaker in tested else "train" for speaker in speakers],
-        files=[path.relative_to(home / "wav").as_posix() for path in kept],
-        groups=[f"{path.parent.parent.name}/{path.parent.name}" for path in kept],
+        files=[path.relative_to(home / "wav").as_posix() for path in paths],
+        groups=[f"{path.parent.parent.name}/{path.parent.name}" for path in paths],
         skipped=skipped,
     )
 
@@ -78,9 +78,9 @@ def _audiomnist(home: Path, rate: int, samples: int) -> Records:
     """Return AudioMNIST from ``data/<speaker>/<digit>_<speaker>_<repetition>.wav``."""
     files = sorted((home / "data").glob("[0-9][0-9]/[0-9]_*_*.wav"))
     sounds, readable, skipped = read_sounds(files, rate, samples)
-    kept = [files[i] for i in readable]
-    speakers, digits = [int(path.parent.name) for path in kept], [int(path.name[0]) for path in kept]
-    named = [path.relative_to(home / "data").as_posix() for path in kept]
+    paths = [files[i] for i in readable]
+    speakers, digits = [int(path.parent.name) for path in paths], [int(path.name[0]) for path in paths]
+    named = [path.relative_to(home / "data").as_posix() for path in paths]
     return replace(_spoken(sounds, speakers, digits), files=named, skipped=skipped)
 
 

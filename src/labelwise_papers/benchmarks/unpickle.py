@@ -31,11 +31,11 @@ def _blank(*_: object) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
 def read_arrays(file: Path) -> dict[str, object]:
     """Return the dict in a pickle file, with keys as text; anything but plain data in it is an error."""
     try:
-        held = _ArraysOnly(io.BytesIO(file.read_bytes()), encoding="bytes").load()
+        content = _ArraysOnly(io.BytesIO(file.read_bytes()), encoding="bytes").load()
     except OSError as error:
         raise DataError(f'Cannot read "{file}": {error.strerror}. Look whether it arrived whole.') from None
     except Exception as error:
         raise DataError(f'"{file}" is damaged or holds more than plain arrays ({error}). Download it again.') from None
-    if not isinstance(held, dict):
-        raise DataError(f'"{file}" holds a {type(held).__name__}, not a dict of arrays. Download it again.')
-    return {key.decode() if isinstance(key, bytes) else str(key): value for key, value in held.items()}
+    if not isinstance(content, dict):
+        raise DataError(f'"{file}" holds a {type(content).__name__}, not a dict of arrays. Download it again.')
+    return {key.decode() if isinstance(key, bytes) else str(key): value for key, value in content.items()}

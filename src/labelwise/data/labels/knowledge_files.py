@@ -93,15 +93,19 @@ def read_table(file: Path) -> tuple[list[str], Fields]:
     """Return the columns of a CSV file, and the number and the fields of each row."""
     (_, first), *rest = list(headed(file)) or [(0, [])]
     columns = [field.strip() for field in first]
-    while columns and not columns[-1] and not any(fields[len(columns) - 1].strip() for _, fields in rest):
+    while columns and not columns[-1]:
         columns.pop()
+    for number, fields in rest:
+        if any(field.strip() for field in fields[len(columns) :]):
+            raise DataError(
+                f'Row {number} of "{file}" has {len(fields)} fields, the header {len(columns)}. Name each column.'
+            )
     twice = [column for column, count in Counter(columns).items() if count > 1]
     if twice or not columns:
         wrong = f'more than one column "{twice[0]}"' if twice else "no columns"
         raise DataError(f'The table "{file}" has {wrong}. Its first row must name each column once.')
-    return columns, [
-        (number, dict(zip(columns, (field.strip() for field in fields), strict=False))) for number, fields in rest
-    ]
+    rows = [(number, [field.strip() for field in fields]) for number, fields in rest]
+    return columns, [(number, dict(zip(columns, fields, strict=False))) for number, fields in rows]
 
 
 def read_text(file: Path) -> str:

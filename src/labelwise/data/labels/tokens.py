@@ -125,8 +125,8 @@ def tokenise(texts: Sequence[Sequence[str]], vectors: WordVectors, longest: int 
             f"No word vector for any word of: {listing(lost, 3)}. The {len(vectors)} words at hand do not cover "
             f'{"it" if len(lost) == 1 else "them"}. Write it in other words, or install the extra "words" for 400,000 words.'
         )
-    made = [torch.tensor(piece, dtype=torch.int64) for piece in (flat, lengths, groups)]
-    return Tokens(flat=made[0], lengths=made[1], groups=made[2], count=len(texts))
+    pieces = {"flat": flat, "lengths": lengths, "groups": groups}
+    return Tokens(**{name: torch.tensor(piece, dtype=torch.int64) for name, piece in pieces.items()}, count=len(texts))
 
 
 def word_table(vectors: WordVectors) -> Tensor:

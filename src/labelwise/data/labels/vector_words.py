@@ -38,7 +38,7 @@ def _row_of_label(file: str, name: str) -> list[float]:
         )
     if labels.vectors is None:
         raise DataError(f'"{file}" has no attribute columns, so it gives no vector of "{name}".')
-    return labels.vectors[labels.index(label_name(name))].tolist()  # type: ignore[no-any-return]
+    return labels.vectors[labels.index(label_name(name))].tolist()
 
 
 def _number(field: str, where: str) -> float:

@@ -89,18 +89,18 @@ def audio_folder(
     if samples < 1:
         raise UsageError(f"Sounds need a length above 0; given {seconds} seconds at {rate} samples per second.")
     rows, _ = labelled_files(root, _list_wavs)
-    sounds, kept, skipped = read_sounds([Path(file) for file in rows.files], rate, samples)
-    if not kept or (strict and skipped):
+    sounds, readable, skipped = read_sounds([Path(file) for file in rows.files], rate, samples)
+    if not readable or (strict and skipped):
         faults = " ".join(each.reason for each in skipped[:3])
         raise DataError(f'{len(skipped)} of {len(rows)} sounds of "{root}" cannot be read. {faults}'.strip())
-    rows = replace(rows.select(kept).without_absent(), images=sounds, skipped=skipped, owned=True)
+    rows = replace(rows.select(readable).without_absent(), images=sounds, skipped=skipped, owned=True)
     return build(root.resolve().name, rows, find_knowledge(root), seed=seed)
 
 
 def read_sounds(files: Sequence[Path], rate: int, samples: int) -> tuple[Tensor, list[int], tuple[Skipped, ...]]:
     """Return mono sounds ``[n, samples]``, which of the files they are, and those that could not be read."""
     sounds = torch.empty(len(files), samples)
-    kept: list[int] = []
+    readable: list[int] = []
     skipped: list[Skipped] = []
     for i, file in enumerate(files):
         try:
@@ -108,9 +108,9 @@ def read_sounds(files: Sequence[Path], rate: int, samples: int) -> tuple[Tensor,
         except DataError as fault:
             skipped.append(Skipped(file=str(file), reason=str(fault)))
             continue
-        sounds[len(kept)] = fit_length(resample(sound.mean(0), own, rate), samples)
-        kept.append(i)
-    return sounds[: len(kept)], kept, tuple(skipped)
+        sounds[len(readable)] = fit_length(resample(sound.mean(0), own, rate), samples)
+        readable.append(i)
+    return sounds[: len(readable)], readable, tuple(skipped)
 
 
 def _list_wavs(folder: Path) -> list[Path]:
@@ -128,17 +128,17 @@ def _parse(content: bytes) -> tuple[Tensor, int]:
     if content[:4] != b"RIFF" or content[8:12] != b"WAVE":
         raise UsageError(f"{'it is not a WAV file' if content else 'it is empty'}. Convert it to WAV (PCM).")
     kind, channels, rate, bits, data = 0, 0, 0, 0, None
-    place = 12
-    while place + 8 <= len(content) and data is None:
-        name, size = content[place : place + 4], struct.unpack_from("<I", content, place + 4)[0]
-        body = content[place + 8 : place + 8 + size]
+    at = 12
+    while at + 8 <= len(content) and data is None:
+        name, size = content[at : at + 4], struct.unpack_from("<I", content, at + 4)[0]
+        body = content[at + 8 : at + 8 + size]
         if name == b"fmt " and len(body) >= 16:
             kind, channels, rate, _, _, bits = struct.unpack_from("<HHIIHH", body)
             if kind == _EXTENSIBLE and len(body) >= 26:
                 kind = struct.unpack_from("<H", body, 24)[0]
         elif name == b"data":
             data = body
-        place += 8 + size + size % 2
+        at += 8 + size + size % 2
     if not kind or data is None:
         raise UsageError(f"it has no {'sound' if kind else 'format'} chunk; it may be cut off. Write it again.")
     if not channels or not _RATES[0] <= rate <= _RATES[1]:

@@ -26,8 +26,8 @@ def read_csv(file: Path, *, beside: bool = False) -> Columns:
         numbers: list[int] = []
         cells: dict[str, list[str]] = {name: [] for name in header.cells}
         for number, fields in rows:
-            for name, place in header.cells.items():
-                cells[name].append(fields[place].strip())
+            for name, position in header.cells.items():
+                cells[name].append(fields[position].strip())
             if header.features:
                 _fill(room[len(numbers)], fields, header, f'Row {number} of "{file}"')
             numbers.append(number)
@@ -102,20 +102,20 @@ def _room(file: Path, size: int) -> Floats:
 def _fill(target: Floats, fields: Sequence[str], header: Header, where: str) -> None:
     """Write the features of one row into ``target [a]``."""
     try:
-        picked = [fields[place] for place in header.features]
-        if "_" not in "".join(picked):  # Python reads 1_0 as ten
+        values = [fields[position] for position in header.features]
+        if "_" not in "".join(values):  # Python reads 1_0 as ten
             with np.errstate(over="ignore"):
-                target[:] = [float(field) for field in picked]
+                target[:] = [float(field) for field in values]
             if np.isfinite(target).all():
                 return
     except ValueError:
         pass
-    for place in header.features:
-        field = fields[place].strip()
+    for position in header.features:
+        field = fields[position].strip()
         if not field:
-            raise DataError(f'{where}, column "{header.names[place]}": it is empty. Fill it or remove the row.')
+            raise DataError(f'{where}, column "{header.names[position]}": it is empty. Fill it or remove the row.')
         if not _is_finite(field):
-            raise DataError(f'{where}, column "{header.names[place]}": "{field:.40}" is not a finite number.')
+            raise DataError(f'{where}, column "{header.names[position]}": "{field:.40}" is not a finite number.')
 
 
 def _is_finite(field: str) -> bool:

@@ -76,9 +76,9 @@ def decode_to_disk(
             faults = _read_record(file, about)  # another process may have written it meanwhile
             if faults is None:
                 faults = _write(file, about, paths, workers or os.cpu_count() or 1)
-    kept = [i for i, fault in enumerate(faults) if fault is None]
+    readable = [i for i, fault in enumerate(faults) if fault is None]
     skipped = tuple(Skipped(file=str(paths[i]), reason=fault) for i, fault in enumerate(faults) if fault is not None)
-    return torch.from_numpy(np.memmap(file, np.uint8, "c", shape=(len(kept), *shape))), kept, skipped
+    return torch.from_numpy(np.memmap(file, np.uint8, "c", shape=(len(readable), *shape))), readable, skipped
 
 
 def _key(paths: Sequence[Path], shape: Shape, fit: Fit) -> str:
@@ -188,8 +188,8 @@ def _decode_all(paths: Sequence[Path], frame: Frame, pixels: Path, workers: int)
     how = get_context("fork" if forkable else "spawn")
     with stoppable(ProcessPoolExecutor(min(workers, len(parts)), how, leave_to_parent)) as pool:
         faults = pool.map(_decode_part, parts, starts, repeat(frame), repeat(pixels))
-        shown = track(faults, "Decoding pictures", len(parts), console=console, disable=not console.is_terminal)
-        return [fault for part in shown for fault in part]
+        bar = track(faults, "Decoding pictures", len(parts), console=console, disable=not console.is_terminal)
+        return [fault for part in bar for fault in part]
 
 
 def _decode_part(paths: list[Path], start: int, frame: Frame, pixels: Path) -> Faults:
@@ -198,9 +198,9 @@ def _decode_part(paths: list[Path], start: int, frame: Frame, pixels: Path) -> F
     rows = np.memmap(pixels, np.uint8, "r+", offset=start * prod(shape), shape=(len(paths), *shape))
     faults: Faults = []
     with QUIET:
-        for place, path in enumerate(paths):
+        for row, path in enumerate(paths):
             try:
-                rows[place] = decode(path, frame)
+                rows[row] = decode(path, frame)
                 faults.append(None)
             except UnreadableError as fault:
                 faults.append(str(fault))
@@ -210,13 +210,13 @@ def _decode_part(paths: list[Path], start: int, frame: Frame, pixels: Path) -> F
 
 def _close_gaps(pixels: Path, shape: Shape, faults: Faults) -> None:
     """Move the rows after an unreadable picture up, so that the file holds the readable ones without gaps."""
-    kept = [i for i, fault in enumerate(faults) if fault is None]
-    if len(kept) == len(faults):
+    readable = [i for i, fault in enumerate(faults) if fault is None]
+    if len(readable) == len(faults):
         return
     rows = np.memmap(pixels, np.uint8, "r+", shape=(len(faults), *shape))
-    for place, row in enumerate(kept):
-        if place != row:
-            rows[place] = rows[row]
+    for position, row in enumerate(readable):
+        if position != row:
+            rows[position] = rows[row]
     rows.flush()
     del rows
-    os.truncate(pixels, len(kept) * prod(shape))
+    os.truncate(pixels, len(readable) * prod(shape))

@@ -62,8 +62,8 @@ def _read_rows(name: str, rows: Rows, side: int, *, seed: int, strict: bool) -> 
         parts = divide_rows(name, rows, Shares(), seed)
         splits = [split for split, part in parts.items() for _ in range(len(part))]
         rows = replace(rows.select(torch.cat(list(parts.values())).tolist()), splits=splits)
-    images, kept, skipped = read_paths([Path(file) for file in rows.files], shape, strict=strict)
-    return replace(rows.select(kept), images=images, skipped=skipped, owned=True)
+    images, readable, skipped = read_paths([Path(file) for file in rows.files], shape, strict=strict)
+    return replace(rows.select(readable), images=images, skipped=skipped, owned=True)
 
 
 def read_paths(
@@ -72,11 +72,11 @@ def read_paths(
     """Return what ``read_files`` returns; from disk where the pictures are too many for memory."""
     if fits_in_memory(len(paths), shape):
         return read_files(paths, shape, fit=fit, strict=strict)
-    images, kept, skipped = decode_to_disk(paths, shape, fit=fit)
+    images, readable, skipped = decode_to_disk(paths, shape, fit=fit)
     if strict and skipped:
         first = skipped[0]
         raise DataError(f"{len(skipped)} of {len(paths)} pictures cannot be read. {first.file}: {first.reason}")
-    return images, kept, skipped
+    return images, readable, skipped
 
 
 def at_side(data: Dataset, side: int | None = None, fit: Fit = "cut") -> Dataset:

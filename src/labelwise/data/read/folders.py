@@ -33,10 +33,8 @@ def folder(path: str | Path, *, size: int | None = None, seed: int = 0, strict: 
         verb = {".csv": " Read it with data.table.", ".npz": " Read it with data.pack."}.get(root.suffix.lower(), "")
         raise DataError(f'"{root}" is a file, not a folder.{verb}')
     rows, homes = labelled_files(root, list_pictures)
-    places = (split_folders(root) or {"": root}).values()
-    loose = [
-        str(file) for place in places for file in sorted(place.iterdir()) if file.is_file() and is_picture(file.name)
-    ]
+    tops = (split_folders(root) or {"": root}).values()
+    loose = [str(file) for top in tops for file in sorted(top.iterdir()) if file.is_file() and is_picture(file.name)]
     if strict and loose:
         raise DataError(f"Pictures lie outside the class folders: {listing(loose)}. Move or remove them.")
     data = from_files(root, rows, homes, size=size, seed=seed, strict=strict)
@@ -48,31 +46,31 @@ def labelled_files(root: Path, list_files: Callable[[Path], Sequence[Path]]) -> 
     """Return the files of the label folders below a folder, or below its folders of splits, and the folder of each label."""
     homes: dict[str, str] = {}
     table: list[tuple[str, str, str]] = []
-    for split, place in (split_folders(root) or {"": root}).items():
-        for label, home in class_folders(place).items():
+    for split, top in (split_folders(root) or {"": root}).items():
+        for label, home in class_folders(top).items():
             homes.setdefault(label, str(home))
             table += [(label, split, str(file)) for file in list_files(home)]
     labels, splits, files = zip(*table, strict=True) if table else ((), (), ())
     return replace(named_rows(labels), files=files, splits=splits if any(splits) else ()), homes
 
 
-def _subfolders(place: Path) -> list[Path]:
+def _subfolders(home: Path) -> list[Path]:
     """Return the folders in a folder that people see, sorted."""
     try:
-        return sorted(each for each in place.iterdir() if each.is_dir() and not is_hidden(each.name))
+        return sorted(each for each in home.iterdir() if each.is_dir() and not is_hidden(each.name))
     except OSError as error:
-        raise DataError(f'Cannot list the folder "{place}": {error.strerror}. Check the path and its rights.') from None
+        raise DataError(f'Cannot list the folder "{home}": {error.strerror}. Check the path and its rights.') from None
 
 
 def split_folders(root: Path) -> dict[str, Path]:
     """Return the folder of each split, or nothing where the sub-folders are the classes."""
     splits: dict[str, Path] = {}
-    other = [place for place in _subfolders(root) if place.name.casefold() not in SPELLINGS]
-    for place in _subfolders(root):
-        if place not in other:
-            before = splits.setdefault(SPELLINGS[place.name.casefold()], place)
-            if before is not place:
-                raise DataError(f'"{before}" and "{place}" are the same split. Keep one of them.')
+    other = [home for home in _subfolders(root) if home.name.casefold() not in SPELLINGS]
+    for home in _subfolders(root):
+        if home not in other:
+            before = splits.setdefault(SPELLINGS[home.name.casefold()], home)
+            if before is not home:
+                raise DataError(f'"{before}" and "{home}" are the same split. Keep one of them.')
     if not other:
         return splits
     if len(splits) > 1:  # a single one may be a class: a railway train
@@ -83,23 +81,23 @@ def split_folders(root: Path) -> dict[str, Path]:
     return {}
 
 
-def class_folders(place: Path) -> dict[str, Path]:
+def class_folders(home: Path) -> dict[str, Path]:
     """Return the folder of each label."""
     folders: dict[str, Path] = {}
-    for each in _subfolders(place):
+    for each in _subfolders(home):
         if unfit := unfit_name(each.name):
-            raise DataError(f'A folder in "{place}" cannot be a label: {unfit}. Rename it.')
+            raise DataError(f'A folder in "{home}" cannot be a label: {unfit}. Rename it.')
         before = folders.setdefault(unicodedata.normalize("NFC", each.name), each)
         if before is not each:
             raise DataError(
-                f'Two folders in "{place}" have the same name, "{each.name}", in different Unicode spellings. Rename one.'
+                f'Two folders in "{home}" have the same name, "{each.name}", in different Unicode spellings. Rename one.'
             )
     if folders:
         return folders
-    pictures = list_pictures(place)
+    pictures = list_pictures(home)
     if pictures:
         raise DataError(
-            f'"{place}" holds {len(pictures)} pictures but no class folders. Put the pictures of each label into a '
-            f'folder of that name ("{place.name}/owl/{pictures[0].name}"), or list them in a CSV file for data.table.'
+            f'"{home}" holds {len(pictures)} pictures but no class folders. Put the pictures of each label into a '
+            f'folder of that name ("{home.name}/owl/{pictures[0].name}"), or list them in a CSV file for data.table.'
         )
-    raise DataError(f'"{place}" is empty. Make one folder in it for each label, with its files.')
+    raise DataError(f'"{home}" is empty. Make one folder in it for each label, with its files.')

@@ -131,8 +131,8 @@ def _packed(file: Path, size: int | None, *, foreign: bool = False) -> Rows:
     if kind == "data":
         encoded = encoded_files(columns["data"], columns["offsets"], len(rows))
         side = size or _side(encoded)
-        images, kept, skipped = read_files(encoded, (3, side, side))
-        return replace(rows.select(kept), images=images, skipped=skipped)
+        images, readable, skipped = read_files(encoded, (3, side, side))
+        return replace(rows.select(readable), images=images, skipped=skipped)
     images = as_images(columns["images"])
     return replace(rows, images=as_batch(images, (images.shape[1], size, size)) if size else images)
 

@@ -35,12 +35,12 @@ def _columns(file: Path, table: Any) -> Columns:
     """Return the cells and features of an open file."""
     names, n = table.schema_arrow.names, table.metadata.num_rows
     header = read_header(names, str(file))
-    cells = {name: _texts(table, names[place], file) for name, place in header.cells.items()}
+    cells = {name: _texts(table, names[position], file) for name, position in header.cells.items()}
     features = _features(table, header, file) if header.features else None
     filled = [features is not None or any(column[i] for column in cells.values()) for i in range(n)]
     numbers = [i for i, some in enumerate(filled, 1) if some]
-    kept = {name: [column[i - 1] for i in numbers] for name, column in cells.items()}
-    return Columns(file=str(file), numbers=numbers, cells=kept, features=features)
+    cells = {name: [column[i - 1] for i in numbers] for name, column in cells.items()}
+    return Columns(file=str(file), numbers=numbers, cells=cells, features=features)
 
 
 def _texts(table: Any, name: str, file: Path) -> list[str]:
@@ -59,7 +59,7 @@ def _texts(table: Any, name: str, file: Path) -> list[str]:
 def _features(table: Any, header: Header, file: Path) -> Floats:
     """Return the features ``[n, a]``, read a few columns at a time so that they are held once."""
     features = np.empty((table.metadata.num_rows, len(header.features)), np.float32)
-    names = [table.schema_arrow.names[place] for place in header.features]
+    names = [table.schema_arrow.names[position] for position in header.features]
     for start in range(0, len(names), _COLUMNS_AT_ONCE):
         some = names[start : start + _COLUMNS_AT_ONCE]
         for j, column in enumerate(_read(table, some, file), start):

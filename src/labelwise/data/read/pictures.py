@@ -59,8 +59,7 @@ def read_files(
     hide = not progress or not console.is_terminal or len(paths) < 500
     with QUIET, stoppable(ThreadPoolExecutor(min(8, os.cpu_count() or 1))) as pool:
         reading = pool.map(read, range(len(paths)))
-        shown = track(reading, "Reading pictures", len(paths), console=console, transient=True, disable=hide)
-        faults = list(shown)
+        faults = list(track(reading, "Reading pictures", len(paths), console=console, transient=True, disable=hide))
     skipped = tuple(
         Skipped(file=f"picture {i}" if isinstance(path, bytes) else str(path), reason=fault)
         for i, (path, fault) in enumerate(zip(paths, faults, strict=True))
@@ -70,8 +69,8 @@ def read_files(
         some = " ".join(f"{each.file}: {each.reason}" for each in skipped[:3])
         more = f" And {len(skipped) - 3} more." if len(skipped) > 3 else ""
         raise DataError(f"{len(skipped)} of {len(paths)} pictures cannot be read. {some}{more}")
-    kept = [i for i, fault in enumerate(faults) if fault is None]
-    return (images[kept] if skipped else images), kept, skipped
+    readable = [i for i, fault in enumerate(faults) if fault is None]
+    return (images[readable] if skipped else images), readable, skipped
 
 
 def list_pictures(folder: str | Path) -> list[Path]:
@@ -144,10 +143,10 @@ def as_bytes(array: Array | Tensor) -> Tensor:
     if isinstance(array, np.ndarray):
         if array.dtype.kind not in "buif":
             raise UsageError(f"Pixels must be numbers; given an array of {array.dtype}.")
-        kept = (
+        kind = (
             array.dtype if array.dtype in (np.uint8, np.bool_) else np.float32 if array.dtype.kind == "f" else np.int64
         )
-        array = torch.from_numpy(np.require(array, kept, ["C", "W"]))
+        array = torch.from_numpy(np.require(array, kind, ["C", "W"]))
     if not array.numel():
         raise UsageError(f"No picture was given: the array is empty, {list(array.shape)}.")
     if array.dtype == torch.uint8:
@@ -182,9 +181,9 @@ def channels_first(array: Array | Tensor, shape: tuple[int, ...] = ()) -> Tensor
     many = x[None] if x.ndim == 3 else x
     if many.ndim == 4:
         axes = (3, 1) if isinstance(array, np.ndarray) else (1, 3)
-        found = [1] if tuple(many.shape[1:]) == shape else [axis for axis in axes if many.shape[axis] in (1, 3, 4)]
-        if found:
-            return many.movedim(found[0], 1)
+        channels = [1] if tuple(many.shape[1:]) == shape else [axis for axis in axes if many.shape[axis] in (1, 3, 4)]
+        if channels:
+            return many.movedim(channels[0], 1)
     raise UsageError(
         "Pictures must be [n, height, width, channels] or [n, channels, height, width] with 1, 3 or 4 channels, "
         f"or [n, height, width]; given {list(x.shape)}."

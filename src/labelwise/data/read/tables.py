@@ -92,10 +92,10 @@ def _distinct(rows: Rows, columns: Columns) -> Rows:
     twice = [(first[file], row) for row, file in enumerate(rows.files) if first.setdefault(file, row) != row]
     statements = _statements(rows) if twice else {}
     for one, other in twice:
-        for what, said in statements.items():
-            if said[one] != said[other]:
+        for what, column in statements.items():
+            if column[one] != column[other]:
                 words = " and ".join(
-                    f'"{each if isinstance(each, str) else "; ".join(each)}"' for each in (said[one], said[other])
+                    f'"{each if isinstance(each, str) else "; ".join(each)}"' for each in (column[one], column[other])
                 )
                 raise DataError(
                     f'Rows {columns.numbers[one]} and {columns.numbers[other]} of "{columns.file}" name the same picture, '

@@ -32,7 +32,7 @@ def write_split(dataset: Dataset, path: str | Path) -> None:
         _column(dataset): whole.words(dataset.labels.names),
         "split": [name for name in SPLITS if name in dataset.splits for _ in range(len(dataset.splits[name]))],
     }
-    columns |= {head: kept for head, kept in (("domain", whole.domains), ("group", whole.groups)) if kept}
+    columns |= {head: cells for head, cells in (("domain", whole.domains), ("group", whole.groups)) if cells}
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow(columns)
