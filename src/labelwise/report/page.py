@@ -164,8 +164,8 @@ def _models(classifier: Model, settings: ReportSettings) -> dict[str, Model]:
     """Return all classifiers by their names, the one that is reported on first."""
     first = settings.name
     if first is None and isinstance(classifier, Classifier | Saved):
-        held = classifier if isinstance(classifier, Classifier) else classifier.classifier
-        first = str(getattr(held.origin.method, "name", "classifier"))
+        own = classifier if isinstance(classifier, Classifier) else classifier.classifier
+        first = str(getattr(own.origin.method, "name", "classifier"))
     first, others = first or Path(str(classifier)).name, settings.compare or {}
     if first in others:
         raise UsageError(
