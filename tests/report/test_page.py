@@ -161,7 +161,7 @@ def test_pairs_and_retrieval() -> None:
         assert f"R@{k} {shown(found.recall[k])}" in page.words
 
 
-def test_pairs_by_whitened_codes() -> None:
+def test_pairs_by_whitened_embeddings() -> None:
     data = hard()
     classifier = fit_verification(trained("softmax"), blobs(seed=1).split("val"), by="whitened")
     made = report(classifier, data)

@@ -10,7 +10,7 @@ from labelwise.evaluate.paired import PairedResult, compare_answers
 from labelwise.metrics import Reliability
 from labelwise.ops.detection import DetCurve
 from labelwise.report.case import Case
-from labelwise.report.examples import said, small, truth
+from labelwise.report.examples import answer_words, small, truth
 from labelwise.report.pages import Picture, percent
 
 
@@ -59,5 +59,5 @@ def compare(cases: Sequence[Case], seed: int, most: int) -> Comparison:
 
 def _disagreement(cases: Sequence[Case], row: int) -> Disagreement:
     split = cases[0].tested.split
-    answers = [(case.name, bool(case.right[row]), said(case, row)) for case in cases]
+    answers = [(case.name, bool(case.right[row]), answer_words(case, row)) for case in cases]
     return Disagreement(small(split.images[row], split.files[row]), answers, truth(cases[0], row), split.files[row])

@@ -46,7 +46,7 @@ def _largest_first(values: Tensor) -> list[int]:
 def _example(case: Case, row: int) -> Example:
     split = case.tested.split
     pictures = _pictures(case.classifier, split.images[row], _asked(case, row), split.files[row])
-    return Example(pictures, said(case, row), bool(case.right[row]), truth(case, row), split.files[row])
+    return Example(pictures, answer_words(case, row), bool(case.right[row]), truth(case, row), split.files[row])
 
 
 def _asked(case: Case, row: int) -> list[int]:
@@ -60,7 +60,7 @@ def _asked(case: Case, row: int) -> list[int]:
     return list(dict.fromkeys([best, int(case.tested.targets[row])]))
 
 
-def said(case: Case, row: int) -> str:
+def answer_words(case: Case, row: int) -> str:
     """Return what was said of an image, in words."""
     scores = case.tested.scores
     if not case.tested.multilabel:

@@ -134,10 +134,10 @@ def each_label(tested: Tested, several: MultilabelResult | None, counts: Tensor 
             label=name,
             images=images,
             accuracy=hits / images if images else None,
-            precision=hits / said if said else None,
+            precision=hits / answers if answers else None,
             **rest,
         )
-        for name, images, said, hits, rest in zip(names, *(total.tolist() for total in totals), more, strict=True)
+        for name, images, answers, hits, rest in zip(names, *(total.tolist() for total in totals), more, strict=True)
     )
 
 

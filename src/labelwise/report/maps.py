@@ -1,4 +1,4 @@
-"""Two plots of labels: which are taken for which (a matrix of counts), and where their embeddings lie (a map with names)."""
+"""Two plots of labels: which are boxes for which (a matrix of counts), and where their embeddings lie (a map with names)."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
@@ -20,7 +20,7 @@ LETTER, LINE = 6.1, 13  # the width and height of a letter of the map
 
 
 class Confusions(NamedTuple):
-    """Which labels are taken for which."""
+    """Which labels are boxes for which."""
 
     names: tuple[str, ...]  # in their order where they have one
     counts: Tensor  # row is the true label, column what was said [k, k]
@@ -30,15 +30,15 @@ class Confusions(NamedTuple):
 
 
 def confusions(case: Case) -> Confusions | None:
-    """Return which labels of a case are taken for which; None where several may be true."""
+    """Return which labels of a case are boxes for which; None where several may be true."""
     if case.confusion is None:
         return None
     names = case.names if case.ordinal is None else case.ordinal.levels
     order = [case.classifier.labels.index(name) for name in names]
     counts = case.confusion[order][:, order]
     totals, wrong = counts.sum(1).tolist(), counts.clone().fill_diagonal_(0)
-    values, places = (part[:MOST].tolist() for part in wrong.flatten().sort(descending=True, stable=True))
-    cells = [(*divmod(place, len(names)), value) for value, place in zip(values, places, strict=True) if value]
+    values, flat = (part[:MOST].tolist() for part in wrong.flatten().sort(descending=True, stable=True))
+    cells = [(*divmod(cell, len(names)), value) for value, cell in zip(values, flat, strict=True) if value]
     most = [(names[row], names[column], value, totals[row]) for row, column, value in cells]
     return Confusions(names, counts, most, int((wrong > 0).sum()), len(names) > NAMED)
 
@@ -66,10 +66,10 @@ def _named_cells(counts: Tensor, names: Sequence[str], corner: tuple[float, floa
         count = int(counts[row, column])
         share = count / totals[row]
         x, y = left + column * side, top + row * side
-        said = f"{names[row]} → {names[column]}: {count} of {totals[row]}"
+        title = f"{names[row]} → {names[column]}: {count} of {totals[row]}"
         out += (
             f'<rect class="{"fa" if row == column else "fb"}" x="{x + 0.5:g}" y="{y + 0.5:g}" width="{side - 1:g}" '
-            f'height="{side - 1:g}" fill-opacity="{0.12 + 0.88 * share:.2f}"><title>{escape(said)}</title></rect>'
+            f'height="{side - 1:g}" fill-opacity="{0.12 + 0.88 * share:.2f}"><title>{escape(title)}</title></rect>'
         )
         if len(names) <= COUNTED:
             out += words(x + side / 2, y + side / 2 + 4, str(count), kind="on" if share > 0.5 else "strong")
@@ -113,16 +113,16 @@ def label_map(points: Tensor, names: Sequence[str], unseen: Collection[str] = ()
     width, height = LARGE_MAP if len(names) > MANY else MAP
     room = width - 2 * EDGE - 90, height - 2 * EDGE
     places = [(EDGE + 45 + x * room[0], EDGE + (1 - y) * room[1]) for x, y in share.tolist()]
-    taken = [(x - 4, y - 4, x + 4, y + 4) for x, y in places]
+    boxes = [(x - 4, y - 4, x + 4, y + 4) for x, y in places]
     dots, texts, missing = "", "", 0
     for (x, y), name in zip(places, names, strict=True):
         colour = COLOURS[name in unseen]
         dots += f'<circle class="f{colour}" cx="{x:.1f}" cy="{y:.1f}" r="3.5"><title>{escape(name)}</title></circle>'
-        spot = _free_spot((x, y), name, taken, (width, height))
+        spot = _free_spot((x, y), name, boxes, (width, height))
         if spot is None:
             missing += 1
             continue
-        taken.append(spot)
+        boxes.append(spot)
         texts += words(spot[0], spot[3] - 3, name, "start")
     title = f"A map of {len(names)} labels by their embeddings"
     wide = (width * 0.8, width * 1.25)
@@ -132,7 +132,7 @@ def label_map(points: Tensor, names: Sequence[str], unseen: Collection[str] = ()
 Box = tuple[float, float, float, float]
 
 
-def _free_spot(point: tuple[float, float], name: str, taken: Sequence[Box], size: tuple[int, int]) -> Box | None:
+def _free_spot(point: tuple[float, float], name: str, boxes: Sequence[Box], size: tuple[int, int]) -> Box | None:
     """Return a box beside a point where a name fits and covers nothing; None where there is none."""
     x, y = point
     wide = LETTER * len(name)
@@ -143,7 +143,7 @@ def _free_spot(point: tuple[float, float], name: str, taken: Sequence[Box], size
         box = (left, top, left + wide, top + LINE)
         inside = box[0] >= 2 and box[1] >= 2 and box[2] <= size[0] - 2 and box[3] <= size[1] - 2
         if inside and all(
-            box[2] <= one[0] or one[2] <= box[0] or box[3] <= one[1] or one[3] <= box[1] for one in taken
+            box[2] <= one[0] or one[2] <= box[0] or box[3] <= one[1] or one[3] <= box[1] for one in boxes
         ):
             return box
     return None

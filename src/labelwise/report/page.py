@@ -21,7 +21,7 @@ from labelwise.evaluate.part import Part, choose_parts
 from labelwise.files import write_atomically
 from labelwise.labels import Labels
 from labelwise.report import maps, plots
-from labelwise.report.case import Saved, make_case, read_log
+from labelwise.report.case import Case, Saved, make_case, read_log
 from labelwise.report.cautions import interval
 from labelwise.report.comparison import compare
 from labelwise.report.examples import examples
@@ -113,18 +113,19 @@ def report(classifier: Model, data: Source, settings: ReportSettings | None = No
     if comparison:
         paired = [{"model": name, "against": case.name, **to_json(result)} for name, result in comparison.paired]
         every |= {"compare": figures[1:], "paired": paired}
-    best, worst = examples(case, settings.examples)
-    values = {
-        "title": f"{case.name} on {first.data}",
+    values = {"figures": figures, "comparison": comparison, "commands": settings.commands}
+    title, (best, worst) = f"{case.name} on {first.data}", examples(case, settings.examples)
+    html = render("report.html", {**values, **_values(cases), "title": title, "best": best, "worst": worst})
+    return Report(title=title, html=html, figures=every)
+
+
+def _values(cases: Sequence[Case]) -> dict[str, Any]:
+    """Return what the templates say of cases, above all the first, and what they draw it with."""
+    case = cases[0]
+    return {
         "case": case,
         "cases": cases,
-        "comparison": comparison,
-        "figures": figures,
-        "commands": settings.commands,
-        "warnings": [(one["model"], text) for one in figures for text in one["warnings"]],
         "interval": interval(case.accuracy, len(case)),
-        "best": best,
-        "worst": worst,
         "confusions": maps.confusions(case),
         "plots": plots,
         "maps": maps,
@@ -133,7 +134,6 @@ def report(classifier: Model, data: Source, settings: ReportSettings | None = No
         "torch": torch.__version__,
         "machine": machine(),
     }
-    return Report(title=str(values["title"]), html=render("report.html", values), figures=every)
 
 
 def _parts(classifiers: Sequence[Classifier], read: Reader, split: str | None, *, unknown: bool = False) -> list[Part]:
@@ -164,8 +164,8 @@ def _models(classifier: Model, settings: ReportSettings) -> dict[str, Model]:
     """Return all classifiers by their names, the one that is reported on first."""
     first = settings.name
     if first is None and isinstance(classifier, Classifier | Saved):
-        held = classifier if isinstance(classifier, Classifier) else classifier.classifier
-        first = str(getattr(held.origin.method, "name", "classifier"))
+        own = classifier if isinstance(classifier, Classifier) else classifier.classifier
+        first = str(getattr(own.origin.method, "name", "classifier"))
     first, others = first or Path(str(classifier)).name, settings.compare or {}
     if first in others:
         raise UsageError(

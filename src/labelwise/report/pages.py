@@ -1,4 +1,4 @@
-"""Pages: templates, each made into one HTML file. No network; readable on a phone, in the dark and in print."""
+"""Pages: templates, each environment into one HTML file. No network; readable on a phone, in the dark and in print."""
 
 import base64
 import io
@@ -31,16 +31,16 @@ def render(template: str, values: Mapping[str, Any]) -> str:
 
 @cache
 def _environment() -> Environment:
-    made = Environment(
+    environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"at": at, "percent": percent, "thousands": thousands, "counted": counted}
-    made.globals["source"] = _source
-    return made
+    environment.filters |= {"at": at, "percent": percent, "thousands": thousands, "counted": counted}
+    environment.globals["source"] = _source
+    return environment
 
 
 def _source(name: str) -> Markup:

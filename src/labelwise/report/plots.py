@@ -20,9 +20,9 @@ ERRORS = (0.001, 0.01, 0.05, 0.1, 0.2, 0.5)
 
 def reliability(lines: Sequence[tuple[str, Reliability, int]], several: bool) -> Plot:
     """Return a reliability diagram of bins, with the name and the colour of each; ``several`` labels get a yes or no each."""
-    said, true = ("probability of a yes", "share of yes") if several else ("probability of the answer", "answers right")
+    labels = ("probability of a yes", "share of yes") if several else ("probability of the answer", "answers right")
     ideal = Series(points=[(0, 0), (1, 1)], name="as it should be", colour=5, dashed=True)
-    x, y = (Axis(label=label, form="percent", ticks=SHARES) for label in (said, true))
+    x, y = (Axis(label=label, form="percent", ticks=SHARES) for label in labels)
     series = [ideal, *(_bins(*line) for line in lines)]
     return draw(series, x, y, title="Reliability: how often answers of each probability are right")
 
@@ -33,9 +33,9 @@ def _bins(name: str, bins: Reliability, colour: int) -> Series:
     points = list(zip(bins.confidence[full].tolist(), bins.accuracy[full].tolist(), strict=True))
     counts = bins.count[full].tolist()
     total = max(sum(counts), 1)
-    said = [f"{c} answers, said {percent(x)}, right {percent(y)}" for (x, y), c in zip(points, counts, strict=True)]
+    titles = [f"{c} answers, said {percent(x)}, right {percent(y)}" for (x, y), c in zip(points, counts, strict=True)]
     sizes = [2.5 + 7 * (c / total) ** 0.5 for c in counts]
-    return Series(points=points, name=name, colour=colour, kind="both", sizes=sizes, titles=said)
+    return Series(points=points, name=name, colour=colour, kind="both", sizes=sizes, titles=titles)
 
 
 def strangeness(figures: UnknownFigures) -> Plot:
@@ -84,8 +84,8 @@ def det(curves: Sequence[tuple[str, float, DetCurve, int]]) -> Plot:
 
 def _errors(name: str, eer: float, curve: DetCurve, colour: int) -> list[Series]:
     low, high = ERRORS[0], ERRORS[-1]
-    shown = (curve.false_accepts <= high) & (curve.misses <= high)
-    points = list(zip(curve.false_accepts[shown].tolist(), curve.misses[shown].tolist(), strict=True))
+    inside = (curve.false_accepts <= high) & (curve.misses <= high)
+    points = list(zip(curve.false_accepts[inside].tolist(), curve.misses[inside].tolist(), strict=True))
     last = max((i for i, (x, y) in enumerate(points) if x >= low or y >= low), default=-1)
     kept = points[: last + 1]
     words = f"{name}: EER {percent(eer)}" if name else f"EER {percent(eer)}"

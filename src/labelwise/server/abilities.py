@@ -71,13 +71,13 @@ def card(classifier: Classifier, service: Service, can: dict[str, str | None]) -
     """Return what does not change while a service runs: where the model comes from and what to expect of it."""
     summary = classifier.origin.summary
     training, calibration = summary.get("training", {}), summary.get("calibration", {})
-    kept = ("data", "images", "seconds", "validation_images", "skipped", "seed", "torch")
+    facts = ("data", "images", "seconds", "validation_images", "skipped", "seed", "torch")
     vectors = classifier.model.spec.labels.vectors
     return {
         "model": service.model.resolve().name,
         "method": getattr(classifier.origin.method, "name", type(classifier.model).__name__),
         "shape": list(classifier.shape),
-        "trained": {name: training[name] for name in kept if name in training},
+        "trained": {name: training[name] for name in facts if name in training},
         "figures": _figures(training, calibration),
         "limits": _limits(classifier, can),
         "can": can,

@@ -34,6 +34,18 @@ BODY = (408, 411, 413, 415, 422)
 Handler = Callable[[Request, Any], Awaitable[Response]]
 
 
+def _form(**fields: Any) -> dict[str, Any]:
+    names = list(fields)
+    return {"schema": {"type": "object", "properties": fields, "required": names, "additionalProperties": False}}
+
+
+_FILE: dict[str, Any] = {"type": "string", "format": "binary"}
+_FILES = {"type": "array", "items": _FILE, "minItems": 1, "maxItems": MOST_PICTURES}
+_RAW = {kind: {"schema": _FILE} for kind in TYPES}
+PICTURE, PAIR = {**_RAW, FORM: _form(image=_FILE)}, {FORM: _form(a=_FILE, b=_FILE)}
+LESSON = {**_RAW, FORM: _form(images=_FILES), JSON: {"schema": answers.TeachBody.model_json_schema()}}
+
+
 @dataclass(frozen=True)
 class Route:
     """A route: where it is, what it takes, what it answers."""
@@ -62,7 +74,6 @@ def table(engine: Engine) -> list[Route]:
     does = Routes(engine)
     ask = partial(Route, method="POST", refusals=BODY, body=PICTURE)
     change = partial(Route, method="POST", refusals=(*BODY, 409), answer=answers.Changed)
-    pair = _takes({FORM: _form("a", "b")})
     return [
         Route("/health", does.health, "Whether the service is up", answer=answers.Health),
         Route("/card", does.card, "What the model is and can", answer=answers.Card),
@@ -72,7 +83,7 @@ def table(engine: Engine) -> list[Route]:
         ask("/ask", does.ask, "Is it a y? A label, or what a sentence says", answer=answers.Asked, options=About),
         ask("/explain", does.explain, "Why? A heat map of what speaks for a label", answer=answers.Explanation, options=About),
         ask("/outliers", does.outliers, "Is it none of the labels?", answer=answers.Outlier),
-        ask("/verify", does.verify, "Do two pictures show the same label?", answer=answers.Verification, body=pair),
+        ask("/verify", does.verify, "Do two pictures show the same label?", answer=answers.Verification, body=PAIR),
         ask("/retrieve", does.retrieve, "Which pictures of the gallery are most like it?", answer=answers.Matches, options=TopEight),
         change("/teach", does.teach, "Add a label from pictures, sentences or a vector", options=MaybeAbout, body=LESSON),
         change("/forget", does.forget, "Remove a label", options=AboutLabel),
@@ -159,7 +170,7 @@ def _describe(app: FastAPI, route: Route) -> None:
         responses=responses,
         summary=route.summary,
         operation_id=route.path.strip("/"),
-        openapi_extra=route.body,
+        openapi_extra={"requestBody": {"required": True, "content": route.body}} if route.body else None,
     )
 
 
@@ -184,24 +195,3 @@ async def _refuse(request: Request, error: Exception) -> Response:
     path = request.url.path
     words = {404: f"There is no route {path}.", 405: f"{path} does not take {request.method}."}
     return reply({"error": words.get(error.status_code, error.detail)}, error.status_code, error.headers)
-
-
-def _form(*fields: str, many: bool = False) -> dict[str, Any]:
-    one: dict[str, Any] = {"type": "string", "format": "binary"}
-    shape = {"type": "array", "items": one, "minItems": 1, "maxItems": MOST_PICTURES} if many else one
-    properties = dict.fromkeys(fields, shape)
-    return {
-        "schema": {"type": "object", "properties": properties, "required": list(fields), "additionalProperties": False}
-    }
-
-
-def _takes(content: dict[str, Any]) -> dict[str, Any]:
-    return {"requestBody": {"required": True, "content": content}}
-
-
-_BINARY = {"schema": {"type": "string", "format": "binary"}}
-_BINARIES = dict.fromkeys(TYPES, _BINARY)
-PICTURE = _takes({**_BINARIES, FORM: _form("image")})
-LESSON = _takes(
-    {FORM: _form("images", many=True), JSON: {"schema": answers.TeachBody.model_json_schema()}, **_BINARIES}
-)

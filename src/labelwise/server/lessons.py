@@ -144,13 +144,13 @@ def joined(classifier: Classifier, forgotten: frozenset[str], lessons: Sequence[
     if not forgotten and not lessons:
         return classifier
     labels = classifier.labels
-    kept = [i for i, name in enumerate(labels.names) if name not in forgotten]
+    columns = [i for i, name in enumerate(labels.names) if name not in forgotten]
     rows: dict[str, Any] = {}
     for name, own in _tensors(classifier).items():
-        part = own if own is None or name in ("memory", "train_hashes") else own[kept]
+        part = own if own is None or name in ("memory", "train_hashes") else own[columns]
         more = [one.rows[name] for one in lessons if name in one.rows]
         rows[name] = part if not more else torch.cat(more if part is None else [part, *(one.to(part) for one in more)])
-    names = [labels.names[i] for i in kept]
+    names = [labels.names[i] for i in columns]
     if not lessons:
         labels = labels.select(names)
     else:
@@ -160,14 +160,14 @@ def joined(classifier: Classifier, forgotten: frozenset[str], lessons: Sequence[
             vectors=rows["vector"]
             if labels.vectors is not None and all("vector" in one.rows for one in lessons)
             else None,
-            texts=None if texts is None else (*(texts[i] for i in kept), *(one.texts for one in lessons)),
+            texts=None if texts is None else (*(texts[i] for i in columns), *(one.texts for one in lessons)),
         )
     calibration = {name: rows[name] for name in ("scale", "offset", "unseen")}
     return replace(
         classifier,
         labels=labels,
         label_embeddings=rows["embedding"],
-        calibration=replace(classifier.calibration.select(kept), **calibration),
+        calibration=replace(classifier.calibration.select(columns), **calibration),
         familiarity=replace(classifier.familiarity, memory=rows["memory"]),
         origin=replace(classifier.origin, train_hashes=rows["train_hashes"]),
     )

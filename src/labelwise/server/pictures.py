@@ -31,10 +31,10 @@ def open_gallery(classifier: Classifier, folder: Path) -> tuple[Gallery, Files]:
     gallery, _ = gallery_of_files(classifier, files)
     if not len(gallery):
         raise DataError(f"No picture in the gallery {folder} can be read.")
-    shown = _with_ids(map(Path, gallery.files))
-    gallery = replace(gallery, files=tuple(shown))
+    by_id = _with_ids(map(Path, gallery.files))
+    gallery = replace(gallery, files=tuple(by_id))
     gallery.check(classifier)  # once, and not when the first picture is searched
-    return gallery, shown
+    return gallery, by_id
 
 
 def open_examples(folder: Path) -> Files:
