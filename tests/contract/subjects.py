@@ -1,7 +1,6 @@
 """What the contract checks run on: every registered method, trained for a moment on easy pictures."""
 
 import tempfile
-from functools import cache
 from pathlib import Path
 
 import torch
@@ -19,6 +18,7 @@ from labelwise.ops.assignment import best_matching
 from labelwise.store import load, save
 from labelwise.training.stages import Method, Run
 from tests.conftest import blobs, quick
+from tests.once import once
 
 
 def roundtrip(classifier: Classifier) -> Classifier:
@@ -60,6 +60,6 @@ def subject_of(name: str) -> Subject:
     )
 
 
-@cache
+@once
 def trained(name: str) -> Classifier:
     return subject_of(name).train()
