@@ -1,10 +1,5 @@
-import atexit
 import os
-import shutil
-import tempfile
 from dataclasses import replace
-from functools import cache
-from pathlib import Path
 
 # One thread per worker: tests run in parallel, and two OpenMP pools on the same cores slow each other down.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -22,6 +17,7 @@ from labelwise.methods import METHODS, Cgan, Encoder, ImageMethod, Izf, Method, 
 from labelwise.methods.shared.linear import HeadModel
 from labelwise.training.optimizers import Optimizer
 from labelwise.training.stages import Run
+from tests import once
 
 pytest_plugins = ["tests.browser"]
 torch.set_num_threads(1)
@@ -29,6 +25,14 @@ settings.register_profile("here", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("here")
 CHANNELS = ([0], [1], [2], [0, 1], [1, 2], [0, 2])
 COLOURS = ("red", "green", "blue", "yellow", "cyan", "purple")
+
+
+def pytest_configure() -> None:
+    once.begin()
+
+
+def pytest_unconfigure() -> None:
+    once.end()
 
 
 def blobs(labels: int = 4, per_label: int = 60, side: int = 8, seed: int = 0) -> Dataset:
@@ -64,18 +68,17 @@ def squares(images: int = 240, side: int = 8, seed: int = 0) -> Dataset:
     return Dataset(name="squares", labels=Labels(names=("red", "green", "blue")), splits=splits)
 
 
-@cache
+@once.once
 def colour_weights() -> str:
     """The file of a convnet's weights that tell colours apart; a method that reads no label cannot learn that itself."""
     from labelwise.fitting.fit import fit
 
     model = fit(blobs(6), quick("softmax"), Run(device="cpu")).model
     assert isinstance(model, HeadModel)
-    folder = tempfile.mkdtemp()
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    file = once.folder() / "colours.safetensors"
     state = {name: tensor.contiguous() for name, tensor in model.encoder.backbone.state_dict().items()}
-    save_file(state, Path(folder) / "colours.safetensors")
-    return str(Path(folder) / "colours.safetensors")
+    save_file(state, file)
+    return str(file)
 
 
 def quick(name: str, epochs: int = 30) -> Method:

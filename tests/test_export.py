@@ -20,6 +20,7 @@ from labelwise.model import LabelModel
 from labelwise.store import load, save
 from labelwise.training.stages import Run
 from tests.conftest import blobs, quick, squares
+from tests.contract.subjects import pictures, trained
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="the extra export is not installed")
 
@@ -30,10 +31,10 @@ def run(file: Path, images: torch.Tensor) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_every_method_gives_its_own_scores(name: str, blob_data: Dataset, tmp_path: Path) -> None:
-    classifier = fit(blob_data, quick(name, epochs=3), Run(device="cpu"))
-    images = blob_data.split("test").images[:9]
+@pytest.mark.parametrize("name", [name for name in METHODS if name not in ("ridge", "devise")])  # models of eszsl
+def test_every_method_gives_its_own_scores(name: str, tmp_path: Path) -> None:
+    classifier = trained(name)
+    images = pictures(name).split("test").images[:9]
     made = export(classifier, tmp_path / "model.onnx")
     scores, probabilities, answers = run(made.file, images)
     found = classifier.scores(images)

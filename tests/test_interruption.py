@@ -218,7 +218,7 @@ def closing():
 def writing():
     with unbroken():
         print("begun", flush=True)
-        time.sleep(3)
+        time.sleep(1.6)
         Path("written").write_text("whole")
     time.sleep(60)
 

@@ -158,9 +158,12 @@ def test_no_number_of_a_description_takes_memory_or_another_answer(tmp_path: Pat
 
     That is some thousand folders to load, and takes some seconds.
     """
-    for method in METHODS:
+    methods = [
+        method for method in METHODS if method not in ("ridge", "devise")
+    ]  # their folders are like those of eszsl
+    for method in methods:
         save(trained(method), tmp_path / method)
-    folders = [str(tmp_path / method) for method in METHODS]
+    folders = [str(tmp_path / method) for method in methods]
     words = [sys.executable, "-m", "tests.flipped_numbers", *folders]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     done = subprocess.run(words, cwd=ROOT, env=environment, check=True, capture_output=True, text=True, timeout=600)

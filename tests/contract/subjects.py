@@ -1,7 +1,7 @@
 """What the contract checks run on: every registered method, trained for a moment on easy pictures."""
 
 import tempfile
-from functools import cache
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -12,13 +12,14 @@ from labelwise.data.dataset import Dataset
 from labelwise.fitting.fit import fit, training_data
 from labelwise.fitting.naming import name_clusters
 from labelwise.fitting.zero_shot import plan_runs
-from labelwise.methods import METHODS
+from labelwise.methods import METHODS, Encoder
 from labelwise.methods.zero_label import NamedModel
 from labelwise.model import LabelModel, as_float
 from labelwise.ops.assignment import best_matching
 from labelwise.store import load, save
 from labelwise.training.stages import Method, Run
-from tests.conftest import blobs, quick
+from tests.conftest import blobs, colour_weights, quick
+from tests.once import once
 
 
 def roundtrip(classifier: Classifier) -> Classifier:
@@ -30,6 +31,15 @@ def roundtrip(classifier: Classifier) -> Classifier:
 def pictures(name: str) -> Dataset:
     """Easy pictures for a method; one that holds labels out in a trial gets enough of them."""
     return blobs(6 if METHODS[name].zero_shot else 4)
+
+
+def method_for(name: str) -> Method:
+    """Settings for a second of training; what a zero-shot method learns of labels does not need an encoder of its own."""
+    method = quick(name)
+    if not METHODS[name].zero_shot:
+        return method
+    encoder = Encoder(backbone="convnet", width=8, weights=colour_weights(), frozen=True)
+    return replace(method, encoder=encoder)  # type: ignore[type-var,call-arg]
 
 
 def fit_named(data: Dataset, method: Method, run: Run) -> Classifier:
@@ -45,7 +55,7 @@ def fit_named(data: Dataset, method: Method, run: Run) -> Classifier:
 
 
 def subject_of(name: str) -> Subject:
-    data, method = pictures(name), quick(name)
+    data, method = pictures(name), method_for(name)
 
     def build() -> LabelModel:
         settled = trained(name).origin.method
@@ -60,6 +70,6 @@ def subject_of(name: str) -> Subject:
     )
 
 
-@cache
+@once
 def trained(name: str) -> Classifier:
     return subject_of(name).train()

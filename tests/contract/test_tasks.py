@@ -30,9 +30,10 @@ def test_classify(method: str) -> None:
 @every_method
 def test_ask(method: str) -> None:
     classifier, test = trained(method), pictures(method).split("test")
-    for i in range(4):
-        answers = lw.ask(classifier, test.images, f"blob {i}")
-        assert np.mean([a.yes == (t == i) for a, t in zip(answers, test.targets.tolist(), strict=True)]) > 0.9
+    targets = test.targets.tolist()
+    answers = [lw.ask(classifier, test.images, f"blob {i}") for i in range(4)]
+    right = [a.yes == (t == i) for i in range(4) for a, t in zip(answers[i], targets, strict=True)]
+    assert np.mean(right) > 0.9  # always no: 0.75 of four labels, 0.83 of six
     with pytest.raises(UsageError, match=r'No label "okapi".*Known labels: blob 0.*teach'):
         lw.ask(classifier, test.images[:1], "okapi")
 

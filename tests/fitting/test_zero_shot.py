@@ -1,9 +1,6 @@
 """What the trial and the final run may see, and what the trial settles."""
 
-import os
 import statistics
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +19,6 @@ from labelwise.fitting.steps import remembering
 from labelwise.fitting.zero_shot import Plan, fit_zero_shot, plan_runs
 from labelwise.labels import Labels
 from labelwise.methods import Clarel, Devise, Encoder, Eszsl, ImageMethod, Ridge
-from labelwise.store import load
 from labelwise.tasks.calibrate import calibrate
 from labelwise.training.loop import train
 from labelwise.training.stages import Run
@@ -294,34 +290,6 @@ def test_pictures_train_an_encoder_first() -> None:
     stages = list(method.stages(method.build(data.spec), data))
     assert [stage.name for stage in stages] == ["eszsl encoder"]
     assert "head" in {name.split(".")[0] for name, _ in method.build(data.spec).named_parameters()}
-
-
-def test_two_processes_fit_like_one(tmp_path: Path) -> None:
-    """Both runs share one process group, and the retrieval loss is that of the whole batch."""
-    script = (
-        "import sys\n"
-        "from pathlib import Path\n"
-        "from labelwise.training.distribution import is_main_process\n"
-        "from labelwise.store import save\n"
-        "from labelwise.fitting.zero_shot import fit_zero_shot\n"
-        "from tests.fitting.test_zero_shot import RUN, spread_out\n"
-        "found = fit_zero_shot(*spread_out(), RUN)\n"
-        "if is_main_process():\n"
-        "    save(found, Path(sys.argv[1]))\n"
-    )
-    (tmp_path / "script.py").write_text(script)
-    root = Path(__file__).parents[2]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{root}{os.pathsep}{root / 'src'}"}
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    command = [*torchrun, str(tmp_path / "script.py"), str(tmp_path / "two.lw")]
-    subprocess.run(command, cwd=root, env=environment, check=True, timeout=300)
-    one, two = fit_zero_shot(*spread_out(), RUN), load(tmp_path / "two.lw")
-    torch.testing.assert_close(two.label_embeddings, one.label_embeddings, rtol=1e-3, atol=1e-4)
-    torch.testing.assert_close(two.calibration.scale, one.calibration.scale, rtol=1e-3, atol=1e-4)
-
-
-def spread_out() -> tuple[Dataset, Clarel]:
-    return by_vector(), Clarel(epochs=3, code_size=8, batch=16)
 
 
 def test_images_without_sentences_get_those_of_their_label() -> None:

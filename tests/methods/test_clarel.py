@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,7 @@ from labelwise.methods.shared.texts import SentenceReader, VectorReader
 from labelwise.training.stages import Run, Stage
 from tests.conftest import blobs
 from tests.described import DIAGONAL, PAIRS, by_text, by_vector
+from tests.once import once
 
 RUN = Run(device="cpu")
 SMALL = Clarel(epochs=25, code_size=24, dropout=0.0)
@@ -47,7 +47,7 @@ def batch_of(data: TrainData, n: int = 10, seed: int = 0) -> Batch:
     return Batch(images=part.images, targets=part.targets, rows=rows, rng=BatchRng.seeded(seed, n))
 
 
-@cache
+@once
 def fitted(reader: str) -> Classifier:
     return fit_zero_shot(by_text(own=reader == "words", unseen=DIAGONAL), READERS[reader], RUN)
 

@@ -9,7 +9,6 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -24,12 +23,13 @@ from labelwise.fitting.fit import fit
 from labelwise.training.stages import Run
 from tests.conftest import blobs, quick, squares
 from tests.contract.subjects import trained
+from tests.once import once
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 
-@cache
+@once
 def model_of(name: str) -> Classifier:
     """A method trained for a moment: on six labels if it reads descriptions, on four if not; ``several`` is multi-label."""
     return fit(squares(), quick("indicator"), Run(device="cpu")) if name == "several" else trained(name)

@@ -1,6 +1,5 @@
 """Seen labels held back inside a classifier: which, by how much, and what stays as it is."""
 
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from labelwise.ops.balance import balance_curve
 from labelwise.tasks.calibrate import calibrate
 from tests.changed import changed, known_by_description, with_penalty
 from tests.described import UNSEEN, Distances, Table, by_vector
+from tests.once import once
 from tests.ops.test_balance import applied, harmonic, slow_accuracies, slow_curve
 
 LABELS = Labels(names=("a", "b", "c", "d", "e"))
@@ -40,7 +40,7 @@ def classifier(kind: str, seen_penalty: float = 0.0) -> Classifier:
     )
 
 
-@cache
+@once
 def fitted(method: str) -> Classifier:
     return fit_zero_shot(by_vector(), FITTED[method], lw.Run(device="cpu"))
 

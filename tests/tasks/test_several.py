@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +20,10 @@ from labelwise.ops.ranking import average_precisions
 from labelwise.training.checkpoint import run_identity
 from tests.conftest import blobs, quick, squares
 from tests.contract.subjects import trained as trained_on_blobs
+from tests.once import once
 
 
-@cache
+@once
 def trained(method: str = "indicator") -> Classifier:
     return lw.fit(squares(), quick(method, 40), lw.Run(device="cpu"))
 

@@ -1,7 +1,6 @@
 """A label taught by a description: the same as if it had been described from the start."""
 
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ from labelwise.errors import DataError, LabelwiseError, UnsupportedError, UsageE
 from labelwise.labels import Labels
 from labelwise.methods import Clarel, Eszsl, ImageMethod, Indicator
 from labelwise.training.optimizers import Optimizer
+from tests.once import once
 
 COLOURS = ("red", "green", "blue", "yellow", "white")
 SHAPES = ("square", "circle", "star", "cross", "spiral")
@@ -44,7 +44,7 @@ def data_for(kind: str) -> Dataset:
     return shapes(Labels(names=NAMES, **known))
 
 
-@cache
+@once
 def fitted(kind: str) -> Classifier:
     methods: dict[str, ImageMethod] = {"eszsl": Eszsl(), "clarel": clarel(), "indicator": Indicator(epochs=2, batch=32)}
     method = clarel(words=True) if kind == "clarel words" else methods[kind.split()[0]]

@@ -19,7 +19,7 @@ from labelwise.data.dataset import Dataset, TrainData
 from labelwise.files import write_tensors
 from labelwise.fitting.fit import training_data
 from labelwise.fitting.pretraining import Pretrain
-from labelwise.fitting.zero_shot import plan_runs
+from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
 from labelwise.methods import (
     Cgan,
     Clarel,
@@ -151,8 +151,16 @@ def in_double() -> None:
     torch.Tensor.float = torch.Tensor.double  # type: ignore[method-assign]
 
 
+def whole_fit(out: Path) -> None:
+    """Trial and final run of a zero-shot method in one process group, bound and calibrated."""
+    classifier = fit_zero_shot(by_vector(), Clarel(epochs=3, code_size=8, batch=16), Run(seed=5, device="cpu"))
+    if is_main_process():
+        tensors = {"embeddings": classifier.label_embeddings, "scale": classifier.calibration.scale}
+        write_tensors(out / "fit", tensors, classifier.origin.summary["training"])
+
+
 if __name__ == "__main__":
-    out, chosen = Path(sys.argv[1]), sys.argv[2:] or list(CASES)
+    out, chosen = Path(sys.argv[1]), sys.argv[2:]
     in_double()
     with process_group(torch.device("cpu")):
         for name in chosen:
@@ -160,3 +168,4 @@ if __name__ == "__main__":
             model, _ = train(method, data, Run(seed=5, device="cpu", folder=out / f"{name}.run"))
             if is_main_process():
                 write_tensors(out / name, model.state_dict(), {})
+        whole_fit(out)

@@ -32,24 +32,31 @@ def trained(out: Path, world: int, cases: list[str]) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
 
+def differing(one: Path, other: Path) -> list[str]:
+    """The names of tensors that are not the same in two files."""
+    first, second = (read_tensors(file)[0] for file in (one, other))
+    assert first.keys() == second.keys()
+    return [n for n in first if not torch.allclose(first[n], second[n], rtol=1e-6, atol=1e-7, equal_nan=True)]
+
+
 def differences(one: Path, other: Path, case: str) -> list[str]:
     """What is not the same in the weights and the log of a case."""
-    first, second = (read_tensors(folder / case)[0] for folder in (one, other))
-    assert first.keys() == second.keys()
-    found = [n for n in first if not torch.allclose(first[n], second[n], rtol=1e-6, atol=1e-7, equal_nan=True)]
     lines = [(folder / f"{case}.run" / "log.jsonl").read_text().splitlines() for folder in (one, other)]
     logs = [[json.loads(line)["loss"] for line in each] for each in lines]
-    return [f"{case}: {name}" for name in found + ([] if logs[0] == pytest.approx(logs[1], rel=1e-6) else ["log"])]
+    names = differing(one / case, other / case)
+    return [f"{case}: {name}" for name in names + ([] if logs[0] == pytest.approx(logs[1], rel=1e-6) else ["log"])]
 
 
-@pytest.mark.parametrize(
-    ("world", "cases"), [(2, list(CASES)), (3, ["indicator", "one short batch", "prototype", "clarel of words"])]
-)
-def test_processes_train_like_one(world: int, cases: list[str], tmp_path: Path) -> None:
+def test_processes_train_like_one(tmp_path: Path) -> None:
     """All methods in one go, since starting processes takes longer than training."""
-    trained(tmp_path / "one", 1, cases)
-    trained(tmp_path / "several", world, cases)
-    wrong = [each for case in cases for each in differences(tmp_path / "one", tmp_path / "several", case)]
+    three = ["indicator", "one short batch", "prototype", "clarel of words"]
+    trained(tmp_path / "1", 1, list(CASES))
+    wrong = []
+    for world, cases in (2, list(CASES)), (3, three):
+        trained(tmp_path / str(world), world, cases)
+        wrong += [each for case in cases for each in differences(tmp_path / "1", tmp_path / str(world), case)]
+        wrong += [f"fit: {name}" for name in differing(tmp_path / "1" / "fit", tmp_path / str(world) / "fit")]
+        assert read_tensors(tmp_path / str(world) / "fit")[1]["processes"] == world
     assert not wrong
 
 

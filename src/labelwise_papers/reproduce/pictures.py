@@ -27,11 +27,11 @@ class Curve:
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
     """Return the mean and half of its 95 % interval by the t distribution; that is NaN for a single value."""
-    from scipy.stats import t as student
-
     n = len(values)
     if n < 2:
         return float(np.mean(values)), math.nan
+    from scipy.stats import t as student  # takes a second to import
+
     return float(np.mean(values)), float(student.ppf(0.975, n - 1) * np.std(values, ddof=1) / math.sqrt(n))
 
 
