@@ -169,7 +169,7 @@ def test_no_number_of_a_description_takes_memory_or_another_answer(tmp_path: Pat
     done = subprocess.run(words, cwd=ROOT, env=environment, check=True, capture_output=True, text=True, timeout=600)
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["wrong"] == []
-    assert found["refused"] > 500
+    assert found["refused"] > 400
     assert found["megabytes"] < 100
     assert found["imported"] == []  # torch's compiler takes a second to import, at the first call of every command
 

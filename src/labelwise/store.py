@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import shutil
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -129,12 +129,20 @@ def _write(classifier: Classifier, folder: Path) -> None:
         "outlier": to_plain(familiarity.rule),
         "verification": to_plain(classifier.verifier),
         "summary": dict(origin.summary),
-        "versions": {"labelwise": __version__} | {name: version(name) for name in ("torch", "numpy", "pillow")},
+        "versions": {"labelwise": __version__} | {name: _version(name) for name in ("torch", "numpy", "pillow")},
     }
     check_finite(about, tensors, classifier.model)
     write_tensors(folder / WEIGHTS, tensors, {"format": FORMAT})
     about["weights_sha256"] = _digest(folder / WEIGHTS)
     write_atomically(folder / ABOUT, _as_text(about))
+
+
+def _version(name: str) -> str | None:
+    """Return the version of a package; None where it was put there without its metadata."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
 
 
 def _as_text(about: dict[str, Any]) -> bytes:

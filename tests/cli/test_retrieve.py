@@ -53,9 +53,9 @@ def test_index_is_kept_up_to_date(run: Any, root: Path, tmp_path: Path, monkeypa
     (folder / "4.png").write_bytes(some(root, 2)[0].read_bytes())
     read = list[str]()
 
-    def noted(files: list[str], shape: tuple[int, ...], *, strict: bool) -> Any:
+    def noted(files: list[str], *how: Any, **more: Any) -> Any:
         read.extend(files)
-        return read_files(files, shape, strict=strict)
+        return read_files(files, *how, **more)
 
     monkeypatch.setattr("labelwise.tasks.gallery.read_files", noted)
     assert ask(folder, "--index", index) == ["1.png", "2.png", "3.png", "4.png"]

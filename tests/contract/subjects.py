@@ -39,7 +39,7 @@ def method_for(name: str) -> Method:
     if not METHODS[name].zero_shot:
         return method
     encoder = Encoder(backbone="convnet", width=8, weights=colour_weights(), frozen=True)
-    return replace(method, encoder=encoder)  # type: ignore[type-var,call-arg]
+    return replace(method, encoder=encoder)  # type: ignore[call-arg]
 
 
 def fit_named(data: Dataset, method: Method, run: Run) -> Classifier:

@@ -27,7 +27,7 @@ SMALL: dict[str, Any] = {
     "matching": {"steps": 2, "batch": 40, "iterations": 10},
 }
 SMALL_ENCODER: dict[str, Any] = {"backbone": "auto", "width": 4, "weights": None, "frozen": False, "size": None}
-LIGHTER = {"wrn28_10": "convnet", "resnet50": "convnet", "resnet18": "convnet"}  # many layers take long, however thin
+LIGHTER = {"wrn28_10": "convnet", "resnet50": "resnet18"}  # many layers take long, however thin
 FEATURES = ("features", "described")
 UNSEEN = ("retrieval", "verification", "episodes")  # measured on labels that training has no image of
 
