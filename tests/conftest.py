@@ -21,7 +21,13 @@ from tests import once
 
 pytest_plugins = ["tests.browser"]
 torch.set_num_threads(1)
-settings.register_profile("here", deadline=None, derandomize="CI" in os.environ)  # timings are never asserted
+# Timings are never asserted; more examples: LABELWISE_EXAMPLES=1000.
+settings.register_profile(
+    "here",
+    deadline=None,
+    derandomize="CI" in os.environ,
+    max_examples=int(os.environ.get("LABELWISE_EXAMPLES", "30")),
+)
 settings.load_profile("here")
 CHANNELS = ([0], [1], [2], [0, 1], [1, 2], [0, 2])
 COLOURS = ("red", "green", "blue", "yellow", "cyan", "purple")

@@ -5,12 +5,16 @@ them gets the gradient. Training makes much of either. In double precision what 
 processes do differently.
 """
 
+import multiprocessing
+import os
+import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+import torch._dynamo  # the first optimiser imports it; before processes are forked, it is imported once
 from torch import Tensor, nn
 
 from labelwise.data.augment import Augment
@@ -159,13 +163,40 @@ def whole_fit(out: Path) -> None:
         write_tensors(out / "fit", tensors, classifier.origin.summary["training"])
 
 
-if __name__ == "__main__":
-    out, chosen = Path(sys.argv[1]), sys.argv[2:]
+def train_all(out: Path, names: Iterable[str]) -> None:
+    """Write the weights and the logs of these cases, and of a whole fit; run by one process, or by all of a group."""
     in_double()
     with process_group(torch.device("cpu")):
-        for name in chosen:
+        for name in names:
             method, data = CASES[name]()
             model, _ = train(method, data, Run(seed=5, device="cpu", folder=out / f"{name}.run"))
             if is_main_process():
                 write_tensors(out / name, model.state_dict(), {})
         whole_fit(out)
+
+
+def in_processes(out: Path, world: int) -> None:
+    """Train all cases by so many processes, forked from this one, so that torch is imported once."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+    os.environ |= {"WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world)} if world > 1 else {}
+    children = []
+    for rank in map(str, range(world)):
+        os.environ |= {"RANK": rank, "LOCAL_RANK": rank} if world > 1 else {}
+        child = multiprocessing.get_context("fork").Process(target=train_all, args=(out, list(CASES)))
+        child.start()
+        children.append(child)
+    for child in children:
+        child.join()
+    if any(child.exitcode for child in children):
+        sys.exit(f"{world} processes ended with {[child.exitcode for child in children]}")
+
+
+if __name__ == "__main__":
+    if sys.argv[2:]:  # by torchrun
+        train_all(Path(sys.argv[1]), sys.argv[2:])
+    else:
+        for world in (1, 2):
+            (Path(sys.argv[1]) / str(world)).mkdir()
+            in_processes(Path(sys.argv[1]) / str(world), world)

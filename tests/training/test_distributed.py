@@ -23,12 +23,11 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT}{os.p
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node")
 
 
-def trained(out: Path, world: int, cases: list[str]) -> None:
-    """Write the weights and the logs of each case, trained by so many processes."""
-    out.mkdir()
-    start = () if world == 1 else (*TORCHRUN, str(world))
-    command = [sys.executable, *start, "-m", "tests.training.spread_script", str(out), *cases]
-    done = subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
+def trained(*words: str) -> None:
+    """Run a command in Python, which writes the weights and the logs of cases."""
+    done = subprocess.run(
+        [sys.executable, *words], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr[-3000:]
 
 
@@ -50,13 +49,15 @@ def differences(one: Path, other: Path, case: str) -> list[str]:
 def test_processes_train_like_one(tmp_path: Path) -> None:
     """All methods in one go, since starting processes takes longer than training."""
     three = ["indicator", "one short batch", "prototype", "clarel of words"]
-    trained(tmp_path / "1", 1, list(CASES))
+    script = "tests.training.spread_script"
+    trained("-m", script, str(tmp_path))
+    (tmp_path / "3").mkdir()
+    trained(*TORCHRUN, "3", "-m", script, str(tmp_path / "3"), *three)
     wrong = []
-    for world, cases in (2, list(CASES)), (3, three):
-        trained(tmp_path / str(world), world, cases)
-        wrong += [each for case in cases for each in differences(tmp_path / "1", tmp_path / str(world), case)]
-        wrong += [f"fit: {name}" for name in differing(tmp_path / "1" / "fit", tmp_path / str(world) / "fit")]
-        assert read_tensors(tmp_path / str(world) / "fit")[1]["processes"] == world
+    for world, cases in ("2", list(CASES)), ("3", three):
+        wrong += [each for case in cases for each in differences(tmp_path / "1", tmp_path / world, case)]
+        wrong += [f"fit: {name}" for name in differing(tmp_path / "1" / "fit", tmp_path / world / "fit")]
+        assert read_tensors(tmp_path / world / "fit")[1]["processes"] == int(world)
     assert not wrong
 
 

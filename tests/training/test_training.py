@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import ClassVar
 
 import pytest
@@ -29,6 +30,7 @@ from labelwise.training.loop import train
 from labelwise.training.optimizers import Optimizer, Schedule
 from labelwise.training.stages import Run, Stage
 from tests.conftest import blobs, quick
+from tests.once import once
 from tests.training.training_script import train_on_blobs
 
 ROOT = Path(__file__).parents[2]
@@ -44,22 +46,30 @@ def wait_for_log(path: Path, lines: int, process: "subprocess.Popen[bytes]") -> 
     raise AssertionError("the run ended or hung before it could be interrupted")
 
 
+@once
+def undisturbed(epochs: int) -> tuple[dict[str, Tensor], list[float]]:
+    """The weights of a run that nobody kills, and its losses."""
+    with TemporaryDirectory() as folder:
+        model = train_on_blobs(Path(folder), epochs).model
+        lines = (Path(folder) / "log.jsonl").read_text().splitlines()
+    return model.state_dict(), [json.loads(line)["loss"] for line in lines]
+
+
 @pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_killed_run_resumes_to_the_same_weights(tmp_path: Path, kind: signal.Signals) -> None:
-    epochs, broken = 60, tmp_path / "broken.run"
-    whole = train_on_blobs(tmp_path / "whole.run", epochs)
+    epochs, broken = 40, tmp_path / "broken.run"
+    weights, straight = undisturbed(epochs)
     words = [sys.executable, "-m", "tests.training.training_script", str(broken), str(epochs)]
     process = subprocess.Popen(words, cwd=ROOT, env=ENVIRONMENT)
-    wait_for_log(broken / "log.jsonl", 15, process)
+    wait_for_log(broken / "log.jsonl", 10, process)
     process.send_signal(kind)
     assert process.wait(30) == (-signal.SIGKILL if kind == signal.SIGKILL else 7)
     again = train_on_blobs(broken, epochs, resume=True)
-    first, second = whole.model.state_dict(), again.model.state_dict()
-    assert all(torch.equal(first[name], second[name]) for name in first)
-    logs = [(tmp_path / name / "log.jsonl").read_text().splitlines() for name in ("whole.run", "broken.run")]
-    straight, log = ([json.loads(line) for line in lines] for lines in logs)
+    state = again.model.state_dict()
+    assert all(torch.equal(weights[name], state[name]) for name in weights)
+    log = [json.loads(line) for line in (broken / "log.jsonl").read_text().splitlines()]
     assert [entry["epoch"] for entry in log] == list(range(epochs))
-    assert [entry["loss"] for entry in log] == pytest.approx([entry["loss"] for entry in straight])
+    assert [entry["loss"] for entry in log] == pytest.approx(straight)
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,7 @@ def contrast_stage(settings: Pretrain, model: ContrastModel, data: TrainData) ->
     model.encoder.fit_normalisation(images)
     if model.keys is not None:
         model.keys.load_state_dict(model.followed.state_dict())
-    alone = Split(images=images, targets=torch.full((len(images),), -1))
+    alone = Split(images=images, targets=torch.full((len(images),), -1, device=data.train.targets.device))
     views = TwoViews(settings.augment or contrastive_augment(data.train.shape))
     return Stage(
         name=settings.kind,

@@ -7,7 +7,6 @@ and the label similarities they are sent to (quadratic assignment). Many matchin
 from typing import NamedTuple
 
 import torch
-from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 
@@ -97,6 +96,8 @@ def gibbs_average(matchings: Tensor, scores: Tensor, temperature: float) -> Tens
 
 def best_matching(fits: Tensor) -> Tensor:
     """Return the matching ``[k]`` with the largest sum of fits ``[k, k]`` (the Hungarian algorithm)."""
+    from scipy.optimize import linear_sum_assignment  # takes a quarter of a second to import
+
     _, columns = linear_sum_assignment(fits.double().cpu().numpy(), maximize=True)
     return torch.as_tensor(columns, dtype=torch.int64, device=fits.device)
 
