@@ -1,3 +1,4 @@
+import gc
 import os
 from dataclasses import replace
 
@@ -106,3 +107,9 @@ def quick(name: str, epochs: int = 30) -> Method:
 @pytest.fixture(scope="session")
 def blob_data() -> Dataset:
     return blobs()
+
+
+def pytest_collection_finish() -> None:
+    """What is imported by now stays: the collector need not walk it again and again."""
+    gc.collect()
+    gc.freeze()

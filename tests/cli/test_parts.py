@@ -16,6 +16,7 @@ from labelwise.evaluate.closed import evaluate_closed
 from labelwise.evaluate.outliers import evaluate_outliers
 from labelwise.evaluate.tested import Tested
 from labelwise.methods import Multilabel
+from labelwise.ops.attacks import Fgsm, Pgd
 from tests.cli.folders import write_tall
 from tests.conftest import blobs, quick, squares
 
@@ -31,6 +32,7 @@ SIZES = (8, 24, 12)  # the first is the smallest: what is read for it says too l
 @pytest.fixture(autouse=True)
 def _short_timings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("labelwise.report.case.SECONDS", 0.01)
+    monkeypatch.setattr("labelwise.tasks.attack.GRADIENTS", (Fgsm(), Pgd(steps=2)))
     monkeypatch.chdir(tmp_path)  # where the page goes
 
 
