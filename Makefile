@@ -20,7 +20,7 @@ page: .venv/ready
 
 test: .venv/ready
 	@sh tools/browser.sh
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
 lint: .venv/ready
 	$(BIN)/ruff check .
