@@ -21,9 +21,10 @@ from labelwise.files import read_tensors, write_tensors
 from labelwise.fitting.fit import training_data
 from labelwise.methods import Softmax
 from labelwise.model import LabelModel
-from labelwise.training.checkpoint import Progress, RunFolder, load_optimizer, optimizer_tensors, sole_run
+from labelwise.training.checkpoint import Progress, RunFolder, load_optimizer, optimizer_tensors, run_identity, sole_run
 from labelwise.training.loop import train
 from labelwise.training.stages import Run, Stage
+from labelwise.view import View
 
 NEWEST, BEFORE, FIRST_STAGE = "checkpoint.safetensors", "previous.safetensors", "stage-0.safetensors"
 HEAD, JSON, TENSORS = 3, 60, -5  # bytes in the length of the head, in the JSON document, in the tensors
@@ -244,6 +245,12 @@ def test_a_checkpoint_of_version_0_1_goes_on_with_a_remark(
     (tmp_path / BEFORE).unlink()
     with pytest.warns(UserWarning, match=r"has no checksum, as version 0\.1 wrote it"):
         assert same(resumed(blob_data, run), undisturbed)
+
+
+def test_a_run_of_before_there_were_views_goes_on(blob_data: Dataset) -> None:
+    data, run = training_data(blob_data), Run(device="cpu")
+    assert "set view" not in run_identity(Softmax(), data, run)
+    assert run_identity(Softmax(view=View(mirror=True)), data, run)["set view"]["mirror"]
 
 
 def test_one_run_at_a_time_trains_into_a_folder(blob_data: Dataset, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from labelwise.errors import LabelwiseWarning, StoreError, UsageError
 from labelwise.files import has_checksum, read_tensors, state_tensors, under, write_atomically, write_tensors
 from labelwise.training.distribution import is_main_process
 from labelwise.training.stages import Method, Run
+from labelwise.view import WHOLE
 from labelwise.writable import sole_writer
 
 CHUNK = 2**24  # numbers that a checksum reads at a time, since all images may be more than fits in memory
@@ -66,6 +67,8 @@ def run_identity(method: Method, data: TrainData, run: Run) -> dict[str, Any]:
     for part in torch.split(images, max(1, CHUNK // math.prod(images.shape[1:]))):
         content = zlib.crc32(part.cpu().contiguous().numpy().data, content)
     settings: dict[str, Any] = json.loads(json.dumps(asdict(method)))
+    if method.view == WHOLE:  # runs of version 0.1 know no view
+        del settings["view"]
     about = {"method": method.name, "seed": run.seed, "images": len(data.train), "data": content}
     return {**about, "labels": list(data.labels.names), **{f"set {key}": value for key, value in settings.items()}}
 
