@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from labelwise.errors import LabelwiseWarning
+from labelwise.settings import describe
 
 PLOTS = (".png", ".svg", ".pdf")  # what a curve or another plot is written as
 
@@ -50,13 +51,7 @@ def show_warnings() -> Iterator[None]:
 
 
 def show(document: Any, *lines: RenderableType, json: bool) -> None:
-    """Print a result: as one JSON document, or as tables and lines for people.
-
-    Args:
-        document: what JSON can hold.
-        lines: what people read; long lines made by ``unbroken`` are not folded.
-        json: whether the document is asked for.
-    """
+    """Print a result: as one JSON document if asked for, or as tables and lines for people, those by ``unbroken`` not folded."""
     if json:
         print(dumps(document, ensure_ascii=False, indent=1))
         return
@@ -101,8 +96,6 @@ def calibration_line(figures: Mapping[str, Any]) -> str:
 
 def settings_table(settings: Any) -> Table:
     """Return the settings of a method and their defaults."""
-    from labelwise.settings import describe
-
     return plain_table("setting", "default", rows=describe(settings))
 
 

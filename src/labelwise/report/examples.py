@@ -20,7 +20,7 @@ class Example(NamedTuple):
     """An image and what was said of it: captions and pictures, the answer, whether it is right, the truth, the file."""
 
     pictures: list[tuple[str, Picture]]
-    said: str
+    answer: str
     right: bool
     truth: str
     file: str
