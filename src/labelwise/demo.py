@@ -26,6 +26,7 @@ from labelwise.fitting.fit import fit
 from labelwise.fitting.patches import find_patches
 from labelwise.fitting.pretraining import write_encoder
 from labelwise.methods import Clarel, Encoder, ImageMethod, Indicator, Softmax, ZeroLabel
+from labelwise.metrics import confusion_matrix
 from labelwise.ops.assignment import best_matching
 from labelwise.report import ReportSettings, report
 from labelwise.store import save
@@ -123,9 +124,8 @@ def _name_without_labels(console: Console, data: Dataset, out: Path) -> None:
     named = fit(data, method)
     seconds = time.perf_counter() - started
     test, k = data.split("test"), len(data.labels)
-    answers = named.scores(test.images).best
-    pairs = torch.zeros(k, k).index_put_((answers, test.targets), torch.ones(len(answers)), accumulate=True)
-    right, best = (float(pairs[range(k), order].sum() / len(answers)) for order in (range(k), best_matching(pairs)))
+    pairs = confusion_matrix(named.scores(test.images).best.cpu(), test.targets, k).float()
+    right, best = (float(pairs[range(k), order].sum() / len(test)) for order in (range(k), best_matching(pairs)))
     save(named, out / "named.lw", overwrite=True)
     console.print(
         f"{100 * right:.1f} % of test pictures are named right (guessing: {100 / k:.1f} %), in {seconds:.0f} s. With the best names "
@@ -176,13 +176,14 @@ def _print_taught(console: Console, before: Classifier, after: Classifier, data:
     scores = after.scores(test.images)
     old_scores = scores.of(before)
     truth = torch.tensor([after.labels.index(data.labels.names[t]) for t in test.targets.tolist()])
-    hit = scores.best == truth
-    old = (old_scores.best == truth)[~new].double().mean()
+    hit, hit_before = scores.best.cpu() == truth, old_scores.best.cpu() == truth
     change = float((scores.log_odds[:, :-1] - old_scores.log_odds).abs().max())
     console.print(
         f"{name}: {100 * hit[new].double().mean():.1f} % of its test pictures are now named right (before: none)."
     )
-    console.print(f"The other species: {100 * old:.1f} % before, {100 * hit[~new].double().mean():.1f} % after.")
+    console.print(
+        f"The other species: {100 * hit_before[~new].double().mean():.1f} % before, {100 * hit[~new].double().mean():.1f} % after."
+    )
     console.print(f"Largest change of a score of another species: {change:.1e}.")
 
 

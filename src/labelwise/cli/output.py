@@ -14,6 +14,7 @@ from labelwise.errors import LabelwiseWarning
 from labelwise.settings import describe
 
 PLOTS = (".png", ".svg", ".pdf")  # what a curve or another plot is written as
+BAR = 20  # how wide a bar is
 
 
 def out() -> Console:
@@ -76,11 +77,11 @@ def plain_table(*columns: str, title: str | None = None, rows: Iterable[Sequence
     return table
 
 
-def bar(share: float, width: int = 20) -> Text:
+def bar(share: float) -> Text:
     """Return a share in [0, 1] drawn as a bar."""
-    eighths = round(max(0.0, min(1.0, share)) * width * 8)
+    eighths = round(max(0.0, min(1.0, share)) * BAR * 8)
     body = "█" * (eighths // 8) + ("" if eighths % 8 == 0 else " ▏▎▍▌▋▊▉"[eighths % 8])
-    return Text(body.ljust(width), style="cyan")
+    return Text(body.ljust(BAR), style="cyan")
 
 
 def percent(share: float) -> str:

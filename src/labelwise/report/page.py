@@ -1,7 +1,8 @@
 """A report: one page about a classifier on test images, with every figure that applies, and the same figures as JSON."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from platform import machine
@@ -20,12 +21,12 @@ from labelwise.errors import UsageError, listing
 from labelwise.evaluate.part import Part, choose_parts
 from labelwise.files import write_atomically
 from labelwise.labels import Labels
+from labelwise.metrics import Reliability
 from labelwise.report import maps, plots
 from labelwise.report.case import Case, Saved, read_log
-from labelwise.report.cautions import interval
+from labelwise.report.cautions import cautions, interval
 from labelwise.report.comparison import compare
 from labelwise.report.examples import examples
-from labelwise.report.figures import case_figures, to_json
 from labelwise.report.pages import render
 from labelwise.store import LOG, load
 from labelwise.training.distribution import choose_device
@@ -33,6 +34,9 @@ from labelwise.training.distribution import choose_device
 Model = Classifier | Saved | str | Path
 Reader = Callable[[tuple[int, ...]], Dataset]
 Source = Dataset | Reader | str | Path
+PLAIN = (  # figures of a case that JSON holds as they are
+    "method", "accuracy", "closed", "several", "each", "zero_shot", "ordinal", "verification", "retrieval", "speed", "left_out",
+)  # fmt: skip
 
 
 def open_saved(folder: str | Path, device: str = "auto") -> Saved:
@@ -172,3 +176,47 @@ def _opened(model: Model, device: str) -> Saved:
     if isinstance(model, Saved):
         return model
     return Saved(classifier=model) if isinstance(model, Classifier) else open_saved(model, device)
+
+
+def case_figures(case: Case) -> dict[str, Any]:
+    """Return all figures of a case."""
+    errors, unknown = case.calibration, case.unknown
+    figures: dict[str, Any] = {"model": case.name, "labels": len(case.names), "images": len(case)}
+    figures |= {name: getattr(case, name) for name in PLAIN}
+    figures["calibration"] = {
+        "before": {**errors.errors_before, "bins": _bins(errors.before)},
+        "after": {**errors.errors_after, "bins": _bins(errors.after)},
+    }
+    figures["confusion"] = None if case.confusion is None else _counts(case.confusion, case.names)
+    figures["unknown"] = {"limit": unknown.limit, "figures": unknown.result}
+    figures |= {"compared_images": case.compared, "leaked": case.tested.leaked, "warnings": cautions(case)}
+    plain: dict[str, Any] = to_json(figures)
+    if case.zero_shot:
+        del plain["zero_shot"]["curve"]
+    return plain
+
+
+def to_json(value: Any) -> Any:
+    """Return a value as JSON can hold it: numbers that are not finite become None."""
+    if isinstance(value, Tensor):
+        return to_json(value.tolist())
+    if is_dataclass(value) and not isinstance(value, type):
+        return to_json(asdict(value))
+    if isinstance(value, Mapping):
+        return {str(key): to_json(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _bins(table: Reliability) -> list[dict[str, Any]]:
+    rows = zip(table.confidence.tolist(), table.accuracy.tolist(), table.count.tolist(), strict=True)
+    return [{"confidence": sure, "accuracy": right, "count": count} for sure, right, count in rows if count]
+
+
+def _counts(counts: Tensor, names: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Return each pair of a true and an answered label that occurs, the true labels in their order."""
+    return [
+        {"true": names[row], "said": names[column], "count": int(counts[row, column])}
+        for row, column in counts.nonzero().tolist()
+    ]
