@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -122,15 +123,11 @@ def measure_speed(classifier: Classifier, images: Tensor) -> dict[str, Any]:
 
 def _median_seconds(classifier: Classifier, images: Tensor) -> float:
     """Return the median seconds of answering these images; a first round, which prepares caches, is not counted."""
-    rounds: list[float] = []
-    begun = time.perf_counter()
-    while len(rounds) < 4 or (time.perf_counter() - begun < SECONDS and len(rounds) < 50):
-        start = time.perf_counter()
+    times = [time.perf_counter()]
+    while len(times) < 3 or (len(times) <= 50 and times[-1] - times[0] < (SECONDS if len(times) > 4 else 10 * SECONDS)):
         classifier.scores_of(classifier.encode(images)).log_odds.cpu()
-        rounds.append(time.perf_counter() - start)
-        if len(rounds) >= 2 and time.perf_counter() - begun > 10 * SECONDS:
-            break
-    return max(statistics.median(rounds[1:]), 1e-9)
+        times.append(time.perf_counter())
+    return max(statistics.median(end - start for start, end in pairwise(times[1:])), 1e-9)
 
 
 def read_log(path: Path) -> tuple[Mapping[str, Any], ...]:

@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator
 
-from scipy.stats import binomtest
-
 from labelwise.errors import listing
 from labelwise.report.case import Case
 from labelwise.report.pages import counted, percent
@@ -14,6 +12,8 @@ KEPT = 0.8  # known images that should not be called unknown, at least
 
 def interval(share: float, n: int) -> tuple[float, float]:
     """Return the 95 % interval of a share of n images (Wilson)."""
+    from scipy.stats import binomtest
+
     low, high = binomtest(round(share * n), n).proportion_ci(method="wilson")
     return float(low), float(high)
 
