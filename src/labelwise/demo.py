@@ -2,8 +2,9 @@
 
 import shlex
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from matplotlib.figure import Figure
@@ -12,20 +13,20 @@ from rich.table import Table
 from torch import Tensor
 
 from labelwise.api import ask, classify, explain, teach
-from labelwise.classifier import Classifier, bind
+from labelwise.classifier import Classifier
 from labelwise.data import Dataset, Split, digits, finches
 from labelwise.data.inspect import contact_sheet
 from labelwise.data.sets.finches import finches_unseen
 from labelwise.data.sheets import draw_sheet
 from labelwise.evaluate.closed import evaluate_closed
 from labelwise.evaluate.outliers import evaluate_outliers
-from labelwise.evaluate.tested import Tested, align_targets
+from labelwise.evaluate.tested import Tested
 from labelwise.evaluate.zero_shot import evaluate_zero_shot
 from labelwise.fitting.fit import fit
 from labelwise.fitting.patches import find_patches
 from labelwise.fitting.pretraining import write_encoder
 from labelwise.methods import Clarel, Encoder, ImageMethod, Indicator, Softmax, ZeroLabel
-from labelwise.metrics import reliability
+from labelwise.metrics import confusion_matrix
 from labelwise.ops.assignment import best_matching
 from labelwise.report import ReportSettings, report
 from labelwise.store import save
@@ -35,8 +36,7 @@ EXAMPLES = 5
 HELD_OUT = "blushing tit"  # the species that is discovered later
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One method's figures in the table, shares as AUROC and the like, and how long it was trained."""
 
     name: str
@@ -50,8 +50,7 @@ def run(out: Path, epochs: int | None = None) -> None:
     console = Console()
     out.mkdir(parents=True, exist_ok=True)
     console.rule("[bold]1. The data")
-    whole = finches()
-    name = HELD_OUT
+    whole, name = finches(), HELD_OUT
     known, new = without(whole, name)
     console.print(
         f"{len(whole.labels)} species of drawn finches, {whole.shape[1]} x {whole.shape[2]} pixels. "
@@ -70,7 +69,6 @@ def run(out: Path, epochs: int | None = None) -> None:
     _print_answers(console, taught, whole, name)
     save(taught, out / "finches.lw", overwrite=True)
     _draw_answers(taught, whole, name).savefig(out / "why.png", dpi=120)
-    _draw_reliability(rows, known).savefig(out / "reliability.png", dpi=120)
     _draw_taught(taught, new["test"].images[:16], name, out / "taught.png")
     _write_report(rows, known, out)
     console.rule("[bold]5. Species that no picture shows, from sentences alone")
@@ -79,7 +77,7 @@ def run(out: Path, epochs: int | None = None) -> None:
     _name_without_labels(console, whole, out)
     console.rule("[bold]Done")
     console.print(
-        f"Pictures and the classifier are in [bold]{out}[/]: finches.png, why.png, reliability.png, taught.png; "
+        f"Pictures and the classifier are in [bold]{out}[/]: finches.png, why.png, taught.png; "
         "report.html is a page about both networks, to open in a browser."
     )
     console.print(f"Try: labelwise evaluate {out / 'finches.lw'} finches --unknown digits")
@@ -126,9 +124,8 @@ def _name_without_labels(console: Console, data: Dataset, out: Path) -> None:
     named = fit(data, method)
     seconds = time.perf_counter() - started
     test, k = data.split("test"), len(data.labels)
-    answers = named.scores(test.images).best
-    pairs = torch.zeros(k, k).index_put_((answers, test.targets), torch.ones(len(answers)), accumulate=True)
-    right, best = (float(pairs[range(k), order].sum() / len(answers)) for order in (range(k), best_matching(pairs)))
+    pairs = confusion_matrix(named.scores(test.images).best.cpu(), test.targets, k).float()
+    right, best = (float(pairs[range(k), order].sum() / len(test)) for order in (range(k), best_matching(pairs)))
     save(named, out / "named.lw", overwrite=True)
     console.print(
         f"{100 * right:.1f} % of test pictures are named right (guessing: {100 / k:.1f} %), in {seconds:.0f} s. With the best names "
@@ -143,9 +140,9 @@ def _name_without_labels(console: Console, data: Dataset, out: Path) -> None:
 
 def without(data: Dataset, name: str) -> tuple[Dataset, dict[str, Split]]:
     """Return the data without one label, and the images of that label by split."""
-    place = data.labels.index(name)
-    others = {k: s.select((s.targets != place).nonzero()[:, 0]) for k, s in data.splits.items()}
-    apart = {k: s.select((s.targets == place).nonzero()[:, 0]) for k, s in data.splits.items()}
+    position = data.labels.index(name)
+    others = {k: s.select((s.targets != position).nonzero()[:, 0]) for k, s in data.splits.items()}
+    apart = {k: s.select((s.targets == position).nonzero()[:, 0]) for k, s in data.splits.items()}
     return replace(data, splits=others), apart
 
 
@@ -179,13 +176,14 @@ def _print_taught(console: Console, before: Classifier, after: Classifier, data:
     scores = after.scores(test.images)
     old_scores = scores.of(before)
     truth = torch.tensor([after.labels.index(data.labels.names[t]) for t in test.targets.tolist()])
-    hit = scores.best == truth
-    old = (old_scores.best == truth)[~new].double().mean()
+    hit, hit_before = scores.best.cpu() == truth, old_scores.best.cpu() == truth
     change = float((scores.log_odds[:, :-1] - old_scores.log_odds).abs().max())
     console.print(
         f"{name}: {100 * hit[new].double().mean():.1f} % of its test pictures are now named right (before: none)."
     )
-    console.print(f"The other species: {100 * old:.1f} % before, {100 * hit[~new].double().mean():.1f} % after.")
+    console.print(
+        f"The other species: {100 * hit_before[~new].double().mean():.1f} % before, {100 * hit[~new].double().mean():.1f} % after."
+    )
     console.print(f"Largest change of a score of another species: {change:.1e}.")
 
 
@@ -217,28 +215,6 @@ def _draw_answers(classifier: Classifier, data: Dataset, name: str) -> Figure:
             axes.set_title(f"{asked}?\n{100 * why.probability:.1f} % yes", fontsize=8)
         for axes in row:
             axes.axis("off")
-    return figure
-
-
-def _draw_reliability(rows: list[Row], data: Dataset) -> Figure:
-    """Return how often a label is right against how probable it was said to be, before and after calibration."""
-    test = data.split("test")
-    figure = Figure(figsize=(4.2 * len(rows), 4), layout="constrained", facecolor="white")
-    for axes, row in zip(figure.subplots(1, len(rows)), rows, strict=True):
-        classifier = row.classifier
-        raw, scores = bind(classifier.model, classifier.labels), classifier.scores(test.images)
-        targets = align_targets(classifier, test, data.labels)
-        for who, colour, words in ((raw, "#c9711a", "before"), (classifier, "#1a6fc9", "after calibration")):
-            best, chosen = scores.of(who).probabilities.max(1)
-            bins = reliability(best, chosen.cpu() == targets, 10)
-            full = bins.count > 0
-            axes.plot(bins.confidence[full], bins.accuracy[full], "-", color=colour, linewidth=1, alpha=0.6)
-            sizes = 8 + 300 * bins.count[full] / bins.count.sum()
-            axes.scatter(bins.confidence[full], bins.accuracy[full], sizes, color=colour, label=words, alpha=0.8)
-        axes.plot([0, 1], [0, 1], color="#999999", linewidth=1, linestyle="--")
-        axes.set(title=f"{row.name} (larger dot: more pictures)", xlabel="probability", ylabel="share right")
-        axes.set(xlim=(0, 1.02), ylim=(0, 1.02))
-        axes.legend(frameon=False, fontsize=8)
     return figure
 
 

@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from labelwise.cli.fit import METHOD_HELP
+from labelwise.methods import METHODS
+
 QUICK = ["--set", "encoder.width=8", "--set", "augment.flip=false", "--set", "optimizer.lr=0.05", "--set", "batch=16"]
 
 
@@ -39,6 +42,10 @@ def test_fit_wrote_one_folder_and_listed_what_it_skipped(folder: Path) -> None:
     assert "broken.jpg" in log[0]["skipped"]
     assert "not a picture" in log[0]["reason"]
     assert [entry["epoch"] for entry in log[1:]] == list(range(3))
+
+
+def test_help_lists_every_method() -> None:
+    assert f"auto, or one of: {', '.join(METHODS)}." == METHOD_HELP, "written by hand: reading METHODS imports torch"
 
 
 def test_fit_strict_refuses_unreadable_pictures(run: Any, pictures: Path, tmp_path: Path) -> None:

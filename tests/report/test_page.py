@@ -178,7 +178,7 @@ def test_pairs_by_whitened_embeddings() -> None:
     [
         ("labelwise.tasks.verify.draw_pairs", 1),
         ("labelwise.tasks.calibrate.expected_calibration_error", 4),  # two kinds, before and after calibration
-        ("labelwise.report.findings.confusion_matrix", 1),
+        ("labelwise.report.case.confusion_matrix", 1),
     ],
 )
 def test_no_figure_is_computed_twice(place: str, times: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,3 +17,10 @@ def test_sounds_and_features_have_no_heat_map(backbone: str) -> None:
     classifier = bind(method.build(lw.Spec(shape=(4000,), labels=labels)), labels)
     with pytest.raises(UnsupportedError, match=r"heat map.* over a picture.*takes \[4000\]"):
         lw.explain(classifier, torch.rand(1, 4000))
+
+
+def test_pictures_of_four_channels_are_drawn_by_their_colours() -> None:
+    labels = lw.Labels(names=("yes", "no"))
+    classifier = bind(METHODS["softmax"]().build(lw.Spec(shape=(4, 8, 8), labels=labels)), labels)
+    image = torch.randint(0, 256, (4, 8, 8), dtype=torch.uint8)
+    assert torch.equal(torch.from_numpy(lw.explain(classifier, image, "yes").picture), image[:3].permute(1, 2, 0))

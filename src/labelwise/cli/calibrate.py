@@ -32,7 +32,7 @@ def calibrate(  # noqa: PLR0913 - the options of the verb
     from labelwise.evaluate.tested import align_targets
     from labelwise.store import check_free
     from labelwise.tasks.calibrate import calibrate as run
-    from labelwise.tasks.verify import can_verify, fit_verifier
+    from labelwise.tasks.verify import Rule, can_verify, fit_verifier
 
     check_free(out_folder, overwrite)
     classifier = open_model(model)
@@ -41,10 +41,8 @@ def calibrate(  # noqa: PLR0913 - the options of the verb
     scores = classifier.scores(part.split.images)
     calibrated = run(scores, targets, keep=keep)
     if false_accepts is not None or by != "similarity" or (not part.split.multilabel and can_verify(targets)):
-        verified = scores.of(calibrated)
-        calibrated = fit_verifier(
-            verified, part.split.targets, "eer" if false_accepts is None else false_accepts, by=by
-        )
+        rule: Rule = "eer" if false_accepts is None else false_accepts
+        calibrated = fit_verifier(scores.of(calibrated), part.split.targets, rule, by=by)
     lw.save(calibrated, out_folder, overwrite=overwrite)
     figures = calibrated.origin.summary["calibration"]
     about = f": calibration error {calibration_line(figures)}, on {figures['images']} images"

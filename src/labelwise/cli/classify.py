@@ -29,8 +29,8 @@ def classify(
         best = [{"label": label, "probability": value} for label, value in one.top]
         rows.append({**asdict(one), "file": name, "top": best})
         # the best labels; where several may be true each that is, or that none is and the nearest
-        shown = max(len(one.labels), 1) if multilabel else len(one.top)
-        for rank, (label, value) in enumerate(one.top[:shown]):
+        count = max(len(one.labels), 1) if multilabel else len(one.top)
+        for rank, (label, value) in enumerate(one.top[:count]):
             words = label if rank or one.known else f"[yellow]{one.label}[/]; nearest {label}"
             bold = multilabel or not rank
             table.add_row("" if rank else name, f"[bold]{words}[/]" if bold else words, bar(value), percent(value))

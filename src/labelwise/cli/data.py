@@ -24,16 +24,15 @@ Data = Annotated[str, Argument(help="A folder, table, pack or feature file, or t
 @app.command("list")
 def list_(root: Root = None, json: AsJson = False) -> None:
     """Every set that loads by name, and which of them are here."""
-    from labelwise.data import EMBEDDED
-
+    embedded = sorted(lw.data.EMBEDDED)
     rows = [row for plugin in plugins() for row in plugin.rows(root)]
     table = plain_table("name", "", ">classes", ">train", ">test", "found")
-    for name in sorted(EMBEDDED):
+    for name in embedded:
         table.add_row(name, "images", "", "", "", "[green]embedded[/]")
     for row in rows:
         counts = (f"{row[n]:,}" if row[n] else "" for n in ("classes", "train", "test"))
         table.add_row(row["name"], row["what"], *counts, Path(row["found"]).name if row["found"] else "[dim]missing[/]")
-    show({"embedded": sorted(EMBEDDED), "benchmarks": rows}, table, json=json)
+    show({"embedded": embedded, "benchmarks": rows}, table, json=json)
     if not json:
         note("labelwise data where NAME says what to download, where to put it, and the licence.")
 
@@ -71,11 +70,8 @@ def split(
     root: Root = None,
 ) -> None:
     """Divide data anew and save the split as a table you can read and edit; use it with fit --splits."""
-    from labelwise.data.split.divide import divide
-    from labelwise.data.split.files import write_split
-
-    divided = divide(_read(data, None, root), kind, held, seed)
-    write_split(divided, out_csv)
+    divided = lw.data.divide(_read(data, None, root), kind, held, seed)
+    lw.data.write_split(divided, out_csv)
     counts = ", ".join(f"{len(part)} {name}" for name, part in divided.splits.items())
     out().print(f"[bold]{out_csv}[/]: {counts}")
 

@@ -101,12 +101,7 @@ def _lines(title: str, figures: dict[str, Any]) -> list[RenderableType]:
 
 
 def _zero_shot(tested: "Tested", curve: Path | None) -> Figures | None:
-    """Return the figures of labels without training images, None where there are none; the curve is drawn if asked for.
-
-    Args:
-        tested: test images.
-        curve: where to draw the curve; then it is an error if the protocol does not apply.
-    """
+    """Return the figures of labels without training images, None where there are none, or an error if a curve is to be drawn."""
     from labelwise.evaluate.zero_shot import draw_curve, evaluate_zero_shot
 
     used = {tested.labels.names[i] for i in tested.split.present}
@@ -163,9 +158,8 @@ def _pairs(tested: "Tested") -> Figures | None:
         values["verification"][by] = {key: getattr(telling, key) for key in ("eer", "min_dcf", "auroc")}
         values["retrieval"][by] = {key: getattr(search, key) for key in ("recall", "precision_at_r")}
         shares = (telling.auroc, *search.recall.values(), search.precision_at_r)
-        table.add_row(
-            by, f"{100 * telling.eer:.1f}", f"{telling.min_dcf:.3f}", *(f"{100 * share:.1f}" for share in shares)
-        )
+        cells = (f"{100 * share:.1f}" for share in shares)
+        table.add_row(by, f"{100 * telling.eer:.1f}", f"{telling.min_dcf:.3f}", *cells)
     return "pairs", values, ["", table]
 
 

@@ -16,6 +16,7 @@ from labelwise.cli.options import AsJson, Data, Device, Out, Overwrite, Root, Se
 from labelwise.cli.output import calibration_line, note, out, percent, plain_table, settings_table, show
 from labelwise.cli.run_folder import sole_verb, weights_told
 from labelwise.errors import DataError, UsageError, listing
+from labelwise.settings import pairs_of
 
 if TYPE_CHECKING:
     from labelwise.fitting.choice import Wish
@@ -82,7 +83,6 @@ def fit(  # noqa: PLR0913 - the options of the verb
 def _wish(method: str, encoder: str, words: list[str], epochs: int | None) -> "Wish":
     """Return what the words of the shell ask for; two that contradict each other are an error."""
     from labelwise.fitting.choice import Wish
-    from labelwise.settings import pairs_of
 
     settings = pairs_of(words)
     if epochs is not None and settings.setdefault("epochs", str(epochs)) != str(epochs):

@@ -102,28 +102,25 @@ def _rows(
     for name, typical, nearest in zip(imagined.names, imagined.typical, imagined.nearest.tolist(), strict=True):
         shares = Counter(labels[i] or "no label" for i in nearest).most_common()
         closest = [(i, int(part.rows[i]), distance) for i, distance in imagined.closest(name, SHOWN)]
-        rows.append(
-            {"label": name, "described": name in classifier.unseen, "images": 0, **empty}
-            | figures.get(name, {})
-            | {"typical": None if bool(typical.isnan().any()) else float(typical.mean())}
-            | {"neighbours": {word: times / len(nearest) for word, times in shares}}
-            | {
-                "nearest": [
-                    {"image": files[i] if files else f"row {row}", "row": row, "label": labels[i], "distance": distance}
-                    for i, row, distance in closest
-                ]
-            }
-        )
+        row: dict[str, Any] = {"label": name, "described": name in classifier.unseen, "images": 0, **empty}
+        row |= figures.get(name, {})
+        row["typical"] = None if bool(typical.isnan().any()) else float(typical.mean())
+        row["neighbours"] = {word: times / len(nearest) for word, times in shares}
+        row["nearest"] = [
+            {"image": files[i] if files else f"row {number}", "row": number, "label": labels[i], "distance": distance}
+            for i, number, distance in closest
+        ]
+        rows.append(row)
     return rows
 
 
 def _table(rows: list[dict[str, Any]], title: str) -> Table:
     numbers = (">real images", ">offset", ">right neighbour", ">of real", ">spread", ">typical")
     table = plain_table("label", *numbers, "labels of the nearest real images", title=title)
-    forms = {"offset": "{:.2f}".format, "precision": percent, "real_precision": percent}
+    number = "{:.2f}".format
+    forms = {"offset": number, "precision": percent, "real_precision": percent, "spread": number, "typical": number}
     for row in rows:
-        figures = ((key, row[key]) for key in ("offset", "precision", "real_precision", "spread", "typical"))
-        cells = ("-" if value is None else forms.get(key, "{:.2f}".format)(value) for key, value in figures)
+        cells = ("-" if row[key] is None else form(row[key]) for key, form in forms.items())
         shares = list(row["neighbours"].items())[:LISTED]
         near = ", ".join(f"{word} {round(100 * share)} %" for word, share in shares)
         table.add_row(row["label"], str(row["images"]), *cells, near)
@@ -131,12 +128,10 @@ def _table(rows: list[dict[str, Any]], title: str) -> Table:
 
 
 def _write_table(path: Path, rows: list[dict[str, Any]]) -> None:
-    heads = [key for key in rows[0] if key not in ("neighbours", "nearest")]
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow([*heads, "nearest"])
-        for row in rows:
-            writer.writerow([*(row[key] for key in heads), "; ".join(one["image"] for one in row["nearest"])])
+        writer = csv.DictWriter(file, [key for key in rows[0] if key != "neighbours"], extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows({**row, "nearest": "; ".join(one["image"] for one in row["nearest"])} for row in rows)
 
 
 def _draw_sheets(folder: Path, part: "lw.evaluate.Part", rows: list[dict[str, Any]]) -> list[str]:

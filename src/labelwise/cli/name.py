@@ -27,7 +27,7 @@ PAGE = "index.html"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Shown:
+class Pictures:
     """Images to show to a person, the name of each, and which of them belong to each cluster."""
 
     images: "Tensor"
@@ -84,27 +84,24 @@ def name(  # noqa: PLR0913 - the options of the verb
     from labelwise.evaluate.naming import named_clusters
     from labelwise.fitting.naming import named_model
     from labelwise.report.naming_page import naming_page
-    from labelwise.store import check_free
 
     _check_places(data, answers, out_folder, report, overwrite)
     names = _names(answer or [], answers_file)
-    if out_folder is not None:
-        check_free(out_folder, overwrite)
     classifier = open_model(model, device)
     if classifier.labels.names != named_model(classifier).spec.labels.names and (names or answers):
         note("Labels that were taught or forgotten after fitting are lost: naming starts from the fitted labels.")
     classifier = _answered(classifier, names)
-    shown = None if data is None else _look(classifier, data, examples, root, strict)
-    place = sheets or report or Path("clusters")
+    pictures = None if data is None else _look(classifier, data, examples, root, strict)
+    folder = sheets or report or Path("clusters")
     if answers:
-        files = shown.draw(named_clusters(classifier), place) if shown else {}
-        classifier = _ask(classifier, shown, files, answers)
+        files = pictures.draw(named_clusters(classifier), folder) if pictures else {}
+        classifier = _ask(classifier, pictures, files, answers)
     clusters = named_clusters(classifier)
-    files = shown.draw(clusters, place) if shown else {}
-    lines = [*_tables(clusters, shown, files)]
-    if report is not None and shown is not None:
+    files = pictures.draw(clusters, folder) if pictures else {}
+    lines = [*_tables(clusters, pictures, files)]
+    if report is not None and pictures is not None:
         report.mkdir(parents=True, exist_ok=True)
-        page = naming_page(f"Names in {model.name}", clusters, shown.clusters, shown.images, shown.files)
+        page = naming_page(f"Names in {model.name}", clusters, pictures.clusters, pictures.images, pictures.files)
         (report / PAGE).write_text(page, encoding="utf-8")
         lines.append(Text(f"Report: {report / PAGE}"))
     if out_folder is not None:
@@ -112,7 +109,7 @@ def name(  # noqa: PLR0913 - the options of the verb
         lines.append(Text(f"Written: {out_folder}"))
     empty: dict[str, Any] = {"examples": [], "drawn": [], "images": None}
     rows = [
-        {**asdict(one), **(shown.examples(one.cluster) if shown else empty), "sheet": files.get(one.cluster)}
+        {**asdict(one), **(pictures.examples(one.cluster) if pictures else empty), "sheet": files.get(one.cluster)}
         for one in clusters
     ]
     known = classifier.origin.summary.get("answers", {})
@@ -127,7 +124,11 @@ def name(  # noqa: PLR0913 - the options of the verb
 
 def _check_places(data: str | None, answers: int, target: Path | None, report: Path | None, overwrite: bool) -> None:
     """Raise an error where what is asked for could not be kept or shown: before anything is read."""
-    if answers and target is None:
+    from labelwise.store import check_free
+
+    if target is not None:
+        check_free(target, overwrite)
+    elif answers:
         raise UsageError("Answers would be lost: say where to write the classifier, with --out.")
     if report is None:
         return
@@ -141,24 +142,19 @@ def _check_places(data: str | None, answers: int, target: Path | None, report: P
 
 def _names(words: list[str], file: Path | None) -> dict[int, str]:
     """Return the answers that the shell and a table give, by cluster."""
-    pairs = []
-    for word in words:
-        cluster, equals, label = word.partition("=")
-        if not equals:
-            raise UsageError(f'An answer is given as CLUSTER=LABEL, for example 3=ship; given "{word}".')
-        pairs.append((cluster, label, f'"{word}"'))
-    pairs += _rows(file) if file is not None else []
+    rows = [(*word.partition("=")[::2], f'"{word}"') for word in words] + (_rows(file) if file else [])
     names: dict[int, str] = {}
-    for cluster, label, where in ((cluster.strip(), label.strip(), where) for cluster, label, where in pairs):
+    for cluster, label, where in ([cell.strip() for cell in row] for row in rows):
         if not cluster.isdecimal() or not label:
-            raise UsageError(f"An answer is the number of a cluster and a label, for example 3=ship; given {where}.")
+            form = "CLUSTER=LABEL, the number of a cluster and a label"
+            raise UsageError(f"An answer is given as {form}, for example 3=ship; given {where}.")
         if names.setdefault(int(cluster), label) != label:
             raise UsageError(f'Cluster {int(cluster)} is given two names: "{names[int(cluster)]}" and "{label}".')
     return names
 
 
-def _rows(file: Path) -> list[tuple[str, str, str]]:
-    """Return cluster, label and place of each row of a table of answers."""
+def _rows(file: Path) -> list[tuple[str, ...]]:
+    """Return cluster, label and where they stand, of each row of a table of answers."""
     try:
         with file.open(newline="", encoding="utf-8-sig") as stream:
             rows = list(csv.DictReader(stream, skipinitialspace=True))
@@ -179,7 +175,7 @@ def _answered(classifier: "lw.Classifier", new: dict[int, str]) -> "lw.Classifie
     return name_clusters(classifier, {**before, **new})
 
 
-def _look(classifier: "lw.Classifier", data: str, count: int, root: Path | None, strict: bool) -> Shown:
+def _look(classifier: "lw.Classifier", data: str, count: int, root: Path | None, strict: bool) -> Pictures:
     """Return the images of the data and which to show of each cluster; no label is read."""
     from labelwise.data.read.pictures import list_pictures
     from labelwise.evaluate.naming import cluster_images
@@ -193,10 +189,10 @@ def _look(classifier: "lw.Classifier", data: str, count: int, root: Path | None,
         split = dataset.split(where)
         images = classifier.batch(split.images)
         files = list(split.files) or [f"{where} {i}" for i in range(len(split))]
-    return Shown(images=images, files=files, clusters=cluster_images(classifier, images, count))
+    return Pictures(images=images, files=files, clusters=cluster_images(classifier, images, count))
 
 
-def _ask(classifier: "lw.Classifier", shown: Shown | None, files: dict[int, str], most: int) -> "lw.Classifier":
+def _ask(classifier: "lw.Classifier", pictures: Pictures | None, files: dict[int, str], most: int) -> "lw.Classifier":
     """Return the classifier after at most so many answers, the least certain cluster asked first each time."""
     from labelwise.evaluate.naming import named_clusters
 
@@ -207,7 +203,7 @@ def _ask(classifier: "lw.Classifier", shown: Shown | None, files: dict[int, str]
         open_ = [one for one in named_clusters(classifier) if not one.answered and one.cluster not in skipped]
         if not open_ or (len(open_) == 1 and not skipped):  # the last one is what is left
             break
-        reply = _question(open_[0], shown, files)
+        reply = _question(open_[0], pictures, files)
         if reply is None:
             break
         if reply == "?":
@@ -221,12 +217,12 @@ def _ask(classifier: "lw.Classifier", shown: Shown | None, files: dict[int, str]
     return classifier
 
 
-def _question(one: "NamedCluster", shown: Shown | None, files: dict[int, str]) -> str | None:
+def _question(one: "NamedCluster", pictures: Pictures | None, files: dict[int, str]) -> str | None:
     """Return what a person says a cluster is called, or None at the end of input."""
     if one.cluster in files:
         note(f"Cluster {one.cluster}: see {files[one.cluster]}")
-    elif shown is not None:
-        note(f"Cluster {one.cluster}: {listing(shown.examples(one.cluster)['examples'])}")
+    elif pictures is not None:
+        note(f"Cluster {one.cluster}: {listing(pictures.examples(one.cluster)['examples'])}")
     others = "".join(f"; or {label} {percent(share)}" for label, share in one.others)
     question = f"Cluster {one.cluster} [{one.label}, {percent(one.certainty)} sure{others}]: "
     print(question, end="", file=sys.stderr, flush=True)
@@ -234,7 +230,9 @@ def _question(one: "NamedCluster", shown: Shown | None, files: dict[int, str]) -
     return line.strip() if line else None
 
 
-def _tables(clusters: "list[NamedCluster]", shown: Shown | None, files: dict[int, str]) -> Iterator[RenderableType]:
+def _tables(
+    clusters: "list[NamedCluster]", pictures: Pictures | None, files: dict[int, str]
+) -> Iterator[RenderableType]:
     table = plain_table(">cluster", "name", ">sure of it", "or else", ">images", ">expected", ">restarts agree")
     for one in clusters:
         sure = "you said so" if one.answered else percent(one.certainty)
@@ -244,6 +242,6 @@ def _tables(clusters: "list[NamedCluster]", shown: Shown | None, files: dict[int
     yield table
     if files:
         yield Text(f"Sheets: {next(iter(files.values()))} and {len(files) - 1} more")
-    elif shown is not None:
-        near = ((str(one.cluster), Text(listing(shown.examples(one.cluster)["examples"]))) for one in clusters)
+    elif pictures is not None:
+        near = ((str(one.cluster), Text(listing(pictures.examples(one.cluster)["examples"]))) for one in clusters)
         yield plain_table(">cluster", "nearest to its centre", rows=near)

@@ -11,8 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from labelwise.errors import LabelwiseWarning
+from labelwise.settings import describe
 
 PLOTS = (".png", ".svg", ".pdf")  # what a curve or another plot is written as
+BAR = 20  # how wide a bar is
 
 
 def out() -> Console:
@@ -50,13 +52,7 @@ def show_warnings() -> Iterator[None]:
 
 
 def show(document: Any, *lines: RenderableType, json: bool) -> None:
-    """Print a result: as one JSON document, or as tables and lines for people.
-
-    Args:
-        document: what JSON can hold.
-        lines: what people read; long lines made by ``unbroken`` are not folded.
-        json: whether the document is asked for.
-    """
+    """Print a result: as one JSON document if asked for, or as tables and lines for people, those by ``unbroken`` not folded."""
     if json:
         print(dumps(document, ensure_ascii=False, indent=1))
         return
@@ -81,11 +77,11 @@ def plain_table(*columns: str, title: str | None = None, rows: Iterable[Sequence
     return table
 
 
-def bar(share: float, width: int = 20) -> Text:
+def bar(share: float) -> Text:
     """Return a share in [0, 1] drawn as a bar."""
-    eighths = round(max(0.0, min(1.0, share)) * width * 8)
+    eighths = round(max(0.0, min(1.0, share)) * BAR * 8)
     body = "█" * (eighths // 8) + ("" if eighths % 8 == 0 else " ▏▎▍▌▋▊▉"[eighths % 8])
-    return Text(body.ljust(width), style="cyan")
+    return Text(body.ljust(BAR), style="cyan")
 
 
 def percent(share: float) -> str:
@@ -101,8 +97,6 @@ def calibration_line(figures: Mapping[str, Any]) -> str:
 
 def settings_table(settings: Any) -> Table:
     """Return the settings of a method and their defaults."""
-    from labelwise.settings import describe
-
     return plain_table("setting", "default", rows=describe(settings))
 
 

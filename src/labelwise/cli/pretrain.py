@@ -16,6 +16,7 @@ from labelwise.cli.options import AsJson, Device, Overwrite, Root, Seed, Setting
 from labelwise.cli.output import note, out, percent, settings_table, show
 from labelwise.cli.run_folder import sole_verb, weights_told
 from labelwise.errors import UsageError
+from labelwise.settings import override, pairs_of
 from labelwise.writable import check_writable
 
 if TYPE_CHECKING:
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
 
     from labelwise.fitting.patches import Patches
     from labelwise.fitting.pretraining import Pretrain
-    from labelwise.nn.encoder import ImageEncoder
-    from labelwise.training.stages import Run
+    from labelwise.nn.encoder import Encoder, ImageEncoder
 
 DATA_HELP = "A folder of pictures, with or without label folders, a table, a pack, or the name of a set."
 PATCHES = "patches"  # the kind that is found and not trained
@@ -54,17 +54,19 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
     """Train an image encoder on pictures alone, without labels, for any method to start from."""
     from labelwise.evaluate.unlabelled import probe_neighbours
     from labelwise.fitting.patches import Patches
-    from labelwise.fitting.pretraining import Pretrain
+    from labelwise.fitting.pretraining import Pretrain, write_encoder
     from labelwise.training.distribution import is_main_process
-    from labelwise.training.stages import Run
 
     words = list(set_ or [])
     if "help" in words:
         out().print(settings_table(Patches() if kind == PATCHES else Pretrain()))
         return
     method = _method(kind, words)
-    _check(method, out_file, overwrite, resume, device)
+    if isinstance(method, Patches) and (resume is not None or device == "cuda"):
+        raise UsageError("Patches are found at once, on a CPU. Leave out --resume and --device cuda.")
+    _check(out_file, overwrite, resume)
     folder = resume or out_file.with_name(out_file.name + ".run")
+    again = f"the same command and --resume {folder}"
     with sole_verb(out_file, folder, resume=resume is not None):
         images, dataset = _read(data, method, (root, splits), size, strict)
         if probe and dataset is None:
@@ -73,13 +75,15 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
         if is_main_process():
             what = PATCHES if isinstance(method, Patches) else method.kind
             note(f"{len(images)} images, shape {list(images.shape[1:])}; {what}, labels are not read")
-        run = Run(seed=seed, device=device, folder=folder, resume=resume is not None, progress=not json)
-        if isinstance(method, Patches):
-            encoder, about = _patches(images, out_file, method, seed)
-        else:
-            encoder, about = _trained(images, out_file, method, run)
-    if not is_main_process():
-        return
+        run = lw.Run(seed=seed, device=device, folder=folder, resume=resume is not None, progress=not json)
+        with weights_told(folder, again):
+            encoder, settings, about = _train(images, method, run)
+        if not is_main_process():
+            return
+        with weights_told(folder, again, trained=True):
+            write_encoder(out_file, encoder, settings, about)
+        if not isinstance(method, Patches):
+            shutil.rmtree(folder)
     if tests is not None and dataset is not None:
         about["neighbours"] = asdict(probe_neighbours(encoder, dataset.split("train"), tests))
     show({"weights": str(out_file), **about}, *_lines(out_file, about), json=json)
@@ -91,7 +95,6 @@ def _method(kind: str | None, words: list[str]) -> "Pretrain | Patches":
     """Return what to train or find, from the words of the shell; a kind that is given twice, as two, is an error."""
     from labelwise.fitting.patches import Patches
     from labelwise.fitting.pretraining import Pretrain
-    from labelwise.settings import override, pairs_of
 
     pairs = pairs_of(words)
     wanted = pairs.pop("kind", kind or USUAL)
@@ -100,9 +103,8 @@ def _method(kind: str | None, words: list[str]) -> "Pretrain | Patches":
     return override(Patches(), pairs) if wanted == PATCHES else override(Pretrain(), {**pairs, "kind": wanted})
 
 
-def _check(method: "Pretrain | Patches", file: Path, overwrite: bool, resume: Path | None, device: str) -> None:
-    """Raise an error where the file cannot be written, there is nothing to continue, or no choice of device."""
-    from labelwise.fitting.patches import Patches
+def _check(file: Path, overwrite: bool, resume: Path | None) -> None:
+    """Raise an error where the file cannot be written, or there is nothing to continue."""
     from labelwise.training.checkpoint import has_checkpoint
 
     if file.suffix.lower() != ".safetensors":
@@ -112,8 +114,6 @@ def _check(method: "Pretrain | Patches", file: Path, overwrite: bool, resume: Pa
         raise UsageError(f"{file} exists already. Choose another name, or replace it with --overwrite.")
     if file.is_dir():
         raise UsageError(f"{file} is a folder; choose another name.")
-    if isinstance(method, Patches) and (resume is not None or device == "cuda"):
-        raise UsageError("Patches are found at once, on a CPU. Leave out --resume and --device cuda.")
     if resume is not None and not has_checkpoint(resume):
         raise UsageError(f'There is no checkpoint in "{resume}" to continue from. Leave out --resume to start anew.')
 
@@ -130,12 +130,12 @@ def _read(
     from labelwise.nn.encoder import DEFAULT_SIDE, Encoder
     from labelwise.view import WHOLE
 
-    (root, splits), place = where, plain_folder(Path(data))
+    (root, splits), folder = where, plain_folder(Path(data))
     encoder, view = (Encoder(), WHOLE) if isinstance(method, Patches) else (method.encoder, method.view)
     side = None if size else side_to_read(data, encoder, view)
-    if place is not None and splits is None:
+    if folder is not None and splits is None:
         whole = size or side or DEFAULT_SIDE
-        images, _, skipped = read_paths(list_pictures(place), (3, whole, whole), strict=strict, fit=view.fit)
+        images, _, skipped = read_paths(list_pictures(folder), (3, whole, whole), strict=strict, fit=view.fit)
         tell_skipped(skipped)
         return images, None
     dataset = at_side(open_data(data, side, size=size, root=root, splits=splits, strict=strict), fit=view.fit)
@@ -143,38 +143,28 @@ def _read(
     return dataset.split("train").images, dataset
 
 
-def _trained(images: "Tensor", file: Path, method: "Pretrain", run: "Run") -> tuple["ImageEncoder", dict[str, Any]]:
-    """Return the encoder that was trained, which the main process writes to the file, and what there is to tell."""
+def _train(
+    images: "Tensor", method: "Pretrain | Patches", run: "lw.Run"
+) -> tuple["ImageEncoder", "Encoder", dict[str, Any]]:
+    """Return the encoder that was trained or found, its settings, and what there is to tell."""
+    from labelwise.fitting.patches import Patches, find_patches
     from labelwise.fitting.pretraining import pretrain as train
-    from labelwise.fitting.pretraining import write_encoder
+    from labelwise.nn.encoder import Encoder
     from labelwise.training.distribution import is_main_process
 
+    if isinstance(method, Patches):
+        started = time.perf_counter()
+        encoder = find_patches(images, method, seed=run.seed)
+        seconds = round(time.perf_counter() - started, 1)
+        about = {"kind": PATCHES, "images": len(images), "seconds": seconds, "device": "cpu"}
+        return encoder, Encoder(backbone=PATCHES, width=method.width), about
     assert run.folder is not None
-    again = f"the same command and --resume {run.folder}"
-    with weights_told(run.folder, again):
-        encoder, summary = train(images, method, run)
+    encoder, summary = train(images, method, run)
     about = {"kind": method.kind, "epochs": method.epochs, "images": len(images), **summary}
-    if is_main_process():
+    if is_main_process():  # which writes the log
         last = loads((run.folder / "log.jsonl").read_text().splitlines()[-1])
         about |= {"loss": last["loss"], **last["measured"]}
-        with weights_told(run.folder, again, trained=True):
-            write_encoder(file, encoder, method.encoder, about)
-        shutil.rmtree(run.folder)
-    return encoder, about
-
-
-def _patches(images: "Tensor", file: Path, settings: "Patches", seed: int) -> tuple["ImageEncoder", dict[str, Any]]:
-    """Return the encoder of patches, which is written to the file, and what there is to tell."""
-    from labelwise.fitting.patches import find_patches
-    from labelwise.fitting.pretraining import write_encoder
-    from labelwise.nn.encoder import Encoder
-
-    started = time.perf_counter()
-    encoder = find_patches(images, settings, seed=seed)
-    seconds = round(time.perf_counter() - started, 1)
-    about = {"kind": PATCHES, "images": len(images), "seconds": seconds, "device": "cpu"}
-    write_encoder(file, encoder, Encoder(backbone=PATCHES, width=settings.width), about)
-    return encoder, about
+    return encoder, method.encoder, about
 
 
 def _lines(file: Path, about: Mapping[str, Any]) -> Iterator[str]:

@@ -47,11 +47,10 @@ def report(  # noqa: PLR0913 - the options of the verb
         saved = dict(zip(_names(folders), [open_saved(folder, device) for folder in folders], strict=True))
         reader = cache(lambda shape: open_data(data, size_for(shape), root=root, splits=splits))
         dataset = reader(next(iter(saved.values())).classifier.shape)
-        places = [*_option("--data-root", root), *_option("--splits", splits)]
-        words = [word for folder in folders[1:] for word in _option("--compare", folder)]
-        words += [*_option("--unknown", unknown), *_option("--split", split)]
-        words += [*_option("--examples", examples, 6), *_option("--seed", seed, 0), *places]
-        again = shlex.join(["labelwise", "report", str(model), data, "--out", str(out_html), *words])
+        places = _options(data_root=root, splits=splits)
+        words = [word for folder in folders[1:] for word in _options(compare=folder)]
+        words += _options(unknown=unknown, split=split, examples=None if examples == 6 else examples, seed=seed or None)
+        again = shlex.join(["labelwise", "report", str(model), data, "--out", str(out_html), *words, *places])
         (name, first), *others = saved.items()
         settings = ReportSettings(
             split=split,
@@ -85,9 +84,10 @@ def _names(models: list[Path]) -> list[str]:
     return [str(path) if short.count(name) > 1 else name for path, name in zip(models, short, strict=True)]
 
 
-def _option(name: str, value: object, usual: object = None) -> list[str]:
-    """Return the words of an option, none where it has its usual value."""
-    return [] if value is None or value == usual else [name, str(value)]
+def _options(**values: object) -> list[str]:
+    """Return the words of options, none for those that are None."""
+    pairs = ((f"--{name.replace('_', '-')}", str(value)) for name, value in values.items() if value is not None)
+    return [word for pair in pairs for word in pair]
 
 
 def _fit_commands(folders: list[Path], saved: list["Saved"], data: tuple[str, str], places: list[str]) -> list[str]:

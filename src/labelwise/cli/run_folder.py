@@ -27,22 +27,15 @@ def sole_verb(target: Path, folder: Path, *, resume: bool) -> Iterator[None]:
 
 @contextmanager
 def weights_told(folder: Path, again: str = AGAIN, *, trained: bool = False) -> Iterator[None]:
-    """Add to an error where the weights are kept and how to go on from there.
-
-    Args:
-        folder: of the run.
-        again: how to go on, in words.
-        trained: whether training is over; before, what it says itself is left as it is.
-    """
+    """Add to an error where the weights are kept and how to go on; while it trains, what training says itself is left as it is."""
     try:
         yield
     except Exception as error:
         from labelwise.training.checkpoint import has_checkpoint
 
-        trained_weights = any(has_checkpoint(place) for place in (folder, folder / "trial"))
-        advice = (
-            f" What was trained is kept in {folder}; mend this and continue with {again}." if trained_weights else ""
-        )
+        advice = ""
+        if has_checkpoint(folder) or has_checkpoint(folder / "trial"):
+            advice = f" What was trained is kept in {folder}; mend this and continue with {again}."
         if isinstance(error, LabelwiseError) and trained:
             raise type(error)(f"{error}{advice}") from error
         if isinstance(error, OSError):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,15 +16,13 @@ from torch import Tensor
 
 from labelwise.classifier import Classifier
 from labelwise.errors import DataError, UnsupportedError, UsageError
-from labelwise.evaluate.closed import ClosedResult, evaluate_closed
-from labelwise.evaluate.multilabel import MultilabelResult, evaluate_multilabel
-from labelwise.evaluate.ordinal import OrdinalResult
+from labelwise.evaluate.closed import evaluate_closed
+from labelwise.evaluate.multilabel import evaluate_multilabel
 from labelwise.evaluate.part import Part
-from labelwise.evaluate.retrieval import RetrievalResult, evaluate_retrieval
+from labelwise.evaluate.retrieval import evaluate_retrieval
 from labelwise.evaluate.tested import Tested
-from labelwise.evaluate.verification import VerificationResult, verification_with_curve
-from labelwise.evaluate.zero_shot import ZeroShotResult
-from labelwise.ops.detection import DetCurve
+from labelwise.evaluate.verification import verification_with_curve
+from labelwise.metrics import confusion_matrix
 from labelwise.report import findings
 from labelwise.scores import Scores
 
@@ -44,127 +43,61 @@ class Saved:
     log: tuple[Mapping[str, Any], ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Speed:
-    """How quickly images are answered, from bytes or features to scores: medians. Reading files is not part of it."""
-
-    images_per_second: float
-    batch: int  # how many at a time
-    milliseconds: float  # for one image alone
-    device: str
-    threads: int  # of the CPU that torch uses
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Case:
-    """One classifier, what it was asked, and all figures; None where one does not apply, and ``left_out`` says why."""
+    """One classifier, the images it was asked about, and all figures; None where one does not apply, and ``left_out`` says why."""
 
-    name: str  # what the page calls it
-    tested: Tested  # the images that count, encoded once; those without a name are numbered
-    part: Part  # which images of the data they are, and which were left out
-    speed: Speed
-    log: tuple[Mapping[str, Any], ...]  # what training wrote down of each epoch
-    right: Tensor  # see findings.answered
-    sure: Tensor
-    errors: Tensor | None  # see findings.answer_errors
-    closed: ClosedResult | None
-    several: MultilabelResult | None
-    calibration: findings.CalibrationFigures
-    confusion: Tensor | None  # how often each label (row) is taken for each [k, k]
-    each: tuple[findings.LabelFigures, ...]
-    unknown: findings.UnknownFigures
-    zero_shot: ZeroShotResult | None
-    ordinal: OrdinalResult | None
-    verification: VerificationResult | None
-    det: DetCurve | None
-    retrieval: RetrievalResult | None
-    compared: int  # how many images were compared with each other
-    plane: Tensor | None  # where labels lie on the map [k, 2]
-    left_out: Mapping[str, str]
-
-    @property
-    def classifier(self) -> Classifier:
-        """Whose answers they are."""
-        return self.tested.classifier
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The classifier's labels."""
-        return self.classifier.labels.names
-
-    @property
-    def method(self) -> str | None:
-        """The name of the method that made it, where that is known."""
-        return getattr(self.classifier.origin.method, "name", None)
-
-    @property
-    def parameters(self) -> int:
-        """How many numbers its model learned."""
-        return sum(one.numel() for one in self.classifier.model.parameters())
-
-    @property
-    def accuracy(self) -> float:
-        """The share of images whose answer is right."""
-        return float(self.right.double().mean())
+    def __init__(self, name: str, saved: Saved, part: Part, strange: Part | None, seed: int, tell: Tell) -> None:
+        self.name, self.part, self.log = name, part, saved.log
+        self.classifier = classifier = saved.classifier
+        self.names = classifier.labels.names
+        self.method: str | None = getattr(classifier.origin.method, "name", None)
+        self.parameters = sum(one.numel() for one in classifier.model.parameters())
+        split = replace(part.split, files=part.split.files or tuple(f"image {row + 1}" for row in part.rows.tolist()))
+        tell(f"{name}: timing")
+        self.speed = measure_speed(classifier, split.images)
+        scores = encode(classifier, split.images, f"{name}: encoding", tell)
+        self.tested = tested = Tested(scores=scores, split=split, labels=part.labels, leaks=part.leaked)
+        try:
+            _ = tested.asked() if tested.multilabel else tested.targets
+        except DataError as error:
+            raise DataError(f"{name} and {part.data} do not fit. {error}") from None
+        other = None if strange is None else encode(classifier, strange.split.images, f"{name}: encoding strange", tell)
+        tell(f"{name}: measuring")
+        self.right, self.sure = findings.answered(tested)
+        self.accuracy = float(self.right.double().mean())
+        several = tested.multilabel
+        self.several = evaluate_multilabel(tested) if several else None
+        self.closed = None if several else evaluate_closed(tested)
+        self.errors = findings.answer_errors(tested) if several else None  # [n, k]
+        self.calibration = findings.calibration(tested, self.closed or self.several)
+        answers = None if several else scores.best.cpu()
+        self.confusion = None if answers is None else confusion_matrix(answers, tested.targets, len(self.names))
+        self.each = findings.each_label(tested, self.several, self.confusion)
+        self.unknown = findings.unknown(scores, other)
+        self.left_out: dict[str, str] = {}
+        some = tested
+        if len(tested) > COMPARED:
+            some = tested[
+                torch.randperm(len(tested), generator=torch.Generator().manual_seed(seed))[:COMPARED].sort().values
+            ]
+        self.compared = len(some)
+        pairs = self._attempt("Same or different", partial(verification_with_curve, most=PAIRS, seed=seed), some)
+        self.verification = pairs[0] if pairs else None
+        self.det = pairs[1] if pairs else None
+        self.zero_shot = self._attempt("Seen and unseen labels", findings.zero_shot, tested)
+        self.ordinal = self._attempt("Ordered labels", findings.ordinal, tested)
+        self.retrieval = self._attempt("Retrieval", evaluate_retrieval, some)
+        self.plane = self._attempt("Map of labels", findings.plane, tested)
 
     def __len__(self) -> int:
         return len(self.tested)
 
-
-def make_case(name: str, saved: Saved, part: Part, strange: Part | None, seed: int, tell: Tell) -> Case:
-    """Return the case of a classifier on images, and on strange ones if any; the seed draws where there are many."""
-    classifier = saved.classifier
-    split = replace(part.split, files=part.split.files or tuple(f"image {row + 1}" for row in part.rows.tolist()))
-    tell(f"{name}: timing")
-    speed = measure_speed(classifier, split.images)
-    scores = encode(classifier, split.images, f"{name}: encoding", tell)
-    tested = Tested(scores=scores, split=split, labels=part.labels, leaks=part.leaked)
-    try:
-        _ = tested.asked() if tested.multilabel else tested.targets
-    except DataError as error:
-        raise DataError(f"{name} and {part.data} do not fit. {error}") from None
-    other = None if strange is None else encode(classifier, strange.split.images, f"{name}: encoding strange", tell)
-    tell(f"{name}: measuring")
-    figures = _figures(tested, seed) | {"unknown": findings.unknown(scores, other)}
-    return Case(name=name, tested=tested, part=part, speed=speed, log=saved.log, **figures)
-
-
-def _figures(tested: Tested, seed: int) -> dict[str, Any]:
-    """Return the figures of a test, as a case names them."""
-    left_out: dict[str, str] = {}
-
-    def attempt(what: str, run: Callable[[Tested], T], images: Tested = tested) -> T | None:
+    def _attempt(self, what: str, run: Callable[[Tested], T], images: Tested) -> T | None:
         try:
             return run(images)
         except (DataError, UnsupportedError, UsageError) as error:
-            left_out[what] = str(error)
+            self.left_out[what] = str(error)
             return None
-
-    part = findings.some(tested, COMPARED, seed)
-    right, sure = findings.answered(tested)
-    several = evaluate_multilabel(tested) if tested.multilabel else None
-    closed = None if several else evaluate_closed(tested)
-    confusion = None if several else findings.confusion(tested)
-    pairs = attempt("Same or different", partial(verification_with_curve, most=PAIRS, seed=seed), part)
-    verification, det = pairs or (None, None)
-    return {
-        "right": right,
-        "sure": sure,
-        "errors": findings.answer_errors(tested) if several else None,
-        "closed": closed,
-        "several": several,
-        "calibration": findings.calibration(tested, closed or several),
-        "confusion": confusion,
-        "each": findings.each_label(tested, several, confusion),
-        "zero_shot": attempt("Seen and unseen labels", findings.zero_shot),
-        "ordinal": attempt("Ordered labels", findings.ordinal),
-        "verification": verification,
-        "det": det,
-        "retrieval": attempt("Retrieval", evaluate_retrieval, part),
-        "compared": len(part),
-        "plane": attempt("Map of labels", findings.plane),
-        "left_out": left_out,
-    }
 
 
 def encode(classifier: Classifier, images: Tensor, what: str, tell: Tell) -> Scores:
@@ -176,29 +109,25 @@ def encode(classifier: Classifier, images: Tensor, what: str, tell: Tell) -> Sco
     return Scores(classifier, torch.cat(parts), images)
 
 
-def measure_speed(classifier: Classifier, images: Tensor) -> Speed:
-    """Return how quickly a classifier answers some of these images."""
+def measure_speed(classifier: Classifier, images: Tensor) -> dict[str, Any]:
+    """Return how quickly images are answered, from bytes or features to scores: medians. Reading files is not part of it."""
     batch = min(BATCH, len(images))
-    return Speed(
-        images_per_second=batch / _median_seconds(classifier, images[:batch]),
-        batch=batch,
-        milliseconds=1000 * _median_seconds(classifier, images[:1]),
-        device=classifier.model.device.type,
-        threads=torch.get_num_threads(),
-    )
+    return {
+        "images_per_second": batch / _median_seconds(classifier, images[:batch]),
+        "batch": batch,  # how many at a time
+        "milliseconds": 1000 * _median_seconds(classifier, images[:1]),  # for one image alone
+        "device": classifier.model.device.type,
+        "threads": torch.get_num_threads(),  # of the CPU that torch uses
+    }
 
 
 def _median_seconds(classifier: Classifier, images: Tensor) -> float:
     """Return the median seconds of answering these images; a first round, which prepares caches, is not counted."""
-    rounds: list[float] = []
-    begun = time.perf_counter()
-    while len(rounds) < 4 or (time.perf_counter() - begun < SECONDS and len(rounds) < 50):
-        start = time.perf_counter()
+    times = [time.perf_counter()]
+    while len(times) < 3 or (len(times) <= 50 and times[-1] - times[0] < (SECONDS if len(times) > 4 else 10 * SECONDS)):
         classifier.scores_of(classifier.encode(images)).log_odds.cpu()
-        rounds.append(time.perf_counter() - start)
-        if len(rounds) >= 2 and time.perf_counter() - begun > 10 * SECONDS:
-            break
-    return max(statistics.median(rounds[1:]), 1e-9)
+        times.append(time.perf_counter())
+    return max(statistics.median(end - start for start, end in pairwise(times[1:])), 1e-9)
 
 
 def read_log(path: Path) -> tuple[Mapping[str, Any], ...]:

@@ -1,6 +1,5 @@
 """What a reader of a report should beware of: leaks, few images, probabilities that were never fitted."""
 
-import math
 from collections.abc import Iterator
 
 from labelwise.errors import listing
@@ -13,10 +12,10 @@ KEPT = 0.8  # known images that should not be called unknown, at least
 
 def interval(share: float, n: int) -> tuple[float, float]:
     """Return the 95 % interval of a share of n images (Wilson)."""
-    z = 1.959964
-    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    return max(0.0, centre - half), min(1.0, centre + half)
+    from scipy.stats import binomtest
+
+    low, high = binomtest(round(share * n), n).proportion_ci(method="wilson")
+    return float(low), float(high)
 
 
 def cautions(case: Case) -> list[str]:

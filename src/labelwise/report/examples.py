@@ -1,17 +1,14 @@
 """Pictures of a report: what the classifier is best and worst at, with heat maps; file names where there are no pictures."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
-from labelwise.classifier import Classifier
 from labelwise.data.sheets import thumbnail
 from labelwise.errors import UnsupportedError
 from labelwise.report.case import Case
 from labelwise.report.pages import Picture, percent, picture
-from labelwise.tasks.explain import Explanation, heat_maps
+from labelwise.tasks.explain import explain
 
 SIDE = 112  # of a picture on the page
 
@@ -20,7 +17,7 @@ class Example(NamedTuple):
     """An image and what was said of it: captions and pictures, the answer, whether it is right, the truth, the file."""
 
     pictures: list[tuple[str, Picture]]
-    said: str
+    answer: str
     right: bool
     truth: str
     file: str
@@ -44,20 +41,19 @@ def _largest_first(values: Tensor) -> list[int]:
 
 
 def _example(case: Case, row: int) -> Example:
-    split = case.tested.split
-    pictures = _pictures(case.classifier, split.images[row], _asked(case, row), split.files[row])
-    return Example(pictures, answer_words(case, row), bool(case.right[row]), truth(case, row), split.files[row])
+    file = case.tested.split.files[row]
+    return Example(_pictures(case, row, file), answer_words(case, row), bool(case.right[row]), truth(case, row), file)
 
 
-def _asked(case: Case, row: int) -> list[int]:
+def _asked(case: Case, row: int) -> list[str]:
     """Return the labels to draw heat maps of: the answered one, and the true one where it is another.
 
     Where several may be true, that of the worst answer, or the most probable one where all answers are right.
     """
     best = int(case.tested.scores.best[row])
     if case.errors is not None:
-        return [best if case.right[row] else int(case.errors[row].argmax())]
-    return list(dict.fromkeys([best, int(case.tested.targets[row])]))
+        return [case.names[best if case.right[row] else int(case.errors[row].argmax())]]
+    return list(dict.fromkeys([case.names[best], case.names[int(case.tested.targets[row])]]))
 
 
 def answer_words(case: Case, row: int) -> str:
@@ -81,19 +77,17 @@ def small(image: Tensor, file: str) -> Picture | None:
     )
 
 
-def _pictures(classifier: Classifier, image: Tensor, columns: Sequence[int], file: str) -> list[tuple[str, Picture]]:
+def _pictures(case: Case, row: int, file: str) -> list[tuple[str, Picture]]:
     """Return the picture and heat maps of what it was taken for, as far as the model has them; nothing of features."""
-    plain = small(image, file)
+    scores = case.tested.scores[[row]]
+    plain = small(case.tested.split.images[row], file)
     if plain is None:
         return []
     pictures = [("the picture", plain)]
-    try:
-        heats = heat_maps(classifier, image.repeat(len(columns), 1, 1, 1), torch.tensor(columns))
-    except UnsupportedError:
-        return pictures
-    pixels = image[:3].expand(3, -1, -1).permute(1, 2, 0).contiguous().cpu().numpy()
-    for heat, column in zip(heats.cpu(), columns, strict=True):
-        name = classifier.labels.names[column]
-        overlay = Explanation(name, 0.0, heat.numpy(), pixels).overlay(SIDE)
+    for name in _asked(case, row):
+        try:
+            overlay = explain(scores, name).overlay(SIDE)
+        except UnsupportedError:
+            return pictures
         pictures.append((f"for {name}", picture(overlay, f"what in {file} speaks for {name}", "JPEG")))
     return pictures

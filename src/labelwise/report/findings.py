@@ -14,7 +14,7 @@ from labelwise.evaluate.ordinal import OrdinalResult, evaluate_ordinal, find_ord
 from labelwise.evaluate.outliers import OutlierResult, evaluate_outliers
 from labelwise.evaluate.tested import Tested
 from labelwise.evaluate.zero_shot import ZeroShotResult, evaluate_zero_shot
-from labelwise.metrics import Reliability, confusion_matrix, reliability
+from labelwise.metrics import Reliability, reliability
 from labelwise.ops.plane import find_plane
 from labelwise.ops.ranking import f1_scores
 from labelwise.scores import Scores
@@ -80,14 +80,6 @@ def answer_errors(tested: Tested) -> Tensor:
     return errors.cpu()
 
 
-def some(tested: Tested, most: int, seed: int) -> Tested:
-    """Return all images of a test, or so many drawn at random."""
-    if len(tested) <= most:
-        return tested
-    rows = torch.randperm(len(tested), generator=torch.Generator().manual_seed(seed))[:most]
-    return tested[rows.sort().values]
-
-
 def calibration(tested: Tested, result: ClosedResult | MultilabelResult | None) -> CalibrationFigures:
     """Return probabilities beside the truth; the result holds the errors after calibration."""
     after, truth = tested.asked() if tested.multilabel else tested.labelled()
@@ -104,11 +96,6 @@ def calibration(tested: Tested, result: ClosedResult | MultilabelResult | None) 
     return CalibrationFigures(
         errors_before=errors_before, errors_after=errors_after, before=bins(before), after=bins(after)
     )
-
-
-def confusion(tested: Tested) -> Tensor:
-    """Return counts of true labels (rows) and what was said ``[k, k]``."""
-    return confusion_matrix(tested.scores.best.cpu(), tested.targets, len(tested.classifier.labels))
 
 
 def each_label(tested: Tested, several: MultilabelResult | None, counts: Tensor | None) -> tuple[LabelFigures, ...]:

@@ -1,8 +1,8 @@
-"""Two plots of labels: which are boxes for which (a matrix of counts), and where their embeddings lie (a map with names)."""
+"""Two plots of labels: which are taken for which (a matrix of counts), and where their embeddings lie (a map with names)."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any
 
 from markupsafe import Markup, escape
 from torch import Tensor
@@ -19,18 +19,11 @@ MANY, MAPPED = 60, 400  # labels from which it is large, and that are on it, at 
 LETTER, LINE = 6.1, 13  # the width and height of a letter of the map
 
 
-class Confusions(NamedTuple):
-    """Which labels are boxes for which."""
+def confusions(case: Case) -> dict[str, Any] | None:
+    """Return which labels of a case are taken for which; None where several may be true.
 
-    names: tuple[str, ...]  # in their order where they have one
-    counts: Tensor  # row is the true label, column what was said [k, k]
-    most: list[tuple[str, str, int, int]]  # the true label, what was said, how often, and of how many images
-    kinds: int  # how many confusions there are
-    numbered: bool  # so many labels that numbers stand for names
-
-
-def confusions(case: Case) -> Confusions | None:
-    """Return which labels of a case are boxes for which; None where several may be true."""
+    Names are in their order where they have one; ``most`` has the true label, what was said, how often, and of how many images.
+    """
     if case.confusion is None:
         return None
     names = case.names if case.ordinal is None else case.ordinal.levels
@@ -40,7 +33,8 @@ def confusions(case: Case) -> Confusions | None:
     values, flat = (part[:MOST].tolist() for part in wrong.flatten().sort(descending=True, stable=True))
     cells = [(*divmod(cell, len(names)), value) for value, cell in zip(values, flat, strict=True) if value]
     most = [(names[row], names[column], value, totals[row]) for row, column, value in cells]
-    return Confusions(names, counts, most, int((wrong > 0).sum()), len(names) > NAMED)
+    kinds = int((wrong > 0).sum())
+    return {"names": names, "counts": counts, "most": most, "kinds": kinds, "numbered": len(names) > NAMED}
 
 
 def matrix(counts: Tensor, names: Sequence[str]) -> Markup:

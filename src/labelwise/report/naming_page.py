@@ -15,18 +15,18 @@ DOUBTFUL, APART, OFF = 0.5, 0.7, 1.5  # what is pointed out: certainty and toget
 def naming_page(
     title: str,
     clusters: Sequence[NamedCluster],
-    shown: Sequence[ClusterImages],
+    examples: Sequence[ClusterImages],
     images: Tensor,
     files: Sequence[str],
 ) -> str:
     """Return the page as HTML, pictures ``[n, c, h, w]`` (bytes) inside it; of features ``[n, d]`` the files are listed.
 
-    Clusters come in the order of the page; ``shown`` has the rows to show of each, by its number.
+    Clusters come in the order of the page; ``examples`` has the rows to show of each, by its number.
     """
-    rows = {row for one in shown for row in one.nearest + one.drawn} if images.ndim > 2 else set()
+    rows = {row for one in examples for row in one.nearest + one.drawn} if images.ndim > 2 else set()
     values = {
         "title": title,
-        "clusters": [(one, shown[one.cluster], doubts(one)) for one in clusters],
+        "clusters": [(one, examples[one.cluster], doubts(one)) for one in clusters],
         "pictures": {row: picture(thumbnail(images[row], SIDE), files[row]) for row in rows},
         "files": files,
     }

@@ -1,7 +1,8 @@
 """A report: one page about a classifier on test images, with every figure that applies, and the same figures as JSON."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from platform import machine
@@ -20,12 +21,12 @@ from labelwise.errors import UsageError, listing
 from labelwise.evaluate.part import Part, choose_parts
 from labelwise.files import write_atomically
 from labelwise.labels import Labels
+from labelwise.metrics import Reliability
 from labelwise.report import maps, plots
-from labelwise.report.case import Case, Saved, make_case, read_log
-from labelwise.report.cautions import interval
+from labelwise.report.case import Case, Saved, read_log
+from labelwise.report.cautions import cautions, interval
 from labelwise.report.comparison import compare
 from labelwise.report.examples import examples
-from labelwise.report.figures import case_figures, to_json
 from labelwise.report.pages import render
 from labelwise.store import LOG, load
 from labelwise.training.distribution import choose_device
@@ -33,6 +34,9 @@ from labelwise.training.distribution import choose_device
 Model = Classifier | Saved | str | Path
 Reader = Callable[[tuple[int, ...]], Dataset]
 Source = Dataset | Reader | str | Path
+PLAIN = (  # figures of a case that JSON holds as they are
+    "method", "accuracy", "closed", "several", "each", "zero_shot", "ordinal", "verification", "retrieval", "speed", "left_out",
+)  # fmt: skip
 
 
 def open_saved(folder: str | Path, device: str = "auto") -> Saved:
@@ -42,29 +46,21 @@ def open_saved(folder: str | Path, device: str = "auto") -> Saved:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ReportSettings:
-    """What goes into a report.
+    """What goes into a report."""
 
-    Attributes:
-        split: train, val, test or all; None is test where the data name splits, and all of other data.
-        unknown: images of none of the labels, for the section on "unknown": a tensor, or as the data of a report are given.
-        compare: other classifiers to set beside the first, by the name that the page gives them.
-        name: what the page calls the classifier; the name of its folder, or of its method, where left out.
-        examples: how many of the best and of the worst answers to show.
-        commands: shell commands that make the classifier and the report again.
-        seed: of what is drawn at random.
-        device: auto, cpu or cuda; for classifiers that are given as folders.
-        tell: is told what is being done.
-    """
-
-    split: str | None = None
-    unknown: Tensor | Source | None = None
-    compare: Mapping[str, Model] | None = None
-    name: str | None = None
-    examples: int = 6
-    commands: tuple[str, ...] = ()
-    seed: int = 0
-    device: str = "auto"
-    tell: Callable[[str], None] = lambda _: None
+    split: str | None = None  # train, val, test or all; None is test where the data name splits, and all of other data
+    unknown: Tensor | Source | None = (
+        None  # images of none of the labels: a tensor, or as the data of a report are given
+    )
+    compare: Mapping[str, Model] | None = (
+        None  # classifiers to set beside the first, by the names that the page gives them
+    )
+    name: str | None = None  # what the page calls the classifier; None is the name of its folder, or of its method
+    examples: int = 6  # how many of the best and of the worst answers to show
+    commands: tuple[str, ...] = ()  # shell commands that make the classifier and the report again
+    seed: int = 0  # of what is drawn at random
+    device: str = "auto"  # auto, cpu or cuda; for classifiers that are given as folders
+    tell: Callable[[str], None] = lambda _: None  # is told what is being done
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -85,11 +81,8 @@ class Report:
 def report(classifier: Model, data: Source, settings: ReportSettings | None = None) -> Report:
     """Return a report on a classifier and the images of a data set that ``evaluate.choose_part`` chooses.
 
-    Args:
-        classifier: one, or the folder it was saved in, beside whose weights lies the log of its training.
-        data: labels and splits; or the path or name of data, which is then read for each classifier at the size of its
-            images; or a function that reads them, given the shape of an image.
-        settings: which split, what to compare with, and so on.
+    A classifier may be the folder it was saved in, beside whose weights lies the log of its training. Data may be a path or a
+    name, then read for each classifier at the size of its images; or a function that reads them, given the shape of an image.
     """
     settings = settings or ReportSettings()
     settings.tell("loading")
@@ -101,7 +94,7 @@ def report(classifier: Model, data: Source, settings: ReportSettings | None = No
     if (unknown := settings.unknown) is not None:
         other = _parts(classifiers, lambda shape: _read_unknown(unknown, shape), None, unknown=True)
     cases = [
-        make_case(name, one, part, strange, settings.seed, settings.tell)
+        Case(name, one, part, strange, settings.seed, settings.tell)
         for (name, one), part, strange in zip(saved.items(), parts, other, strict=True)
     ]
     settings.tell("drawing the page")
@@ -111,22 +104,26 @@ def report(classifier: Model, data: Source, settings: ReportSettings | None = No
     every |= figures[0]
     comparison = compare(cases, settings.seed, settings.examples) if len(cases) > 1 else None
     if comparison:
-        paired = [{"model": name, "against": case.name, **to_json(result)} for name, result in comparison.paired]
+        paired = [{"model": name, "against": case.name, **to_json(result)} for name, result in comparison["paired"]]
         every |= {"compare": figures[1:], "paired": paired}
-    values = {"figures": figures, "comparison": comparison, "commands": settings.commands}
-    title, (best, worst) = f"{case.name} on {first.data}", examples(case, settings.examples)
-    html = render("report.html", {**values, **_values(cases), "title": title, "best": best, "worst": worst})
+    title = f"{case.name} on {first.data}"
+    html = render("report.html", {"title": title, "figures": figures, **_values(cases, comparison, settings)})
     return Report(title=title, html=html, figures=every)
 
 
-def _values(cases: Sequence[Case]) -> dict[str, Any]:
+def _values(cases: Sequence[Case], comparison: Mapping[str, Any] | None, settings: ReportSettings) -> dict[str, Any]:
     """Return what the templates say of cases, above all the first, and what they draw it with."""
     case = cases[0]
+    best, worst = examples(case, settings.examples)
     return {
         "case": case,
         "cases": cases,
+        "comparison": comparison,
+        "best": best,
+        "worst": worst,
         "interval": interval(case.accuracy, len(case)),
         "confusions": maps.confusions(case),
+        "commands": settings.commands,
         "plots": plots,
         "maps": maps,
         "day": datetime.now(UTC).date().isoformat(),
@@ -179,3 +176,47 @@ def _opened(model: Model, device: str) -> Saved:
     if isinstance(model, Saved):
         return model
     return Saved(classifier=model) if isinstance(model, Classifier) else open_saved(model, device)
+
+
+def case_figures(case: Case) -> dict[str, Any]:
+    """Return all figures of a case."""
+    errors, unknown = case.calibration, case.unknown
+    figures: dict[str, Any] = {"model": case.name, "labels": len(case.names), "images": len(case)}
+    figures |= {name: getattr(case, name) for name in PLAIN}
+    figures["calibration"] = {
+        "before": {**errors.errors_before, "bins": _bins(errors.before)},
+        "after": {**errors.errors_after, "bins": _bins(errors.after)},
+    }
+    figures["confusion"] = None if case.confusion is None else _counts(case.confusion, case.names)
+    figures["unknown"] = {"limit": unknown.limit, "figures": unknown.result}
+    figures |= {"compared_images": case.compared, "leaked": case.tested.leaked, "warnings": cautions(case)}
+    plain: dict[str, Any] = to_json(figures)
+    if case.zero_shot:
+        del plain["zero_shot"]["curve"]
+    return plain
+
+
+def to_json(value: Any) -> Any:
+    """Return a value as JSON can hold it: numbers that are not finite become None."""
+    if isinstance(value, Tensor):
+        return to_json(value.tolist())
+    if is_dataclass(value) and not isinstance(value, type):
+        return to_json(asdict(value))
+    if isinstance(value, Mapping):
+        return {str(key): to_json(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _bins(table: Reliability) -> list[dict[str, Any]]:
+    rows = zip(table.confidence.tolist(), table.accuracy.tolist(), table.count.tolist(), strict=True)
+    return [{"confidence": sure, "accuracy": right, "count": count} for sure, right, count in rows if count]
+
+
+def _counts(counts: Tensor, names: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Return each pair of a true and an answered label that occurs, the true labels in their order."""
+    return [
+        {"true": names[row], "said": names[column], "count": int(counts[row, column])}
+        for row, column in counts.nonzero().tolist()
+    ]

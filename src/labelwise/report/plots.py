@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from labelwise.evaluate.zero_shot import ZeroShotResult
 from labelwise.metrics import Reliability
@@ -87,25 +87,16 @@ def _errors(name: str, eer: float, curve: DetCurve, colour: int) -> list[Series]
     inside = (curve.false_accepts <= high) & (curve.misses <= high)
     points = list(zip(curve.false_accepts[inside].tolist(), curve.misses[inside].tolist(), strict=True))
     last = max((i for i, (x, y) in enumerate(points) if x >= low or y >= low), default=-1)
-    kept = points[: last + 1]
+    points = points[: last + 1]
     words = f"{name}: EER {percent(eer)}" if name else f"EER {percent(eer)}"
     return [
-        Series(points=kept[:: max(1, len(kept) // POINTS)], name=words, colour=colour),
+        Series(points=points[:: max(1, len(points) // POINTS)], name=words, colour=colour),
         Series(points=[(eer, eer)], colour=colour, kind="dots", sizes=[4]),
     ]
 
 
-class Stage(NamedTuple):
-    """A stage of training: its name, its loss, and its figure of merit on validation images with the best in words, if any."""
-
-    name: str
-    loss: Plot
-    merit: Plot | None
-    best: str
-
-
-def training(log: Sequence[Mapping[str, Any]]) -> list[Stage]:
-    """Return the curves of each stage in a training log."""
+def training(log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return of each stage in a training log its name, its loss, and its merit on validation images with the best in words, if any."""
     stages: dict[tuple[int, str], list[Mapping[str, Any]]] = {}
     for entry in log:
         if "loss" in entry and "epoch" in entry:
@@ -114,7 +105,7 @@ def training(log: Sequence[Mapping[str, Any]]) -> list[Stage]:
     return [_stage(name, lines) for (_, name), lines in stages.items()]
 
 
-def _stage(name: str, lines: Sequence[Mapping[str, Any]]) -> Stage:
+def _stage(name: str, lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     epochs = [int(line["epoch"]) + 1 for line in lines]
     x = Axis(
         label="epoch", low=min(epochs), high=max(epochs), ticks=round_values(min(epochs), max(epochs), 8, whole=True)
@@ -137,8 +128,7 @@ def _stage(name: str, lines: Sequence[Mapping[str, Any]]) -> Stage:
     merits = points([line.get("validation") for line in lines])
     finite = [(value, -epoch) for epoch, value in merits if math.isfinite(value)]
     if not finite:
-        return Stage(name, loss, None, "")
-    merit = Series(points=merits, name="validation", colour=2, kind=kind)
-    best = max(finite)
-    words = f"{best[0]:.4g} at best in epoch {-best[1]:.0f}"
-    return Stage(name, loss, plot([merit], "validation", "Validation figure"), words)
+        return {"name": name, "loss": loss, "merit": None}
+    merit = plot([Series(points=merits, name="validation", colour=2, kind=kind)], "validation", "Validation figure")
+    value, epoch = max(finite)
+    return {"name": name, "loss": loss, "merit": merit, "best": f"{value:.4g} at best in epoch {-epoch:.0f}"}

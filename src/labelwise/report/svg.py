@@ -110,10 +110,10 @@ def frame(
     )
 
 
-def words(x: float, y: float, said: str, anchor: str = "middle", kind: str = "") -> str:
+def words(x: float, y: float, text: str, anchor: str = "middle", kind: str = "") -> str:
     """Return a word at a place."""
     named = f' class="{kind}"' if kind else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{named}>{escape(said)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{named}>{escape(text)}</text>'
 
 
 def _across(axis: Axis, value: float) -> float:
@@ -138,8 +138,8 @@ def _grid(x: Axis, y: Axis) -> Iterator[str]:
 
 
 def _marks(series: Series, x: Axis, y: Axis) -> str:
-    kept = [i for i, point in enumerate(series.points) if all(map(math.isfinite, point))]
-    places = [(_across(x, series.points[i][0]), _down(y, series.points[i][1])) for i in kept]
+    rows = [i for i, point in enumerate(series.points) if all(map(math.isfinite, point))]
+    places = [(_across(x, series.points[i][0]), _down(y, series.points[i][1])) for i in rows]
     if not places:
         return ""
     if series.kind == "steps":
@@ -149,10 +149,10 @@ def _marks(series: Series, x: Axis, y: Axis) -> str:
         dash = " dash" if series.dashed else ""
         out += f'<path class="line s{series.letter}{dash}" d="M{"L".join(f"{a:.1f} {b:.1f}" for a, b in places)}"/>'
     if series.kind in ("dots", "both"):
-        for i, (a, b) in zip(kept, places, strict=True):
+        for i, (a, b) in zip(rows, places, strict=True):
             size = series.sizes[i] if series.sizes else 3
-            said = f"<title>{escape(series.titles[i])}</title>" if series.titles else ""
-            out += f'<circle class="f{series.letter}" cx="{a:.1f}" cy="{b:.1f}" r="{size:.1f}">{said}</circle>'
+            title = f"<title>{escape(series.titles[i])}</title>" if series.titles else ""
+            out += f'<circle class="f{series.letter}" cx="{a:.1f}" cy="{b:.1f}" r="{size:.1f}">{title}</circle>'
     return out
 
 

@@ -1,6 +1,6 @@
 """What a classifier can be asked, found by trying, and its card in plain words."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,10 @@ from labelwise.tasks.teach import teach
 
 DRAFT = "\u0000 asked"  # the name of a label that lives for one question; no client can choose it
 READ_ONLY = "This service is read-only: it was started with --read-only."
+NO_RULE = "This classifier has no rule for outliers: calibrate it first."
+NO_PAIRS = "This classifier has no threshold for pairs of pictures. Fit one with: labelwise calibrate."
+NO_GALLERY = "There is no gallery to search: start the service with --gallery FOLDER."
+CHANGES = ("teach_examples", "teach_texts", "teach_vector", "forget", "undo")
 
 
 def check_pictures(shape: tuple[int, ...]) -> None:
@@ -29,29 +33,29 @@ def check_pictures(shape: tuple[int, ...]) -> None:
 
 
 def abilities(classifier: Classifier, service: Service) -> dict[str, str | None]:
-    """Return for each question None, or why this classifier cannot answer it."""
+    """Return for each question None, or why this classifier cannot answer it.
+
+    What depends on more than the kind of model (``can``) is tried: a backbone may have no feature maps, a reader of texts no words.
+    """
     blank = classifier.scores(torch.full((2, *classifier.shape), 128, dtype=torch.uint8))
     vectors = classifier.model.spec.labels.vectors
     vector = torch.ones(1 if vectors is None else vectors.shape[1])
-    texts = _why_not(lambda: with_text(blank, "a bird"))
-    changes = {
-        "teach_examples": _why_not(lambda: teach(classifier, DRAFT, examples=blank)),
-        "teach_texts": texts,
-        "teach_vector": _why_not(lambda: teach(classifier, DRAFT, vector=vector)),
-        "forget": None,
-        "undo": None,
-    }
-    calibrated, paired = classifier.familiarity.rule, classifier.verifier
-    return {
+    texts = _why_not(with_text, blank, "a bird")
+    can: dict[str, str | None] = {
         "classify": None,
         "ask": None,
         "ask_text": texts,
-        "explain": _why_not(lambda: explain(blank[:1])),
-        "outliers": None if calibrated else "This classifier has no rule for outliers: calibrate it first.",
-        "verify": None if paired else "This classifier has no threshold for pairs of pictures. Fit one with: labelwise calibrate.",
-        "retrieve": None if service.gallery else "There is no gallery to search: start the service with --gallery FOLDER.",
-        **(dict.fromkeys(changes, READ_ONLY) if service.read_only else changes),
-    }  # fmt: skip
+        "explain": _why_not(explain, blank[:1]),
+        "outliers": None if classifier.familiarity.rule else NO_RULE,
+        "verify": None if classifier.verifier else NO_PAIRS,
+        "retrieve": None if service.gallery else NO_GALLERY,
+        "teach_examples": _why_not(teach, classifier, DRAFT, examples=blank),
+        "teach_texts": texts,
+        "teach_vector": _why_not(teach, classifier, DRAFT, vector=vector),
+        "forget": None,
+        "undo": None,
+    }
+    return can | dict.fromkeys(CHANGES, READ_ONLY) if service.read_only else can
 
 
 def with_text(scores: Scores, text: str) -> Scores:
@@ -59,9 +63,9 @@ def with_text(scores: Scores, text: str) -> Scores:
     return scores.of(teach(scores.classifier, DRAFT, texts=[text]))
 
 
-def _why_not(trial: Callable[[], object]) -> str | None:
+def _why_not(task: Callable[..., object], *values: object, **more: object) -> str | None:
     try:
-        trial()
+        task(*values, **more)
     except LabelwiseError as error:
         return str(error)
     return None
@@ -79,7 +83,7 @@ def card(classifier: Classifier, service: Service, can: dict[str, str | None]) -
         "shape": list(classifier.shape),
         "trained": {name: training[name] for name in facts if name in training},
         "figures": _figures(training, calibration),
-        "limits": _limits(classifier, can),
+        "limits": list(_limits(classifier, can)),
         "can": can,
         "read_only": service.read_only,
         "multilabel": classifier.calibration.multilabel,
@@ -94,29 +98,26 @@ def _figures(training: dict[str, Any], calibration: dict[str, Any]) -> dict[str,
     return {name: float(value) for name, value in figures.items() if isinstance(value, int | float)}
 
 
-def _limits(classifier: Classifier, can: dict[str, str | None]) -> list[str]:
+def _limits(classifier: Classifier, can: dict[str, str | None]) -> Iterator[str]:
     channels, height, width = classifier.shape
-    summary, calibration = classifier.origin.summary, classifier.calibration
-    keep, rule = summary.get("calibration", {}).get("keep"), classifier.familiarity.rule
-    lost = 100 * (1 - keep) if isinstance(keep, float) and rule is not None else None
-    colour = "colour" if channels == 3 else "grey"
-    view = classifier.view
+    summary, calibration, view = classifier.origin.summary, classifier.calibration, classifier.view
     how = "both sides stretched" if view.fit == "squash" else "the centre, with the short side fitted"
-    _, rows, columns = replace(view, size=None).seen(classifier.shape)
-    limits = {
-        f"It sees every picture as {width} x {height} pixels in {colour}: {how}.": True,
-        f"Of that it looks at the middle {columns} x {rows} pixels.": view.crop is not None,
-        f"{lost or 0:.0f} of 100 pictures of known labels are called unknown. Pictures of unknown but similar things often pass as "
-        "known.": lost is not None,
-        "Its labels compete: yes or no to one label depends on which others there are.": calibration.exclusive,
-        "The probability of a yes assumes that each label is asked equally often.": not (
-            calibration.exclusive or calibration.multilabel
-        ),
-        "A label taught from five pictures is much weaker than a trained one, above all beside a close relative.": (
-            can["teach_examples"] is None
-        ),
-        "Labels known from a description alone are named with more mistakes than those with pictures.": calibration.unseen.any(),
-        "Its clusters were named without one labelled picture; some names may be wrong.": summary.get("naming"),
-        "Figures are of validation pictures of its own data; on other pictures they are usually worse.": True,
-    }
-    return [text for text, applies in limits.items() if applies]
+    yield f"It sees every picture as {width} x {height} pixels in {'colour' if channels == 3 else 'grey'}: {how}."
+    if view.crop is not None:
+        _, rows, columns = replace(view, size=None).seen(classifier.shape)
+        yield f"Of that it looks at the middle {columns} x {rows} pixels."
+    keep = summary.get("calibration", {}).get("keep")
+    if isinstance(keep, float) and classifier.familiarity.rule is not None:
+        lost = f"{100 * (1 - keep):.0f} of 100 pictures of known labels are called unknown."
+        yield f"{lost} Pictures of unknown but similar things often pass as known."
+    if calibration.exclusive:
+        yield "Its labels compete: yes or no to one label depends on which others there are."
+    elif not calibration.multilabel:
+        yield "The probability of a yes assumes that each label is asked equally often."
+    if can["teach_examples"] is None:
+        yield "A label taught from five pictures is much weaker than a trained one, above all beside a close relative."
+    if calibration.unseen.any():
+        yield "Labels known from a description alone are named with more mistakes than those with pictures."
+    if summary.get("naming"):
+        yield "Its clusters were named without one labelled picture; some names may be wrong."
+    yield "Figures are of validation pictures of its own data; on other pictures they are usually worse."

@@ -24,7 +24,7 @@ def _many(shape: Shape) -> Any:
     return list[shape]  # type: ignore[valid-type]
 
 
-def _said(kind: Any, words: str, **more: Any) -> tuple[Any, Any]:
+def _field(kind: Any, words: str, **more: Any) -> tuple[Any, Any]:
     return kind, Field(description=words, **more)
 
 
@@ -36,18 +36,18 @@ _SOURCE = Literal["training", "examples", "texts", "vector"]
 Error = _shape(
     "Error",
     "Why a request was refused.",
-    error=_said(str, "What is wrong, what was given, what to do.", examples=['No label "okapi".']),
+    error=_field(str, "What is wrong, what was given, what to do.", examples=['No label "okapi".']),
 )
 Health = _shape("Health", "Whether the service is up.", status=Literal["ok"], model=str, labels=int, change=int)
 Outlier = _shape(
-    "Outlier", "How little a picture fits.", score=_said(float, "Larger is stranger."), flagged=bool, threshold=float
+    "Outlier", "How little a picture fits.", score=_field(float, "Larger is stranger."), flagged=bool, threshold=float
 )
 Choice = _shape("Choice", "A label and its probability.", label=str, probability=float)
 LabelAnswer = _shape("LabelAnswer", "Yes or no to one label.", label=str, yes=bool, probability=float)
 Classification = _shape(
     "Classification",
     "What a picture shows.",
-    label=_said(str, _NAME),
+    label=_field(str, _NAME),
     known=bool,
     probability=float,
     top=_many(Choice),
@@ -59,7 +59,7 @@ Classification = _shape(
 _asked: dict[str, Any] = {"label": _MAYBE, "text": _MAYBE, "probability": float, "change": int}
 Asked = _shape("Asked", "Yes or no, with a probability of a yes.", yes=bool, **_asked)
 Explanation = _shape(
-    "Explanation", "A heat map.", heat=_said(list[list[float]], _HEAT), height=int, width=int, **_asked
+    "Explanation", "A heat map.", heat=_field(list[list[float]], _HEAT), height=int, width=int, **_asked
 )
 Verification = _shape(
     "Verification",
@@ -97,7 +97,7 @@ Card = _shape(
     trained=dict[str, Any],
     figures=dict[str, float],
     limits=list[str],
-    can=_said(dict[str, str | None], "Null where it can; else why not."),
+    can=_field(dict[str, str | None], "Null where it can; else why not."),
     vector=VectorForm | None,
     examples=_many(Example),
 )

@@ -20,7 +20,6 @@ from labelwise import __version__
 from labelwise.server import answers
 from labelwise.server.answers import About, AboutLabel, MaybeAbout, Nothing, Top, TopEight
 from labelwise.server.bodies import FORM, JSON, MOST_PICTURES, TYPES, refused, reply
-from labelwise.server.engine import Engine
 from labelwise.server.guard import Guard
 from labelwise.server.measures import Measures
 from labelwise.server.refusals import STATUSES, Refusal
@@ -63,15 +62,15 @@ class Route:
 def build(service: Service, measures: Measures | None = None) -> ASGIApp:
     """Return the application of a service, its classifier loaded and its changes read."""
     measures = measures or Measures()
-    engine = Engine(service, measures)
-    routes = table(engine)
-    app = documented(engine, routes)
-    return Guard(direct(app, routes), service, measures, frozenset(route.path for route in routes) | {"/"})
+    does = Routes(service, measures)
+    routes = table(does)
+    return Guard(
+        direct(documented(does, routes), routes), service, measures, frozenset(route.path for route in routes) | {"/"}
+    )
 
 
-def table(engine: Engine) -> list[Route]:
+def table(does: Routes) -> list[Route]:
     """Return the routes without a name in their path."""
-    does = Routes(engine)
     ask = partial(Route, method="POST", refusals=BODY, body=PICTURE)
     change = partial(Route, method="POST", refusals=(*BODY, 409), answer=answers.Changed)
     return [
@@ -121,16 +120,16 @@ def options_of(route: Route, query: bytes) -> BaseModel:
         raise Refusal(400, f"{where}: {first['msg']}. Options: {known}.") from None
 
 
-def documented(engine: Engine, routes: list[Route]) -> FastAPI:
+def documented(does: Routes, routes: list[Route]) -> FastAPI:
     """Return the application that describes all routes, and serves those with a name in their path and the page."""
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
-        engine.start()
-        leaving = asyncio.create_task(_leave(engine.measures))
+        does.start()
+        leaving = asyncio.create_task(_leave(does.measures))
         yield
         leaving.cancel()
-        await asyncio.get_running_loop().run_in_executor(None, engine.stop)
+        await asyncio.get_running_loop().run_in_executor(None, does.stop)
 
     app = FastAPI(
         title="labelwise", version=__version__, description=DESCRIPTION, docs_url=None, redoc_url=None, lifespan=life
@@ -139,7 +138,6 @@ def documented(engine: Engine, routes: list[Route]) -> FastAPI:
     app.add_exception_handler(HTTPException, _refuse)
     app.mount("/static", StaticFiles(directory=PAGE / "static"))
     app.add_api_route("/", lambda: FileResponse(PAGE / "index.html"), include_in_schema=False)
-    does = Routes(engine)
     for path, handler, summary in (
         ("/gallery/{id}", does.gallery_picture, "A picture of the gallery, small"),
         ("/examples/{id}", does.example_picture, "A picture to try"),

@@ -155,11 +155,10 @@ def joined(classifier: Classifier, forgotten: frozenset[str], lessons: Sequence[
         labels = labels.select(names)
     else:
         texts = labels.texts if all(one.texts for one in lessons) else None
+        described = labels.vectors is not None and all("vector" in one.rows for one in lessons)
         labels = Labels(
             names=(*names, *(one.label for one in lessons)),
-            vectors=rows["vector"]
-            if labels.vectors is not None and all("vector" in one.rows for one in lessons)
-            else None,
+            vectors=rows["vector"] if described else None,
             texts=None if texts is None else (*(texts[i] for i in columns), *(one.texts for one in lessons)),
         )
     calibration = {name: rows[name] for name in ("scale", "offset", "unseen")}

@@ -1,23 +1,33 @@
-"""What each route does: read the request, take the scores, ask the task of the same name, write the answer."""
+"""One service in one process: its classifier, its threads, and what each route does.
+
+A route reads the request, takes the scores, asks the task of the same name, and writes the answer.
+"""
 
 import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import torch
 from starlette.requests import Request
 from starlette.responses import Response
 
 from labelwise.classifier import NONE, UNKNOWN
+from labelwise.data.read.decoding import QUIET, Frame
 from labelwise.scores import Scores
-from labelwise.server.abilities import DRAFT, with_text
+from labelwise.server.abilities import CHANGES, DRAFT, abilities, card, check_pictures, with_text
 from labelwise.server.answers import MOST_TEXT, About, AboutLabel, MaybeAbout, Nothing, Top
+from labelwise.server.batches import Answer, Batches
 from labelwise.server.bodies import read_form, read_lesson, read_picture, reply
-from labelwise.server.engine import Engine
 from labelwise.server.lessons import Source
-from labelwise.server.pictures import TYPES, Files, small_picture
-from labelwise.server.present import Served
+from labelwise.server.measures import Measures
+from labelwise.server.pictures import TYPES, Files, open_examples, open_gallery, small_picture
+from labelwise.server.present import Present, Served
 from labelwise.server.refusals import Refusal, check_label
+from labelwise.server.settings import Service
+from labelwise.store import load, shape_of
 from labelwise.tasks.ask import ask
 from labelwise.tasks.classify import classify
 from labelwise.tasks.explain import explain
@@ -25,34 +35,88 @@ from labelwise.tasks.outliers import outliers
 from labelwise.tasks.retrieve import retrieve
 from labelwise.tasks.teach import teach
 from labelwise.tasks.verify import verify
+from labelwise.training.distribution import choose_device
 
+T = TypeVar("T")
 LONGEST_NAME = 200
 
 
 class Routes:
-    """The routes of one service."""
+    """The present classifier, the threads, what does not change about the model, and the routes."""
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+    def __init__(self, service: Service, measures: Measures) -> None:
+        self.service, self.measures = service, measures
+        check_pictures(shape_of(service.model))
+        base = load(service.model, device=choose_device(service.device))
+        self.gallery = open_gallery(base, service.gallery) if service.gallery else None
+        self.examples = open_examples(service.examples) if service.examples else {}
+        self.can = abilities(base, service)
+        self._card = card(base, service, self.can)
+        self.present = Present(base, service.model, read_only=service.read_only)
+        self._shared = service.read_only or service.workers > 1  # other processes may change the labels
+        channels, height, width = base.shape
+        frame = Frame(height, width, channels, service.pixels, base.view.fit)
+        self.batches = Batches(service, frame, lambda: self.present.served, measures.batch)
+        begin = torch.set_num_threads, (self.batches.threads,)
+        self._asking, self._writing = (ThreadPoolExecutor(1, name, *begin) for name in ("ask", "write"))
+
+    def start(self) -> None:
+        """Start the threads."""
+        QUIET.__enter__()
+        self.batches.start()
+
+    def stop(self) -> None:
+        """Finish what was accepted and end the threads."""
+        self.batches.stop()
+        self._asking.shutdown()
+        self._writing.shutdown()
+        self.present.close()
+        QUIET.__exit__()
+        self.measures.leave()
+
+    def check(self, what: str) -> None:
+        """Refuse a question that the model cannot answer."""
+        why = self.can[what]
+        if why is not None:
+            raise Refusal(403 if what in CHANGES and self.service.read_only else 422, why)
+
+    async def served(self) -> Served:
+        """Return the present classifier, with what other workers have changed."""
+        if self._shared and self.present.behind():
+            return await asyncio.to_thread(self.present.read)
+        return self.present.served
+
+    async def scores(self, pictures: Sequence[bytes]) -> Answer:
+        """Return the scores of pictures by the present classifier, and the change that it belongs to."""
+        await self.served()
+        return await self.batches.scores(pictures)
+
+    async def aside(self, task: Callable[[], T]) -> T:
+        """Return what a task gives that takes longer than a moment; requests are read meanwhile."""
+        return await asyncio.get_running_loop().run_in_executor(self._asking, task)
+
+    async def write(self, change: Callable[[], T]) -> T:
+        """Do a change in the one thread that writes; a client that goes away does not stop it half-way."""
+        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._writing, change))
 
     async def health(self, _: Request, __: Nothing) -> Response:
         """Return whether the service is up."""
-        now = await self.engine.served()
+        now = await self.served()
         counts = {"labels": len(now.classifier.labels), "change": now.change}
-        return reply({"status": "ok", "model": self.engine.card["model"], **counts})
+        return reply({"status": "ok", "model": self._card["model"], **counts})
 
     async def card(self, _: Request, __: Nothing) -> Response:
         """Return what the model is and can."""
-        now = (await self.engine.served()).classifier
+        now = (await self.served()).classifier
         labels, unseen = len(now.labels), len(now.unseen)
         counts = {"labels": labels, "described": unseen, "seen": labels - unseen}
-        files = self.engine.examples.items()
+        files = self.examples.items()
         examples = [{"name": file.stem, "picture": f"/examples/{id}"} for id, file in files]
-        return reply({**self.engine.card, **counts, "examples": examples})
+        return reply({**self._card, **counts, "examples": examples})
 
     async def labels(self, _: Request, __: Nothing) -> Response:
         """Return all labels."""
-        now = await self.engine.served()
+        now = await self.served()
         rows = {name: {"name": name, "taught": False, "from": "training"} for name in now.classifier.labels.names}
         for lesson in now.state.taught:
             rows[lesson.label] |= {"taught": True, "from": lesson.source}
@@ -63,14 +127,14 @@ class Routes:
 
     async def metrics(self, _: Request, __: Nothing) -> Response:
         """Return counts and times."""
-        now = await self.engine.served()
+        now = await self.served()
         gauges = {
-            "labelwise_queue_length": self.engine.batches.length,
+            "labelwise_queue_length": self.batches.length,
             "labelwise_labels": len(now.classifier.labels),
             "labelwise_changes": now.change,
         }
         kind = "text/plain; version=0.0.4; charset=utf-8"
-        return Response(self.engine.measures.text(gauges), headers={"content-type": kind})
+        return Response(self.measures.text(gauges), headers={"content-type": kind})
 
     async def classify(self, request: Request, options: Top) -> Response:
         """Return what a picture shows."""
@@ -96,7 +160,7 @@ class Routes:
             raise Refusal(400, "Ask about a label (?label=NAME) or a sentence (?text=...), one of the two.")
         scores, change = await self._scores_about(request, options)
         task = partial(ask, scores, options.label or DRAFT)
-        (answer,) = task() if options.text is None else await self.engine.aside(task)
+        (answer,) = task() if options.text is None else await self.aside(task)
         about = {"text": options.text} if options.label is None else {"label": options.label}
         return reply({**about, "yes": answer.yes, "probability": answer.probability, "change": change})
 
@@ -105,9 +169,9 @@ class Routes:
         text = options.text
         if options.label is not None and text is not None:
             raise Refusal(400, "Explain a label (?label=NAME) or a sentence (?text=...), not both.")
-        self.engine.check("explain")
+        self.check("explain")
         scores, change = await self._scores_about(request, options)
-        why = await self.engine.aside(lambda: explain(scores, options.label if text is None else DRAFT))
+        why = await self.aside(lambda: explain(scores, options.label if text is None else DRAFT))
         height, width = why.heat.shape
         heat = [[round(value, 4) for value in line] for line in why.heat.tolist()]
         about = {"label": why.label} if text is None else {"text": text}
@@ -116,16 +180,16 @@ class Routes:
 
     async def outliers(self, request: Request, _: Nothing) -> Response:
         """Return an outlier score."""
-        self.engine.check("outliers")
+        self.check("outliers")
         scores, _change = await self._scores(request)
         return reply(_outlier(scores))
 
     async def verify(self, request: Request, _: Nothing) -> Response:
         """Return whether two pictures show the same."""
-        self.engine.check("verify")
-        pictures = await read_form(request, self.engine.service, {"a": 1, "b": 1})
-        scores, _change = await self.engine.scores(pictures)
-        (pair,) = await self.engine.aside(lambda: verify(scores[:1], scores[1:]))
+        self.check("verify")
+        pictures = await read_form(request, self.service, {"a": 1, "b": 1})
+        scores, _change = await self.scores(pictures)
+        (pair,) = await self.aside(lambda: verify(scores[:1], scores[1:]))
         rule = scores.classifier.verifier
         assert rule is not None
         document = {"same": pair.same, "similarity": pair.score, "probability": pair.probability}
@@ -133,11 +197,11 @@ class Routes:
 
     async def retrieve(self, request: Request, options: Top) -> Response:
         """Return the most similar pictures of the gallery."""
-        self.engine.check("retrieve")
+        self.check("retrieve")
         scores, _change = await self._scores(request)
-        assert self.engine.gallery is not None
-        (gallery, files), folder = self.engine.gallery, str(self.engine.service.gallery)
-        (matches,) = await self.engine.aside(lambda: retrieve(scores, gallery, options.top))
+        assert self.gallery is not None
+        (gallery, files), folder = self.gallery, str(self.service.gallery)
+        (matches,) = await self.aside(lambda: retrieve(scores, gallery, options.top))
         rows = [
             {
                 "file": str(files[one.file].relative_to(folder)),
@@ -150,10 +214,9 @@ class Routes:
 
     async def teach(self, request: Request, options: MaybeAbout) -> Response:
         """Add a label; answered, as all changes are, when it is on disk."""
-        engine = self.engine
-        if engine.service.read_only:
-            engine.check("teach_examples")
-        body, pictures = await read_lesson(request, engine.service)
+        if self.service.read_only:
+            self.check("teach_examples")
+        body, pictures = await read_lesson(request, self.service)
         if options.label is not None and body.label is not None and options.label != body.label:
             raise Refusal(400, f'The label is given twice and differs: "{options.label}" and "{body.label}".')
         name = options.label or body.label
@@ -162,54 +225,54 @@ class Routes:
         if not pictures and (body.texts is None) == (body.vector is None):
             raise Refusal(400, "A label is described by texts or by a vector, one of the two.")
         source: Source = "examples" if pictures else "vector" if body.texts is None else "texts"
-        engine.check(f"teach_{source}")
+        self.check(f"teach_{source}")
         if sum(map(len, body.texts or ())) > 10 * MOST_TEXT:
             raise Refusal(400, f"The texts of a label have at most {10 * MOST_TEXT} characters in all.")
         _check_name(name)
-        examples = (await engine.scores(pictures))[0] if pictures else None
+        examples = (await self.scores(pictures))[0] if pictures else None
         lesson: dict[str, Any] = {"examples": examples, "texts": body.texts, "vector": body.vector}
-        served = await engine.write(lambda: engine.present.teach(name, source, lambda now: teach(now, name, **lesson)))
+        served = await self.write(lambda: self.present.teach(name, source, lambda now: teach(now, name, **lesson)))
         return _changed(served, label=name)
 
     async def forget(self, _: Request, options: AboutLabel) -> Response:
         """Remove a label."""
-        self.engine.check("forget")
-        served = await self.engine.write(lambda: self.engine.present.forget(options.label))
+        self.check("forget")
+        served = await self.write(lambda: self.present.forget(options.label))
         return _changed(served, label=options.label)
 
     async def undo(self, _: Request, __: Nothing) -> Response:
         """Take back the last change."""
-        self.engine.check("undo")
-        last, served = await self.engine.write(self.engine.present.undo)
+        self.check("undo")
+        last, served = await self.write(self.present.undo)
         return _changed(served, undone={"action": last.action, "label": last.label})
 
     async def gallery_picture(self, id: str) -> Response:
         """Return a picture of the gallery as a small JPEG."""
-        if self.engine.gallery is None:
+        if self.gallery is None:
             raise Refusal(404, "There is no gallery: the service was started without --gallery.")
-        file = _find(self.engine.gallery[1], id)
-        content = await asyncio.to_thread(small_picture, file, self.engine.service.pixels)
+        file = _find(self.gallery[1], id)
+        content = await asyncio.to_thread(small_picture, file, self.service.pixels)
         return Response(content, media_type="image/jpeg")
 
     async def example_picture(self, id: str) -> Response:
         """Return a picture to try, as it is."""
-        file = _find(self.engine.examples, id)
+        file = _find(self.examples, id)
         try:
             return Response(file.read_bytes(), media_type=TYPES[file.suffix.lower()])
         except OSError:
             raise Refusal(404, "The picture is not there any more.") from None
 
     async def _scores(self, request: Request) -> tuple[Scores, int]:
-        return await self.engine.scores([await read_picture(request, self.engine.service)])
+        return await self.scores([await read_picture(request, self.service)])
 
     async def _scores_about(self, request: Request, options: About) -> tuple[Scores, int]:
         """Return the scores of a picture, in which the label that is asked about is one, and the change they belong to."""
         text, label = options.text, options.label
         if text is not None:
-            self.engine.check("ask_text")
+            self.check("ask_text")
         scores, change = await self._scores(request)
         if text is not None:
-            scores = await self.engine.aside(lambda: with_text(scores, text))
+            scores = await self.aside(lambda: with_text(scores, text))
         elif label is not None:
             check_label(scores.classifier, label)
         return scores, change

@@ -32,6 +32,7 @@ from labelwise.writable import sole_writer
 
 GRACE = 20  # seconds that requests get to end when the service stops
 BACKLOG = 1024  # connections that wait to be taken
+CONNECTIONS = 1_000  # open ones of a worker at most
 LONGEST_HEAD = 2**16  # bytes of a request before its body
 
 
@@ -78,11 +79,11 @@ class _Protocol(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         self._clock: asyncio.TimerHandle | None = None  # runs while a request's head has not arrived, and only then
         self._head = 0  # bytes of it so far
-        self._service: Service = config.service  # type: ignore[attr-defined]
+        self._seconds: float = config.head_seconds  # type: ignore[attr-defined]
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        if len(self.connections) > self._service.connections:
+        if len(self.connections) > CONNECTIONS:
             transport.close()
         self._watch()
 
@@ -107,7 +108,7 @@ class _Protocol(HttpToolsProtocol):
 
     def _watch(self, *, over: bool = False) -> None:
         if self._waiting and not over:
-            self._clock = self._clock or self.loop.call_later(self._service.timeout, self.transport.close)
+            self._clock = self._clock or self.loop.call_later(self._seconds, self.transport.close)
         elif self._clock is not None:
             self._clock.cancel()
             self._clock = None
@@ -143,7 +144,7 @@ def _serve_one(service: Service, listener: socket.socket, folder: Path | None) -
         timeout_graceful_shutdown=GRACE,
         backlog=BACKLOG,
     )
-    config.service = service  # type: ignore[attr-defined]
+    config.head_seconds = service.timeout  # type: ignore[attr-defined]
     server = _Server(config)
     host, port = listener.getsockname()[:2]
     LOG.info("Serving %s on http://%s:%s", service.model, f"[{host}]" if ":" in host else host, port)

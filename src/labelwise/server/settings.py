@@ -28,7 +28,6 @@ class Service:
     batch: int = 16  # pictures encoded together at most
     wait: float = 1.0  # milliseconds that a picture waits at most for others that are being decoded
     queue: int = 256  # requests in work at most; others are told to come back
-    connections: int = 1_000  # open connections of a worker at most
     body: int = 16 * MEGABYTE  # bytes of a request at most
     pixels: int = 25_000_000  # of a picture at most; checked before it is decoded
     rate: float = 0.0  # requests a second of one address, over a while; 0 is no limit
@@ -39,7 +38,7 @@ class Service:
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        for name in ("workers", "batch", "queue", "connections", "body", "pixels"):
+        for name in ("workers", "batch", "queue", "body", "pixels"):
             if getattr(self, name) < 1:
                 raise UsageError(f"--{name} must be at least 1; given {getattr(self, name)}.")
         if not 0 <= self.port < 65536:

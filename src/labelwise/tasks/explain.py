@@ -46,7 +46,7 @@ def explain(scores: Scores, label: str | None = None) -> Explanation:
         raise UsageError(f"Explain takes one picture at a time, not its embedding alone; given {len(scores)}.")
     column = int(scores.best) if label is None else classifier.labels.index(label)
     heat = heat_maps(classifier, images, torch.tensor([column]))[0]
-    shown = images[0].expand(3, -1, -1).permute(1, 2, 0)
+    shown = images[0][:3].expand(3, -1, -1).permute(1, 2, 0)
     name, probability = classifier.labels.names[column], float(scores.yes[0, column])
     return Explanation(name, probability, heat.cpu().numpy(), shown.contiguous().cpu().numpy())
 
