@@ -24,18 +24,13 @@ OPEN = ("auto", "none", "null")  # values that leave a setting open
 
 @dataclass(frozen=True, kw_only=True)
 class Wish:
-    """What a user asks of a fit; what is left open follows from the data and from what is installed.
+    """What a user asks of a fit; what is left open follows from the data and from what is installed."""
 
-    Attributes:
-        method: the name of a method, or "auto".
-        encoder: a pretrained backbone to use as it is; "none", the encoder that the settings say, else one trained from
-            scratch; or "auto", for a person's own pictures the pretrained one that is installed, unless the settings say which.
-        settings: of the method, as texts under dotted keys.
-    """
-
-    method: str = "auto"
+    method: str = "auto"  # the name of a method, or "auto"
+    # a pretrained backbone to use as it is; "none", the encoder that the settings say, else one trained from scratch;
+    # or "auto", for a person's own pictures the pretrained one that is installed, unless the settings say which
     encoder: str = "auto"
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)  # of the method, as texts under dotted keys
 
     @property
     def leaves_network_open(self) -> bool:

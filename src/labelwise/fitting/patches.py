@@ -26,15 +26,10 @@ def mild_changes() -> Augment:
 
 @dataclass(frozen=True, kw_only=True)
 class Patches:
-    """How to find an encoder of patches.
+    """How to find an encoder of patches."""
 
-    Attributes:
-        width: how many patches the dictionary has.
-        augment: what should not change an embedding much.
-    """
-
-    width: int = 200
-    augment: Augment = field(default_factory=mild_changes)
+    width: int = 200  # how many patches the dictionary has
+    augment: Augment = field(default_factory=mild_changes)  # what should not change an embedding much
 
     def __post_init__(self) -> None:
         """Check the width."""

@@ -37,36 +37,25 @@ class Pretrain(Method):
 
     The zero-label paper: SimCLR, ResNet-50, batch 128 (512 for CIFAR100-20), 500 epochs, Adam with a rate of 1e-3. MoCo v2 as
     published for ImageNet: a queue of 65536 and a momentum of 0.999.
-
-    Attributes:
-        kind: ``simclr`` compares the images of a batch with each other; ``moco`` compares them with a queue of embeddings that
-            a slowly following copy of the encoder made, so that a small batch suffices.
-        temperature: tau, divides the cosines of embeddings; None is 0.5 for SimCLR and 0.2 for MoCo.
-        hidden: size of the projection's hidden layer.
-        projection_size: of the embeddings that are contrasted.
-        epochs: how often to go through the images.
-        batch: images of a step, over all processes; two views of each are made.
-        augment: None chooses by the images, see ``contrastive_augment``.
-        queue: how many embeddings of earlier images MoCo compares with, at least a batch.
-        momentum: share of the copy that MoCo keeps at each step.
-        encoder: what is trained.
     """
 
     name: ClassVar[str] = "pretrain"
     needs: ClassVar[tuple[str, ...]] = ()
 
+    # `simclr` compares the images of a batch with each other; `moco` compares them with a queue of embeddings that
+    # a slowly following copy of the encoder made, so that a small batch suffices
     kind: Literal["simclr", "moco"] = "simclr"
-    temperature: float | None = None
-    hidden: int = 512
-    projection_size: int = 128
-    epochs: int = 100
-    batch: int = 128
+    temperature: float | None = None  # tau, divides the cosines of embeddings; None is 0.5 for SimCLR and 0.2 for MoCo
+    hidden: int = 512  # size of the projection's hidden layer
+    projection_size: int = 128  # of the embeddings that are contrasted
+    epochs: int = 100  # how often to go through the images
+    batch: int = 128  # images of a step, over all processes; two views of each are made
     optimizer: Optimizer = field(default_factory=lambda: Optimizer(name="adam", lr=1e-3, weight_decay=1e-6))
     schedule: Schedule = field(default_factory=lambda: Schedule(name="onecycle", warmup=0.05))
-    augment: Augment | None = None
-    queue: int = 4096
-    momentum: float = 0.99
-    encoder: Encoder = field(default_factory=Encoder)
+    augment: Augment | None = None  # None chooses by the images, see `contrastive_augment`
+    queue: int = 4096  # how many embeddings of earlier images MoCo compares with, at least a batch
+    momentum: float = 0.99  # share of the copy that MoCo keeps at each step
+    encoder: Encoder = field(default_factory=Encoder)  # what is trained
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -98,17 +87,10 @@ class Pretrain(Method):
 
 
 class ContrastModel(LabelModel):
-    """An image encoder and what trains it; it knows no label, so it scores none.
+    """An image encoder and what trains it; it knows no label, so it scores none."""
 
-    Attributes:
-        projection: in which embeddings are contrasted.
-        keys: MoCo's copy of encoder and projection, which follows them slowly; None for SimCLR.
-        queue: embeddings of earlier images, of unit length ``[m, e]``; empty for SimCLR.
-        place: where in the queue the next embedding goes.
-    """
-
-    queue: Tensor
-    place: Tensor
+    queue: Tensor  # embeddings of earlier images, of unit length [m, e]; empty for SimCLR
+    place: Tensor  # where in the queue the next embedding goes
 
     def __init__(self, spec: Spec, encoder: ImageEncoder, settings: Pretrain) -> None:
         super().__init__(spec)
@@ -119,10 +101,12 @@ class ContrastModel(LabelModel):
             )
         d, hidden, size = encoder.code_size, settings.hidden, settings.projection_size
         self.encoder = encoder
+        # in which embeddings are contrasted
         self.projection = nn.Sequential(
             nn.Linear(d, hidden), nn.BatchNorm1d(hidden), nn.ReLU(inplace=True), nn.Linear(hidden, size)
         )
         moco = settings.kind == "moco"
+        # MoCo's copy of encoder and projection, which follows them slowly; None for SimCLR
         self.keys = copy.deepcopy(self.followed).requires_grad_(False) if moco else None
         self.register_buffer("queue", normalize(torch.randn(settings.queue if moco else 0, size), dim=1))
         self.register_buffer("place", torch.zeros((), dtype=torch.int64))

@@ -38,16 +38,12 @@ from labelwise.training.stages import Method, Stage
 
 @dataclass(frozen=True, kw_only=True)
 class GanOptimizer(Optimizer):
-    """Adam with less memory of the direction than usual, as GANs need it.
-
-    Attributes:
-        beta: the share of the mean direction that a step of Adam keeps.
-    """
+    """Adam with less memory of the direction than usual, as GANs need it."""
 
     name: Literal["sgd", "adam", "adamw"] = "adam"
     lr: float = 1e-4
     weight_decay: float = 0.0
-    beta: float = 0.5
+    beta: float = 0.5  # the share of the mean direction that a step of Adam keeps
 
     def build(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         """Return the torch optimiser of these parameters."""
@@ -59,15 +55,10 @@ class GanOptimizer(Optimizer):
 
 
 class CganModel(GeneratedSoftmax):
-    """A generator of features from noise and label vectors, a critic that serves training, and a softmax layer.
+    """A generator of features from noise and label vectors, a critic that serves training, and a softmax layer."""
 
-    Attributes:
-        turn: how many steps were trained.
-        trained_epochs: how many epochs were.
-    """
-
-    turn: Tensor
-    trained_epochs: Tensor
+    turn: Tensor  # how many steps were trained
+    trained_epochs: Tensor  # how many epochs were
 
     def __init__(self, spec: Spec, settings: "Cgan") -> None:
         super().__init__(spec, settings.encoder, settings.label_source, settings.power)
@@ -98,12 +89,6 @@ class Cgan(GeneratingMethod):
 
     One step in six is the generator's, and figures on held-out labels rise by fits and starts: hence many epochs of small
     batches, and patience.
-
-    Attributes:
-        hidden: the width of the one hidden layer of generator and critic.
-        critic_steps: of the critic for each of the generator.
-        gradient_penalty: on how far the slope of the critic is from 1.
-        class_weight: of the loss by which made features should look like their label.
     """
 
     name: ClassVar[str] = "cgan"
@@ -113,10 +98,10 @@ class Cgan(GeneratingMethod):
     patience: int | None = 50
     clip: float | None = None
     optimizer: GanOptimizer = field(default_factory=GanOptimizer)
-    hidden: int = 1024
-    critic_steps: int = 5
-    gradient_penalty: float = 10.0
-    class_weight: float = 0.01
+    hidden: int = 1024  # the width of the one hidden layer of generator and critic
+    critic_steps: int = 5  # of the critic for each of the generator
+    gradient_penalty: float = 10.0  # on how far the slope of the critic is from 1
+    class_weight: float = 0.01  # of the loss by which made features should look like their label
 
     def __post_init__(self) -> None:
         """Check the numbers."""

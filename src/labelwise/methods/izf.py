@@ -39,47 +39,33 @@ CHOICES = {"start": get_args(Start), "head": get_args(Head), "mmd_kernel": get_a
 
 @dataclass(frozen=True, kw_only=True)
 class Izf(GeneratingMethod):
-    """Zero-shot by an invertible flow that classifies by density and generates features.
-
-    Attributes:
-        epochs: of the flow; 0 is the closed form alone, without a network. Training gains little over it, and is slow on a
-            CPU: 30 is a good number to try.
-        start: ``closed`` solves the linear flow and trains from there; ``random`` is the paper's.
-        head: ``nbc`` takes the label of the largest density; ``softmax`` trains a layer on generated features.
-        shrink: of the covariance in the closed form, see ``gaussian.Choice``; None is chosen on held-out labels.
-        width: of the kernel between label vectors, 0 is linear; likewise.
-        penalty: of the regression of means on label vectors; likewise.
-        label_length: the length of label vectors as latents with start=random.
-        blocks: of the flow.
-        hidden: the width of its hidden layers.
-        mixing: how blocks mix coordinates, see ``nn.flow.FlowSettings``.
-        act_norm: whether blocks first shift and scale every coordinate.
-        flow_weight: of the negative log-density, for each coordinate.
-        centre_weight: of the squared distance between the feature at a label's centre and the mean feature of its images.
-        mmd_weight: of how alike generated features of unseen labels are to real features of seen ones.
-        mmd_kernel: that measures it, see ``ops.mmd``.
-        noise: uniform numbers up to this are added to scaled features in training, with start=random; the closed form adds
-            the normal noise that its shrinkage stands for.
-    """
+    """Zero-shot by an invertible flow that classifies by density and generates features."""
 
     name: ClassVar[str] = "izf"
 
+    # of the flow; 0 is the closed form alone, without a network. Training gains little over it, and is slow on a CPU:
+    # 30 is a good number to try.
     epochs: int = 0
     clip: float | None = 10.0
-    start: Start = "closed"
+    start: Start = "closed"  # `closed` solves the linear flow and trains from there; `random` is the paper's
+    # `nbc` takes the label of the largest density; `softmax` trains a layer on generated features
     head: Head = "nbc"
+    # of the covariance in the closed form, see `gaussian.Choice`; None is chosen on held-out labels
     shrink: float | None = None
-    width: float | None = None
-    penalty: float | None = None
-    label_length: float = 1.0
-    blocks: int = 5
-    hidden: int = 1024
-    mixing: Mixing = "permutation"
-    act_norm: bool = False
-    flow_weight: float = 2.0
+    width: float | None = None  # of the kernel between label vectors, 0 is linear; likewise
+    penalty: float | None = None  # of the regression of means on label vectors; likewise
+    label_length: float = 1.0  # the length of label vectors as latents with start=random
+    blocks: int = 5  # of the flow
+    hidden: int = 1024  # the width of its hidden layers
+    mixing: Mixing = "permutation"  # how blocks mix coordinates, see `nn.flow.FlowSettings`
+    act_norm: bool = False  # whether blocks first shift and scale every coordinate
+    flow_weight: float = 2.0  # of the negative log-density, for each coordinate
+    # of the squared distance between the feature at a label's centre and the mean feature of its images
     centre_weight: float = 1.0
-    mmd_weight: float = 0.1
-    mmd_kernel: Kernel = "mixture"
+    mmd_weight: float = 0.1  # of how alike generated features of unseen labels are to real features of seen ones
+    mmd_kernel: Kernel = "mixture"  # that measures it, see `ops.mmd`
+    # uniform numbers up to this are added to scaled features in training, with start=random; the closed form adds the
+    # normal noise that its shrinkage stands for
     noise: float = 0.008
 
     def __post_init__(self) -> None:

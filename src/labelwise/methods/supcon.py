@@ -63,10 +63,6 @@ class Supcon(ImageMethod):
     Attributes:
         augment: None chooses by the images: crops of a fifth of the area and more, changed brightness and contrast, and
             for colour pictures changed colours and a mirror image half of the time.
-        temperature: tau, divides the cosines of embeddings.
-        projection_size: of the embeddings that are contrasted.
-        head_epochs: of the linear layer.
-        head_optimizer: of the linear layer.
     """
 
     name: ClassVar[str] = "supcon"
@@ -74,10 +70,10 @@ class Supcon(ImageMethod):
     epochs: int = 60
     optimizer: Optimizer = field(default_factory=lambda: Optimizer(weight_decay=1e-4))
     schedule: Schedule = field(default_factory=lambda: Schedule(name="cosine"))
-    temperature: float = 0.1
-    projection_size: int = 128
-    head_epochs: int = 30
-    head_optimizer: Optimizer = field(default_factory=Optimizer)
+    temperature: float = 0.1  # tau, divides the cosines of embeddings
+    projection_size: int = 128  # of the embeddings that are contrasted
+    head_epochs: int = 30  # of the linear layer
+    head_optimizer: Optimizer = field(default_factory=Optimizer)  # of the linear layer
 
     def __post_init__(self) -> None:
         """Check the numbers."""

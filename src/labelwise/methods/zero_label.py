@@ -35,49 +35,34 @@ MOST_EMBEDDINGS = 20_000  # embeddings that structure naming clusters
 
 
 class Naming(NamedTuple):
-    """The outcome of naming, the chosen restart first.
+    """The outcome of naming, the chosen restart first."""
 
-    Attributes:
-        members: the cluster of each image ``[r, n]``.
-        opinions: label embeddings ``[r, k, d + 1]``.
-        names: the label of each cluster ``[r, k]``.
-        votes: how probable each label is for each cluster of the chosen restart ``[k, k]``.
-        losses: ``[r]``.
-    """
-
-    members: Tensor
-    opinions: Tensor
-    names: Tensor
-    votes: Tensor
-    losses: Tensor
+    members: Tensor  # the cluster of each image [r, n]
+    opinions: Tensor  # label embeddings [r, k, d + 1]
+    names: Tensor  # the label of each cluster [r, k]
+    votes: Tensor  # how probable each label is for each cluster of the chosen restart [k, k]
+    losses: Tensor  # [r]
 
 
 class NamedModel(HeadModel):
     """A linear model whose labels are named clusters; scores of an image compete.
 
     Attributes:
-        centres: mean embedding of each cluster ``[k, d]``, in the clusters' own order.
-        names: the label of each cluster ``[k]``.
-        votes: how probable each label is for each cluster ``[k, k]``.
-        opinions: label embeddings of every restart ``[r, k, d + 1]``, the chosen one first, before a person named any cluster.
-        own_names: the label of each cluster in every restart ``[r, k]``, likewise.
         clusters, overlaps, sizes: see ``naming.Evidence``.
-        alike: how alike labels are ``[1, k, k]``; zeros until it is fitted.
-        restarts: of transport naming, else None.
-        report: what can be told about the run, see ``naming_report``; empty until it is over.
     """
 
     exclusive = True
     infinite = (*HeadModel.infinite, "restarts.centre_losses", "restarts.head_losses")  # until there is a loss
-    centres: Tensor
-    names: Tensor
-    votes: Tensor
+    centres: Tensor  # mean embedding of each cluster [k, d], in the clusters' own order
+    names: Tensor  # the label of each cluster [k]
+    votes: Tensor  # how probable each label is for each cluster [k, k]
+    # label embeddings of every restart [r, k, d + 1], the chosen one first, before a person named any cluster
     opinions: Tensor
-    own_names: Tensor
+    own_names: Tensor  # the label of each cluster in every restart [r, k], likewise
     clusters: Tensor
     overlaps: Tensor
     sizes: Tensor
-    alike: Tensor
+    alike: Tensor  # how alike labels are [1, k, k]; zeros until it is fitted
 
     def __init__(self, spec: Spec, method: "ZeroLabel") -> None:
         super().__init__(spec, method.encoder)
@@ -85,7 +70,8 @@ class NamedModel(HeadModel):
         self.search = method.search
         self.centring = PCA(d, method.directions) if method.naming == "structure" else Centring(d)
         self.head.requires_grad_(False)
-        self.restarts = Restarts(r, k, d) if method.naming == "transport" else None
+        self.restarts = Restarts(r, k, d) if method.naming == "transport" else None  # of transport naming, else None
+        # what can be told about the run, see `naming_report`; empty until it is over
         self.report: dict[str, Any] = {}
         shapes = {"centres": (k, d), "votes": (k, k), "opinions": (r, k, d + 1)}
         shapes |= {"clusters": (r, k, k), "overlaps": (r, k, k), "sizes": (r, k)}
@@ -155,42 +141,31 @@ class NamedModel(HeadModel):
 
 @dataclass(frozen=True, kw_only=True)
 class ZeroLabel(Method):
-    """Names clusters of images by what label names say about each other; reads no label of any image.
-
-    Attributes:
-        encoder: what makes embeddings of images, never trained here: a pretrained one, or weights of your own; features are taken
-            as they are. One with random weights is ablation A.
-        naming: ``structure`` or ``transport`` (the paper's).
-        prior: where the similarity of labels comes from, see ``label_similarity``.
-        neighbours: nearest words that stand for a name beside itself, where the prior is words or sentences.
-        second: the prior's value at the second most similar label, 0.2 in the paper, 0.1 in the authors' code.
-        restarts: how many; 50 in the paper.
-        centre: embeddings are taken around their mean before they get unit length; the paper does not.
-        directions: structure naming brings embeddings of more numbers than this to unit length, and then to so many
-            directions in which they vary most; only where they are centred.
-        smooth: structure naming clusters means of this many neighbouring embeddings, see ``neighbour_means``; 1 is the embeddings.
-        balanced: structure naming makes clusters as large as shares say (equal ones, unless labels have shares).
-        search: random matchings that structure naming improves, for each restart.
-        clustering: stage II of transport naming.
-        matching: stage III of transport naming.
-    """
+    """Names clusters of images by what label names say about each other; reads no label of any image."""
 
     name: ClassVar[str] = "zero_label"
     needs: ClassVar[tuple[str, ...]] = ()
 
+    # what makes embeddings of images, never trained here: a pretrained one, or weights of your own; features are taken
+    # as they are. One with random weights is ablation A.
     encoder: Encoder = field(default_factory=lambda: Encoder(frozen=True))
-    naming: Literal["structure", "transport"] = "structure"
-    prior: Source = "auto"
-    neighbours: int = 10
+    naming: Literal["structure", "transport"] = "structure"  # `structure` or `transport` (the paper's)
+    prior: Source = "auto"  # where the similarity of labels comes from, see `label_similarity`
+    neighbours: int = 10  # nearest words that stand for a name beside itself, where the prior is words or sentences
+    # the prior's value at the second most similar label, 0.2 in the paper, 0.1 in the authors' code
     second: float = 0.2
-    restarts: int = 10
-    centre: bool = True
+    restarts: int = 10  # how many; 50 in the paper
+    centre: bool = True  # embeddings are taken around their mean before they get unit length; the paper does not
+    # structure naming brings embeddings of more numbers than this to unit length, and then to so many directions in
+    # which they vary most; only where they are centred
     directions: int = 128
+    # structure naming clusters means of this many neighbouring embeddings, see `neighbour_means`; 1 is the embeddings
     smooth: int = 20
+    # structure naming makes clusters as large as shares say (equal ones, unless labels have shares)
     balanced: bool = True
-    search: int = 500
-    clustering: Clustering = field(default_factory=Clustering)
-    matching: Matching = field(default_factory=Matching)
+    search: int = 500  # random matchings that structure naming improves, for each restart
+    clustering: Clustering = field(default_factory=Clustering)  # stage II of transport naming
+    matching: Matching = field(default_factory=Matching)  # stage III of transport naming
 
     def __post_init__(self) -> None:
         """Check the numbers."""

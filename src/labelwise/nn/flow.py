@@ -19,25 +19,17 @@ MOST_BLOCKS = 1_000
 
 @dataclass(frozen=True, kw_only=True)
 class FlowSettings:
-    """How a flow is built.
+    """How a flow is built."""
 
-    Attributes:
-        blocks: how often coordinates are mixed and then transformed.
-        hidden: width of the one hidden layer of the networks in a block.
-        activation: of that layer, ``leaky_relu`` or ``relu``.
-        mixing: ``permutation`` is drawn once and stays; ``lu`` multiplies by a learnt matrix in front of it.
-        act_norm: each coordinate is shifted and scaled before it is mixed; see ``Flow.initialise``.
-        clamp: no log-scale of a coupling is larger than this, or smaller than minus this.
-        start: ``small`` draws every parameter near 0; ``identity`` also takes away what the blocks do to vectors, and
-            puts coordinates back in order at the end, so that the flow returns vectors as they are until it is trained.
-    """
-
-    blocks: int = 5
-    hidden: int = 1024
-    activation: Activation = "leaky_relu"
+    blocks: int = 5  # how often coordinates are mixed and then transformed
+    hidden: int = 1024  # width of the one hidden layer of the networks in a block
+    activation: Activation = "leaky_relu"  # of that layer, `leaky_relu` or `relu`
+    # `permutation` is drawn once and stays; `lu` multiplies by a learnt matrix in front of it
     mixing: Mixing = "permutation"
-    act_norm: bool = False
-    clamp: float = 2.0
+    act_norm: bool = False  # each coordinate is shifted and scaled before it is mixed; see `Flow.initialise`
+    clamp: float = 2.0  # no log-scale of a coupling is larger than this, or smaller than minus this
+    # `small` draws every parameter near 0; `identity` also takes away what the blocks do to vectors, and puts
+    # coordinates back in order at the end, so that the flow returns vectors as they are until it is trained
     start: Start = "small"
 
     def __post_init__(self) -> None:

@@ -29,22 +29,15 @@ KEPT = 2**25  # hidden numbers of pairs up to which training keeps them all; bey
 
 @dataclass(frozen=True, kw_only=True)
 class SimilaritySettings:
-    """Which similarity.
+    """Which similarity."""
 
-    Attributes:
-        kind: ``learned`` is a network on both embeddings; ``cosine`` has a learned scale and offset alone; ``both`` is their sum,
-            the network then learns what the cosine leaves open.
-        symmetric: how S(a, b) and S(b, a) become one; ``none`` keeps S(a, b).
-        hidden: the size of a hidden layer.
-        layers: one hidden layer, or two.
-        dropout: before the output.
-    """
-
+    # `learned` is a network on both embeddings; `cosine` has a learned scale and offset alone; `both` is their
+    # sum, the network then learns what the cosine leaves open
     kind: Kind = "learned"
-    symmetric: Symmetric = "none"
-    hidden: int = 512
-    layers: int = 1
-    dropout: float = 0.25
+    symmetric: Symmetric = "none"  # how S(a, b) and S(b, a) become one; `none` keeps S(a, b)
+    hidden: int = 512  # the size of a hidden layer
+    layers: int = 1  # one hidden layer, or two
+    dropout: float = 0.25  # before the output
 
     def __post_init__(self) -> None:
         """Check the values."""

@@ -103,19 +103,14 @@ class Block(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class Borders:
-    """Where sentences begin and end among t rows.
+    """Where sentences begin and end among t rows."""
 
-    Attributes:
-        around: of each row the one before it, itself, and the one after it ``[3 t]``; t where its sentence has none.
-        back: the places in ``around`` that hold a row as the one before, itself, and the one after; 3 t where none.
-        places: where each row goes ``[t]`` when every sentence is to begin at an even place.
-        pairs: how many pairs of places there are then.
-    """
-
+    # of each row the one before it, itself, and the one after it [3 t]; t where its sentence has none
     around: Tensor
+    # the places in `around` that hold a row as the one before, itself, and the one after; 3 t where none
     back: Tensor
-    places: Tensor
-    pairs: int
+    places: Tensor  # where each row goes [t] when every sentence is to begin at an even place
+    pairs: int  # how many pairs of places there are then
 
     @classmethod
     def of(cls, lengths: Tensor, device: torch.device) -> "Borders":

@@ -47,17 +47,14 @@ class Apgd:
 
     The step starts at twice the radius. At checkpoints it is halved, and the ascent goes back to the point with the highest loss, where
     too few steps raised the loss or a whole stretch found nothing better.
-
-    Attributes:
-        loss: ``choice`` (cross-entropy) or ``ratio`` (DLR).
-        aims: with ``ratio``, how many wrong labels to aim at, one after another, the nearest first, each on the images that
-            are left standing; 0 aims at none.
     """
 
     black_box: ClassVar[bool] = False
 
-    loss: Literal["choice", "ratio"] = "choice"
+    loss: Literal["choice", "ratio"] = "choice"  # `choice` (cross-entropy) or `ratio` (DLR)
     steps: int = 100
+    # with `ratio`, how many wrong labels to aim at, one after another, the nearest first, each on the images that are
+    # left standing; 0 aims at none
     aims: int = 0
 
     def __post_init__(self) -> None:

@@ -21,21 +21,13 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class Points(NamedTuple):
-    """A point near each image, and what an attack sees there.
+    """A point near each image, and what an attack sees there."""
 
-    Attributes:
-        images: the points ``[n, c, h, w]``.
-        margins: how far the best wrong label leads the true one ``[n]``.
-        fooled: whether another label than the true one wins ``[n]``.
-        losses: what the attack raises ``[n]``.
-        gradient: of these, of the images' shape; zeros where only scores were seen.
-    """
-
-    images: Tensor
-    margins: Tensor
-    fooled: Tensor
-    losses: Tensor
-    gradient: Tensor
+    images: Tensor  # the points [n, c, h, w]
+    margins: Tensor  # how far the best wrong label leads the true one [n]
+    fooled: Tensor  # whether another label than the true one wins [n]
+    losses: Tensor  # what the attack raises [n]
+    gradient: Tensor  # of these, of the images' shape; zeros where only scores were seen
 
     def where(self, take: Tensor, others: "Points") -> "Points":
         """Return the others where ``take [n]`` says so."""
@@ -54,19 +46,12 @@ class Points(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Problem:
-    """What is attacked.
+    """What is attacked."""
 
-    Attributes:
-        scores: images in [0, 1] ``[n, c, h, w]`` to scores ``[n, k]``, as they are before any softmax.
-        images: where to start from.
-        targets: the true label of each ``[n]``.
-        epsilon: how far a pixel of each image may move ``[n]``.
-    """
-
-    scores: Scores
-    images: Tensor
-    targets: Tensor
-    epsilon: Tensor
+    scores: Scores  # images in [0, 1] [n, c, h, w] to scores [n, k], as they are before any softmax
+    images: Tensor  # where to start from
+    targets: Tensor  # the true label of each [n]
+    epsilon: Tensor  # how far a pixel of each image may move [n]
 
     @cached_property
     def radius(self) -> Tensor:
@@ -156,18 +141,13 @@ class Fgsm:
 
 @dataclass(frozen=True, kw_only=True)
 class Pgd:
-    """Projected gradient ascent on the cross-entropy (Madry et al. 2018).
-
-    Attributes:
-        step_size: as a share of epsilon; None is 2.5 / steps.
-        random_start: start at a random point of the ball, else at the image.
-    """
+    """Projected gradient ascent on the cross-entropy (Madry et al. 2018)."""
 
     black_box: ClassVar[bool] = False
 
     steps: int = 20
-    step_size: float | None = None
-    random_start: bool = True
+    step_size: float | None = None  # as a share of epsilon; None is 2.5 / steps
+    random_start: bool = True  # start at a random point of the ball, else at the image
 
     def __post_init__(self) -> None:
         """Check the numbers."""

@@ -18,17 +18,12 @@ Kind = Literal["offset", "scale"]
 
 @dataclass(frozen=True, eq=False)
 class BalanceCurve:
-    """Accuracies, averaged over labels, on images of unseen and of seen labels for every seen penalty.
+    """Accuracies, averaged over labels, on images of unseen and of seen labels for every seen penalty."""
 
-    Attributes:
-        flips: the penalties at which an image's answer changes ``[m]``, each once, rising.
-        unseen: accuracy on images of unseen labels ``[m + 1]``, never falling; entry i holds between flips i - 1 and i.
-        seen: accuracy on images of seen labels ``[m + 1]``, never rising.
-    """
-
-    flips: Tensor
+    flips: Tensor  # the penalties at which an image's answer changes [m], each once, rising
+    # accuracy on images of unseen labels [m + 1], never falling; entry i holds between flips i - 1 and i
     unseen: Tensor
-    seen: Tensor
+    seen: Tensor  # accuracy on images of seen labels [m + 1], never rising
 
     @property
     def harmonic(self) -> Tensor:

@@ -16,19 +16,14 @@ def linear_scores(image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingStatistics:
-    """What is kept of training embeddings, so that a label can be added later.
+    """What is kept of training embeddings, so that a label can be added later."""
 
-    Attributes:
-        means: mean embedding of each label ``[k, d]``.
-        counts: images of each label ``[k]``.
-        within: covariance of embeddings around the mean of their label, every label weighing the same ``[d, d]``. Where several
-            labels may be true of an image: covariance of all embeddings around their mean.
-        background: mean of all embeddings ``[d]`` where several labels may be true of an image, else None.
-    """
-
-    means: Tensor
-    counts: Tensor
+    means: Tensor  # mean embedding of each label [k, d]
+    counts: Tensor  # images of each label [k]
+    # covariance of embeddings around the mean of their label, every label weighing the same [d, d]. Where several
+    # labels may be true of an image: covariance of all embeddings around their mean.
     within: Tensor
+    # mean of all embeddings [d] where several labels may be true of an image, else None
     background: Tensor | None = None
 
 

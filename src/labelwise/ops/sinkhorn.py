@@ -24,20 +24,15 @@ RIDGE = 1e-12  # added to a matrix whose eigenvalues lie between 0 and 1, in dou
 
 @dataclass(frozen=True, kw_only=True)
 class SinkhornSettings:
-    """How to solve a transport problem.
+    """How to solve a transport problem."""
 
-    Attributes:
-        epsilon: weight of the entropy, in units of the cost.
-        iterations: at most this many updates of rows and columns.
-        tolerance: stop when no marginal is farther than this from where it should be; looked at every ten iterations.
-        gradient: ``unrolled`` is the derivative of the iterations that were run, ``implicit`` that of the exact
-            solution (needs a plan that has converged), both of everything returned. ``envelope`` is the cheapest: only
-            the objective has a gradient, which is the plan. ``detached``: none.
-    """
-
-    epsilon: float = 0.01
-    iterations: int = 1000
+    epsilon: float = 0.01  # weight of the entropy, in units of the cost
+    iterations: int = 1000  # at most this many updates of rows and columns
+    # stop when no marginal is farther than this from where it should be; looked at every ten iterations
     tolerance: float = 1e-6
+    # `unrolled` is the derivative of the iterations that were run, `implicit` that of the exact solution (needs a
+    # plan that has converged), both of everything returned. `envelope` is the cheapest: only the objective has a
+    # gradient, which is the plan. `detached`: none.
     gradient: Gradient = "implicit"
 
     def __post_init__(self) -> None:
@@ -54,22 +49,15 @@ class SinkhornSettings:
 
 
 class Transport(NamedTuple):
-    """A transport plan.
+    """A transport plan."""
 
-    Attributes:
-        plan: ``[..., n, m]``.
-        cost: ``[...]``, the sum of plan times cost.
-        objective: ``[...]``, what the plan minimises: cost + epsilon * sum(plan * (log plan - 1)). It is another quantity
-            than the cost; its gradient is the plan itself, in every mode but ``detached``.
-        iterations: how many were run.
-        converged: ``[...]``, True where all marginals of this plan are within the tolerance.
-    """
-
-    plan: Tensor
-    cost: Tensor
+    plan: Tensor  # [..., n, m]
+    cost: Tensor  # [...], the sum of plan times cost
+    # [...], what the plan minimises: cost + epsilon * sum(plan * (log plan - 1)). It is another quantity than the
+    # cost; its gradient is the plan itself, in every mode but `detached`.
     objective: Tensor
-    iterations: int
-    converged: Tensor
+    iterations: int  # how many were run
+    converged: Tensor  # [...], True where all marginals of this plan are within the tolerance
 
 
 def sinkhorn(

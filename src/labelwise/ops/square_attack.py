@@ -20,16 +20,12 @@ class Square:
 
     It starts from vertical stripes. Each query repaints one square of an image, every channel by plus or minus epsilon, and keeps it
     where the true label loses ground. Squares get smaller as queries are spent. Fooled images are left alone.
-
-    Attributes:
-        queries: how often each image is scored.
-        share: of the pixels that the first squares cover.
     """
 
     black_box: ClassVar[bool] = True
 
-    queries: int = 1000
-    share: float = 0.8
+    queries: int = 1000  # how often each image is scored
+    share: float = 0.8  # of the pixels that the first squares cover
 
     def __post_init__(self) -> None:
         """Check the numbers."""

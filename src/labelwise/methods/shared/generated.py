@@ -56,19 +56,14 @@ class GeneratedSoftmax(GeneratingModel):
 
     It is fitted to the labels asked about and the trained ones together, each label weighing the same, when they are
     encoded. A label that is added later is fitted against the trained ones, and the others stay as they are.
-
-    Attributes:
-        real: some features of the images of each trained label ``[k * REAL, d]``.
-        real_targets: their labels ``[k * REAL]``; -1 where a label has fewer.
-        head_penalty: on the squared weights, in units of the mean squared length of embeddings.
     """
 
     exclusive = True
     fitted_together = True
     added_apart = True
-    real: Tensor
-    real_targets: Tensor
-    head_penalty: Tensor
+    real: Tensor  # some features of the images of each trained label [k * REAL, d]
+    real_targets: Tensor  # their labels [k * REAL]; -1 where a label has fewer
+    head_penalty: Tensor  # on the squared weights, in units of the mean squared length of embeddings
 
     def keep_for_head(self, generated: int) -> None:
         """Make room for what the softmax layer is trained on: real features, and ``generated`` ones of a label."""
@@ -147,23 +142,17 @@ class GeneratingMethod(ZeroShotMethod):
     """Settings of methods that make features of labels from descriptions.
 
     ``epochs``, ``batch``, ``optimizer``, ``schedule`` and ``clip`` are those of what makes features.
-
-    Attributes:
-        encoder_epochs: of the image encoder, where there is one to train.
-        encoder_optimizer: likewise.
-        patience: the trial stops after so many epochs without a better figure on held-out labels; None never does.
-        generated: features made of each label without images, to train a softmax layer.
-        head_penalty: on the weights of that layer; None is chosen on labels held out of training.
     """
 
     optimizer: Optimizer = field(default_factory=lambda: Optimizer(name="adam", lr=1e-4, weight_decay=1e-5))
     schedule: Schedule = field(default_factory=lambda: Schedule(name="constant"))
     batch: int = 256
-    encoder_epochs: int = 20
-    encoder_optimizer: Optimizer = field(default_factory=Optimizer)
+    encoder_epochs: int = 20  # of the image encoder, where there is one to train
+    encoder_optimizer: Optimizer = field(default_factory=Optimizer)  # likewise
+    # the trial stops after so many epochs without a better figure on held-out labels; None never does
     patience: int | None = 10
-    generated: int = 100
-    head_penalty: float | None = None
+    generated: int = 100  # features made of each label without images, to train a softmax layer
+    head_penalty: float | None = None  # on the weights of that layer; None is chosen on labels held out of training
 
     def __post_init__(self) -> None:
         """Check the numbers."""

@@ -27,23 +27,15 @@ FEWEST_STEPS, SMALLEST_BATCH = 10, 8  # steps of an epoch over features, as far 
 
 
 class LinearModel(LabelModel):
-    """A model whose score is linear in the image embedding: label embeddings are ``[k, d + 1]``, weights and then a bias.
-
-    Attributes:
-        means: mean training embedding of each label, see ``ops.linear.EmbeddingStatistics``.
-        counts: training images of each label.
-        within: covariance of training embeddings inside a label.
-        background: mean training embedding where several labels may be true of an image; else infinite.
-        unit_mean: mean training embedding at unit length.
-        unit_within: covariance of training embeddings at unit length inside a label; zeros where several may be true of an image.
-    """
+    """A model whose score is linear in the image embedding: label embeddings are ``[k, d + 1]``, weights and then a bias."""
 
     infinite: ClassVar[tuple[str, ...]] = ("background",)
-    means: Tensor
-    counts: Tensor
-    within: Tensor
-    background: Tensor
-    unit_mean: Tensor
+    means: Tensor  # mean training embedding of each label, see `ops.linear.EmbeddingStatistics`
+    counts: Tensor  # training images of each label
+    within: Tensor  # covariance of training embeddings inside a label
+    background: Tensor  # mean training embedding where several labels may be true of an image; else infinite
+    unit_mean: Tensor  # mean training embedding at unit length
+    # covariance of training embeddings at unit length inside a label; zeros where several may be true of an image
     unit_within: Tensor
 
     def __init__(self, spec: Spec, encoder: Encoder) -> None:
@@ -150,27 +142,23 @@ class SoftmaxModel(HeadModel):
 
 @dataclass(frozen=True, kw_only=True)
 class ImageMethod(Method):
-    """Settings shared by the methods that train an image encoder with labelled images.
-
-    Attributes:
-        epochs: of each stage.
-        batch: images of a step, over all processes; of features (precomputed, or of a frozen encoder) at most a tenth
-            of them, and at least eight, so that few images still make enough steps.
-        augment: None chooses by the images: a crop with padding of an eighth of the side, and for colour
-            pictures a mirror image half of the time. A frozen encoder sees the images as they are.
-        clip: the largest gradient norm; it guards against the rare step that would undo training. None is no limit.
-        average: the share that stays of a moving average of the weights, which takes their place in the end; None: no average.
-        adversarial: attack the pictures of each batch before its loss is computed; None does not.
-    """
+    """Settings shared by the methods that train an image encoder with labelled images."""
 
     encoder: Encoder = field(default_factory=Encoder)
-    epochs: int = 30
+    epochs: int = 30  # of each stage
+    # images of a step, over all processes; of features (precomputed, or of a frozen encoder) at most a tenth of them,
+    # and at least eight, so that few images still make enough steps
     batch: int = 64
     optimizer: Optimizer = field(default_factory=Optimizer)
     schedule: Schedule = field(default_factory=Schedule)
+    # None chooses by the images: a crop with padding of an eighth of the side, and for colour pictures a mirror image
+    # half of the time. A frozen encoder sees the images as they are.
     augment: Augment | None = None
+    # the largest gradient norm; it guards against the rare step that would undo training. None is no limit.
     clip: float | None = 5.0
+    # the share that stays of a moving average of the weights, which takes their place in the end; None: no average
     average: float | None = None
+    # attack the pictures of each batch before its loss is computed; None does not
     adversarial: Adversarial | None = None
 
     def __post_init__(self) -> None:

@@ -25,22 +25,14 @@ CERTAIN = 1e3  # more than any vote
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Evidence:
-    """What naming goes by: r clusterings of the same images, of which the first is the one to name.
+    """What naming goes by: r clusterings of the same images, of which the first is the one to name."""
 
-    Attributes:
-        clusters: how alike the clusters of each are ``[r, k, k]``.
-        overlaps: which share of a cluster of the first lies in each cluster of the others ``[r, k, k]``.
-        sizes: the share of images in each cluster ``[r, k]``.
-        labels: how alike labels are ``[k, k]``.
-        shares: how frequent each label is ``[k]``, or None.
-        turned: the label as far from the other end ``[k]`` where labels have an order that is the same from either end.
-    """
-
-    clusters: Tensor
-    overlaps: Tensor
-    sizes: Tensor
-    labels: Tensor
-    shares: Tensor | None = None
+    clusters: Tensor  # how alike the clusters of each are [r, k, k]
+    overlaps: Tensor  # which share of a cluster of the first lies in each cluster of the others [r, k, k]
+    sizes: Tensor  # the share of images in each cluster [r, k]
+    labels: Tensor  # how alike labels are [k, k]
+    shares: Tensor | None = None  # how frequent each label is [k], or None
+    # the label as far from the other end [k] where labels have an order that is the same from either end
     turned: Tensor | None = None
 
     @classmethod

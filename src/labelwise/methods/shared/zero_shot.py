@@ -64,18 +64,13 @@ class ZeroShotModel(LinearModel):
 
 
 class BilinearModel(ZeroShotModel):
-    """A score z.V.s of an image embedding z and a label vector s; the embedding of a label is V.s.
+    """A score z.V.s of an image embedding z and a label vector s; the embedding of a label is V.s."""
 
-    Attributes:
-        weights: V ``[d, a]``.
-        penalties: those that V was solved with, where it was solved and not trained.
-    """
-
-    penalties: Tensor
+    penalties: Tensor  # those that V was solved with, where it was solved and not trained
 
     def __init__(self, spec: Spec, encoder: Encoder, source: "LabelSource", power: float) -> None:
         super().__init__(spec, encoder, source, power)
-        self.weights = nn.Parameter(torch.zeros(self.encoder.code_size, self.vector_size))
+        self.weights = nn.Parameter(torch.zeros(self.encoder.code_size, self.vector_size))  # V [d, a]
         self.register_buffer("penalties", torch.zeros(2))
 
     def encode_labels(self, labels: Labels) -> Tensor:
@@ -92,14 +87,10 @@ class BilinearModel(ZeroShotModel):
 
 @dataclass(frozen=True, kw_only=True)
 class LabelSource:
-    """Where the vectors of labels come from.
+    """Where the vectors of labels come from."""
 
-    Attributes:
-        source: ``vectors``, ``texts``, or ``auto``: vectors where labels have them, else texts.
-        sentences: what makes a vector of a sentence, see ``encode_sentences``; a label's is the mean of its sentences.
-    """
-
-    source: Source = "auto"
+    source: Source = "auto"  # `vectors`, `texts`, or `auto`: vectors where labels have them, else texts
+    # what makes a vector of a sentence, see `encode_sentences`; a label's is the mean of its sentences
     sentences: str = "words"
 
     def of(self, labels: Labels) -> Tensor:
@@ -124,19 +115,15 @@ class ZeroShotMethod(ImageMethod):
     """Settings of methods that read a vector of each label.
 
     Pictures are first encoded by a network: a frozen one, or one trained on the seen labels with these settings.
-
-    Attributes:
-        source: whether to read the vectors of labels or their texts; auto takes vectors where there are any.
-        sentences: what makes a vector of a sentence: words, glove or minilm.
-        power: image embeddings are raised to it, with their sign, before they are brought to unit length.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("targets", "descriptions")
     zero_shot: ClassVar[bool] = True
 
+    # whether to read the vectors of labels or their texts; auto takes vectors where there are any
     source: Source = "auto"
-    sentences: str = "words"
-    power: float = 0.5
+    sentences: str = "words"  # what makes a vector of a sentence: words, glove or minilm
+    power: float = 0.5  # image embeddings are raised to it, with their sign, before they are brought to unit length
 
     def __post_init__(self) -> None:
         """Check the numbers."""
