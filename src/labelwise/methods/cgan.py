@@ -117,8 +117,7 @@ class Cgan(GeneratingMethod):
         """Yield the stage of the image encoder, if there is one to train, and that of generator and critic."""
         assert isinstance(model, CganModel)
         yield from self.train_encoder(model, data)
-        model.eval()
-        features = model.encode_all(data.train.images)
+        features = model.encode_features(data.train.images)
         model.fit_head(features, data.train.targets)
         networks = nn.ModuleList([model.generator, model.critic])
         validate = self._validate(model, data)
@@ -132,7 +131,7 @@ class Cgan(GeneratingMethod):
         """Return what measures an epoch on held-out labels, by a softmax layer fitted anew; None without images of them."""
         if not has_unseen(data):
             return None
-        features = model.encode_all(data.val.images)
+        features = model.encode_features(data.val.images)
 
         def validate() -> float:
             model.trained_epochs.add_(1)  # before the weights of the epoch are kept

@@ -18,9 +18,9 @@ from labelwise.data.dataset import TrainData
 from labelwise.errors import UsageError
 from labelwise.labels import Labels
 from labelwise.methods.shared.centring import Centring
-from labelwise.methods.shared.linear import ImageMethod
+from labelwise.methods.shared.linear import EncoderModel, ImageMethod
 from labelwise.methods.shared.texts import ImageTexts, SentenceReader, TextReader, VectorReader
-from labelwise.methods.shared.zero_shot import LabelSource, encoded, encoder_stage
+from labelwise.methods.shared.zero_shot import LabelSource, encoder_stage
 from labelwise.model import LabelModel, Spec
 from labelwise.nn.encoder import LENGTH
 from labelwise.ops.retrieval import distances, retrieval_loss
@@ -33,7 +33,7 @@ from labelwise.training.stages import Loss, Stage
 PAIRS = 500  # images whose own texts stand for labels where there are none
 
 
-class ClarelModel(LabelModel):
+class ClarelModel(EncoderModel):
     """An image side and a text side that end in one space; the score is minus the Euclidean distance."""
 
     penalty = "scale"
@@ -44,8 +44,7 @@ class ClarelModel(LabelModel):
     within: Tensor  # the mean squared distance of an image embedding from the mean of its label
 
     def __init__(self, spec: Spec, settings: "Clarel") -> None:
-        super().__init__(spec)
-        self.encoder = settings.encoder.build(spec.shape, spec.view)
+        super().__init__(spec, settings.encoder)
         d, e, k = self.encoder.code_size, settings.code_size, len(spec.labels)
         self.dropout = nn.Dropout(settings.dropout)
         together = settings.end_to_end and not self.encoder.untrained
@@ -60,10 +59,6 @@ class ClarelModel(LabelModel):
             self.register_buffer(name, torch.zeros(e))
         for name in ("reach", "apart", "within"):
             self.register_buffer(name, torch.ones(()))
-
-    def encode_images(self, images: Tensor) -> Tensor:
-        """Return image embeddings ``[n, e]``."""
-        return self.finish(self.encoder(images))
 
     def encode_labels(self, labels: Labels) -> Tensor:
         """Return label embeddings ``[k, e]``: the mean embedding of each label's sentences."""
@@ -93,8 +88,7 @@ class ClarelModel(LabelModel):
     @torch.no_grad()
     def fit_examples(self, data: TrainData) -> None:
         """Learn how mean image embeddings of labels relate to label embeddings, which lie apart from images as a whole."""
-        self.eval()
-        embeddings = encoded(self, self.prepare(data.train.images))
+        embeddings = self.encode_all(data.train.images)
         if bool((data.train.targets >= 0).all()):
             images = segment_mean(embeddings, data.train.targets, len(data.labels))
             self.within.copy_((embeddings - images[data.train.targets]).square().sum(1).mean())
@@ -109,18 +103,6 @@ class ClarelModel(LabelModel):
         self.apart.copy_((images - texts).square().sum(1).mean())
         spread = images - self.image_mean
         self.reach.copy_(((texts - self.text_mean) * spread).sum() / spread.square().sum().clamp_min(1e-12))
-
-    def prepare(self, images: Tensor) -> Tensor:
-        """Return the features of a frozen trunk, computed once while the images live, else the images."""
-        return self.encoder.features(images) if self.encoder.frozen else images
-
-    def feature_maps(self, images: Tensor) -> Tensor:
-        """Return the last feature maps ``[n, c, h, w]``."""
-        return self.encoder.maps(images)
-
-    def pool_maps(self, maps: Tensor) -> Tensor:
-        """Return image embeddings ``[n, e]`` from feature maps."""
-        return self.finish(self.encoder.pool(maps))
 
     def finish(self, embeddings: Tensor) -> Tensor:
         """Return image embeddings ``[n, e]`` from what the image encoder made of images."""
@@ -214,8 +196,7 @@ class Clarel(ImageMethod):
         if model.centre is None:
             yield self.stage(self.name, model, data, self.loss(model, texts, model.encode_images))
         else:
-            model.eval()
-            embeddings = encoded(model.encoder, model.prepare(data.train.images))
+            embeddings = model.encode_all(data.train.images, by=model.encoder)
             model.centre.fit(embeddings)
             fixed = replace(data, train=replace(data.train, images=embeddings))
             sides = nn.ModuleList([model.project, model.reader, model.image_head, model.text_head])

@@ -102,8 +102,7 @@ class Izf(GeneratingMethod):
         """Yield the stage of the image encoder, if there is one to train; solve the closed form; yield that of the flow."""
         assert isinstance(model, FlowModel)
         yield from self.train_encoder(model, data)
-        model.eval()
-        features = model.encode_all(data.train.images)
+        features = model.encode_features(data.train.images)
         if self.start == "closed":
             self._solve(model, data, features)
         else:
@@ -123,7 +122,7 @@ class Izf(GeneratingMethod):
         gaussians = Gaussians.of(features, data.train.targets, model.vectors(data.labels))
         grid, choice = tuple(dict.fromkeys(self._filled(one) for one in GRID)), self._filled(PLAIN)
         if len(grid) > 1 and has_unseen(data):
-            scores = gaussians.scores(model.encode_all(data.val.images), model.vectors(data.known), grid)
+            scores = gaussians.scores(model.encode_features(data.val.images), model.vectors(data.known), grid)
             choice = Choice(*best_on_validation(scores, data, choice))
         model.take(gaussians.solve(choice))
         model.fit_spread(features, data.train.targets)
@@ -144,7 +143,7 @@ class Izf(GeneratingMethod):
             model.eval()
             model.trained_epochs.fill_(self.epochs)
             return
-        val = model.encode_all(data.val.images)
+        val = model.encode_features(data.val.images)
 
         @torch.no_grad()
         def merit() -> float:

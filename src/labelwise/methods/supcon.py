@@ -14,7 +14,6 @@ from labelwise.data.dataset import TrainData
 from labelwise.data.rng import BatchRng
 from labelwise.errors import UsageError
 from labelwise.methods.shared.linear import Encoder, ImageMethod, SoftmaxModel
-from labelwise.methods.shared.zero_shot import encoded
 from labelwise.model import LabelModel, Spec
 from labelwise.nn.encoder import LENGTH, spread
 from labelwise.ops.contrastive import supervised_contrastive
@@ -96,8 +95,7 @@ class Supcon(ImageMethod):
         model.encoder.fit_normalisation(data.train.images)
         contrast = self.stage(f"{self.name} contrast", model, data, self.loss(model))
         yield replace(contrast, parameters=[*model.encoder.parameters(), *model.projection.parameters()])
-        model.eval()
-        embeddings = encoded(model, model.prepare(data.train.images))
+        embeddings = model.encode_all(data.train.images)
         mean, scale = standard(embeddings)
         head = replace(self, epochs=self.head_epochs, optimizer=self.head_optimizer, average=None, adversarial=None)
         fixed = replace(data, train=replace(data.train, images=(embeddings - mean) * scale))

@@ -22,7 +22,6 @@ from labelwise.methods.shared.linear import Encoder, HeadModel
 from labelwise.methods.shared.naming import Evidence, choose_names, cluster_starts, name_each, turned_round, vote
 from labelwise.methods.shared.naming_report import modal_shares, naming_figures, plain
 from labelwise.methods.shared.transport import Clustering, Matching, Restarts, transport_stages
-from labelwise.methods.shared.zero_shot import encoded
 from labelwise.model import LabelModel, Spec
 from labelwise.ops.assignment import best_matching
 from labelwise.ops.clusters import discriminant, nearest_centres, neighbour_means
@@ -81,13 +80,9 @@ class NamedModel(HeadModel):
         self.register_buffer("own_names", torch.zeros(r, k, dtype=torch.int64).copy_(torch.arange(k)))
         self.register_buffer("alike", torch.zeros(1, k, k))
 
-    def encode_images(self, images: Tensor) -> Tensor:
+    def finish(self, embeddings: Tensor) -> Tensor:
         """Return image embeddings ``[n, d]`` of unit length."""
-        return self.centring(self.encoder(images))  # type: ignore[no-any-return]
-
-    def pool_maps(self, maps: Tensor) -> Tensor:
-        """Return image embeddings ``[n, d]`` from feature maps."""
-        return self.centring(self.encoder.pool(maps))  # type: ignore[no-any-return]
+        return self.centring(embeddings)  # type: ignore[no-any-return]
 
     def evidence(self) -> Evidence:
         """Return what naming goes by."""
@@ -209,16 +204,14 @@ class ZeroLabel(Method):
     @torch.no_grad()
     def _embeddings(self, model: NamedModel, data: TrainData) -> Tensor:
         """Return the embeddings of the training images ``[n, d]``, once the model's normalisation is fitted to them."""
-        model.eval()
         images = data.train.images
         if len(data.train.shape) == 3:
             model.encoder.fit_normalisation(images)
         if model.encoder.frozen:
             model.encoder.fit_features(model.encoder.features(images))
-        prepared = model.prepare(images)
         if self.centre:
-            model.centring.fit(encoded(model.encoder, prepared))
-        return encoded(model, prepared)
+            model.centring.fit(model.encode_all(images, by=model.encoder))
+        return model.encode_all(images)
 
     def _structure(self, model: NamedModel, embeddings: Tensor) -> Naming:
         """Return the best of several clusterings, its clusters named, and the others."""

@@ -6,14 +6,12 @@ the best unseen one, so one sort of the flips gives the accuracies on both kinds
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
+from labelwise.calibration import Penalty
 from labelwise.errors import DataError
-
-Kind = Literal["offset", "scale"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +47,7 @@ class BalanceCurve:
         return float(low / 2 + high / 2)
 
 
-def balance_curve(scores: Tensor, targets: Tensor, seen: Tensor, kind: Kind = "offset") -> BalanceCurve:
+def balance_curve(scores: Tensor, targets: Tensor, seen: Tensor, kind: Penalty = "offset") -> BalanceCurve:
     """Return the accuracies for every seen penalty, from raw scores ``[n, k]`` and targets ``[n]``.
 
     ``seen [k]`` says which labels were trained on; ``kind`` how a penalty acts, see ``LabelModel.penalty``.
@@ -78,7 +76,7 @@ def balance_curve(scores: Tensor, targets: Tensor, seen: Tensor, kind: Kind = "o
     )
 
 
-def _flips(best_seen: Tensor, best_unseen: Tensor, kind: Kind) -> Tensor:
+def _flips(best_seen: Tensor, best_unseen: Tensor, kind: Penalty) -> Tensor:
     """Return the penalty of each image at which its best seen label no longer wins ``[n]``."""
     if kind == "offset":
         return best_seen - best_unseen

@@ -38,15 +38,19 @@ class GeneratingModel(ZeroShotModel):
         """Return the features ``[n, d]`` of images."""
         return super().encode_images(images)
 
+    def encode_features(self, images: Tensor) -> Tensor:
+        """Return the features ``[n, d]`` of many images, a batch at a time."""
+        return self.encode_all(images, by=self.features_of)
+
     def encode_images(self, images: Tensor) -> Tensor:
         """Return image embeddings ``[n, e]``."""
-        return self.finish(self.features_of(images))
+        return self.embed(self.features_of(images))
 
     def pool_maps(self, maps: Tensor) -> Tensor:
         """Return image embeddings ``[n, e]`` from feature maps."""
-        return self.finish(super().pool_maps(maps))
+        return self.embed(super().pool_maps(maps))
 
-    def finish(self, features: Tensor) -> Tensor:
+    def embed(self, features: Tensor) -> Tensor:
         """Return image embeddings ``[n, e]`` from features ``[n, d]``."""
         return features
 
@@ -100,7 +104,7 @@ class GeneratedSoftmax(GeneratingModel):
                 rows = torch.arange(len(others), device=targets.device) + len(trained)
                 features = torch.cat([features, made])
                 targets = torch.cat([targets, rows.repeat_interleave(self.generated)])
-            embeddings = self.finish(features)
+            embeddings = self.embed(features)
         asked = torch.tensor([row_of[name] for name in labels.names], device=features.device)
         unit = float(embeddings.square().sum(1).mean()) if len(embeddings) else 1.0
         weights = embeddings.new_zeros(len(row_of), embeddings.shape[1] + 1)
@@ -179,7 +183,7 @@ class GeneratingMethod(ZeroShotMethod):
         penalty = self.head_penalty
         if penalty is None:
             with torch.no_grad():
-                embeddings = model.finish(model.encode_all(data.val.images)) if len(data.val) else features[:0]
+                embeddings = model.embed(model.encode_features(data.val.images)) if len(data.val) else features[:0]
             heads = ((one, model.score(embeddings, head)) for one, head in model.heads(data.known, HEAD_PENALTIES))
             penalty = best_on_validation(heads, data, PLAIN_PENALTY)
         model.head_penalty.fill_(penalty)

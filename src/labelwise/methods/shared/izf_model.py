@@ -146,7 +146,7 @@ class IzfModel(FlowModel):
         for name, shape in {"means": (k, e), "within": (e, e), "unit_mean": (e,), "unit_within": (e, e)}.items():
             self.register_buffer(name, torch.zeros(shape))
 
-    def finish(self, features: Tensor) -> Tensor:
+    def embed(self, features: Tensor) -> Tensor:
         """Return image embeddings ``[n, semantic + 1]`` from features ``[n, d]``."""
         z, log_det = self.latents(features)
         own, free = z[:, : self.semantic], z[:, self.semantic :]
@@ -171,7 +171,7 @@ class IzfModel(FlowModel):
     def fit_density(self, features: Tensor) -> None:
         """Bring the log-densities of the free part of these features ``[n, d]`` to mean 0 and deviation 1."""
         self.density.copy_(torch.tensor([0.0, 1.0]))
-        rest = torch.cat([self.finish(part)[:, -1] for part in torch.split(features, 1024)]).double()
+        rest = torch.cat([self.embed(part)[:, -1] for part in torch.split(features, 1024)]).double()
         self.density.copy_(torch.stack([rest.mean(), rest.std(correction=0).clamp_min(1e-6)]))
 
     def labels_from_examples(self, embeddings: Tensor, groups: Tensor) -> Tensor:
@@ -208,6 +208,6 @@ class IzfSoftmaxModel(GeneratedSoftmax, FlowModel):
         super().__init__(spec, settings)
         self.keep_for_head(settings.generated)
 
-    def finish(self, features: Tensor) -> Tensor:
+    def embed(self, features: Tensor) -> Tensor:
         """Return image embeddings ``[n, d]``, the latents of features ``[n, d]``."""
         return self.latents(features)[0]

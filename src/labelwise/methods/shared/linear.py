@@ -1,6 +1,6 @@
 """What methods with a linear score share: the model's image side, learning from examples, training settings."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -21,12 +21,48 @@ from labelwise.training.adversarial import Adversarial
 from labelwise.training.optimizers import Optimizer, Schedule
 from labelwise.training.stages import Loss, Method, Stage
 
-__all__ = ["Encoder", "HeadModel", "ImageMethod", "LinearModel", "SoftmaxModel"]
+__all__ = ["Encoder", "EncoderModel", "HeadModel", "ImageMethod", "LinearModel", "SoftmaxModel"]
 
+BATCH = 256  # images encoded at a time outside training
 FEWEST_STEPS, SMALLEST_BATCH = 10, 8  # steps of an epoch over features, as far as batches of this size allow
 
 
-class LinearModel(LabelModel):
+class EncoderModel(LabelModel):
+    """A model whose image side is an image encoder, and what follows it: ``finish``."""
+
+    def __init__(self, spec: Spec, encoder: Encoder) -> None:
+        super().__init__(spec)
+        self.encoder = encoder.build(spec.shape, spec.view)
+
+    def encode_images(self, images: Tensor) -> Tensor:
+        """Return image embeddings ``[n, d]`` of images, or of the features that the encoder's trunk made of images."""
+        return self.finish(self.encoder(images))
+
+    def finish(self, embeddings: Tensor) -> Tensor:
+        """Return image embeddings from what the encoder made of images."""
+        return embeddings
+
+    def prepare(self, images: Tensor) -> Tensor:
+        """Return the features of a frozen trunk, computed once while the images live, else the images."""
+        return self.encoder.features(images) if self.encoder.frozen else images
+
+    def feature_maps(self, images: Tensor) -> Tensor:
+        """Return the last feature maps ``[n, c, h, w]``."""
+        return self.encoder.maps(images)
+
+    def pool_maps(self, maps: Tensor) -> Tensor:
+        """Return image embeddings ``[n, d]`` from feature maps."""
+        return self.finish(self.encoder.pool(maps))
+
+    @torch.no_grad()
+    def encode_all(self, images: Tensor, by: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+        """Return embeddings ``[n, d]`` of many images, or what ``by`` makes of them, a batch at a time, in eval mode."""
+        self.eval()
+        parts = torch.split(self.prepare(images), BATCH)
+        return torch.cat([(by or self.encode_images)(as_float(x.to(self.device))) for x in parts]).float()
+
+
+class LinearModel(EncoderModel):
     """A model whose score is linear in the image embedding: label embeddings are ``[k, d + 1]``, weights and then a bias."""
 
     infinite: ClassVar[tuple[str, ...]] = ("background",)
@@ -39,8 +75,7 @@ class LinearModel(LabelModel):
     unit_within: Tensor
 
     def __init__(self, spec: Spec, encoder: Encoder) -> None:
-        super().__init__(spec)
-        self.encoder = encoder.build(spec.shape, spec.view)
+        super().__init__(spec, encoder)
         k, d = len(spec.labels), self.encoder.code_size
         for name, shape in {"means": (k, d), "counts": (k,), "within": (d, d)}.items():
             self.register_buffer(name, torch.zeros(shape))
@@ -48,25 +83,9 @@ class LinearModel(LabelModel):
         self.register_buffer("unit_mean", torch.zeros(d))
         self.register_buffer("unit_within", torch.zeros(d, d))
 
-    def encode_images(self, images: Tensor) -> Tensor:
-        """Return image embeddings ``[n, d]`` of images, or of the features that the encoder's trunk made of images."""
-        return self.encoder(images)  # type: ignore[no-any-return]
-
-    def prepare(self, images: Tensor) -> Tensor:
-        """Return the features of a frozen trunk, computed once while the images live, else the images."""
-        return self.encoder.features(images) if self.encoder.frozen else images
-
     def score(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
         """Return the score of every pair ``[n, k]``: one matrix product."""
         return linear_scores(image_embeddings, label_embeddings)
-
-    def feature_maps(self, images: Tensor) -> Tensor:
-        """Return the last feature maps ``[n, c, h, w]``."""
-        return self.encoder.maps(images)
-
-    def pool_maps(self, maps: Tensor) -> Tensor:
-        """Return image embeddings ``[n, d]`` from feature maps."""
-        return self.encoder.pool(maps)
 
     def trained_rows(self, labels: Labels) -> Tensor | slice:
         """Return where these labels stand among those the model was trained on."""
@@ -77,10 +96,7 @@ class LinearModel(LabelModel):
     @torch.no_grad()
     def fit_statistics(self, split: Split) -> None:
         """Keep what ``labels_from_examples`` needs of the training images."""
-        self.eval()
-        images = self.prepare(split.images)
-        parts = [self.encode_images(as_float(x.to(self.device))) for x in torch.split(images, 256)]
-        embeddings = torch.cat(parts).float()
+        embeddings = self.encode_all(split.images)
         statistics = embedding_statistics(embeddings, split.targets, len(self.spec.labels))
         self.means.copy_(statistics.means)
         self.counts.copy_(statistics.counts)

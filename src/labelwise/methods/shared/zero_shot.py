@@ -15,7 +15,7 @@ from labelwise.errors import DataError, UsageError
 from labelwise.labels import Labels
 from labelwise.methods.shared.centring import Centring
 from labelwise.methods.shared.linear import Encoder, ImageMethod, LinearModel
-from labelwise.model import LabelModel, Spec, as_float
+from labelwise.model import Spec
 from labelwise.ops.balance import balance_curve
 from labelwise.ops.segments import segment_mean
 from labelwise.settings import check_range
@@ -40,13 +40,9 @@ class ZeroShotModel(LinearModel):
         self.centre_codes = Centring(d, power)
         self.centre_vectors = Centring(self.vector_size)
 
-    def encode_images(self, images: Tensor) -> Tensor:
+    def finish(self, embeddings: Tensor) -> Tensor:
         """Return image embeddings ``[n, d]``, centred and of unit length."""
-        return self.centre_codes(self.encoder(images))  # type: ignore[no-any-return]
-
-    def pool_maps(self, maps: Tensor) -> Tensor:
-        """Return image embeddings ``[n, d]`` from feature maps."""
-        return self.centre_codes(self.encoder.pool(maps))  # type: ignore[no-any-return]
+        return self.centre_codes(embeddings)  # type: ignore[no-any-return]
 
     def vectors(self, labels: Labels) -> Tensor:
         """Return what describes these labels ``[k, a]``, centred and of unit length."""
@@ -56,11 +52,6 @@ class ZeroShotModel(LinearModel):
                 f"Labels of this model are described by vectors of {self.vector_size} numbers; given {vectors.shape[1]}."
             )
         return self.centre_vectors(vectors.to(self.device))  # type: ignore[no-any-return]
-
-    @torch.no_grad()
-    def encode_all(self, images: Tensor) -> Tensor:
-        """Return centred embeddings ``[n, d]`` of many images, a batch at a time."""
-        return self.centre_codes(encoded(self.encoder, self.prepare(images)))  # type: ignore[no-any-return]
 
 
 class BilinearModel(ZeroShotModel):
@@ -148,8 +139,7 @@ class ZeroShotMethod(ImageMethod):
         if model.head is not None:
             model.encoder.fit_normalisation(data.train.images)
             yield encoder_stage(self, model.encoder, model.head, data)
-        model.eval()
-        model.centre_codes.fit(encoded(model.encoder, model.prepare(data.train.images)))
+        model.centre_codes.fit(model.encode_all(data.train.images, by=model.encoder))
         model.centre_vectors.fit(model.source.of(data.labels).to(model.device))
 
 
@@ -160,15 +150,6 @@ def encoder_stage(method: ImageMethod, encoder: nn.Module, head: nn.Linear, data
         return {"choice": cross_entropy(head(encoder(batch.images)).float(), batch.targets)}
 
     return method.stage(f"{method.name} encoder", nn.ModuleList([encoder, head]), data, loss)
-
-
-@torch.no_grad()
-def encoded(encoder: nn.Module, images: Tensor) -> Tensor:
-    """Return what an encoder, or a model's ``encode_images``, makes of images ``[n, d]``, a batch at a time."""
-    device = next((t.device for t in (*encoder.parameters(), *encoder.buffers())), images.device)
-    encode = encoder.encode_images if isinstance(encoder, LabelModel) else encoder
-    parts = [encode(as_float(x.to(device))) for x in torch.split(images, 1024)]
-    return torch.cat(parts).float()
 
 
 def has_unseen(data: TrainData) -> bool:
