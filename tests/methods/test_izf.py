@@ -265,7 +265,7 @@ def test_softmax_layer_sees_real_and_generated_features_only() -> None:
         ({"head": "svm"}, '"head" is one of nbc, softmax; given "svm"'),
         ({"start": "warm"}, '"start" is one of closed, random; given "warm"'),
         ({"start": "random"}, "has to be trained: set epochs"),
-        ({"blocks": 0}, '"blocks" of a flow must be at least 1'),
+        ({"blocks": 0}, '"blocks" must be at least 1'),
         ({"generated": 0}, '"generated" must be at least 1'),
         ({"head_penalty": 0.0}, '"head_penalty" must be above 0'),
     ],

@@ -47,12 +47,7 @@ class Decision:
 
 
 def decide(data: Dataset, wish: Wish | None = None) -> Decision:
-    """Return the method to train on this data.
-
-    Args:
-        data: the data set.
-        wish: what the user asks for; None leaves everything open.
-    """
+    """Return the method to train on this data, as a user wishes; None leaves everything open."""
     wish = wish or Wish()
     own = data.own_pictures and len(data.shape) == 3
     why: tuple[str, ...] = ()
@@ -70,9 +65,7 @@ def decide(data: Dataset, wish: Wish | None = None) -> Decision:
 def make_method(wish: Wish, *, own_pictures: bool = False) -> Method:
     """Return the method that a wish names, with its settings; those that contradict each other are an error.
 
-    Args:
-        wish: the name of a method, and what is set.
-        own_pictures: whether it is for a person's own pictures, which get the pretrained encoder where that is left open.
+    A person's own pictures get the pretrained encoder where that is left open.
     """
     encoder: Encoder | None = None
     if wish.leaves_network_open:

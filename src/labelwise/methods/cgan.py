@@ -104,7 +104,6 @@ class Cgan(GeneratingMethod):
     class_weight: float = 0.01  # of the loss by which made features should look like their label
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         super().__post_init__()
         check_range(self, "at least 1", "hidden", "critic_steps")
         check_range(self, "0 or more", "gradient_penalty", "class_weight")

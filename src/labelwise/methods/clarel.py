@@ -148,7 +148,6 @@ class Clarel(ImageMethod):
     power: float = 0.5
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         super().__post_init__()
         check_range(self, "from 0 to 1", "share", "class_weight", "label_texts")
         check_range(self, "from 0 to below 1", "dropout")

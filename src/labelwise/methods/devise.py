@@ -23,7 +23,6 @@ class Devise(ZeroShotMethod):
     margin: float = 0.1  # how far; the paper's is 0.1
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         super().__post_init__()
         check_range(self, "above 0", "margin")
 

@@ -68,7 +68,6 @@ class Eszsl(ZeroShotMethod):
     label_penalty: float | None = None  # lambda; likewise
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         super().__post_init__()
         if (self.image_penalty is None) != (self.label_penalty is None):
             raise UsageError("Give both penalties, image_penalty and label_penalty, or neither.")

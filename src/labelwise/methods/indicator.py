@@ -151,7 +151,6 @@ class Indicator(ImageMethod):
     later_lr: float | None = None  # the learning rate of the stages after the first; None keeps that of the first
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         super().__post_init__()
         if any(n is not None and n < 1 for n in (*self.curriculum, self.negatives)):
             raise UsageError(f"An image needs at least one negative; given {(*self.curriculum, self.negatives)}.")
@@ -169,7 +168,9 @@ class Indicator(ImageMethod):
         for position, negatives in enumerate((*self.curriculum, last)):
             loss = (self.loss_of_several if data.train.multilabel else self.loss)(model, negatives)
             stage = self.stage(f"indicator N={negatives}", model, data, loss)
-            yield self._later(stage) if position else stage
+            if position and self.later_lr is not None:
+                stage = replace(stage, optimizer=replace(stage.optimizer, lr=self.later_lr))
+            yield stage
         model.fit_statistics(data.train)
 
     def loss(self, model: IndicatorModel, negatives: int) -> Callable[[Batch], dict[str, Tensor]]:
@@ -225,7 +226,3 @@ class Indicator(ImageMethod):
             for part in rows
         )
         return sample_by_score(parts, batch.targets, negatives)
-
-    def _later(self, stage: Stage) -> Stage:
-        lr = self.optimizer.lr if self.later_lr is None else self.later_lr
-        return replace(stage, optimizer=replace(stage.optimizer, lr=lr))

@@ -69,7 +69,6 @@ class Izf(GeneratingMethod):
     noise: float = 0.008
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         for name, known in CHOICES.items():
             if getattr(self, name) not in known:
                 raise UsageError(f'Setting "{name}" is one of {listing(known)}; given "{getattr(self, name)}".')
@@ -91,7 +90,7 @@ class Izf(GeneratingMethod):
             hidden=self.hidden,
             mixing=self.mixing,
             act_norm=self.act_norm,
-            start="identity" if self.start == "closed" else "small",
+            identity=self.start == "closed",
         )
 
     def build(self, spec: Spec) -> FlowModel:  # type: ignore[override]

@@ -177,7 +177,6 @@ class Prototype(ImageMethod):
     lifted: bool = True  # S of labels learnt from examples is brought to the level of trained ones; the paper does not
 
     def __post_init__(self) -> None:
-        """Check the values."""
         super().__post_init__()
         _ = self.similarity_settings
         check_range(self, "from 0 to 1", "momentum", "smoothing", "pair_smoothing")
@@ -254,10 +253,8 @@ class Prototype(ImageMethod):
 def pair_loss(scores: Tensor, targets: Tensor, noise: Tensor | None = None) -> Tensor:
     """Return L_pair, a scalar: binary cross-entropy of pairs of one label and of others, each averaged over its own pairs.
 
-    Args:
-        scores: S of every ordered pair ``[n, n]``; a row's pair with itself does not count.
-        targets: ``[n]``.
-        noise: how far the target of each pair is moved inwards from 1 or 0 ``[n, n]``; None leaves it.
+    From S of every ordered pair ``[n, n]``, of which a row's with itself does not count, and targets ``[n]``; ``noise [n, n]``
+    is how far the target of each pair is moved inwards from 1 or 0.
     """
     same = targets[:, None] == targets
     apart = ~torch.eye(len(targets), dtype=torch.bool, device=targets.device)

@@ -29,7 +29,6 @@ class Ridge(ZeroShotMethod):
     penalty: float | None = None  # on the weights; None is chosen on labels held out of training
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         super().__post_init__()
         check_range(self, "above 0", "penalty")
 

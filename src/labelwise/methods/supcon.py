@@ -59,9 +59,8 @@ class Supcon(ImageMethod):
     The paper's settings: temperature 0.1, weight decay 1e-4, a cosine schedule, 500 epochs; learning rate and batch
     0.05 and 256 for CIFAR-10, 0.5 and 256 for STL-10, 0.1 and 128 for BMW-10, 0.5 and 128 for CUB-20, 0.1 and 128 for Pets.
 
-    Attributes:
-        augment: None chooses by the images: crops of a fifth of the area and more, changed brightness and contrast, and
-            for colour pictures changed colours and a mirror image half of the time.
+    Where ``augment`` is None the images choose: crops of a fifth of the area and more, changed brightness and contrast, and
+    for colour pictures changed colours and a mirror image half of the time.
     """
 
     name: ClassVar[str] = "supcon"
@@ -75,7 +74,6 @@ class Supcon(ImageMethod):
     head_optimizer: Optimizer = field(default_factory=Optimizer)  # of the linear layer
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         super().__post_init__()
         check_range(self, "at least 1", "projection_size", "head_epochs")
         check_range(self, "above 0", "temperature")

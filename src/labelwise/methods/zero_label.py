@@ -44,11 +44,7 @@ class Naming(NamedTuple):
 
 
 class NamedModel(HeadModel):
-    """A linear model whose labels are named clusters; scores of an image compete.
-
-    Attributes:
-        clusters, overlaps, sizes: see ``naming.Evidence``.
-    """
+    """A linear model whose labels are named clusters; scores of an image compete."""
 
     exclusive = True
     infinite = (*HeadModel.infinite, "restarts.centre_losses", "restarts.head_losses")  # until there is a loss
@@ -58,7 +54,7 @@ class NamedModel(HeadModel):
     # label embeddings of every restart [r, k, d + 1], the chosen one first, before a person named any cluster
     opinions: Tensor
     own_names: Tensor  # the label of each cluster in every restart [r, k], likewise
-    clusters: Tensor
+    clusters: Tensor  # this and the next two: see `naming.Evidence`
     overlaps: Tensor
     sizes: Tensor
     alike: Tensor  # how alike labels are [1, k, k]; zeros until it is fitted
@@ -163,7 +159,6 @@ class ZeroLabel(Method):
     matching: Matching = field(default_factory=Matching)  # stage III of transport naming
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         if self.naming not in ("structure", "transport"):
             raise UsageError(f'Naming is by "structure" or by "transport"; given "{self.naming}".')
         check_range(self, "at least 1", "restarts", "search", "directions")

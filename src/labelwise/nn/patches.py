@@ -25,9 +25,7 @@ SMALLEST = 1e-6
 class PatchNet(Backbone):
     """Dictionary activations of patches, pooled at three heights without the surroundings, and mapped to 40 numbers.
 
-    Args:
-        shape: of one image, ``(c, h, w)``.
-        width: how many patches the dictionary has.
+    ``width`` is how many patches the dictionary has.
     """
 
     def __init__(self, shape: tuple[int, ...], width: int = 200) -> None:

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from labelwise.errors import UsageError
-from labelwise.ops.attacks import Loss, Points, Problem, check_count, choice_loss, margin
+from labelwise.ops.attacks import Loss, Points, Problem, choice_loss, margin
+from labelwise.settings import check_range
 
 MOMENTUM = 0.75  # alpha: the share of a move that follows the gradient, the rest repeats the last move
 RISING = 0.75  # rho: the share of steps that must raise the loss, or the step size is halved
@@ -58,8 +59,7 @@ class Apgd:
     aims: int = 0
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
-        check_count("steps", self.steps)
+        check_range(self, "at least 1", "steps")
         if self.loss not in ("choice", "ratio"):
             raise UsageError(f'The loss of APGD is "choice" or "ratio"; given "{self.loss}".')
         if self.aims < 0 or (self.aims and self.loss == "choice"):

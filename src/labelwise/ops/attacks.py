@@ -14,7 +14,7 @@ from typing import ClassVar, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from labelwise.errors import UsageError
+from labelwise.settings import check_range
 
 Scores = Callable[[Tensor], Tensor]
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -150,10 +150,8 @@ class Pgd:
     random_start: bool = True  # start at a random point of the ball, else at the image
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
-        check_count("steps", self.steps)
-        if self.step_size is not None and self.step_size <= 0:
-            raise UsageError(f"The step size must be above 0; given {self.step_size}.")
+        check_range(self, "at least 1", "steps")
+        check_range(self, "above 0", "step_size")
 
     @property
     def name(self) -> str:
@@ -170,9 +168,3 @@ class Pgd:
             here = problem.look(x, choice_loss) if number < self.steps else problem.glance(x)
             best = best.better(here)
         return best
-
-
-def check_count(name: str, count: int) -> None:
-    """Raise an error unless a count is at least 1."""
-    if count < 1:
-        raise UsageError(f'Setting "{name}" of an attack must be at least 1; given {count}.')

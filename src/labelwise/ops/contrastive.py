@@ -20,10 +20,8 @@ def supervised_contrastive(embeddings: Tensor, targets: Tensor, temperature: flo
     an anchor is the mean over its positives of minus the log of the probability of that positive among all other
     rows. Anchors without a positive are left out; with none left the loss is zero.
 
-    Args:
-        embeddings: ``[n, v, e]``, v views of each image.
-        targets: ``[n]``; -1 where there is no label: then only views of one image attract each other.
-        temperature: tau, divides the cosines.
+    Embeddings are ``[n, v, e]``, v views of each image; targets ``[n]``, -1 where there is no label: then only views of one
+    image attract each other.
     """
     views = embeddings.shape[1]
     scores = _cosines(rows := embeddings.flatten(0, 1), rows) / temperature
@@ -64,12 +62,7 @@ def momentum_contrast(queries: Tensor, keys: Tensor, queue: Tensor, temperature:
     """Return the loss InfoNCE of MoCo (He et al., 2020), a float32 scalar.
 
     Each query has to find the key of its own image among that key and the queue. No gradient reaches keys and queue.
-
-    Args:
-        queries: ``[n, e]``.
-        keys: ``[n, e]``, other views of the same images.
-        queue: ``[m, e]``, keys of other images.
-        temperature: tau, divides the cosines.
+    Keys ``[n, e]`` are other views of the images of queries ``[n, e]``, the queue ``[m, e]`` keys of other images.
     """
     others = _cosines(queries, queue.detach()) / temperature
     own = (_unit(queries) * _unit(keys.detach())).sum(1) / temperature

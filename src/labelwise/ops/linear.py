@@ -57,12 +57,8 @@ def solve_label_embeddings(
     Where several labels may be true of an image, no trained label stands against a new one. What tells its examples
     from all training images does: again a difference of log-likelihoods, brought to the level of trained scores.
 
-    Args:
-        examples: image embeddings of the new labels ``[m, d]``.
-        groups: the new label of each example ``[m]``, in 0..g-1, none of them empty.
-        known: statistics of training embeddings.
-        label_embeddings: of the trained labels ``[k, d + 1]``.
-        ridge: added to the covariance, relative to its mean variance.
+    ``groups [m]`` says the new label of each example ``[m, d]``, in 0..g-1, none of them empty; ``label_embeddings`` are those of
+    the trained labels ``[k, d + 1]``. The ridge is added to the covariance, relative to its mean variance.
     """
     here = (known.counts > 0).nonzero()[:, 0]
     means, counts, trained = known.means[here].double(), known.counts[here].double(), label_embeddings[here].double()

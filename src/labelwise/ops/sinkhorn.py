@@ -16,6 +16,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import threshold
 
 from labelwise.errors import UsageError, listing, suggest
+from labelwise.settings import check_range
 
 Gradient = Literal["unrolled", "implicit", "envelope", "detached"]
 CHECK = 10  # iterations between two looks at the marginals
@@ -36,16 +37,13 @@ class SinkhornSettings:
     gradient: Gradient = "implicit"
 
     def __post_init__(self) -> None:
-        """Refuse values out of range."""
         known = get_args(Gradient)
         if self.gradient not in known:
             raise UsageError(f'No gradient "{self.gradient}".{suggest(self.gradient, known)} Known: {listing(known)}.')
         if not (self.epsilon > 0 and isfinite(self.epsilon)):
             raise UsageError(f"epsilon must be a finite number above 0; given {self.epsilon}.")
-        if self.iterations < 1:
-            raise UsageError(f"A solution takes at least 1 iteration; given {self.iterations}.")
-        if not 0 <= self.tolerance < 1:
-            raise UsageError(f"tolerance must lie between 0 and 1; given {self.tolerance}.")
+        check_range(self, "at least 1", "iterations")
+        check_range(self, "from 0 to below 1", "tolerance")
 
 
 class Transport(NamedTuple):
@@ -72,7 +70,6 @@ def sinkhorn(
         cost: ``[..., n, m]``, any number of problems at once; inf forbids a pair.
         rows: ``[..., n]``, 0 or more, broadcast over the problems; None is uniform with sum 1.
         columns: ``[..., m]``, likewise, with the same sum.
-        settings: None is the defaults.
     """
     settings = settings or SinkhornSettings()
     with torch.autocast(cost.device.type, enabled=False):

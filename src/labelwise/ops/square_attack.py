@@ -6,8 +6,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from labelwise.errors import UsageError
-from labelwise.ops.attacks import Points, Problem, check_count
+from labelwise.ops.attacks import Points, Problem
+from labelwise.settings import check_range
 
 # Shares of the queries after which squares halve their area.
 HALVINGS = (0.001, 0.005, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
@@ -28,10 +28,8 @@ class Square:
     share: float = 0.8  # of the pixels that the first squares cover
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
-        check_count("queries", self.queries)
-        if not 0 < self.share <= 1:
-            raise UsageError(f"The share of pixels lies above 0 and at most at 1; given {self.share}.")
+        check_range(self, "at least 1", "queries")
+        check_range(self, "above 0 and at most 1", "share")
 
     @property
     def name(self) -> str:

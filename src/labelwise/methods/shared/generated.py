@@ -159,7 +159,6 @@ class GeneratingMethod(ZeroShotMethod):
     head_penalty: float | None = None  # on the weights of that layer; None is chosen on labels held out of training
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         super().__post_init__()
         check_range(self, "at least 1", "encoder_epochs", "generated")
         check_range(self, "above 0", "head_penalty")

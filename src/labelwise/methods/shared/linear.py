@@ -77,11 +77,10 @@ class LinearModel(EncoderModel):
     def __init__(self, spec: Spec, encoder: Encoder) -> None:
         super().__init__(spec, encoder)
         k, d = len(spec.labels), self.encoder.code_size
-        for name, shape in {"means": (k, d), "counts": (k,), "within": (d, d)}.items():
+        shapes = {"means": (k, d), "counts": (k,), "within": (d, d), "unit_mean": (d,), "unit_within": (d, d)}
+        for name, shape in shapes.items():
             self.register_buffer(name, torch.zeros(shape))
         self.register_buffer("background", torch.full((d,), torch.inf))
-        self.register_buffer("unit_mean", torch.zeros(d))
-        self.register_buffer("unit_within", torch.zeros(d, d))
 
     def score(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
         """Return the score of every pair ``[n, k]``: one matrix product."""
@@ -178,7 +177,6 @@ class ImageMethod(Method):
     adversarial: Adversarial | None = None
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         check_range(self, "at least 1", "epochs", "batch")
 
     def batches(self, data: TrainData) -> ShuffledBatches:

@@ -56,11 +56,8 @@ def _cluster_similarity(embeddings: Tensor, members: Tensor, k: int) -> Tensor:
 def name_each(evidence: Evidence, search: int, answers: Mapping[int, int] | None = None) -> Tensor:
     """Return how probable each label is for each cluster of every clustering, each named by itself ``[r, k, k]``.
 
-    Args:
-        evidence: what naming goes by.
-        search: random matchings that are improved, for each clustering.
-        answers: the label of each cluster of the first clustering that a person named; the others take it over for the
-            cluster that overlaps most.
+    ``search`` random matchings are improved for each. ``answers`` are the labels of clusters of the first that a person named;
+    the others take them over for the cluster that overlaps most.
     """
     k = len(evidence.labels)
     tables: list[Tensor] = []

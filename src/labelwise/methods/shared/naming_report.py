@@ -34,9 +34,7 @@ def naming_figures(model: "NamedModel", names: Tensor) -> dict[str, Any]:
 def overlap_agreement(overlaps: Tensor, names: Tensor) -> Tensor:
     """Return for each label ``[k]`` how many images of its cluster the other clusterings call the same, on average.
 
-    Args:
-        overlaps: which share of a cluster of the first lies in each cluster of the others ``[r, k, k]``.
-        names: the label of each cluster in each clustering ``[r, k]``.
+    From the overlaps ``[r, k, k]`` of ``naming.Evidence``, and the label of each cluster in each clustering ``[r, k]``.
     """
     by_label = overlaps.double().gather(2, names.argsort(1)[:, None].expand_as(overlaps))
     shares = by_label[:, names[0].argsort()].diagonal(dim1=1, dim2=2)

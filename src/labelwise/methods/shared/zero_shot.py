@@ -117,7 +117,6 @@ class ZeroShotMethod(ImageMethod):
     power: float = 0.5  # image embeddings are raised to it, with their sign, before they are brought to unit length
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         super().__post_init__()
         check_range(self, "above 0 and at most 1", "power")
 
