@@ -119,29 +119,26 @@ class Cgan(GeneratingMethod):
         features = model.encode_features(data.train.images)
         model.fit_head(features, data.train.targets)
         networks = nn.ModuleList([model.generator, model.critic])
-        validate = self._validate(model, data)
-        yield self.feature_stage(networks, data, features, self._loss(model, data, features), validate)
-        if validate is None:
-            model.trained_epochs.fill_(self.epochs)
+        fixed = replace(data, train=replace(data.train, images=features))
+        yield self.feature_stage(model, networks, fixed, self._loss(model, fixed), self._merit(model, data))
         self.choose_head(model, data, features)
         model.fit_statistics(data.train)
 
-    def _validate(self, model: CganModel, data: TrainData) -> Callable[[], float] | None:
+    def _merit(self, model: CganModel, data: TrainData) -> Callable[[], float] | None:
         """Return what measures an epoch on held-out labels, by a softmax layer fitted anew; None without images of them."""
         if not has_unseen(data):
             return None
         features = model.encode_features(data.val.images)
 
-        def validate() -> float:
-            model.trained_epochs.add_(1)  # before the weights of the epoch are kept
+        def merit() -> float:
             *_, (_, embeddings) = model.heads(data.known, (self.head_penalty or PLAIN_PENALTY,))
             return harmonic(model.score(features, embeddings), data)
 
-        return validate
+        return merit
 
-    def _loss(self, model: CganModel, data: TrainData, features: Tensor) -> Callable[[Batch], dict[str, Tensor]]:
+    def _loss(self, model: CganModel, data: TrainData) -> Callable[[Batch], dict[str, Tensor]]:
         """Return the loss of a batch of features: that of the critic, or that of the generator when it is its turn."""
-        vectors = model.vectors(data.labels)
+        vectors, features = model.vectors(data.labels), data.train.images
         start = features.new_zeros(len(data.labels), features.shape[1] + 1)
         choice = fit_softmax(features, data.train.targets, start, PLAIN_PENALTY)
         turn: int | None = None

@@ -137,10 +137,10 @@ class Izf(GeneratingMethod):
         loss = self._loss(model, data, features)
         if self.start == "random":
             model.flow.initialise(model.front(features))
+        fixed = replace(data, train=replace(data.train, images=features))
         if not has_unseen(data):
-            yield self.feature_stage(model.flow, data, features, loss, None)
+            yield self.feature_stage(model, model.flow, fixed, loss, None)
             model.eval()
-            model.trained_epochs.fill_(self.epochs)
             return
         val = model.encode_features(data.val.images)
 
@@ -150,13 +150,9 @@ class Izf(GeneratingMethod):
             centres = model.semantic_part(data.known)
             return harmonic(own @ centres.T - 0.5 * centres.square().sum(1), data)
 
-        def validate() -> float:
-            model.trained_epochs.add_(1)  # before the weights of the epoch are kept
-            return merit()
-
         before = merit()
         start = {name: tensor.clone() for name, tensor in model.flow.state_dict().items()}
-        yield self.feature_stage(model.flow, data, features, loss, validate)
+        yield self.feature_stage(model, model.flow, fixed, loss, merit)
         model.eval()
         if self.start == "closed" and merit() <= before:
             model.flow.load_state_dict(start)

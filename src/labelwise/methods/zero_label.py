@@ -19,8 +19,17 @@ from labelwise.errors import UsageError
 from labelwise.methods.shared.centring import PCA, Centring
 from labelwise.methods.shared.label_prior import LabelPrior, Source, label_similarity
 from labelwise.methods.shared.linear import Encoder, HeadModel
-from labelwise.methods.shared.naming import Evidence, choose_names, cluster_starts, name_each, turned_round, vote
-from labelwise.methods.shared.naming_report import modal_shares, naming_figures, plain
+from labelwise.methods.shared.naming import (
+    Evidence,
+    choose_names,
+    cluster_starts,
+    modal_shares,
+    name_each,
+    naming_figures,
+    plain,
+    turned_round,
+    vote,
+)
 from labelwise.methods.shared.transport import Clustering, Matching, Restarts, transport_stages
 from labelwise.model import LabelModel, Spec
 from labelwise.ops.assignment import best_matching
@@ -66,7 +75,7 @@ class NamedModel(HeadModel):
         self.centring = PCA(d, method.directions) if method.naming == "structure" else Centring(d)
         self.head.requires_grad_(False)
         self.restarts = Restarts(r, k, d) if method.naming == "transport" else None  # of transport naming, else None
-        # what can be told about the run, see `naming_report`; empty until it is over
+        # what can be told about the run, see `naming_figures`; empty until it is over
         self.report: dict[str, Any] = {}
         shapes = {"centres": (k, d), "votes": (k, k), "opinions": (r, k, d + 1)}
         shapes |= {"clusters": (r, k, k), "overlaps": (r, k, k), "sizes": (r, k)}

@@ -1,9 +1,13 @@
-"""Scores and label embeddings of models whose score is linear in the image embedding."""
+"""Scores and label embeddings of models whose score is linear in the image embedding, and what is kept of training embeddings.
+
+Images of new labels are best compared by whitened embeddings, in which images of one label differ alike in every direction.
+"""
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from labelwise.ops.segments import segment_mean
 from labelwise.ops.targets import several_true
@@ -42,6 +46,28 @@ def embedding_statistics(embeddings: Tensor, targets: Tensor, k: int) -> Embeddi
     inside = x - means[targets]
     weight = (1 / (counts.clamp_min(1) * (counts > 0).sum()))[targets]
     return EmbeddingStatistics(means, counts, (inside * weight[:, None]).T @ inside)
+
+
+def unit_statistics(embeddings: Tensor, targets: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return the mean of embeddings ``[n, d]`` at unit length ``[d]`` and their covariance inside a label ``[d, d]``.
+
+    Each of the k labels weighs the same.
+    """
+    unit = embedding_statistics(normalize(embeddings, dim=1), targets, k)
+    return unit.means[unit.counts > 0].mean(0).float(), unit.within.float()
+
+
+def whiten(embeddings: Tensor, mean: Tensor, within: Tensor, ridge: float = 1.0) -> Tensor:
+    """Return embeddings ``[n, d]`` at unit length, less the mean, in coordinates in which ``within`` is the identity.
+
+    The ridge is added to the covariance, relative to its mean variance: the larger, the nearer to embeddings that are
+    centred alone.
+    """
+    extra = ridge * within.diagonal().mean().clamp_min(1e-12).double()
+    factor = torch.linalg.cholesky(within.double() + extra * torch.eye(len(within), device=within.device))
+    centred = normalize(embeddings.float(), dim=1) - mean
+    whitened: Tensor = torch.linalg.solve_triangular(factor.float(), centred.T, upper=False).T
+    return whitened
 
 
 def solve_label_embeddings(

@@ -30,6 +30,8 @@ class GeneratingModel(ZeroShotModel):
     its description and the seed, and not on the other labels.
     """
 
+    trained_epochs: Tensor
+
     @abstractmethod
     def generate(self, labels: Labels, count: int, seed: int) -> Tensor:
         """Return features ``[k, count, d]`` of images that do not exist, made from the labels' descriptions."""
@@ -169,12 +171,22 @@ class GeneratingMethod(ZeroShotMethod):
         yield from ZeroShotMethod.train_encoder(replace(self, **own), model, data)  # type: ignore[arg-type]
 
     def feature_stage(
-        self, module: nn.Module, data: TrainData, features: Tensor, loss: Loss, validate: Callable[[], float] | None
+        self, model: GeneratingModel, module: nn.Module, data: TrainData, loss: Loss, merit: Callable[[], float] | None
     ) -> Stage:
-        """Return the stage that trains a module on the features ``[n, d]`` of the training images."""
-        data = replace(data, train=replace(data.train, images=features))
+        """Return the stage that trains a module of a model on features, the images of the data.
+
+        The best epoch by the figure of merit is kept, and how many were trained counted; without a figure, all are.
+        """
         stage = replace(self, augment=None).stage(self.name, module, data, loss)
-        return replace(stage, validate=validate, patience=self.patience if validate else None)
+        if merit is None:
+            model.trained_epochs.fill_(self.epochs)
+            return stage
+
+        def validate() -> float:
+            model.trained_epochs.add_(1)  # before the weights of the epoch are kept
+            return merit()
+
+        return replace(stage, validate=validate, patience=self.patience)
 
     def choose_head(self, model: GeneratedSoftmax, data: TrainData, features: Tensor) -> None:
         """Fit what the softmax layer of a model is trained on; its penalty is the one set, or the best on held-out labels."""

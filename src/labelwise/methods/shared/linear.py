@@ -14,8 +14,14 @@ from labelwise.errors import UsageError
 from labelwise.labels import Labels
 from labelwise.model import LabelModel, Spec, as_float
 from labelwise.nn.encoder import Encoder, ImageEncoder
-from labelwise.ops.linear import EmbeddingStatistics, embedding_statistics, linear_scores, solve_label_embeddings
-from labelwise.ops.whitening import unit_statistics, whiten
+from labelwise.ops.linear import (
+    EmbeddingStatistics,
+    embedding_statistics,
+    linear_scores,
+    solve_label_embeddings,
+    unit_statistics,
+    whiten,
+)
 from labelwise.settings import check_range
 from labelwise.training.adversarial import Adversarial
 from labelwise.training.optimizers import Optimizer, Schedule

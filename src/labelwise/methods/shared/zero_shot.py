@@ -1,6 +1,6 @@
 """What methods share that read a vector of each label, and then answer for labels without images."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, TypeVar
 
@@ -76,6 +76,12 @@ class BilinearModel(ZeroShotModel):
         self.penalties[: len(penalties)] = torch.tensor(penalties)
 
 
+def flattened(texts: Sequence[Sequence[str]]) -> tuple[list[str], Tensor]:
+    """Return the sentences of n instances in one list, and the instance of each ``[m]``."""
+    counts = torch.tensor([len(each) for each in texts])
+    return [text for each in texts for text in each], torch.arange(len(texts)).repeat_interleave(counts)
+
+
 @dataclass(frozen=True, kw_only=True)
 class LabelSource:
     """Where the vectors of labels come from."""
@@ -95,9 +101,7 @@ class LabelSource:
                 f"attribute columns (numbers){add}."
             )
         with torch.device("cpu"):  # also while a model is built without memory
-            counts = torch.tensor([len(texts) for texts in labels.texts])
-            flat = [text for texts in labels.texts for text in texts]
-            groups = torch.repeat_interleave(torch.arange(len(labels)), counts)
+            flat, groups = flattened(labels.texts)
             return segment_mean(encode_sentences(flat, self.sentences), groups, len(labels))
 
 
