@@ -12,12 +12,22 @@ from labelwise.nn.networks import VGG, ConvNet, Identity, ResNet
 from labelwise.nn.patches import PatchNet
 from labelwise.nn.small_backbones import LeNet, MelXVector, ResNet12, WideResNet, XVector
 
+
+def efficientnet_lite0(shape: tuple[int, ...], width: int = 32) -> Backbone:
+    """Return EfficientNet-lite0, whose width is fixed; grey images are given to all of its three channels."""
+    if shape[0] not in (1, 3) or width != 32:
+        raise UsageError(
+            f'"efficientnet_lite0" takes grey or colour images and no width; given {shape}, width {width}.'
+        )
+    return EfficientNetLite0()
+
+
 BACKBONES: Final[Mapping[str, Callable[..., Backbone]]] = {
     "convnet": ConvNet,
     "resnet18": partial(ResNet, (2, 2, 2, 2)),
     "resnet50": partial(ResNet, (3, 4, 6, 3), bottleneck=True),
     "vgg11_bn": VGG,
-    "efficientnet_lite0": EfficientNetLite0,
+    "efficientnet_lite0": efficientnet_lite0,
     "patches": PatchNet,
     "identity": Identity,
     "lenet": LeNet,

