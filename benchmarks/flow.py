@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
-from labelwise.nn.flow import Flow, FlowSettings
+from labelwise.nn.flow import CLAMP, Flow, FlowSettings
 
 Case = tuple[Callable[[], Any], Callable[[], Any]]
 Pass = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -46,7 +46,7 @@ def freia(size: int, settings: FlowSettings, v: Tensor) -> Case:
     flow = framework.SequenceINN(size)
     for _ in range(settings.blocks):
         flow.append(modules.PermuteRandom)
-        flow.append(modules.GLOWCouplingBlock, subnet_constructor=network, clamp=settings.clamp)
+        flow.append(modules.GLOWCouplingBlock, subnet_constructor=network, clamp=CLAMP)
     start(flow).to(v.device)
     return steps(flow, flow, lambda z: flow(z, rev=True, jac=False)[0], v)
 

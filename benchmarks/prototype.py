@@ -54,8 +54,8 @@ from labelwise.methods.shared.linear import LinearModel
 from labelwise.model import LabelModel
 from labelwise.ops.adaptive_attacks import Apgd
 from labelwise.ops.attacks import Attack, Fgsm, Pgd
+from labelwise.ops.linear import whiten
 from labelwise.ops.square_attack import Square
-from labelwise.ops.whitening import whiten
 from labelwise.settings import override
 from labelwise.tasks.attack import AttackSettings, attack
 from labelwise.training.adversarial import Adversarial

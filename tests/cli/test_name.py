@@ -18,7 +18,7 @@ from labelwise.errors import UsageError
 from labelwise.evaluate.naming import cluster_images, named_clusters
 from labelwise.fitting.naming import name_clusters
 from labelwise.methods import Encoder, Softmax, ZeroLabel
-from labelwise.methods.shared.naming_report import kept_together, overlap_agreement
+from labelwise.methods.shared.naming import kept_together, overlap_agreement
 from labelwise.report.naming_page import doubts
 from labelwise.store import load, save
 from tests.cli.folders import write_tall

@@ -14,7 +14,7 @@ from labelwise.data.dataset import Dataset, TrainData
 from labelwise.data.rng import BatchRng
 from labelwise.errors import Interrupted, UsageError
 from labelwise.fitting.fit import training_data
-from labelwise.fitting.pretraining import ContrastModel, Pretrain, contrast_stage, pretrain
+from labelwise.fitting.pretraining import ContrastModel, Pretrain, pretrain
 from labelwise.methods.supcon import contrastive_augment
 from labelwise.model import as_float
 from labelwise.nn.encoder import Encoder
@@ -104,7 +104,7 @@ def test_the_log_has_figures_that_are_not_minimised(kind: str, tmp_path: Path, b
 def test_the_loss_of_simclr_is_nt_xent_of_both_views(blob_data: Dataset) -> None:
     data = data_of(blob_data)
     model = built("simclr", data)
-    stage = contrast_stage(small("simclr"), model, data)
+    stage = next(small("simclr").stages(model, data))
     model.eval()
     batch = next(iter(stage.batches.epoch(5, 0, Shard())))
     assert batch.images.shape == (20, 2, 3, 8, 8)
@@ -125,7 +125,7 @@ def test_moco_follows_and_fills_its_queue(blob_data: Dataset) -> None:
     data = data_of(blob_data)
     model, settings = built("moco", data), replace(small("moco"), momentum=0.9)
     assert model.keys is not None
-    stage = contrast_stage(settings, model, data)
+    stage = next(settings.stages(model, data))
     assert torch.equal(model.keys.state_dict()["0.mean"], model.encoder.mean), "the copy sees other images"
     trained = [*model.encoder.parameters(), *model.projection.parameters()]
     slow = [p.detach().clone() for p in trained]
@@ -195,7 +195,7 @@ def test_a_step_in_mixed_precision_never_waits_for_the_device(kind: str, blob_da
 
     data = data_of(blob_data)
     model = built(kind, data)
-    stage = contrast_stage(small(kind), model, data)
+    stage = next(small(kind).stages(model, data))
     model.train()
     batch = next(iter(stage.batches.epoch(5, 0, Shard())))
     model.eval()

@@ -60,7 +60,7 @@ def test_generated_features_come_near_real_ones() -> None:
     made = model.generate(data.labels, 50, 0)
     assert made.shape == (len(data.labels), 50, 20)
     torch.testing.assert_close(model.generate(data.labels.select(data.labels.names[2:3]), 50, 0)[0], made[2])
-    features = model.encode_all(data.train.images)
+    features = model.encode_features(data.train.images)
     means = torch.stack([features[data.train.targets == i].mean(0) for i in range(len(data.labels))])
     nearest = torch.cdist(made.mean(1), means).argmin(1)
     assert float((nearest == torch.arange(len(means))).float().mean()) > 0.7

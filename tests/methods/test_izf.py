@@ -105,7 +105,7 @@ def test_without_epochs_the_model_is_the_closed_form() -> None:
     data = final()
     model = trained(Izf(epochs=0, **SET), data)
     assert model.flow is None
-    embeddings = model.encode_all(data.train.images).double()
+    embeddings = model.encode_features(data.train.images).double()
     vectors, every = model.vectors(data.labels).double(), model.vectors(data.known).double()
     wanted = slow_scores(embeddings, data.train.targets, vectors, (embeddings[:9], every), Choice(**SET))
     scores = bind(model, data.known).scores(data.train.images[:9]).log_odds
@@ -117,9 +117,9 @@ def test_scores_are_densities_of_the_flow_and_the_way_back_is_exact(start: Any) 
     data = final()
     model = trained(Izf(start=start, epochs=4, **SMALL), data)
     assert isinstance(model, IzfModel)
-    features = model.encode_all(data.train.images[:7])
+    features = model.encode_features(data.train.images[:7])
     with torch.no_grad():
-        embeddings, labels = model.finish(features), model.encode_labels(data.known)
+        embeddings, labels = model.embed(features), model.encode_labels(data.known)
     given = model.latents(features)[0].detach()
     torch.testing.assert_close(model.features_from(given), features, rtol=0, atol=1e-3)
     jacobian = torch.autograd.functional.jacobian(lambda v: model.latents(v[None])[0][0], features[0])  # type: ignore[no-untyped-call]
@@ -204,7 +204,7 @@ def test_generated_features_follow_the_label_and_nothing_else() -> None:
     alone = model.generate(data.known.select([data.known.names[3]]), 400, 0)
     torch.testing.assert_close(alone[0], made[3])
     assert not torch.equal(model.generate(data.known, 400, 1), made)
-    features, targets = model.encode_all(data.train.images), data.train.targets
+    features, targets = model.encode_features(data.train.images), data.train.targets
     for label in range(len(data.labels)):
         real = features[targets == label].mean(0)
         nearest = (made.mean(1) - real).norm(dim=1).argmin()
@@ -251,7 +251,7 @@ def test_softmax_layer_sees_real_and_generated_features_only() -> None:
     model = trained(Izf(epochs=0, head="softmax", **SET), data)
     assert isinstance(model, GeneratedSoftmax)
     kept = model.real[model.real_targets >= 0].float()
-    train_features = model.encode_all(data.train.images)
+    train_features = model.encode_features(data.train.images)
     assert float(torch.cdist(kept, train_features).amin(1).max()) < 1e-2
     assert set(model.real_targets.tolist()) == {-1, *range(len(data.labels))}
 
@@ -265,7 +265,7 @@ def test_softmax_layer_sees_real_and_generated_features_only() -> None:
         ({"head": "svm"}, '"head" is one of nbc, softmax; given "svm"'),
         ({"start": "warm"}, '"start" is one of closed, random; given "warm"'),
         ({"start": "random"}, "has to be trained: set epochs"),
-        ({"blocks": 0}, '"blocks" of a flow must be at least 1'),
+        ({"blocks": 0}, '"blocks" must be at least 1'),
         ({"generated": 0}, '"generated" must be at least 1'),
         ({"head_penalty": 0.0}, '"head_penalty" must be above 0'),
     ],
@@ -298,7 +298,7 @@ def test_the_way_back_is_exact_on_real_features() -> None:
     few = replace(data, train=replace(some, images=some.images[:, :512]))
     method = Izf(epochs=2, hidden=64, batch=64, shrink=3.0, width=0.25, penalty=0.03)
     model = trained(method, few)
-    features = model.encode_all(few.train.images)
+    features = model.encode_features(few.train.images)
     with torch.no_grad():
         z, _ = model.latents(features)
         assert float((model.features_from(z) - features).abs().max()) < 1e-3

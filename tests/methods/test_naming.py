@@ -12,11 +12,12 @@ from labelwise.methods.shared.naming import (
     balanced,
     choose_names,
     cluster_starts,
+    modal_shares,
     name_each,
+    prior_agreement,
     turned_round,
     vote,
 )
-from labelwise.methods.shared.naming_report import modal_shares, prior_agreement
 from labelwise.ops.clusters import kmeans
 
 HIDDEN = torch.tensor([3, 0, 4, 1, 2])

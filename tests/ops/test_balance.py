@@ -9,13 +9,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from labelwise.calibration import Penalty
 from labelwise.errors import DataError
-from labelwise.ops.balance import BalanceCurve, Kind, balance_curve
+from labelwise.ops.balance import BalanceCurve, balance_curve
 
-KINDS = get_args(Kind)
+KINDS = get_args(Penalty)
 
 
-def applied(scores: Tensor, seen: Tensor, gap: float, kind: Kind) -> Tensor:
+def applied(scores: Tensor, seen: Tensor, gap: float, kind: Penalty) -> Tensor:
     """Return the scores with the gap, label by label."""
     changed = scores.double().clone()
     for label in seen.nonzero()[:, 0].tolist():
@@ -34,7 +35,7 @@ def slow_accuracies(scores: Tensor, targets: Tensor, seen: Tensor) -> tuple[floa
 
 
 def slow_curve(
-    scores: Tensor, targets: Tensor, seen: Tensor, kind: Kind = "offset"
+    scores: Tensor, targets: Tensor, seen: Tensor, kind: Penalty = "offset"
 ) -> list[tuple[float, float, float]]:
     """Return (gap, unseen, seen) for a gap before, between and after all those at which an answer changes."""
     pairs = [(max(row[seen].tolist()), max(row[~seen].tolist())) for row in scores.double()]
@@ -49,7 +50,7 @@ def harmonic(unseen: float, seen: float) -> float:
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[Tensor, Tensor, Tensor, Kind]:
+def cases(draw: st.DrawFn) -> tuple[Tensor, Tensor, Tensor, Penalty]:
     """Scores that favour the right label a little and seen labels a lot, targets, seen labels, kind."""
     made = torch.Generator().manual_seed(draw(st.integers(0, 10**6)))
     k, n = draw(st.integers(2, 6)), draw(st.integers(2, 14))
@@ -65,7 +66,7 @@ def cases(draw: st.DrawFn) -> tuple[Tensor, Tensor, Tensor, Kind]:
 
 @given(cases())
 @settings(deadline=None, max_examples=60)
-def test_the_curve_is_what_each_gap_gives(case: tuple[Tensor, Tensor, Tensor, Kind]) -> None:
+def test_the_curve_is_what_each_gap_gives(case: tuple[Tensor, Tensor, Tensor, Penalty]) -> None:
     scores, targets, seen, kind = case
     curve, slow = balance_curve(scores, targets, seen, kind), slow_curve(scores, targets, seen, kind)
     assert curve.unseen.tolist() == pytest.approx([u for _, u, _ in slow])
@@ -79,7 +80,7 @@ def test_the_curve_is_what_each_gap_gives(case: tuple[Tensor, Tensor, Tensor, Ki
 
 @given(cases())
 @settings(deadline=None, max_examples=60)
-def test_the_best_gap_attains_the_best_harmonic_mean(case: tuple[Tensor, Tensor, Tensor, Kind]) -> None:
+def test_the_best_gap_attains_the_best_harmonic_mean(case: tuple[Tensor, Tensor, Tensor, Penalty]) -> None:
     scores, targets, seen, kind = case
     slow = max(harmonic(u, s) for _, u, s in slow_curve(scores, targets, seen, kind))
     assume(slow > 0)  # else any gap is as good
@@ -90,7 +91,7 @@ def test_the_best_gap_attains_the_best_harmonic_mean(case: tuple[Tensor, Tensor,
 @given(cases(), st.lists(st.floats(-0.95, 4), min_size=2, max_size=8))
 @settings(deadline=None, max_examples=60)
 def test_a_larger_gap_never_calls_more_images_seen(
-    case: tuple[Tensor, Tensor, Tensor, Kind], gaps: list[float]
+    case: tuple[Tensor, Tensor, Tensor, Penalty], gaps: list[float]
 ) -> None:
     scores, targets, seen, kind = case
     called = [seen[applied(scores, seen, gap, kind).argmax(1)] for gap in sorted(gaps)]

@@ -291,8 +291,8 @@ def test_autocast_and_half_precision_are_computed_in_float32() -> None:
     ("values", "message"),
     [
         ({"epsilon": 0.0}, "epsilon must be a finite number above 0; given 0.0"),
-        ({"iterations": 0}, "at least 1 iteration; given 0"),
-        ({"tolerance": math.nan}, "tolerance must lie between 0 and 1; given nan"),
+        ({"iterations": 0}, '"iterations" must be at least 1; given 0'),
+        ({"tolerance": math.nan}, '"tolerance" must be from 0 to below 1; given nan'),
         ({"gradient": "implict"}, 'No gradient "implict"\\. Did you mean "implicit"'),
     ],
     ids=["epsilon", "iterations", "tolerance", "gradient"],

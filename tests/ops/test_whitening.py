@@ -4,7 +4,7 @@ import torch
 from sklearn.covariance import empirical_covariance
 from torch.nn.functional import normalize
 
-from labelwise.ops.whitening import unit_statistics, whiten
+from labelwise.ops.linear import unit_statistics, whiten
 from tests.ops.test_linear import clusters
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from labelwise.classifier import Classifier
 from labelwise.fitting.naming import named_model, uncertain_clusters
-from labelwise.methods.shared.naming_report import kept_together, plain
+from labelwise.methods.shared.naming import kept_together, plain
 from labelwise.model import check_shape
 
 

@@ -24,18 +24,13 @@ OPEN = ("auto", "none", "null")  # values that leave a setting open
 
 @dataclass(frozen=True, kw_only=True)
 class Wish:
-    """What a user asks of a fit; what is left open follows from the data and from what is installed.
+    """What a user asks of a fit; what is left open follows from the data and from what is installed."""
 
-    Attributes:
-        method: the name of a method, or "auto".
-        encoder: a pretrained backbone to use as it is; "none", the encoder that the settings say, else one trained from
-            scratch; or "auto", for a person's own pictures the pretrained one that is installed, unless the settings say which.
-        settings: of the method, as texts under dotted keys.
-    """
-
-    method: str = "auto"
+    method: str = "auto"  # the name of a method, or "auto"
+    # a pretrained backbone to use as it is; "none", the encoder that the settings say, else one trained from scratch;
+    # or "auto", for a person's own pictures the pretrained one that is installed, unless the settings say which
     encoder: str = "auto"
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)  # of the method, as texts under dotted keys
 
     @property
     def leaves_network_open(self) -> bool:
@@ -52,12 +47,7 @@ class Decision:
 
 
 def decide(data: Dataset, wish: Wish | None = None) -> Decision:
-    """Return the method to train on this data.
-
-    Args:
-        data: the data set.
-        wish: what the user asks for; None leaves everything open.
-    """
+    """Return the method to train on this data, as a user wishes; None leaves everything open."""
     wish = wish or Wish()
     own = data.own_pictures and len(data.shape) == 3
     why: tuple[str, ...] = ()
@@ -75,9 +65,7 @@ def decide(data: Dataset, wish: Wish | None = None) -> Decision:
 def make_method(wish: Wish, *, own_pictures: bool = False) -> Method:
     """Return the method that a wish names, with its settings; those that contradict each other are an error.
 
-    Args:
-        wish: the name of a method, and what is set.
-        own_pictures: whether it is for a person's own pictures, which get the pretrained encoder where that is left open.
+    A person's own pictures get the pretrained encoder where that is left open.
     """
     encoder: Encoder | None = None
     if wish.leaves_network_open:

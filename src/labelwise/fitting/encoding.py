@@ -21,10 +21,7 @@ from labelwise.writable import check_writable
 def encode_dataset(dataset: Dataset, encoder: Encoder, device: str = "auto") -> Dataset:
     """Return the same data with the features ``[n, d]`` of each image in place of its pixels, float32 on the CPU.
 
-    Args:
-        dataset: pictures.
-        encoder: a backbone with weights; it is not trained. "auto" is "efficientnet_lite0".
-        device: auto, cpu or cuda.
+    The encoder, a backbone with weights, is not trained; its "auto" is "efficientnet_lite0". The device is auto, cpu or cuda.
     """
     if len(dataset.shape) == 1:
         raise DataError(f'"{dataset.name}" holds features already ({dataset.shape[0]} of each image). Give pictures.')

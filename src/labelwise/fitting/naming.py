@@ -8,8 +8,7 @@ import torch
 
 from labelwise.classifier import Classifier, bind
 from labelwise.errors import UnsupportedError, UsageError
-from labelwise.methods.shared.naming import choose_names, name_each, vote
-from labelwise.methods.shared.naming_report import naming_figures
+from labelwise.methods.shared.naming import choose_names, name_each, naming_figures, vote
 from labelwise.methods.zero_label import NamedModel
 from labelwise.ops.assignment import best_matching
 

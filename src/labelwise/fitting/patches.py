@@ -26,18 +26,12 @@ def mild_changes() -> Augment:
 
 @dataclass(frozen=True, kw_only=True)
 class Patches:
-    """How to find an encoder of patches.
+    """How to find an encoder of patches."""
 
-    Attributes:
-        width: how many patches the dictionary has.
-        augment: what should not change an embedding much.
-    """
-
-    width: int = 200
-    augment: Augment = field(default_factory=mild_changes)
+    width: int = 200  # how many patches the dictionary has
+    augment: Augment = field(default_factory=mild_changes)  # what should not change an embedding much
 
     def __post_init__(self) -> None:
-        """Check the width."""
         if self.width < EMBEDDING_SIZE:
             raise UsageError(f"The dictionary needs at least {EMBEDDING_SIZE} patches; given {self.width}.")
 
@@ -46,10 +40,7 @@ class Patches:
 def find_patches(images: Tensor, settings: Patches | None = None, *, seed: int = 0) -> ImageEncoder:
     """Return an encoder found for these pictures; its embeddings are uncorrelated and have a variance of 1 over them.
 
-    Args:
-        images: bytes ``[n, c, h, w]``.
-        settings: None is the usual ones.
-        seed: of the dictionary and of the changes.
+    Images are bytes ``[n, c, h, w]``; the seed is that of the dictionary and of the changes.
     """
     how = settings or Patches()
     if len(images) <= EMBEDDING_SIZE:
@@ -91,10 +82,7 @@ def _pooled(encoder: ImageEncoder, network: PatchNet, images: Tensor) -> Tensor:
 def _fit_directions(network: PatchNet, pooled: Tensor, changed: list[Tensor]) -> None:
     """Set the directions to those that vary most over pictures, against what two changed copies of a picture differ by.
 
-    Args:
-        network: whose directions.
-        pooled: activations of pictures ``[n, q]``.
-        changed: those of two changed copies of each.
+    From activations of pictures ``[n, q]``, and of two changed copies of each.
     """
     x = pooled.double()
     mean = x.mean(0)

@@ -21,6 +21,7 @@ from labelwise.methods.supcon import TwoViews, contrastive_augment
 from labelwise.model import LabelModel, Spec
 from labelwise.nn.encoder import Encoder, ImageEncoder
 from labelwise.ops.contrastive import alignment, momentum_contrast, nt_xent, uniformity
+from labelwise.settings import check_range
 from labelwise.training.distribution import whole_batch
 from labelwise.training.loop import train
 from labelwise.training.optimizers import Optimizer, Schedule
@@ -28,7 +29,6 @@ from labelwise.training.stages import Loss, Method, Run, Stage
 from labelwise.view import WHOLE, View
 
 TEMPERATURES = {"simclr": 0.5, "moco": 0.2}
-MEASURED = ("alignment", "uniformity")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,48 +37,34 @@ class Pretrain(Method):
 
     The zero-label paper: SimCLR, ResNet-50, batch 128 (512 for CIFAR100-20), 500 epochs, Adam with a rate of 1e-3. MoCo v2 as
     published for ImageNet: a queue of 65536 and a momentum of 0.999.
-
-    Attributes:
-        kind: ``simclr`` compares the images of a batch with each other; ``moco`` compares them with a queue of embeddings that
-            a slowly following copy of the encoder made, so that a small batch suffices.
-        temperature: tau, divides the cosines of embeddings; None is 0.5 for SimCLR and 0.2 for MoCo.
-        hidden: size of the projection's hidden layer.
-        projection_size: of the embeddings that are contrasted.
-        epochs: how often to go through the images.
-        batch: images of a step, over all processes; two views of each are made.
-        augment: None chooses by the images, see ``contrastive_augment``.
-        queue: how many embeddings of earlier images MoCo compares with, at least a batch.
-        momentum: share of the copy that MoCo keeps at each step.
-        encoder: what is trained.
     """
 
     name: ClassVar[str] = "pretrain"
     needs: ClassVar[tuple[str, ...]] = ()
 
+    # `simclr` compares the images of a batch with each other; `moco` compares them with a queue of embeddings that
+    # a slowly following copy of the encoder made, so that a small batch suffices
     kind: Literal["simclr", "moco"] = "simclr"
-    temperature: float | None = None
-    hidden: int = 512
-    projection_size: int = 128
-    epochs: int = 100
-    batch: int = 128
+    temperature: float | None = None  # tau, divides the cosines of embeddings; None is 0.5 for SimCLR and 0.2 for MoCo
+    hidden: int = 512  # size of the projection's hidden layer
+    projection_size: int = 128  # of the embeddings that are contrasted
+    epochs: int = 100  # how often to go through the images
+    batch: int = 128  # images of a step, over all processes; two views of each are made
     optimizer: Optimizer = field(default_factory=lambda: Optimizer(name="adam", lr=1e-3, weight_decay=1e-6))
     schedule: Schedule = field(default_factory=lambda: Schedule(name="onecycle", warmup=0.05))
-    augment: Augment | None = None
-    queue: int = 4096
-    momentum: float = 0.99
-    encoder: Encoder = field(default_factory=Encoder)
+    augment: Augment | None = None  # None chooses by the images, see `contrastive_augment`
+    queue: int = 4096  # how many embeddings of earlier images MoCo compares with, at least a batch
+    momentum: float = 0.99  # share of the copy that MoCo keeps at each step
+    encoder: Encoder = field(default_factory=Encoder)  # what is trained
 
     def __post_init__(self) -> None:
-        """Check the values."""
         if self.kind not in TEMPERATURES:
             raise UsageError(f'Unknown kind of contrast "{self.kind}". Choose simclr or moco.')
-        for name, least in {"hidden": 1, "projection_size": 1, "epochs": 1, "batch": 2, "queue": 1}.items():
-            if getattr(self, name) < least:
-                raise UsageError(f'Setting "{name}" must be at least {least}; given {getattr(self, name)}.')
-        if self.temperature is not None and self.temperature <= 0:
-            raise UsageError(f"The temperature must be above 0; given {self.temperature}.")
-        if not 0 <= self.momentum < 1:
-            raise UsageError(f"The momentum is a share from 0 to below 1; given {self.momentum}.")
+        check_range(self, "at least 1", "hidden", "projection_size", "epochs", "queue")
+        check_range(self, "above 0", "temperature")
+        check_range(self, "from 0 to below 1", "momentum")
+        if self.batch < 2:
+            raise UsageError(f'Setting "batch" must be at least 2, images to tell apart; given {self.batch}.')
         if self.kind == "moco" and self.queue < self.batch:
             raise UsageError(f"The queue takes at least one batch ({self.batch}); given {self.queue}. Make it longer.")
 
@@ -92,23 +78,37 @@ class Pretrain(Method):
         return ContrastModel(spec, fresh_encoder(self.encoder, spec.shape, spec.view), self)
 
     def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
-        """Yield the contrast."""
+        """Yield the contrast, after the normalisation of the encoder is fitted.
+
+        Targets are out of its reach: it reads training images, and nothing else. Its log has, beside the loss, the alignment and
+        uniformity of the embeddings that are contrasted; they need no label.
+        """
         assert isinstance(model, ContrastModel)
-        yield contrast_stage(self, model, data)
+        images = data.train.images
+        if len(images) < 2:
+            raise DataError(f"Contrast needs at least two images; given {len(images)}. Add pictures.")
+        model.encoder.fit_normalisation(images)
+        if model.keys is not None:
+            model.keys.load_state_dict(model.followed.state_dict())
+        alone = Split(images=images, targets=torch.full((len(images),), -1, device=data.train.targets.device))
+        views = TwoViews(self.augment or contrastive_augment(data.train.shape))
+        yield Stage(
+            name=self.kind,
+            loss=(_simclr if self.kind == "simclr" else _moco)(self, model),
+            parameters=tuple(model.followed.parameters()),
+            batches=ShuffledBatches(split=alone, size=self.batch, augment=views),
+            epochs=self.epochs,
+            optimizer=self.optimizer,
+            schedule=self.schedule,
+            measured=("alignment", "uniformity"),
+        )
 
 
 class ContrastModel(LabelModel):
-    """An image encoder and what trains it; it knows no label, so it scores none.
+    """An image encoder and what trains it; it knows no label, so it scores none."""
 
-    Attributes:
-        projection: in which embeddings are contrasted.
-        keys: MoCo's copy of encoder and projection, which follows them slowly; None for SimCLR.
-        queue: embeddings of earlier images, of unit length ``[m, e]``; empty for SimCLR.
-        place: where in the queue the next embedding goes.
-    """
-
-    queue: Tensor
-    place: Tensor
+    queue: Tensor  # embeddings of earlier images, of unit length [m, e]; empty for SimCLR
+    place: Tensor  # where in the queue the next embedding goes
 
     def __init__(self, spec: Spec, encoder: ImageEncoder, settings: Pretrain) -> None:
         super().__init__(spec)
@@ -119,10 +119,12 @@ class ContrastModel(LabelModel):
             )
         d, hidden, size = encoder.code_size, settings.hidden, settings.projection_size
         self.encoder = encoder
+        # in which embeddings are contrasted
         self.projection = nn.Sequential(
             nn.Linear(d, hidden), nn.BatchNorm1d(hidden), nn.ReLU(inplace=True), nn.Linear(hidden, size)
         )
         moco = settings.kind == "moco"
+        # MoCo's copy of encoder and projection, which follows them slowly; None for SimCLR
         self.keys = copy.deepcopy(self.followed).requires_grad_(False) if moco else None
         self.register_buffer("queue", normalize(torch.randn(settings.queue if moco else 0, size), dim=1))
         self.register_buffer("place", torch.zeros((), dtype=torch.int64))
@@ -157,32 +159,6 @@ class ContrastModel(LabelModel):
         places = (self.place + torch.arange(len(embeddings), device=embeddings.device)) % len(self.queue)
         self.queue.index_copy_(0, places, normalize(embeddings, dim=1))
         self.place.copy_((self.place + len(embeddings)) % len(self.queue))
-
-
-def contrast_stage(settings: Pretrain, model: ContrastModel, data: TrainData) -> Stage:
-    """Return the stage that trains the encoder of a model by contrast, after its normalisation is fitted.
-
-    Targets are out of its reach: it reads training images, and nothing else. Its log has, beside the loss, the alignment and uniformity
-    of the embeddings that are contrasted; they need no label.
-    """
-    images = data.train.images
-    if len(images) < 2:
-        raise DataError(f"Contrast needs at least two images; given {len(images)}. Add pictures.")
-    model.encoder.fit_normalisation(images)
-    if model.keys is not None:
-        model.keys.load_state_dict(model.followed.state_dict())
-    alone = Split(images=images, targets=torch.full((len(images),), -1, device=data.train.targets.device))
-    views = TwoViews(settings.augment or contrastive_augment(data.train.shape))
-    return Stage(
-        name=settings.kind,
-        loss=(_simclr if settings.kind == "simclr" else _moco)(settings, model),
-        parameters=tuple(model.followed.parameters()),
-        batches=ShuffledBatches(split=alone, size=settings.batch, augment=views),
-        epochs=settings.epochs,
-        optimizer=settings.optimizer,
-        schedule=settings.schedule,
-        measured=MEASURED,
-    )
 
 
 def _simclr(settings: Pretrain, model: ContrastModel) -> Loss:
@@ -235,13 +211,7 @@ def fresh_encoder(settings: Encoder, shape: tuple[int, ...], view: View = WHOLE)
 
 
 def pretrain(images: Tensor, method: Pretrain, run: Run | None = None) -> tuple[ImageEncoder, dict[str, Any]]:
-    """Return an encoder trained on pictures without labels, and a summary of the run.
-
-    Args:
-        images: bytes ``[n, c, h, w]``.
-        method: what to train and how.
-        run: seed, device, folder for log and checkpoints.
-    """
+    """Return an encoder trained on pictures without labels, bytes ``[n, c, h, w]``, and a summary of the run."""
     split = Split(images=images, targets=torch.full((len(images),), -1))
     data = TrainData(train=split, val=split.select([]), labels=Labels(names=("unlabelled",)))
     model, summary = train(method, data, run or Run())
@@ -250,14 +220,7 @@ def pretrain(images: Tensor, method: Pretrain, run: Run | None = None) -> tuple[
 
 
 def write_encoder(path: Path, encoder: ImageEncoder, settings: Encoder, about: Mapping[str, Any]) -> None:
-    """Write the backbone's weights, and what is needed to build it again, as one safetensors file.
-
-    Args:
-        path: the file.
-        encoder: whose weights.
-        settings: it was built with.
-        about: more to tell in the file.
-    """
+    """Write the weights of an encoder's backbone, the settings it was built with and what there is to tell, as one file."""
     name = "convnet" if settings.backbone == "auto" else settings.backbone
     built = {"backbone": name, "width": settings.width, "shape": list(encoder.shape), "size": encoder.view.size}
     built |= {"mean": encoder.mean.tolist(), "std": encoder.std.tolist()}

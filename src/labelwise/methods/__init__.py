@@ -16,20 +16,8 @@ from labelwise.methods.supcon import Supcon
 from labelwise.methods.zero_label import ZeroLabel
 from labelwise.training.stages import Method
 
-METHODS: dict[str, type[Method]] = {
-    "indicator": Indicator,
-    "prototype": Prototype,
-    "softmax": Softmax,
-    "multilabel": Multilabel,
-    "supcon": Supcon,
-    "clarel": Clarel,
-    "eszsl": Eszsl,
-    "ridge": Ridge,
-    "devise": Devise,
-    "izf": Izf,
-    "cgan": Cgan,
-    "zero_label": ZeroLabel,
-}
+_EVERY = (Indicator, Prototype, Softmax, Multilabel, Supcon, Clarel, Eszsl, Ridge, Devise, Izf, Cgan, ZeroLabel)
+METHODS: dict[str, type[Method]] = {method.name: method for method in _EVERY}
 
 
 def method_class(name: str) -> type[Method]:

@@ -38,16 +38,12 @@ from labelwise.training.stages import Method, Stage
 
 @dataclass(frozen=True, kw_only=True)
 class GanOptimizer(Optimizer):
-    """Adam with less memory of the direction than usual, as GANs need it.
-
-    Attributes:
-        beta: the share of the mean direction that a step of Adam keeps.
-    """
+    """Adam with less memory of the direction than usual, as GANs need it."""
 
     name: Literal["sgd", "adam", "adamw"] = "adam"
     lr: float = 1e-4
     weight_decay: float = 0.0
-    beta: float = 0.5
+    beta: float = 0.5  # the share of the mean direction that a step of Adam keeps
 
     def build(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         """Return the torch optimiser of these parameters."""
@@ -59,15 +55,10 @@ class GanOptimizer(Optimizer):
 
 
 class CganModel(GeneratedSoftmax):
-    """A generator of features from noise and label vectors, a critic that serves training, and a softmax layer.
+    """A generator of features from noise and label vectors, a critic that serves training, and a softmax layer."""
 
-    Attributes:
-        turn: how many steps were trained.
-        trained_epochs: how many epochs were.
-    """
-
-    turn: Tensor
-    trained_epochs: Tensor
+    turn: Tensor  # how many steps were trained
+    trained_epochs: Tensor  # how many epochs were
 
     def __init__(self, spec: Spec, settings: "Cgan") -> None:
         super().__init__(spec, settings.encoder, settings.label_source, settings.power)
@@ -98,12 +89,6 @@ class Cgan(GeneratingMethod):
 
     One step in six is the generator's, and figures on held-out labels rise by fits and starts: hence many epochs of small
     batches, and patience.
-
-    Attributes:
-        hidden: the width of the one hidden layer of generator and critic.
-        critic_steps: of the critic for each of the generator.
-        gradient_penalty: on how far the slope of the critic is from 1.
-        class_weight: of the loss by which made features should look like their label.
     """
 
     name: ClassVar[str] = "cgan"
@@ -113,13 +98,12 @@ class Cgan(GeneratingMethod):
     patience: int | None = 50
     clip: float | None = None
     optimizer: GanOptimizer = field(default_factory=GanOptimizer)
-    hidden: int = 1024
-    critic_steps: int = 5
-    gradient_penalty: float = 10.0
-    class_weight: float = 0.01
+    hidden: int = 1024  # the width of the one hidden layer of generator and critic
+    critic_steps: int = 5  # of the critic for each of the generator
+    gradient_penalty: float = 10.0  # on how far the slope of the critic is from 1
+    class_weight: float = 0.01  # of the loss by which made features should look like their label
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         super().__post_init__()
         check_range(self, "at least 1", "hidden", "critic_steps")
         check_range(self, "0 or more", "gradient_penalty", "class_weight")
@@ -132,33 +116,29 @@ class Cgan(GeneratingMethod):
         """Yield the stage of the image encoder, if there is one to train, and that of generator and critic."""
         assert isinstance(model, CganModel)
         yield from self.train_encoder(model, data)
-        model.eval()
-        features = model.encode_all(data.train.images)
+        features = model.encode_features(data.train.images)
         model.fit_head(features, data.train.targets)
         networks = nn.ModuleList([model.generator, model.critic])
-        validate = self._validate(model, data)
-        yield self.feature_stage(networks, data, features, self._loss(model, data, features), validate)
-        if validate is None:
-            model.trained_epochs.fill_(self.epochs)
+        fixed = replace(data, train=replace(data.train, images=features))
+        yield self.feature_stage(model, networks, fixed, self._loss(model, fixed), self._merit(model, data))
         self.choose_head(model, data, features)
         model.fit_statistics(data.train)
 
-    def _validate(self, model: CganModel, data: TrainData) -> Callable[[], float] | None:
+    def _merit(self, model: CganModel, data: TrainData) -> Callable[[], float] | None:
         """Return what measures an epoch on held-out labels, by a softmax layer fitted anew; None without images of them."""
         if not has_unseen(data):
             return None
-        features = model.encode_all(data.val.images)
+        features = model.encode_features(data.val.images)
 
-        def validate() -> float:
-            model.trained_epochs.add_(1)  # before the weights of the epoch are kept
+        def merit() -> float:
             *_, (_, embeddings) = model.heads(data.known, (self.head_penalty or PLAIN_PENALTY,))
             return harmonic(model.score(features, embeddings), data)
 
-        return validate
+        return merit
 
-    def _loss(self, model: CganModel, data: TrainData, features: Tensor) -> Callable[[Batch], dict[str, Tensor]]:
+    def _loss(self, model: CganModel, data: TrainData) -> Callable[[Batch], dict[str, Tensor]]:
         """Return the loss of a batch of features: that of the critic, or that of the generator when it is its turn."""
-        vectors = model.vectors(data.labels)
+        vectors, features = model.vectors(data.labels), data.train.images
         start = features.new_zeros(len(data.labels), features.shape[1] + 1)
         choice = fit_softmax(features, data.train.targets, start, PLAIN_PENALTY)
         turn: int | None = None

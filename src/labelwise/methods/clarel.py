@@ -18,9 +18,9 @@ from labelwise.data.dataset import TrainData
 from labelwise.errors import UsageError
 from labelwise.labels import Labels
 from labelwise.methods.shared.centring import Centring
-from labelwise.methods.shared.linear import ImageMethod
+from labelwise.methods.shared.linear import EncoderModel, ImageMethod
 from labelwise.methods.shared.texts import ImageTexts, SentenceReader, TextReader, VectorReader
-from labelwise.methods.shared.zero_shot import LabelSource, encoded, encoder_stage
+from labelwise.methods.shared.zero_shot import LabelSource, encoder_stage
 from labelwise.model import LabelModel, Spec
 from labelwise.nn.encoder import LENGTH
 from labelwise.ops.retrieval import distances, retrieval_loss
@@ -33,47 +33,32 @@ from labelwise.training.stages import Loss, Stage
 PAIRS = 500  # images whose own texts stand for labels where there are none
 
 
-class ClarelModel(LabelModel):
-    """An image side and a text side that end in one space; the score is minus the Euclidean distance.
-
-    Attributes:
-        encoder_head: classifies what the image encoder makes, where that is trained first.
-        image_head: classifies image embeddings among the trained labels; serves training only.
-        text_head: the same for text embeddings.
-        image_mean: the mean over trained labels of their images' mean embeddings.
-        text_mean: the mean of their label embeddings.
-        reach: how much label embeddings spread for a spread of one of the mean image embeddings.
-        apart: the mean squared distance of a trained label's embedding from the mean embedding of its images.
-        within: the mean squared distance of an image embedding from the mean of its label.
-    """
+class ClarelModel(EncoderModel):
+    """An image side and a text side that end in one space; the score is minus the Euclidean distance."""
 
     penalty = "scale"
-    image_mean: Tensor
-    text_mean: Tensor
-    reach: Tensor
-    apart: Tensor
-    within: Tensor
+    image_mean: Tensor  # the mean over trained labels of their images' mean embeddings
+    text_mean: Tensor  # the mean of their label embeddings
+    reach: Tensor  # how much label embeddings spread for a spread of one of the mean image embeddings
+    apart: Tensor  # the mean squared distance of a trained label's embedding from the mean embedding of its images
+    within: Tensor  # the mean squared distance of an image embedding from the mean of its label
 
     def __init__(self, spec: Spec, settings: "Clarel") -> None:
-        super().__init__(spec)
-        self.encoder = settings.encoder.build(spec.shape, spec.view)
+        super().__init__(spec, settings.encoder)
         d, e, k = self.encoder.code_size, settings.code_size, len(spec.labels)
         self.dropout = nn.Dropout(settings.dropout)
         together = settings.end_to_end and not self.encoder.untrained
         self.centre = None if together else Centring(d, settings.power)
+        # classifies what the image encoder makes, where that is trained first
         self.encoder_head = nn.Linear(d, k) if not (together or self.encoder.untrained) else None
         self.project = nn.Linear(d, e)
         self.reader: TextReader = settings.build_reader(spec.labels)
-        self.image_head = nn.Linear(e, k)
-        self.text_head = nn.Linear(e, k)
+        self.image_head = nn.Linear(e, k)  # classifies image embeddings among the trained labels; serves training only
+        self.text_head = nn.Linear(e, k)  # the same for text embeddings
         for name in ("image_mean", "text_mean"):
             self.register_buffer(name, torch.zeros(e))
         for name in ("reach", "apart", "within"):
             self.register_buffer(name, torch.ones(()))
-
-    def encode_images(self, images: Tensor) -> Tensor:
-        """Return image embeddings ``[n, e]``."""
-        return self.finish(self.encoder(images))
 
     def encode_labels(self, labels: Labels) -> Tensor:
         """Return label embeddings ``[k, e]``: the mean embedding of each label's sentences."""
@@ -103,8 +88,7 @@ class ClarelModel(LabelModel):
     @torch.no_grad()
     def fit_examples(self, data: TrainData) -> None:
         """Learn how mean image embeddings of labels relate to label embeddings, which lie apart from images as a whole."""
-        self.eval()
-        embeddings = encoded(self, self.prepare(data.train.images))
+        embeddings = self.encode_all(data.train.images)
         if bool((data.train.targets >= 0).all()):
             images = segment_mean(embeddings, data.train.targets, len(data.labels))
             self.within.copy_((embeddings - images[data.train.targets]).square().sum(1).mean())
@@ -120,18 +104,6 @@ class ClarelModel(LabelModel):
         spread = images - self.image_mean
         self.reach.copy_(((texts - self.text_mean) * spread).sum() / spread.square().sum().clamp_min(1e-12))
 
-    def prepare(self, images: Tensor) -> Tensor:
-        """Return the features of a frozen trunk, computed once while the images live, else the images."""
-        return self.encoder.features(images) if self.encoder.frozen else images
-
-    def feature_maps(self, images: Tensor) -> Tensor:
-        """Return the last feature maps ``[n, c, h, w]``."""
-        return self.encoder.maps(images)
-
-    def pool_maps(self, maps: Tensor) -> Tensor:
-        """Return image embeddings ``[n, e]`` from feature maps."""
-        return self.finish(self.encoder.pool(maps))
-
     def finish(self, embeddings: Tensor) -> Tensor:
         """Return image embeddings ``[n, e]`` from what the image encoder made of images."""
         rows = embeddings if self.centre is None else self.centre(embeddings) * LENGTH
@@ -140,29 +112,7 @@ class ClarelModel(LabelModel):
 
 @dataclass(frozen=True, kw_only=True)
 class Clarel(ImageMethod):
-    """Zero-shot from sentences with a retrieval loss.
-
-    Attributes:
-        reader: ``words`` reads sentences with convolutions and an LSTM over word vectors, as in the paper; ``vectors``
-            takes one frozen vector of each sentence (or of each label, where it has no sentences).
-        sentences: with ``vectors``, what makes a vector of a sentence, see ``encode_sentences``; with ``words``, where
-            word vectors come from: words (25,000 that come along) or glove (400,000).
-        filters: the width of each convolution block of ``words``.
-        hidden: the width of its LSTM in each direction.
-        longest: how many words of a sentence it reads.
-        drawn: how many sentences of an image, or of its label, a step reads, drawn anew each time; None is all.
-        label_texts: the share of images that a step describes by the sentences of their label, as labels are described
-            when they are asked about; the paper's is 0.
-        code_size: e, the size of the common space.
-        end_to_end: train the image encoder with the retrieval loss, as needed for images without labels; otherwise it is
-            first trained on the seen labels and then left as it is. Features and frozen encoders are never trained.
-        encoder_epochs: of that first training.
-        share: lambda, from 0 (find the image of a text) to 1 (find the text of an image).
-        class_weight: kappa, from 0 (no labels used) to 1 (labels alone).
-        sharpness: distances are multiplied by it in the softmax of training; the paper's is 1.
-        dropout: the share of numbers dropped before the last layer of either side.
-        power: features that are not trained are raised to it, with their sign, before they are brought to unit length.
-    """
+    """Zero-shot from sentences with a retrieval loss."""
 
     name: ClassVar[str] = "clarel"
     needs: ClassVar[tuple[str, ...]] = ("targets", "descriptions")
@@ -171,24 +121,33 @@ class Clarel(ImageMethod):
     epochs: int = 80
     optimizer: Optimizer = field(default_factory=Optimizer)
     clip: float | None = 1.0
+    # `words` reads sentences with convolutions and an LSTM over word vectors, as in the paper; `vectors` takes one
+    # frozen vector of each sentence (or of each label, where it has no sentences)
     reader: Literal["words", "vectors"] = "vectors"
+    # with `vectors`, what makes a vector of a sentence, see `encode_sentences`; with `words`, where word vectors
+    # come from: words (25,000 that come along) or glove (400,000)
     sentences: str = "words"
-    filters: tuple[int, ...] = (128, 256)
-    hidden: int = 512
-    longest: int = 30
+    filters: tuple[int, ...] = (128, 256)  # the width of each convolution block of `words`
+    hidden: int = 512  # the width of its LSTM in each direction
+    longest: int = 30  # how many words of a sentence it reads
+    # how many sentences of an image, or of its label, a step reads, drawn anew each time; None is all
     drawn: int | None = 2
+    # the share of images that a step describes by the sentences of their label, as labels are described when they are
+    # asked about; the paper's is 0
     label_texts: float = 0.5
-    code_size: int = 256
+    code_size: int = 256  # e, the size of the common space
+    # train the image encoder with the retrieval loss, as needed for images without labels; otherwise it is first
+    # trained on the seen labels and then left as it is. Features and frozen encoders are never trained.
     end_to_end: bool = False
-    encoder_epochs: int = 20
-    share: float = 0.5
-    class_weight: float = 0.5
-    sharpness: float = 4.0
-    dropout: float = 0.25
+    encoder_epochs: int = 20  # of that first training
+    share: float = 0.5  # lambda, from 0 (find the image of a text) to 1 (find the text of an image)
+    class_weight: float = 0.5  # kappa, from 0 (no labels used) to 1 (labels alone)
+    sharpness: float = 4.0  # distances are multiplied by it in the softmax of training; the paper's is 1
+    dropout: float = 0.25  # the share of numbers dropped before the last layer of either side
+    # features that are not trained are raised to it, with their sign, before they are brought to unit length
     power: float = 0.5
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         super().__post_init__()
         check_range(self, "from 0 to 1", "share", "class_weight", "label_texts")
         check_range(self, "from 0 to below 1", "dropout")
@@ -236,8 +195,7 @@ class Clarel(ImageMethod):
         if model.centre is None:
             yield self.stage(self.name, model, data, self.loss(model, texts, model.encode_images))
         else:
-            model.eval()
-            embeddings = encoded(model.encoder, model.prepare(data.train.images))
+            embeddings = model.encode_all(data.train.images, by=model.encoder)
             model.centre.fit(embeddings)
             fixed = replace(data, train=replace(data.train, images=embeddings))
             sides = nn.ModuleList([model.project, model.reader, model.image_head, model.text_head])

@@ -16,18 +16,13 @@ from labelwise.training.stages import Stage
 
 @dataclass(frozen=True, kw_only=True)
 class Devise(ZeroShotMethod):
-    """The ranking loss of DeViSE: the right label should score above each wrong one by a margin.
-
-    Attributes:
-        margin: how far; the paper's is 0.1.
-    """
+    """The ranking loss of DeViSE: the right label should score above each wrong one by a margin."""
 
     name: ClassVar[str] = "devise"
 
-    margin: float = 0.1
+    margin: float = 0.1  # how far; the paper's is 0.1
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         super().__post_init__()
         check_range(self, "above 0", "margin")
 

@@ -26,21 +26,13 @@ LABEL_PENALTIES = tuple(10.0 ** (step / 2) for step in range(-6, 4))
 
 
 class Solutions(NamedTuple):
-    """The closed form for every pair of penalties.
+    """The closed form for every pair of penalties."""
 
-    Attributes:
-        images: eigenvectors of Z'Z ``[d, d]``.
-        image_values: its eigenvalues ``[d]``.
-        labels: eigenvectors of S'S ``[a, a]``.
-        label_values: its eigenvalues ``[a]``.
-        middle: Z'Y S between both sets of eigenvectors ``[d, a]``.
-    """
-
-    images: Tensor
-    image_values: Tensor
-    labels: Tensor
-    label_values: Tensor
-    middle: Tensor
+    images: Tensor  # eigenvectors of Z'Z [d, d]
+    image_values: Tensor  # its eigenvalues [d]
+    labels: Tensor  # eigenvectors of S'S [a, a]
+    label_values: Tensor  # its eigenvalues [a]
+    middle: Tensor  # Z'Y S between both sets of eigenvectors [d, a]
 
     @classmethod
     def of(cls, embeddings: Tensor, targets: Tensor, vectors: Tensor) -> "Solutions":
@@ -68,20 +60,14 @@ class Solutions(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Eszsl(ZeroShotMethod):
-    """Closed-form zero-shot from label vectors: seconds of linear algebra on features.
-
-    Attributes:
-        image_penalty: gamma; None is chosen on labels held out of training.
-        label_penalty: lambda; likewise.
-    """
+    """Closed-form zero-shot from label vectors: seconds of linear algebra on features."""
 
     name: ClassVar[str] = "eszsl"
 
-    image_penalty: float | None = None
-    label_penalty: float | None = None
+    image_penalty: float | None = None  # gamma; None is chosen on labels held out of training
+    label_penalty: float | None = None  # lambda; likewise
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         super().__post_init__()
         if (self.image_penalty is None) != (self.label_penalty is None):
             raise UsageError("Give both penalties, image_penalty and label_penalty, or neither.")

@@ -44,15 +44,10 @@ PART = {"cpu": 2**20, "cuda": 2**24}  # scores that hard sampling holds at a tim
 
 
 class Projected(NamedTuple):
-    """Images as training sees them: a score is ``embeddings @ hidden + offset``.
+    """Images as training sees them: a score is ``embeddings @ hidden + offset``."""
 
-    Attributes:
-        embeddings: ``[n, d/2]``.
-        offset: ``[n, 1]``.
-    """
-
-    embeddings: Tensor
-    offset: Tensor
+    embeddings: Tensor  # [n, d/2]
+    offset: Tensor  # [n, 1]
 
 
 class LabelEncoder(nn.Module):
@@ -138,31 +133,24 @@ class IndicatorModel(LinearModel):
 
 @dataclass(frozen=True, kw_only=True)
 class Indicator(ImageMethod):
-    """Indicator network.
-
-    Attributes:
-        negatives: N, wrong labels per image and step, drawn without replacement. None, or k - 1 and more, is all of
-            them, which costs no more here: each image is encoded once whatever N. With many thousands of labels a small
-            N saves time and memory.
-        sampling: ``uniform``, or ``hard``: in proportion to exp(score / temperature).
-        temperature: of hard sampling.
-        activation: between the two layers of the label encoder.
-        curriculum: numbers of negatives to train with first, one stage each (section 9 of the paper).
-        later_lr: the learning rate of the stages after the first; None keeps that of the first.
-    """
+    """Indicator network."""
 
     name: ClassVar[str] = "indicator"
     multilabel: ClassVar[bool] = True
 
+    # N, wrong labels per image and step, drawn without replacement. None, or k - 1 and more, is all of them, which
+    # costs no more here: each image is encoded once whatever N. With many thousands of labels a small N saves time and
+    # memory.
     negatives: int | None = None
+    # `uniform`, or `hard`: in proportion to exp(score / temperature)
     sampling: Literal["uniform", "hard"] = "uniform"
-    temperature: float = 1.0
-    activation: Activation = "none"
+    temperature: float = 1.0  # of hard sampling
+    activation: Activation = "none"  # between the two layers of the label encoder
+    # numbers of negatives to train with first, one stage each (section 9 of the paper)
     curriculum: tuple[int, ...] = ()
-    later_lr: float | None = None
+    later_lr: float | None = None  # the learning rate of the stages after the first; None keeps that of the first
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         super().__post_init__()
         if any(n is not None and n < 1 for n in (*self.curriculum, self.negatives)):
             raise UsageError(f"An image needs at least one negative; given {(*self.curriculum, self.negatives)}.")
@@ -180,7 +168,9 @@ class Indicator(ImageMethod):
         for position, negatives in enumerate((*self.curriculum, last)):
             loss = (self.loss_of_several if data.train.multilabel else self.loss)(model, negatives)
             stage = self.stage(f"indicator N={negatives}", model, data, loss)
-            yield self._later(stage) if position else stage
+            if position and self.later_lr is not None:
+                stage = replace(stage, optimizer=replace(stage.optimizer, lr=self.later_lr))
+            yield stage
         model.fit_statistics(data.train)
 
     def loss(self, model: IndicatorModel, negatives: int) -> Callable[[Batch], dict[str, Tensor]]:
@@ -236,7 +226,3 @@ class Indicator(ImageMethod):
             for part in rows
         )
         return sample_by_score(parts, batch.targets, negatives)
-
-    def _later(self, stage: Stage) -> Stage:
-        lr = self.optimizer.lr if self.later_lr is None else self.later_lr
-        return replace(stage, optimizer=replace(stage.optimizer, lr=lr))

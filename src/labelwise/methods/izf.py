@@ -39,51 +39,36 @@ CHOICES = {"start": get_args(Start), "head": get_args(Head), "mmd_kernel": get_a
 
 @dataclass(frozen=True, kw_only=True)
 class Izf(GeneratingMethod):
-    """Zero-shot by an invertible flow that classifies by density and generates features.
-
-    Attributes:
-        epochs: of the flow; 0 is the closed form alone, without a network. Training gains little over it, and is slow on a
-            CPU: 30 is a good number to try.
-        start: ``closed`` solves the linear flow and trains from there; ``random`` is the paper's.
-        head: ``nbc`` takes the label of the largest density; ``softmax`` trains a layer on generated features.
-        shrink: of the covariance in the closed form, see ``gaussian.Choice``; None is chosen on held-out labels.
-        width: of the kernel between label vectors, 0 is linear; likewise.
-        penalty: of the regression of means on label vectors; likewise.
-        label_length: the length of label vectors as latents with start=random.
-        blocks: of the flow.
-        hidden: the width of its hidden layers.
-        mixing: how blocks mix coordinates, see ``nn.flow.FlowSettings``.
-        act_norm: whether blocks first shift and scale every coordinate.
-        flow_weight: of the negative log-density, for each coordinate.
-        centre_weight: of the squared distance between the feature at a label's centre and the mean feature of its images.
-        mmd_weight: of how alike generated features of unseen labels are to real features of seen ones.
-        mmd_kernel: that measures it, see ``ops.mmd``.
-        noise: uniform numbers up to this are added to scaled features in training, with start=random; the closed form adds
-            the normal noise that its shrinkage stands for.
-    """
+    """Zero-shot by an invertible flow that classifies by density and generates features."""
 
     name: ClassVar[str] = "izf"
 
+    # of the flow; 0 is the closed form alone, without a network. Training gains little over it, and is slow on a CPU:
+    # 30 is a good number to try.
     epochs: int = 0
     clip: float | None = 10.0
-    start: Start = "closed"
+    start: Start = "closed"  # `closed` solves the linear flow and trains from there; `random` is the paper's
+    # `nbc` takes the label of the largest density; `softmax` trains a layer on generated features
     head: Head = "nbc"
+    # of the covariance in the closed form, see `gaussian.Choice`; None is chosen on held-out labels
     shrink: float | None = None
-    width: float | None = None
-    penalty: float | None = None
-    label_length: float = 1.0
-    blocks: int = 5
-    hidden: int = 1024
-    mixing: Mixing = "permutation"
-    act_norm: bool = False
-    flow_weight: float = 2.0
+    width: float | None = None  # of the kernel between label vectors, 0 is linear; likewise
+    penalty: float | None = None  # of the regression of means on label vectors; likewise
+    label_length: float = 1.0  # the length of label vectors as latents with start=random
+    blocks: int = 5  # of the flow
+    hidden: int = 1024  # the width of its hidden layers
+    mixing: Mixing = "permutation"  # how blocks mix coordinates, see `nn.flow.FlowSettings`
+    act_norm: bool = False  # whether blocks first shift and scale every coordinate
+    flow_weight: float = 2.0  # of the negative log-density, for each coordinate
+    # of the squared distance between the feature at a label's centre and the mean feature of its images
     centre_weight: float = 1.0
-    mmd_weight: float = 0.1
-    mmd_kernel: Kernel = "mixture"
+    mmd_weight: float = 0.1  # of how alike generated features of unseen labels are to real features of seen ones
+    mmd_kernel: Kernel = "mixture"  # that measures it, see `ops.mmd`
+    # uniform numbers up to this are added to scaled features in training, with start=random; the closed form adds the
+    # normal noise that its shrinkage stands for
     noise: float = 0.008
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         for name, known in CHOICES.items():
             if getattr(self, name) not in known:
                 raise UsageError(f'Setting "{name}" is one of {listing(known)}; given "{getattr(self, name)}".')
@@ -105,7 +90,7 @@ class Izf(GeneratingMethod):
             hidden=self.hidden,
             mixing=self.mixing,
             act_norm=self.act_norm,
-            start="identity" if self.start == "closed" else "small",
+            identity=self.start == "closed",
         )
 
     def build(self, spec: Spec) -> FlowModel:  # type: ignore[override]
@@ -116,8 +101,7 @@ class Izf(GeneratingMethod):
         """Yield the stage of the image encoder, if there is one to train; solve the closed form; yield that of the flow."""
         assert isinstance(model, FlowModel)
         yield from self.train_encoder(model, data)
-        model.eval()
-        features = model.encode_all(data.train.images)
+        features = model.encode_features(data.train.images)
         if self.start == "closed":
             self._solve(model, data, features)
         else:
@@ -137,7 +121,7 @@ class Izf(GeneratingMethod):
         gaussians = Gaussians.of(features, data.train.targets, model.vectors(data.labels))
         grid, choice = tuple(dict.fromkeys(self._filled(one) for one in GRID)), self._filled(PLAIN)
         if len(grid) > 1 and has_unseen(data):
-            scores = gaussians.scores(model.encode_all(data.val.images), model.vectors(data.known), grid)
+            scores = gaussians.scores(model.encode_features(data.val.images), model.vectors(data.known), grid)
             choice = Choice(*best_on_validation(scores, data, choice))
         model.take(gaussians.solve(choice))
         model.fit_spread(features, data.train.targets)
@@ -153,12 +137,12 @@ class Izf(GeneratingMethod):
         loss = self._loss(model, data, features)
         if self.start == "random":
             model.flow.initialise(model.front(features))
+        fixed = replace(data, train=replace(data.train, images=features))
         if not has_unseen(data):
-            yield self.feature_stage(model.flow, data, features, loss, None)
+            yield self.feature_stage(model, model.flow, fixed, loss, None)
             model.eval()
-            model.trained_epochs.fill_(self.epochs)
             return
-        val = model.encode_all(data.val.images)
+        val = model.encode_features(data.val.images)
 
         @torch.no_grad()
         def merit() -> float:
@@ -166,13 +150,9 @@ class Izf(GeneratingMethod):
             centres = model.semantic_part(data.known)
             return harmonic(own @ centres.T - 0.5 * centres.square().sum(1), data)
 
-        def validate() -> float:
-            model.trained_epochs.add_(1)  # before the weights of the epoch are kept
-            return merit()
-
         before = merit()
         start = {name: tensor.clone() for name, tensor in model.flow.state_dict().items()}
-        yield self.feature_stage(model.flow, data, features, loss, validate)
+        yield self.feature_stage(model, model.flow, fixed, loss, merit)
         model.eval()
         if self.start == "closed" and merit() <= before:
             model.flow.load_state_dict(start)

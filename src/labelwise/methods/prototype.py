@@ -35,23 +35,19 @@ class PrototypeModel(LinearModel):
 
     A label's embedding is all that S needs of its prototype and a level that is added to it, or its row of the dense layer
     ``[d + 1]``, or one after the other.
-
-    Attributes:
-        head: what scores a label: ``sim`` S of its prototype, ``dol`` the dense output layer, ``mean`` the mean of both.
-        prototypes: C ``[k, d]``.
-        cosine: of the dense layer: None is a linear score, else this times the cosine with its row (AM-softmax).
-        lifted: whether labels learnt from examples are brought to the level of trained ones.
     """
 
     exclusive = True
-    prototypes: Tensor
+    prototypes: Tensor  # C [k, d]
 
     def __init__(self, spec: Spec, encoder: Encoder, settings: "Prototype") -> None:
         super().__init__(spec, encoder)
         k, d = len(spec.labels), self.encoder.code_size
+        # what scores a label: `sim` S of its prototype, `dol` the dense output layer, `mean` the mean of both
         self.head: Head = settings.head
+        # of the dense layer: None is a linear score, else this times the cosine with its row (AM-softmax)
         self.cosine = None if settings.margin is None else settings.margin_scale
-        self.lifted = settings.lifted
+        self.lifted = settings.lifted  # whether labels learnt from examples are brought to the level of trained ones
         self.compare = Similarity(d, settings.similarity_settings)
         self.dense = nn.Linear(d, k, bias=self.cosine is None)
         start = torch.randn(k, d) if settings.start == "normal" else torch.rand(k, d)
@@ -149,53 +145,38 @@ class Prototype(ImageMethod):
     """Prototypical classifier with a learned similarity: L_class + L_pair + L_aux.
 
     Ablations of the paper: ``similarity="cosine"``, ``aux_weight=0``, ``prototypes="sgd"``.
-
-    Attributes:
-        head: what scores a label, see ``PrototypeModel``; ``mean`` names trained labels better, ``sim`` taught ones.
-        similarity: S is ``learned``, or the ``cosine`` with a learned scale and offset, or ``both``, their sum: embeddings are then
-            trained to point where their label's do, and labels that training never saw are told apart better.
-        symmetric: how S(a, b) and S(b, a) become one; ``none`` keeps S(a, b), prototype first.
-        hidden: units of a hidden layer of S.
-        layers: hidden layers of S, 1 or 2.
-        dropout: in S, before its output.
-        prototypes: ``mean``, moving means of embeddings; or ``sgd``, trained as weights are.
-        start: prototypes begin ``normal``, as in the paper, or ``uniform`` in [0, 1).
-        momentum: lambda, the share of a prototype that stays in a step that has images of its label.
-        group: the most images of a label that stand together in a batch, see ``GroupedBatches``; 5 in the paper. Fewer leave room
-            for more labels in a batch, with which few epochs teach more.
-        class_weight: of L_class, the cross-entropy of S over the prototypes.
-        pair_weight: of L_pair, whether two images of a batch have the same label.
-        aux_weight: of L_aux, the cross-entropy of the dense output layer.
-        smoothing: of the targets of L_class and L_aux.
-        pair_smoothing: s > 0 draws the targets of L_pair from [1 - s, 1] and [0, s].
-        margin: m of AM-softmax in the dense layer, 0.4 in the paper; None is a plain dense layer.
-        margin_scale: s of AM-softmax.
-        lifted: S of labels learnt from examples is brought to the level of trained ones; the paper does not.
     """
 
     name: ClassVar[str] = "prototype"
 
+    # what scores a label, see `PrototypeModel`; `mean` names trained labels better, `sim` taught ones
     head: Head = "sim"
+    # S is `learned`, or the `cosine` with a learned scale and offset, or `both`, their sum: embeddings are then
+    # trained to point where their label's do, and labels that training never saw are told apart better
     similarity: Literal["learned", "cosine", "both"] = "learned"
+    # how S(a, b) and S(b, a) become one; `none` keeps S(a, b), prototype first
     symmetric: Literal["none", "max", "mean"] = "none"
-    hidden: int = 512
-    layers: int = 1
-    dropout: float = 0.25
+    hidden: int = 512  # units of a hidden layer of S
+    layers: int = 1  # hidden layers of S, 1 or 2
+    dropout: float = 0.25  # in S, before its output
+    # `mean`, moving means of embeddings; or `sgd`, trained as weights are
     prototypes: Literal["mean", "sgd"] = "mean"
+    # prototypes begin `normal`, as in the paper, or `uniform` in [0, 1)
     start: Literal["normal", "uniform"] = "normal"
-    momentum: float = 0.9
+    momentum: float = 0.9  # lambda, the share of a prototype that stays in a step that has images of its label
+    # the most images of a label that stand together in a batch, see `GroupedBatches`; 5 in the paper. Fewer leave
+    # room for more labels in a batch, with which few epochs teach more.
     group: int = 2
-    class_weight: float = 1.0
-    pair_weight: float = 1.0
-    aux_weight: float = 1.0
-    smoothing: float = 0.2
-    pair_smoothing: float = 0.0
-    margin: float | None = None
-    margin_scale: float = 30.0
-    lifted: bool = True
+    class_weight: float = 1.0  # of L_class, the cross-entropy of S over the prototypes
+    pair_weight: float = 1.0  # of L_pair, whether two images of a batch have the same label
+    aux_weight: float = 1.0  # of L_aux, the cross-entropy of the dense output layer
+    smoothing: float = 0.2  # of the targets of L_class and L_aux
+    pair_smoothing: float = 0.0  # s > 0 draws the targets of L_pair from [1 - s, 1] and [0, s]
+    margin: float | None = None  # m of AM-softmax in the dense layer, 0.4 in the paper; None is a plain dense layer
+    margin_scale: float = 30.0  # s of AM-softmax
+    lifted: bool = True  # S of labels learnt from examples is brought to the level of trained ones; the paper does not
 
     def __post_init__(self) -> None:
-        """Check the values."""
         super().__post_init__()
         _ = self.similarity_settings
         check_range(self, "from 0 to 1", "momentum", "smoothing", "pair_smoothing")
@@ -272,10 +253,8 @@ class Prototype(ImageMethod):
 def pair_loss(scores: Tensor, targets: Tensor, noise: Tensor | None = None) -> Tensor:
     """Return L_pair, a scalar: binary cross-entropy of pairs of one label and of others, each averaged over its own pairs.
 
-    Args:
-        scores: S of every ordered pair ``[n, n]``; a row's pair with itself does not count.
-        targets: ``[n]``.
-        noise: how far the target of each pair is moved inwards from 1 or 0 ``[n, n]``; None leaves it.
+    From S of every ordered pair ``[n, n]``, of which a row's with itself does not count, and targets ``[n]``; ``noise [n, n]``
+    is how far the target of each pair is moved inwards from 1 or 0.
     """
     same = targets[:, None] == targets
     apart = ~torch.eye(len(targets), dtype=torch.bool, device=targets.device)

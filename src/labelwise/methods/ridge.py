@@ -22,18 +22,13 @@ PLAIN = 1.0  # where there is nothing to choose by
 
 @dataclass(frozen=True, kw_only=True)
 class Ridge(ZeroShotMethod):
-    """The nearest label vector after ridge regression: a baseline of one linear system.
-
-    Attributes:
-        penalty: on the weights; None is chosen on labels held out of training.
-    """
+    """The nearest label vector after ridge regression: a baseline of one linear system."""
 
     name: ClassVar[str] = "ridge"
 
-    penalty: float | None = None
+    penalty: float | None = None  # on the weights; None is chosen on labels held out of training
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         super().__post_init__()
         check_range(self, "above 0", "penalty")
 

@@ -14,7 +14,6 @@ from labelwise.data.dataset import TrainData
 from labelwise.data.rng import BatchRng
 from labelwise.errors import UsageError
 from labelwise.methods.shared.linear import Encoder, ImageMethod, SoftmaxModel
-from labelwise.methods.shared.zero_shot import encoded
 from labelwise.model import LabelModel, Spec
 from labelwise.nn.encoder import LENGTH, spread
 from labelwise.ops.contrastive import supervised_contrastive
@@ -60,13 +59,8 @@ class Supcon(ImageMethod):
     The paper's settings: temperature 0.1, weight decay 1e-4, a cosine schedule, 500 epochs; learning rate and batch
     0.05 and 256 for CIFAR-10, 0.5 and 256 for STL-10, 0.1 and 128 for BMW-10, 0.5 and 128 for CUB-20, 0.1 and 128 for Pets.
 
-    Attributes:
-        augment: None chooses by the images: crops of a fifth of the area and more, changed brightness and contrast, and
-            for colour pictures changed colours and a mirror image half of the time.
-        temperature: tau, divides the cosines of embeddings.
-        projection_size: of the embeddings that are contrasted.
-        head_epochs: of the linear layer.
-        head_optimizer: of the linear layer.
+    Where ``augment`` is None the images choose: crops of a fifth of the area and more, changed brightness and contrast, and
+    for colour pictures changed colours and a mirror image half of the time.
     """
 
     name: ClassVar[str] = "supcon"
@@ -74,13 +68,12 @@ class Supcon(ImageMethod):
     epochs: int = 60
     optimizer: Optimizer = field(default_factory=lambda: Optimizer(weight_decay=1e-4))
     schedule: Schedule = field(default_factory=lambda: Schedule(name="cosine"))
-    temperature: float = 0.1
-    projection_size: int = 128
-    head_epochs: int = 30
-    head_optimizer: Optimizer = field(default_factory=Optimizer)
+    temperature: float = 0.1  # tau, divides the cosines of embeddings
+    projection_size: int = 128  # of the embeddings that are contrasted
+    head_epochs: int = 30  # of the linear layer
+    head_optimizer: Optimizer = field(default_factory=Optimizer)  # of the linear layer
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         super().__post_init__()
         check_range(self, "at least 1", "projection_size", "head_epochs")
         check_range(self, "above 0", "temperature")
@@ -100,8 +93,7 @@ class Supcon(ImageMethod):
         model.encoder.fit_normalisation(data.train.images)
         contrast = self.stage(f"{self.name} contrast", model, data, self.loss(model))
         yield replace(contrast, parameters=[*model.encoder.parameters(), *model.projection.parameters()])
-        model.eval()
-        embeddings = encoded(model, model.prepare(data.train.images))
+        embeddings = model.encode_all(data.train.images)
         mean, scale = standard(embeddings)
         head = replace(self, epochs=self.head_epochs, optimizer=self.head_optimizer, average=None, adversarial=None)
         fixed = replace(data, train=replace(data.train, images=(embeddings - mean) * scale))

@@ -19,10 +19,18 @@ from labelwise.errors import UsageError
 from labelwise.methods.shared.centring import PCA, Centring
 from labelwise.methods.shared.label_prior import LabelPrior, Source, label_similarity
 from labelwise.methods.shared.linear import Encoder, HeadModel
-from labelwise.methods.shared.naming import Evidence, choose_names, cluster_starts, name_each, turned_round, vote
-from labelwise.methods.shared.naming_report import modal_shares, naming_figures, plain
+from labelwise.methods.shared.naming import (
+    Evidence,
+    choose_names,
+    cluster_starts,
+    modal_shares,
+    name_each,
+    naming_figures,
+    plain,
+    turned_round,
+    vote,
+)
 from labelwise.methods.shared.transport import Clustering, Matching, Restarts, transport_stages
-from labelwise.methods.shared.zero_shot import encoded
 from labelwise.model import LabelModel, Spec
 from labelwise.ops.assignment import best_matching
 from labelwise.ops.clusters import discriminant, nearest_centres, neighbour_means
@@ -35,49 +43,30 @@ MOST_EMBEDDINGS = 20_000  # embeddings that structure naming clusters
 
 
 class Naming(NamedTuple):
-    """The outcome of naming, the chosen restart first.
+    """The outcome of naming, the chosen restart first."""
 
-    Attributes:
-        members: the cluster of each image ``[r, n]``.
-        opinions: label embeddings ``[r, k, d + 1]``.
-        names: the label of each cluster ``[r, k]``.
-        votes: how probable each label is for each cluster of the chosen restart ``[k, k]``.
-        losses: ``[r]``.
-    """
-
-    members: Tensor
-    opinions: Tensor
-    names: Tensor
-    votes: Tensor
-    losses: Tensor
+    members: Tensor  # the cluster of each image [r, n]
+    opinions: Tensor  # label embeddings [r, k, d + 1]
+    names: Tensor  # the label of each cluster [r, k]
+    votes: Tensor  # how probable each label is for each cluster of the chosen restart [k, k]
+    losses: Tensor  # [r]
 
 
 class NamedModel(HeadModel):
-    """A linear model whose labels are named clusters; scores of an image compete.
-
-    Attributes:
-        centres: mean embedding of each cluster ``[k, d]``, in the clusters' own order.
-        names: the label of each cluster ``[k]``.
-        votes: how probable each label is for each cluster ``[k, k]``.
-        opinions: label embeddings of every restart ``[r, k, d + 1]``, the chosen one first, before a person named any cluster.
-        own_names: the label of each cluster in every restart ``[r, k]``, likewise.
-        clusters, overlaps, sizes: see ``naming.Evidence``.
-        alike: how alike labels are ``[1, k, k]``; zeros until it is fitted.
-        restarts: of transport naming, else None.
-        report: what can be told about the run, see ``naming_report``; empty until it is over.
-    """
+    """A linear model whose labels are named clusters; scores of an image compete."""
 
     exclusive = True
     infinite = (*HeadModel.infinite, "restarts.centre_losses", "restarts.head_losses")  # until there is a loss
-    centres: Tensor
-    names: Tensor
-    votes: Tensor
+    centres: Tensor  # mean embedding of each cluster [k, d], in the clusters' own order
+    names: Tensor  # the label of each cluster [k]
+    votes: Tensor  # how probable each label is for each cluster [k, k]
+    # label embeddings of every restart [r, k, d + 1], the chosen one first, before a person named any cluster
     opinions: Tensor
-    own_names: Tensor
-    clusters: Tensor
+    own_names: Tensor  # the label of each cluster in every restart [r, k], likewise
+    clusters: Tensor  # this and the next two: see `naming.Evidence`
     overlaps: Tensor
     sizes: Tensor
-    alike: Tensor
+    alike: Tensor  # how alike labels are [1, k, k]; zeros until it is fitted
 
     def __init__(self, spec: Spec, method: "ZeroLabel") -> None:
         super().__init__(spec, method.encoder)
@@ -85,7 +74,8 @@ class NamedModel(HeadModel):
         self.search = method.search
         self.centring = PCA(d, method.directions) if method.naming == "structure" else Centring(d)
         self.head.requires_grad_(False)
-        self.restarts = Restarts(r, k, d) if method.naming == "transport" else None
+        self.restarts = Restarts(r, k, d) if method.naming == "transport" else None  # of transport naming, else None
+        # what can be told about the run, see `naming_figures`; empty until it is over
         self.report: dict[str, Any] = {}
         shapes = {"centres": (k, d), "votes": (k, k), "opinions": (r, k, d + 1)}
         shapes |= {"clusters": (r, k, k), "overlaps": (r, k, k), "sizes": (r, k)}
@@ -95,13 +85,9 @@ class NamedModel(HeadModel):
         self.register_buffer("own_names", torch.zeros(r, k, dtype=torch.int64).copy_(torch.arange(k)))
         self.register_buffer("alike", torch.zeros(1, k, k))
 
-    def encode_images(self, images: Tensor) -> Tensor:
+    def finish(self, embeddings: Tensor) -> Tensor:
         """Return image embeddings ``[n, d]`` of unit length."""
-        return self.centring(self.encoder(images))  # type: ignore[no-any-return]
-
-    def pool_maps(self, maps: Tensor) -> Tensor:
-        """Return image embeddings ``[n, d]`` from feature maps."""
-        return self.centring(self.encoder.pool(maps))  # type: ignore[no-any-return]
+        return self.centring(embeddings)  # type: ignore[no-any-return]
 
     def evidence(self) -> Evidence:
         """Return what naming goes by."""
@@ -155,45 +141,33 @@ class NamedModel(HeadModel):
 
 @dataclass(frozen=True, kw_only=True)
 class ZeroLabel(Method):
-    """Names clusters of images by what label names say about each other; reads no label of any image.
-
-    Attributes:
-        encoder: what makes embeddings of images, never trained here: a pretrained one, or weights of your own; features are taken
-            as they are. One with random weights is ablation A.
-        naming: ``structure`` or ``transport`` (the paper's).
-        prior: where the similarity of labels comes from, see ``label_similarity``.
-        neighbours: nearest words that stand for a name beside itself, where the prior is words or sentences.
-        second: the prior's value at the second most similar label, 0.2 in the paper, 0.1 in the authors' code.
-        restarts: how many; 50 in the paper.
-        centre: embeddings are taken around their mean before they get unit length; the paper does not.
-        directions: structure naming brings embeddings of more numbers than this to unit length, and then to so many
-            directions in which they vary most; only where they are centred.
-        smooth: structure naming clusters means of this many neighbouring embeddings, see ``neighbour_means``; 1 is the embeddings.
-        balanced: structure naming makes clusters as large as shares say (equal ones, unless labels have shares).
-        search: random matchings that structure naming improves, for each restart.
-        clustering: stage II of transport naming.
-        matching: stage III of transport naming.
-    """
+    """Names clusters of images by what label names say about each other; reads no label of any image."""
 
     name: ClassVar[str] = "zero_label"
     needs: ClassVar[tuple[str, ...]] = ()
 
+    # what makes embeddings of images, never trained here: a pretrained one, or weights of your own; features are taken
+    # as they are. One with random weights is ablation A.
     encoder: Encoder = field(default_factory=lambda: Encoder(frozen=True))
-    naming: Literal["structure", "transport"] = "structure"
-    prior: Source = "auto"
-    neighbours: int = 10
+    naming: Literal["structure", "transport"] = "structure"  # `structure` or `transport` (the paper's)
+    prior: Source = "auto"  # where the similarity of labels comes from, see `label_similarity`
+    neighbours: int = 10  # nearest words that stand for a name beside itself, where the prior is words or sentences
+    # the prior's value at the second most similar label, 0.2 in the paper, 0.1 in the authors' code
     second: float = 0.2
-    restarts: int = 10
-    centre: bool = True
+    restarts: int = 10  # how many; 50 in the paper
+    centre: bool = True  # embeddings are taken around their mean before they get unit length; the paper does not
+    # structure naming brings embeddings of more numbers than this to unit length, and then to so many directions in
+    # which they vary most; only where they are centred
     directions: int = 128
+    # structure naming clusters means of this many neighbouring embeddings, see `neighbour_means`; 1 is the embeddings
     smooth: int = 20
+    # structure naming makes clusters as large as shares say (equal ones, unless labels have shares)
     balanced: bool = True
-    search: int = 500
-    clustering: Clustering = field(default_factory=Clustering)
-    matching: Matching = field(default_factory=Matching)
+    search: int = 500  # random matchings that structure naming improves, for each restart
+    clustering: Clustering = field(default_factory=Clustering)  # stage II of transport naming
+    matching: Matching = field(default_factory=Matching)  # stage III of transport naming
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         if self.naming not in ("structure", "transport"):
             raise UsageError(f'Naming is by "structure" or by "transport"; given "{self.naming}".')
         check_range(self, "at least 1", "restarts", "search", "directions")
@@ -234,16 +208,14 @@ class ZeroLabel(Method):
     @torch.no_grad()
     def _embeddings(self, model: NamedModel, data: TrainData) -> Tensor:
         """Return the embeddings of the training images ``[n, d]``, once the model's normalisation is fitted to them."""
-        model.eval()
         images = data.train.images
         if len(data.train.shape) == 3:
             model.encoder.fit_normalisation(images)
         if model.encoder.frozen:
             model.encoder.fit_features(model.encoder.features(images))
-        prepared = model.prepare(images)
         if self.centre:
-            model.centring.fit(encoded(model.encoder, prepared))
-        return encoded(model, prepared)
+            model.centring.fit(model.encode_all(images, by=model.encoder))
+        return model.encode_all(images)
 
     def _structure(self, model: NamedModel, embeddings: Tensor) -> Naming:
         """Return the best of several clusterings, its clusters named, and the others."""

@@ -24,10 +24,7 @@ HEADS: Final = ("fc", "classifier", "heads", "head")  # what torchvision calls t
 class Adapter(Backbone):
     """A network of another library, for colour images ``[n, 3, size, size]``; d is found by trying it on one.
 
-    Args:
-        source: makes the network, with its public weights where asked for.
-        size: the side of the images it takes.
-        published: how these are normalised.
+    ``source`` makes the network, with its public weights where asked for.
     """
 
     comes_trained = True

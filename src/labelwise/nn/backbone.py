@@ -10,24 +10,17 @@ from labelwise.nn.weights import Normalisation
 
 
 class Backbone(nn.Module, ABC):
-    """Turns normalised images ``[n, c, h, w]`` into embeddings ``[n, d]``.
+    """Turns normalised images ``[n, c, h, w]`` into embeddings ``[n, d]``."""
 
-    Attributes:
-        width_out: d, the size of an embedding.
-        published: how images must be normalised for its public weights; None where there are none.
-        comes_trained: whether it has public weights of its own, which ``load_published`` loads.
-        size: the side of the images that these were trained on; None takes images as they are.
-        waveforms: whether it takes sound ``[n, samples]`` in place of images.
-    """
-
+    # how images must be normalised for its public weights; None where there are none
     published: Normalisation | None = None
-    comes_trained: bool = False
-    size: int | None = None
-    waveforms: bool = False
+    comes_trained: bool = False  # whether it has public weights of its own, which `load_published` loads
+    size: int | None = None  # the side of the images that these were trained on; None takes images as they are
+    waveforms: bool = False  # whether it takes sound [n, samples] in place of images
 
     def __init__(self, width_out: int) -> None:
         super().__init__()
-        self.width_out = width_out
+        self.width_out = width_out  # d, the size of an embedding
 
     @abstractmethod
     def maps(self, x: Tensor) -> Tensor:

@@ -34,24 +34,17 @@ PIECE = {"cpu": 8, "cuda": 256}  # images that a frozen trunk takes at a time; o
 
 @dataclass(frozen=True, kw_only=True)
 class Encoder:
-    """Which image encoder.
+    """Which image encoder."""
 
-    Attributes:
-        backbone: a name that ``build_backbone`` knows; "auto" is "efficientnet_lite0" where it is frozen.
-        width: the backbone's base width; None is the published one.
-        code_size: d; None is the size of the backbone's embedding.
-        weights: a .safetensors file of the backbone's weights; None starts from the public ones where the backbone
-            brings them (efficientnet_lite0 and those of other libraries), else at random.
-        frozen: the backbone keeps these weights: each training image is encoded once, and only what follows is trained.
-        size: another name of ``View.size``, the side that the backbone sees.
-    """
-
-    backbone: str = "auto"
-    width: int | None = None
-    code_size: int | None = None
+    backbone: str = "auto"  # a name that `build_backbone` knows; "auto" is "efficientnet_lite0" where it is frozen
+    width: int | None = None  # the backbone's base width; None is the published one
+    code_size: int | None = None  # d; None is the size of the backbone's embedding
+    # a .safetensors file of the backbone's weights; None starts from the public ones where the backbone brings them
+    # (efficientnet_lite0 and those of other libraries), else at random
     weights: str | None = None
+    # the backbone keeps these weights: each training image is encoded once, and only what follows is trained
     frozen: bool = False
-    size: int | None = None
+    size: int | None = None  # another name of `View.size`, the side that the backbone sees
 
     def build(self, shape: tuple[int, ...], view: View = WHOLE, *, to_publish: bool = False) -> "ImageEncoder":
         """Return a new image encoder with these settings, for images of a shape that are seen so.
@@ -134,16 +127,10 @@ class ImageEncoder(nn.Module):
             are normalised into as many channels as these have. None: ``fit_normalisation`` sets them.
         frozen: the trunk is never trained; ``fit_features`` standardises what it makes, before the projection.
         view: how images of the shape are seen; others are only brought to its size.
-
-    Attributes:
-        mean: subtracted from each channel ``[c]`` (or feature ``[a]``); 0 until ``fit_normalisation``.
-        std: divides each channel ``[c]`` (or feature ``[a]``); 1 until ``fit_normalisation``.
-        code_size: d.
-        untrained: whether nothing before ``finish`` is trained, as with a frozen trunk or precomputed features.
     """
 
-    mean: Tensor
-    std: Tensor
+    mean: Tensor  # subtracted from each channel [c] (or feature [a]); 0 until `fit_normalisation`
+    std: Tensor  # divides each channel [c] (or feature [a]); 1 until `fit_normalisation`
     feature_mean: Tensor
     feature_std: Tensor
 
@@ -163,10 +150,11 @@ class ImageEncoder(nn.Module):
         self.shape = shape
         self.view = view
         self.frozen = frozen
+        # whether nothing before `finish` is trained, as with a frozen trunk or precomputed features
         self.untrained = frozen or (len(shape) == 1 and not backbone.waveforms)
         self.fixed = fixed is not None or backbone.waveforms
         self.backbone = backbone
-        self.code_size = backbone.width_out if code_size is None else code_size
+        self.code_size = backbone.width_out if code_size is None else code_size  # d
         self.project: nn.Module = nn.Identity()
         if self.code_size != backbone.width_out:
             self.project = nn.Linear(backbone.width_out, self.code_size)

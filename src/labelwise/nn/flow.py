@@ -8,48 +8,35 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu, linear, relu
 
 from labelwise.errors import UsageError, listing, suggest
+from labelwise.settings import check_range
 
 Mixing = Literal["permutation", "lu"]
 Activation = Literal["leaky_relu", "relu"]
-Start = Literal["small", "identity"]
 START = 0.01  # standard deviation of every parameter at the start
+CLAMP = 2.0  # no log-scale of a coupling is larger than this, or smaller than minus this
 ATAN = 0.636  # brings the arc tangent to (-1, 1)
 MOST_BLOCKS = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class FlowSettings:
-    """How a flow is built.
+    """How a flow is built."""
 
-    Attributes:
-        blocks: how often coordinates are mixed and then transformed.
-        hidden: width of the one hidden layer of the networks in a block.
-        activation: of that layer, ``leaky_relu`` or ``relu``.
-        mixing: ``permutation`` is drawn once and stays; ``lu`` multiplies by a learnt matrix in front of it.
-        act_norm: each coordinate is shifted and scaled before it is mixed; see ``Flow.initialise``.
-        clamp: no log-scale of a coupling is larger than this, or smaller than minus this.
-        start: ``small`` draws every parameter near 0; ``identity`` also takes away what the blocks do to vectors, and
-            puts coordinates back in order at the end, so that the flow returns vectors as they are until it is trained.
-    """
-
-    blocks: int = 5
-    hidden: int = 1024
-    activation: Activation = "leaky_relu"
+    blocks: int = 5  # how often coordinates are mixed and then transformed
+    hidden: int = 1024  # width of the one hidden layer of the networks in a block
+    activation: Activation = "leaky_relu"  # of that layer, `leaky_relu` or `relu`
+    # `permutation` is drawn once and stays; `lu` multiplies by a learnt matrix in front of it
     mixing: Mixing = "permutation"
-    act_norm: bool = False
-    clamp: float = 2.0
-    start: Start = "small"
+    act_norm: bool = False  # each coordinate is shifted and scaled before it is mixed; see `Flow.initialise`
+    # every parameter is drawn near 0; this also takes away what the blocks do to vectors, and puts coordinates back in
+    # order at the end, so that the flow returns vectors as they are until it is trained
+    identity: bool = False
 
     def __post_init__(self) -> None:
-        """Check the values."""
-        for name in ("blocks", "hidden"):
-            if getattr(self, name) < 1:
-                raise UsageError(f'Setting "{name}" of a flow must be at least 1; given {getattr(self, name)}.')
+        check_range(self, "at least 1", "blocks", "hidden")
         if self.blocks > MOST_BLOCKS:
             raise UsageError(f"A flow has at most {MOST_BLOCKS} blocks; given {self.blocks}.")
-        if not 0 < self.clamp < float("inf"):
-            raise UsageError(f'Setting "clamp" of a flow must be a finite number above 0; given {self.clamp}.')
-        for name, kind in (("activation", Activation), ("mixing", Mixing), ("start", Start)):
+        for name, kind in (("activation", Activation), ("mixing", Mixing)):
             given, known = getattr(self, name), get_args(kind)
             if given not in known:
                 raise UsageError(f'A flow has no {name} "{given}".{suggest(given, known)} Known: {listing(known)}.')
@@ -75,7 +62,8 @@ class Flow(nn.Module):
         for parameter in self.parameters():
             nn.init.normal_(parameter, std=START)
         self.last: Permutation | None = None
-        self.last = self._undone() if self.settings.start == "identity" else None
+        if how.identity:
+            self.last = self._undone()
 
     def forward(self, v: Tensor) -> tuple[Tensor, Tensor]:
         """Return where the vectors ``[n, size]`` go, ``[n, size]``, and the log of |det Jacobian| there, ``[n]``."""
@@ -210,7 +198,6 @@ class Coupling(nn.Module):
     def __init__(self, size: int, settings: FlowSettings) -> None:
         super().__init__()
         self.sizes = [size - size // 2, size // 2]
-        self.amplitude = settings.clamp * ATAN
         first, second = self.sizes
         self.by_first = HalfNetwork(first, second, settings)
         self.by_second = HalfNetwork(second, first, settings)
@@ -235,7 +222,7 @@ class Coupling(nn.Module):
 
     def _affine(self, network: nn.Module, half: Tensor) -> tuple[Tensor, Tensor]:
         log_scale, shift = network(half).chunk(2, 1)
-        return log_scale.atan().mul_(self.amplitude), shift
+        return log_scale.atan().mul_(CLAMP * ATAN), shift
 
 
 class HalfNetwork(nn.Module):

@@ -44,14 +44,9 @@ class ResidualBlock(nn.Module):
 
 
 class ResNet(Backbone):
-    """A residual network; d is 8 (basic blocks) or 32 (bottlenecks) times its width.
+    """A residual network of four stages of so many blocks; d is 8 (basic blocks) or 32 (bottlenecks) times its width.
 
-    Args:
-        depths: how many blocks each of the four stages has.
-        shape: of one image, ``(c, h, w)``. Images up to 64 pixels get a 3x3 stem that keeps their resolution; larger
-            ones the usual 7x7 stem of stride 2 and max pooling.
-        width: channels of the stem; 64 is the published network.
-        bottleneck: of which blocks.
+    Images up to 64 pixels get a 3x3 stem that keeps their resolution; larger ones the usual 7x7 stem of stride 2 and max pooling.
     """
 
     published = IMAGENET

@@ -25,16 +25,7 @@ SMALLEST = 1e-6
 class PatchNet(Backbone):
     """Dictionary activations of patches, pooled at three heights without the surroundings, and mapped to 40 numbers.
 
-    Args:
-        shape: of one image, ``(c, h, w)``.
-        width: how many patches the dictionary has.
-
-    Attributes:
-        filters: makes a patch into f numbers ``[f, c, 4, 4]``.
-        shift: added to these ``[f]``.
-        dictionary: patches, as these numbers ``[width, f]``.
-        around: what is taken from pooled activations ``[3 * width]``.
-        directions: what they are then mapped with ``[3 * width, 40]``.
+    ``width`` is how many patches the dictionary has.
     """
 
     def __init__(self, shape: tuple[int, ...], width: int = 200) -> None:
@@ -42,10 +33,13 @@ class PatchNet(Backbone):
         if min(shape[1:]) < 2 * SIDE:
             raise UsageError(f'The backbone "patches" takes images of {2 * SIDE} pixels a side or more; given {shape}.')
         size = min(EMBEDDING_SIZE, shape[0] * SIDE * SIDE)
+        # makes a patch into f numbers [f, c, 4, 4]
         self.filters = nn.Parameter(torch.randn(size, shape[0], SIDE, SIDE).div_(SIDE))
-        self.shift = nn.Parameter(torch.zeros(size))
-        self.dictionary = nn.Parameter(torch.randn(width, size))
+        self.shift = nn.Parameter(torch.zeros(size))  # added to these [f]
+        self.dictionary = nn.Parameter(torch.randn(width, size))  # patches, as these numbers [width, f]
+        # what is taken from pooled activations [3 * width]
         self.around = nn.Parameter(torch.zeros(len(ROWS) * width))
+        # what they are then mapped with [3 * width, 40]
         self.directions = nn.Parameter(torch.randn(len(ROWS) * width, EMBEDDING_SIZE))
 
     def patches(self, x: Tensor) -> Tensor:

@@ -54,23 +54,14 @@ def minilm() -> "MiniLM":
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MiniLM:
-    """A BERT encoder whose token embeddings are averaged and brought to unit length.
+    """A BERT encoder whose token embeddings are averaged and brought to unit length."""
 
-    Attributes:
-        weights: tensors under the names that BERT checkpoints use.
-        tokenizer: ``encode_batch(texts)`` gives token numbers in ``ids``.
-        layers: how many transformer layers.
-        heads: how many attention heads in each.
-        epsilon: what layer norms add to the variance.
-        read: vectors of sentences computed before.
-    """
-
-    weights: dict[str, Tensor]
-    tokenizer: Any
-    layers: int
-    heads: int
-    epsilon: float
-    read: dict[str, Tensor] = field(default_factory=dict)
+    weights: dict[str, Tensor]  # tensors under the names that BERT checkpoints use
+    tokenizer: Any  # `encode_batch(texts)` gives token numbers in `ids`
+    layers: int  # how many transformer layers
+    heads: int  # how many attention heads in each
+    epsilon: float  # what layer norms add to the variance
+    read: dict[str, Tensor] = field(default_factory=dict)  # vectors of sentences computed before
 
     def encode(self, texts: Sequence[str]) -> Tensor:
         """Return sentence vectors of unit length ``[n, a]``; a sentence is computed once while this object lives."""

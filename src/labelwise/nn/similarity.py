@@ -29,25 +29,17 @@ KEPT = 2**25  # hidden numbers of pairs up to which training keeps them all; bey
 
 @dataclass(frozen=True, kw_only=True)
 class SimilaritySettings:
-    """Which similarity.
+    """Which similarity."""
 
-    Attributes:
-        kind: ``learned`` is a network on both embeddings; ``cosine`` has a learned scale and offset alone; ``both`` is their sum,
-            the network then learns what the cosine leaves open.
-        symmetric: how S(a, b) and S(b, a) become one; ``none`` keeps S(a, b).
-        hidden: the size of a hidden layer.
-        layers: one hidden layer, or two.
-        dropout: before the output.
-    """
-
+    # `learned` is a network on both embeddings; `cosine` has a learned scale and offset alone; `both` is their
+    # sum, the network then learns what the cosine leaves open
     kind: Kind = "learned"
-    symmetric: Symmetric = "none"
-    hidden: int = 512
-    layers: int = 1
-    dropout: float = 0.25
+    symmetric: Symmetric = "none"  # how S(a, b) and S(b, a) become one; `none` keeps S(a, b)
+    hidden: int = 512  # the size of a hidden layer
+    layers: int = 1  # one hidden layer, or two
+    dropout: float = 0.25  # before the output
 
     def __post_init__(self) -> None:
-        """Check the values."""
         if self.hidden < 1 or self.layers not in (1, 2) or not 0 <= self.dropout < 1:
             raise UsageError(
                 "A similarity has 1 or 2 layers of at least 1 hidden unit, and a dropout from 0 to below 1; "
@@ -63,10 +55,6 @@ class Similarity(nn.Module):
 
     ``first`` and ``second`` return all that S needs of an embedding, so that it is computed once for many pairs:
     ``pairs(first(a), second(b))`` is ``forward(a, b)``.
-
-    Args:
-        size: d, of an embedding.
-        settings: which similarity.
     """
 
     def __init__(self, size: int, settings: SimilaritySettings) -> None:
@@ -174,14 +162,7 @@ class Similarity(nn.Module):
 
 
 def scores_of_sums(u: Tensor, v: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Return ``weight.leaky(u_i + v_j) + bias`` of every pair ``[n, m]``, without a gradient, in one small buffer.
-
-    Args:
-        u: ``[n, h]``.
-        v: ``[m, h]``.
-        weight: ``[h]``.
-        bias: one number ``[1]``.
-    """
+    """Return ``weight.leaky(u_i + v_j) + bias`` of every pair ``[n, m]`` of ``[n, h]`` and ``[m, h]``, without a gradient."""
     u, v, weight = u.float(), v.float(), weight.float()
     out = torch.add((SLOPE * (u @ weight) + bias)[:, None], v @ weight)
     against, rest = -v, (1 - SLOPE) * weight

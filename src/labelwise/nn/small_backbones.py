@@ -116,10 +116,8 @@ class ResNet12(Backbone):
 class XVector(Backbone):
     """A time-delay network with the mean and the deviation over time (x-vectors); d is half its width (512 as published).
 
-    Args:
-        shape: ``(c, coefficients, frames)``, features of sound over time; or ``(samples,)``, waveforms.
-        width: channels of a layer; the last has three times as many.
-        rate: samples per second of waveforms, of which the network makes 23 cepstral coefficients a frame.
+    It takes features of sound over time, ``(c, coefficients, frames)``; or, where ``rate`` says how many samples a second has,
+    waveforms ``(samples,)``, of which it makes 23 cepstral coefficients a frame.
     """
 
     def __init__(self, shape: tuple[int, ...], width: int = 512, rate: int | None = None) -> None:
@@ -153,12 +151,7 @@ class MelXVector(XVector):
     """X-vectors of single words: 40 log-mel energies a frame, each standardised over training, and silence does not count.
 
     The mean over a word tells much of its speaker, so it stays. Frames of silence, such as those that fill a short sound up, become the mean
-    frame of the sound, and the mean and the deviation over time are those of the other frames.
-
-    Args:
-        shape: ``(samples,)``, waveforms of a root mean square of 1.
-        width: channels of a layer; the last has three times as many.
-        rate: samples per second.
+    frame of the sound, and the mean and the deviation over time are those of the other frames. Waveforms have a root mean square of 1.
     """
 
     def __init__(self, shape: tuple[int, ...], width: int = 512, *, rate: int) -> None:

@@ -16,14 +16,8 @@ class Spectrogram(nn.Module):
 
     Frames are whole windows: ``frames = 1 + (t - window) // hop``. Filters are triangles on the mel scale
     ``2595 log10(1 + f / 700)`` from 0 to half the rate; energies are ``log(power + 1e-6)``. The coefficients are the
-    first of the orthonormal cosine transform (DCT-II) of the log-mel energies.
-
-    Args:
-        rate: samples per second.
-        mels: how many filters.
-        coefficients: how many cepstral coefficients (23 is usual for speakers); None keeps the log-mel energies.
-        window: seconds of a frame (Hann window).
-        hop: seconds from one frame to the next.
+    first of the orthonormal cosine transform (DCT-II) of the log-mel energies; None keeps these. ``rate`` is samples per second,
+    ``window`` (Hann) and ``hop`` are in seconds.
     """
 
     window: Tensor

@@ -25,14 +25,8 @@ class SentenceEncoder(nn.Module):
 
     Residual convolution blocks that halve a sentence each, an LSTM in both directions, the mean over what is left of the
     sentence, dropout, and a linear layer. What a sentence gets does not depend on the others in eval mode; in training
-    they share the statistics of batch norm, in which every word counts the same.
-
-    Args:
-        vector_size: a.
-        code_size: e.
-        filters: the width of each block.
-        hidden: the width of the LSTM in each direction.
-        dropout: the share of numbers dropped before the linear layer.
+    they share the statistics of batch norm, in which every word counts the same. ``filters`` are the widths of the blocks, ``hidden``
+    that of the LSTM in each direction.
     """
 
     def __init__(
@@ -57,11 +51,9 @@ class SentenceEncoder(nn.Module):
         self.project = nn.Linear(2 * hidden, code_size)
 
     def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
-        """Return sentence embeddings ``[m, e]``.
+        """Return sentence embeddings ``[m, e]`` of word vectors, one sentence after another ``[t, a]``.
 
-        Args:
-            words: word vectors, one sentence after another ``[t, a]``.
-            lengths: words of each sentence, at least 1 ``[m]``. Give them on the CPU: a GPU would have to be waited for.
+        Give ``lengths [m]``, words of each sentence, on the CPU: a GPU would have to be waited for.
         """
         left = lengths.cpu()
         if int(left.sum()) != len(words) or not len(left) or int(left.min()) < 1:
@@ -103,19 +95,14 @@ class Block(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class Borders:
-    """Where sentences begin and end among t rows.
+    """Where sentences begin and end among t rows."""
 
-    Attributes:
-        around: of each row the one before it, itself, and the one after it ``[3 t]``; t where its sentence has none.
-        back: the places in ``around`` that hold a row as the one before, itself, and the one after; 3 t where none.
-        places: where each row goes ``[t]`` when every sentence is to begin at an even place.
-        pairs: how many pairs of places there are then.
-    """
-
+    # of each row the one before it, itself, and the one after it [3 t]; t where its sentence has none
     around: Tensor
+    # the places in `around` that hold a row as the one before, itself, and the one after; 3 t where none
     back: Tensor
-    places: Tensor
-    pairs: int
+    places: Tensor  # where each row goes [t] when every sentence is to begin at an even place
+    pairs: int  # how many pairs of places there are then
 
     @classmethod
     def of(cls, lengths: Tensor, device: torch.device) -> "Borders":

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from labelwise.errors import UsageError
-from labelwise.ops.attacks import Loss, Points, Problem, check_count, choice_loss, margin
+from labelwise.ops.attacks import Loss, Points, Problem, choice_loss, margin
+from labelwise.settings import check_range
 
 MOMENTUM = 0.75  # alpha: the share of a move that follows the gradient, the rest repeats the last move
 RISING = 0.75  # rho: the share of steps that must raise the loss, or the step size is halved
@@ -47,22 +48,18 @@ class Apgd:
 
     The step starts at twice the radius. At checkpoints it is halved, and the ascent goes back to the point with the highest loss, where
     too few steps raised the loss or a whole stretch found nothing better.
-
-    Attributes:
-        loss: ``choice`` (cross-entropy) or ``ratio`` (DLR).
-        aims: with ``ratio``, how many wrong labels to aim at, one after another, the nearest first, each on the images that
-            are left standing; 0 aims at none.
     """
 
     black_box: ClassVar[bool] = False
 
-    loss: Literal["choice", "ratio"] = "choice"
+    loss: Literal["choice", "ratio"] = "choice"  # `choice` (cross-entropy) or `ratio` (DLR)
     steps: int = 100
+    # with `ratio`, how many wrong labels to aim at, one after another, the nearest first, each on the images that are
+    # left standing; 0 aims at none
     aims: int = 0
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
-        check_count("steps", self.steps)
+        check_range(self, "at least 1", "steps")
         if self.loss not in ("choice", "ratio"):
             raise UsageError(f'The loss of APGD is "choice" or "ratio"; given "{self.loss}".')
         if self.aims < 0 or (self.aims and self.loss == "choice"):

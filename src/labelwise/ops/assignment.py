@@ -11,16 +11,11 @@ from torch import Tensor
 
 
 class Structure(NamedTuple):
-    """What is known of clusters and of labels.
+    """What is known of clusters and of labels."""
 
-    Attributes:
-        clusters: how alike clusters are ``[k, k]``, standardised (see ``standardised``).
-        labels: how alike labels are ``[k, k]``, likewise.
-        fits: how well each cluster fits each label by itself ``[k, k]``, added to the score; zeros where nothing is known.
-    """
-
-    clusters: Tensor
-    labels: Tensor
+    clusters: Tensor  # how alike clusters are [k, k], standardised (see `standardised`)
+    labels: Tensor  # how alike labels are [k, k], likewise
+    # how well each cluster fits each label by itself [k, k], added to the score; zeros where nothing is known
     fits: Tensor
 
     @classmethod

@@ -14,28 +14,20 @@ from typing import ClassVar, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from labelwise.errors import UsageError
+from labelwise.settings import check_range
 
 Scores = Callable[[Tensor], Tensor]
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class Points(NamedTuple):
-    """A point near each image, and what an attack sees there.
+    """A point near each image, and what an attack sees there."""
 
-    Attributes:
-        images: the points ``[n, c, h, w]``.
-        margins: how far the best wrong label leads the true one ``[n]``.
-        fooled: whether another label than the true one wins ``[n]``.
-        losses: what the attack raises ``[n]``.
-        gradient: of these, of the images' shape; zeros where only scores were seen.
-    """
-
-    images: Tensor
-    margins: Tensor
-    fooled: Tensor
-    losses: Tensor
-    gradient: Tensor
+    images: Tensor  # the points [n, c, h, w]
+    margins: Tensor  # how far the best wrong label leads the true one [n]
+    fooled: Tensor  # whether another label than the true one wins [n]
+    losses: Tensor  # what the attack raises [n]
+    gradient: Tensor  # of these, of the images' shape; zeros where only scores were seen
 
     def where(self, take: Tensor, others: "Points") -> "Points":
         """Return the others where ``take [n]`` says so."""
@@ -54,19 +46,12 @@ class Points(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Problem:
-    """What is attacked.
+    """What is attacked."""
 
-    Attributes:
-        scores: images in [0, 1] ``[n, c, h, w]`` to scores ``[n, k]``, as they are before any softmax.
-        images: where to start from.
-        targets: the true label of each ``[n]``.
-        epsilon: how far a pixel of each image may move ``[n]``.
-    """
-
-    scores: Scores
-    images: Tensor
-    targets: Tensor
-    epsilon: Tensor
+    scores: Scores  # images in [0, 1] [n, c, h, w] to scores [n, k], as they are before any softmax
+    images: Tensor  # where to start from
+    targets: Tensor  # the true label of each [n]
+    epsilon: Tensor  # how far a pixel of each image may move [n]
 
     @cached_property
     def radius(self) -> Tensor:
@@ -156,24 +141,17 @@ class Fgsm:
 
 @dataclass(frozen=True, kw_only=True)
 class Pgd:
-    """Projected gradient ascent on the cross-entropy (Madry et al. 2018).
-
-    Attributes:
-        step_size: as a share of epsilon; None is 2.5 / steps.
-        random_start: start at a random point of the ball, else at the image.
-    """
+    """Projected gradient ascent on the cross-entropy (Madry et al. 2018)."""
 
     black_box: ClassVar[bool] = False
 
     steps: int = 20
-    step_size: float | None = None
-    random_start: bool = True
+    step_size: float | None = None  # as a share of epsilon; None is 2.5 / steps
+    random_start: bool = True  # start at a random point of the ball, else at the image
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
-        check_count("steps", self.steps)
-        if self.step_size is not None and self.step_size <= 0:
-            raise UsageError(f"The step size must be above 0; given {self.step_size}.")
+        check_range(self, "at least 1", "steps")
+        check_range(self, "above 0", "step_size")
 
     @property
     def name(self) -> str:
@@ -190,9 +168,3 @@ class Pgd:
             here = problem.look(x, choice_loss) if number < self.steps else problem.glance(x)
             best = best.better(here)
         return best
-
-
-def check_count(name: str, count: int) -> None:
-    """Raise an error unless a count is at least 1."""
-    if count < 1:
-        raise UsageError(f'Setting "{name}" of an attack must be at least 1; given {count}.')

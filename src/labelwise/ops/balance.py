@@ -6,29 +6,22 @@ the best unseen one, so one sort of the flips gives the accuracies on both kinds
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
+from labelwise.calibration import Penalty
 from labelwise.errors import DataError
-
-Kind = Literal["offset", "scale"]
 
 
 @dataclass(frozen=True, eq=False)
 class BalanceCurve:
-    """Accuracies, averaged over labels, on images of unseen and of seen labels for every seen penalty.
+    """Accuracies, averaged over labels, on images of unseen and of seen labels for every seen penalty."""
 
-    Attributes:
-        flips: the penalties at which an image's answer changes ``[m]``, each once, rising.
-        unseen: accuracy on images of unseen labels ``[m + 1]``, never falling; entry i holds between flips i - 1 and i.
-        seen: accuracy on images of seen labels ``[m + 1]``, never rising.
-    """
-
-    flips: Tensor
+    flips: Tensor  # the penalties at which an image's answer changes [m], each once, rising
+    # accuracy on images of unseen labels [m + 1], never falling; entry i holds between flips i - 1 and i
     unseen: Tensor
-    seen: Tensor
+    seen: Tensor  # accuracy on images of seen labels [m + 1], never rising
 
     @property
     def harmonic(self) -> Tensor:
@@ -54,7 +47,7 @@ class BalanceCurve:
         return float(low / 2 + high / 2)
 
 
-def balance_curve(scores: Tensor, targets: Tensor, seen: Tensor, kind: Kind = "offset") -> BalanceCurve:
+def balance_curve(scores: Tensor, targets: Tensor, seen: Tensor, kind: Penalty = "offset") -> BalanceCurve:
     """Return the accuracies for every seen penalty, from raw scores ``[n, k]`` and targets ``[n]``.
 
     ``seen [k]`` says which labels were trained on; ``kind`` how a penalty acts, see ``LabelModel.penalty``.
@@ -83,7 +76,7 @@ def balance_curve(scores: Tensor, targets: Tensor, seen: Tensor, kind: Kind = "o
     )
 
 
-def _flips(best_seen: Tensor, best_unseen: Tensor, kind: Kind) -> Tensor:
+def _flips(best_seen: Tensor, best_unseen: Tensor, kind: Penalty) -> Tensor:
     """Return the penalty of each image at which its best seen label no longer wins ``[n]``."""
     if kind == "offset":
         return best_seen - best_unseen

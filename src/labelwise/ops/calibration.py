@@ -14,11 +14,7 @@ def fit_platt(scores: Tensor, targets: Tensor) -> tuple[float, float]:
 
     One scale and one offset for all labels, fitted by maximum likelihood to all pairs of image and label; the scale
     is positive, so the order of labels stays. Targets are smoothed as Platt did, which keeps the scale finite where
-    held-out images are separated without error.
-
-    Args:
-        scores: held-out scores ``[n, k]``.
-        targets: true labels ``[n]``, or which labels are true ``[n, k]`` (bool).
+    held-out images are separated without error. Scores are ``[n, k]``, targets ``[n]`` or ``[n, k]`` (bool).
     """
     x = scores.double().detach()
     truth = truth_table(targets, x.shape[1]).double()
@@ -39,11 +35,8 @@ def fit_platt_each(scores: Tensor, truths: Tensor) -> tuple[Tensor, Tensor]:
 
     Labels differ in how frequent and how hard they are, but one that few held-out images have says little about itself.
     So each label departs from what ``fit_platt`` finds for all of them as far as its own images ask for it: the log of its
-    scale and its offset have a standard normal prior around the common ones (maximum a posteriori).
-
-    Args:
-        scores: held-out scores ``[n, k]``.
-        truths: which labels are true ``[n, k]`` (bool).
+    scale and its offset have a standard normal prior around the common ones (maximum a posteriori). Scores and truths are
+    ``[n, k]``.
     """
     scale, offset = fit_platt(scores, truths)
     x, truth = scores.double().detach() * scale + offset, truths.double()

@@ -20,10 +20,8 @@ def supervised_contrastive(embeddings: Tensor, targets: Tensor, temperature: flo
     an anchor is the mean over its positives of minus the log of the probability of that positive among all other
     rows. Anchors without a positive are left out; with none left the loss is zero.
 
-    Args:
-        embeddings: ``[n, v, e]``, v views of each image.
-        targets: ``[n]``; -1 where there is no label: then only views of one image attract each other.
-        temperature: tau, divides the cosines.
+    Embeddings are ``[n, v, e]``, v views of each image; targets ``[n]``, -1 where there is no label: then only views of one
+    image attract each other.
     """
     views = embeddings.shape[1]
     scores = _cosines(rows := embeddings.flatten(0, 1), rows) / temperature
@@ -42,23 +40,29 @@ def supervised_contrastive(embeddings: Tensor, targets: Tensor, temperature: flo
 def nt_xent(embeddings: Tensor, temperature: float) -> Tensor:
     """Return the loss NT-Xent of SimCLR (Chen et al., 2020), a float32 scalar, from two views of each image ``[n, 2, e]``.
 
-    Each of the 2n rows has to find the other view of its image among the 2n - 1 other rows.
+    Each of the 2n rows has to find the other view of its image among the 2n - 1 other rows. The gradient is computed here, in
+    the one matrix ``[2n, 2n]`` that is held: torch's own would hold four.
     """
-    scores = _cosines(rows := embeddings.transpose(0, 1).flatten(0, 1), rows) / temperature
-    itself = torch.eye(len(rows), dtype=torch.bool, device=rows.device)
-    return scores.masked_fill(itself, -torch.inf).logsumexp(1).mean() - scores.diagonal(len(embeddings)).mean()
+    n, rows = len(embeddings), torch.cat(_unit(embeddings).unbind(1))
+    with torch.no_grad(), torch.autocast(rows.device.type, enabled=False):
+        scores = (rows / temperature) @ rows.T
+        partners = scores.diagonal(n).mean()
+        highest = scores.fill_diagonal_(-torch.inf).amax(1, keepdim=True)
+        total = scores.sub_(highest).exp_().sum(1, keepdim=True)
+        slope = scores.div_(total)  # of the loss by the scores, but for the partners
+        for side in (n, -n):
+            slope.diagonal(side).sub_(1)
+        gradient = (slope @ rows + slope.T @ rows) / (2 * n * temperature)
+        loss = (total.log() + highest).mean() - partners
+    along = (rows * gradient).sum()
+    return loss + (along - along.detach())
 
 
 def momentum_contrast(queries: Tensor, keys: Tensor, queue: Tensor, temperature: float) -> Tensor:
     """Return the loss InfoNCE of MoCo (He et al., 2020), a float32 scalar.
 
     Each query has to find the key of its own image among that key and the queue. No gradient reaches keys and queue.
-
-    Args:
-        queries: ``[n, e]``.
-        keys: ``[n, e]``, other views of the same images.
-        queue: ``[m, e]``, keys of other images.
-        temperature: tau, divides the cosines.
+    Keys ``[n, e]`` are other views of the images of queries ``[n, e]``, the queue ``[m, e]`` keys of other images.
     """
     others = _cosines(queries, queue.detach()) / temperature
     own = (_unit(queries) * _unit(keys.detach())).sum(1) / temperature

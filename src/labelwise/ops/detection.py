@@ -14,17 +14,11 @@ from labelwise.errors import UsageError
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DetCurve:
-    """Both kinds of error at every threshold that differs, from the most lenient to the strictest.
+    """Both kinds of error at every threshold that differs, from the most lenient to the strictest."""
 
-    Attributes:
-        thresholds: ``[t]``; the last lies above every score (infinity).
-        misses: the share of positives below the threshold ``[t]``, from 0 to 1.
-        false_accepts: the share of negatives not below it ``[t]``, from 1 to 0.
-    """
-
-    thresholds: Tensor
-    misses: Tensor
-    false_accepts: Tensor
+    thresholds: Tensor  # [t]; the last lies above every score (infinity)
+    misses: Tensor  # the share of positives below the threshold [t], from 0 to 1
+    false_accepts: Tensor  # the share of negatives not below it [t], from 1 to 0
 
 
 def det_curve(positive: Tensor, negative: Tensor) -> DetCurve:

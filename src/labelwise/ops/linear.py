@@ -1,9 +1,13 @@
-"""Scores and label embeddings of models whose score is linear in the image embedding."""
+"""Scores and label embeddings of models whose score is linear in the image embedding, and what is kept of training embeddings.
+
+Images of new labels are best compared by whitened embeddings, in which images of one label differ alike in every direction.
+"""
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from labelwise.ops.segments import segment_mean
 from labelwise.ops.targets import several_true
@@ -16,19 +20,14 @@ def linear_scores(image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingStatistics:
-    """What is kept of training embeddings, so that a label can be added later.
+    """What is kept of training embeddings, so that a label can be added later."""
 
-    Attributes:
-        means: mean embedding of each label ``[k, d]``.
-        counts: images of each label ``[k]``.
-        within: covariance of embeddings around the mean of their label, every label weighing the same ``[d, d]``. Where several
-            labels may be true of an image: covariance of all embeddings around their mean.
-        background: mean of all embeddings ``[d]`` where several labels may be true of an image, else None.
-    """
-
-    means: Tensor
-    counts: Tensor
+    means: Tensor  # mean embedding of each label [k, d]
+    counts: Tensor  # images of each label [k]
+    # covariance of embeddings around the mean of their label, every label weighing the same [d, d]. Where several
+    # labels may be true of an image: covariance of all embeddings around their mean.
     within: Tensor
+    # mean of all embeddings [d] where several labels may be true of an image, else None
     background: Tensor | None = None
 
 
@@ -49,6 +48,28 @@ def embedding_statistics(embeddings: Tensor, targets: Tensor, k: int) -> Embeddi
     return EmbeddingStatistics(means, counts, (inside * weight[:, None]).T @ inside)
 
 
+def unit_statistics(embeddings: Tensor, targets: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return the mean of embeddings ``[n, d]`` at unit length ``[d]`` and their covariance inside a label ``[d, d]``.
+
+    Each of the k labels weighs the same.
+    """
+    unit = embedding_statistics(normalize(embeddings, dim=1), targets, k)
+    return unit.means[unit.counts > 0].mean(0).float(), unit.within.float()
+
+
+def whiten(embeddings: Tensor, mean: Tensor, within: Tensor, ridge: float = 1.0) -> Tensor:
+    """Return embeddings ``[n, d]`` at unit length, less the mean, in coordinates in which ``within`` is the identity.
+
+    The ridge is added to the covariance, relative to its mean variance: the larger, the nearer to embeddings that are
+    centred alone.
+    """
+    extra = ridge * within.diagonal().mean().clamp_min(1e-12).double()
+    factor = torch.linalg.cholesky(within.double() + extra * torch.eye(len(within), device=within.device))
+    centred = normalize(embeddings.float(), dim=1) - mean
+    whitened: Tensor = torch.linalg.solve_triangular(factor.float(), centred.T, upper=False).T
+    return whitened
+
+
 def solve_label_embeddings(
     examples: Tensor, groups: Tensor, known: EmbeddingStatistics, label_embeddings: Tensor, *, ridge: float = 1.0
 ) -> Tensor:
@@ -62,12 +83,8 @@ def solve_label_embeddings(
     Where several labels may be true of an image, no trained label stands against a new one. What tells its examples
     from all training images does: again a difference of log-likelihoods, brought to the level of trained scores.
 
-    Args:
-        examples: image embeddings of the new labels ``[m, d]``.
-        groups: the new label of each example ``[m]``, in 0..g-1, none of them empty.
-        known: statistics of training embeddings.
-        label_embeddings: of the trained labels ``[k, d + 1]``.
-        ridge: added to the covariance, relative to its mean variance.
+    ``groups [m]`` says the new label of each example ``[m, d]``, in 0..g-1, none of them empty; ``label_embeddings`` are those of
+    the trained labels ``[k, d + 1]``. The ridge is added to the covariance, relative to its mean variance.
     """
     here = (known.counts > 0).nonzero()[:, 0]
     means, counts, trained = known.means[here].double(), known.counts[here].double(), label_embeddings[here].double()

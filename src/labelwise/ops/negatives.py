@@ -19,10 +19,7 @@ def sample_uniformly(uniforms: Tensor, targets: Tensor, k: int) -> Tensor:
     taken if an earlier draw equals it, or if it is the place of an earlier draw that was itself replaced; the second
     kind forms chains, which are followed in jumps of doubling length.
 
-    Args:
-        uniforms: random numbers in [0, 1) ``[n, count, 2]``; two make one that is fine enough for millions of labels.
-        targets: the true labels ``[n]``.
-        k: how many labels there are, more than ``count``.
+    Two ``uniforms [n, count, 2]`` in [0, 1) make one number that is fine enough for millions of labels; k is more than count.
     """
     count = uniforms.shape[1]
     first = k - 1 - count
@@ -44,12 +41,8 @@ def sample_by_score(parts: Iterable[tuple[Tensor, Tensor]], targets: Tensor, cou
 
     Adding Gumbel noise to the logits and keeping the largest draws exactly so, without replacement (the Gumbel top-k
     trick). The labels may come in parts, so that not all logits are held at a time.
-
-    Args:
-        parts: of the labels, side by side: random numbers in [0, 1) and logits, both ``[n, part]``.
-        targets: the true labels ``[n]``; or, where several may be true, which are, ``[n, k]`` (bool). Then -1 fills up the
-            rows of images that have fewer than ``count`` wrong labels.
-        count: how many to draw, at most k - 1 where one label is true, else at most k.
+    A part is random numbers in [0, 1) and logits, both ``[n, part]``. Where several labels may be true (targets ``[n, k]``), -1
+    fills up the rows of images that have fewer than ``count`` wrong ones.
     """
     best = torch.empty(len(targets), 0, device=targets.device)
     labels = torch.empty(len(targets), 0, dtype=torch.int64, device=targets.device)

@@ -25,12 +25,8 @@ def retrieval_loss(
     The score of an image and a text is minus their distance. The text term is lambda J_TR: for each image, minus the log
     of the probability of its text among the texts of the batch. The image term is (1 - lambda) J_IR: for each text,
     the same among the images (CLAREL, algorithm 1).
-
-    Args:
-        image_embeddings: ``[n, e]``.
-        text_embeddings: ``[n, e]``; row i describes image i.
-        share: lambda, the weight of the text term, from 0 to 1.
-        same: ``[n, n]``, True where text j is right for image i as well; right answers share one probability, their sum.
+    ``share`` is lambda. ``same [n, n]`` is True where text j is right for image i as well; right answers share one probability,
+    their sum.
     """
     scores = -distances(image_embeddings, text_embeddings)
     right = torch.eye(len(scores), dtype=torch.bool, device=scores.device)

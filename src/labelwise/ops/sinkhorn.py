@@ -16,6 +16,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import threshold
 
 from labelwise.errors import UsageError, listing, suggest
+from labelwise.settings import check_range
 
 Gradient = Literal["unrolled", "implicit", "envelope", "detached"]
 CHECK = 10  # iterations between two looks at the marginals
@@ -24,52 +25,37 @@ RIDGE = 1e-12  # added to a matrix whose eigenvalues lie between 0 and 1, in dou
 
 @dataclass(frozen=True, kw_only=True)
 class SinkhornSettings:
-    """How to solve a transport problem.
+    """How to solve a transport problem."""
 
-    Attributes:
-        epsilon: weight of the entropy, in units of the cost.
-        iterations: at most this many updates of rows and columns.
-        tolerance: stop when no marginal is farther than this from where it should be; looked at every ten iterations.
-        gradient: ``unrolled`` is the derivative of the iterations that were run, ``implicit`` that of the exact
-            solution (needs a plan that has converged), both of everything returned. ``envelope`` is the cheapest: only
-            the objective has a gradient, which is the plan. ``detached``: none.
-    """
-
-    epsilon: float = 0.01
-    iterations: int = 1000
+    epsilon: float = 0.01  # weight of the entropy, in units of the cost
+    iterations: int = 1000  # at most this many updates of rows and columns
+    # stop when no marginal is farther than this from where it should be; looked at every ten iterations
     tolerance: float = 1e-6
+    # `unrolled` is the derivative of the iterations that were run, `implicit` that of the exact solution (needs a
+    # plan that has converged), both of everything returned. `envelope` is the cheapest: only the objective has a
+    # gradient, which is the plan. `detached`: none.
     gradient: Gradient = "implicit"
 
     def __post_init__(self) -> None:
-        """Refuse values out of range."""
         known = get_args(Gradient)
         if self.gradient not in known:
             raise UsageError(f'No gradient "{self.gradient}".{suggest(self.gradient, known)} Known: {listing(known)}.')
         if not (self.epsilon > 0 and isfinite(self.epsilon)):
             raise UsageError(f"epsilon must be a finite number above 0; given {self.epsilon}.")
-        if self.iterations < 1:
-            raise UsageError(f"A solution takes at least 1 iteration; given {self.iterations}.")
-        if not 0 <= self.tolerance < 1:
-            raise UsageError(f"tolerance must lie between 0 and 1; given {self.tolerance}.")
+        check_range(self, "at least 1", "iterations")
+        check_range(self, "from 0 to below 1", "tolerance")
 
 
 class Transport(NamedTuple):
-    """A transport plan.
+    """A transport plan."""
 
-    Attributes:
-        plan: ``[..., n, m]``.
-        cost: ``[...]``, the sum of plan times cost.
-        objective: ``[...]``, what the plan minimises: cost + epsilon * sum(plan * (log plan - 1)). It is another quantity
-            than the cost; its gradient is the plan itself, in every mode but ``detached``.
-        iterations: how many were run.
-        converged: ``[...]``, True where all marginals of this plan are within the tolerance.
-    """
-
-    plan: Tensor
-    cost: Tensor
+    plan: Tensor  # [..., n, m]
+    cost: Tensor  # [...], the sum of plan times cost
+    # [...], what the plan minimises: cost + epsilon * sum(plan * (log plan - 1)). It is another quantity than the
+    # cost; its gradient is the plan itself, in every mode but `detached`.
     objective: Tensor
-    iterations: int
-    converged: Tensor
+    iterations: int  # how many were run
+    converged: Tensor  # [...], True where all marginals of this plan are within the tolerance
 
 
 def sinkhorn(
@@ -84,7 +70,6 @@ def sinkhorn(
         cost: ``[..., n, m]``, any number of problems at once; inf forbids a pair.
         rows: ``[..., n]``, 0 or more, broadcast over the problems; None is uniform with sum 1.
         columns: ``[..., m]``, likewise, with the same sum.
-        settings: None is the defaults.
     """
     settings = settings or SinkhornSettings()
     with torch.autocast(cost.device.type, enabled=False):

@@ -6,8 +6,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from labelwise.errors import UsageError
-from labelwise.ops.attacks import Points, Problem, check_count
+from labelwise.ops.attacks import Points, Problem
+from labelwise.settings import check_range
 
 # Shares of the queries after which squares halve their area.
 HALVINGS = (0.001, 0.005, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
@@ -20,22 +20,16 @@ class Square:
 
     It starts from vertical stripes. Each query repaints one square of an image, every channel by plus or minus epsilon, and keeps it
     where the true label loses ground. Squares get smaller as queries are spent. Fooled images are left alone.
-
-    Attributes:
-        queries: how often each image is scored.
-        share: of the pixels that the first squares cover.
     """
 
     black_box: ClassVar[bool] = True
 
-    queries: int = 1000
-    share: float = 0.8
+    queries: int = 1000  # how often each image is scored
+    share: float = 0.8  # of the pixels that the first squares cover
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
-        check_count("queries", self.queries)
-        if not 0 < self.share <= 1:
-            raise UsageError(f"The share of pixels lies above 0 and at most at 1; given {self.share}.")
+        check_range(self, "at least 1", "queries")
+        check_range(self, "above 0 and at most 1", "share")
 
     @property
     def name(self) -> str:

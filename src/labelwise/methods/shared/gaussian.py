@@ -17,18 +17,13 @@ from labelwise.ops.linear import embedding_statistics
 
 
 class Choice(NamedTuple):
-    """The settings of one solution.
+    """The settings of one solution."""
 
-    Attributes:
-        shrink: how much of the identity is added to the covariance, in units of its mean variance.
-        width: how fast the likeness of label vectors falls with their squared distance, in units of its mean over the
-            trained labels; 0 is the scalar product.
-        penalty: of the ridge regression.
-    """
-
-    shrink: float
+    shrink: float  # how much of the identity is added to the covariance, in units of its mean variance
+    # how fast the likeness of label vectors falls with their squared distance, in units of its mean over the trained
+    # labels; 0 is the scalar product
     width: float
-    penalty: float
+    penalty: float  # of the ridge regression
 
 
 SHRINKS, WIDTHS, PENALTIES = (0.3, 1.0, 3.0, 10.0, 30.0), (0.0, 0.12, 0.25, 0.5, 1.0), (0.01, 0.03, 0.1, 0.3, 1.0)
@@ -37,21 +32,13 @@ PLAIN = Choice(shrink=3.0, width=0.25, penalty=0.1)
 
 
 class Gaussians(NamedTuple):
-    """What all solutions share.
+    """What all solutions share."""
 
-    Attributes:
-        mean: of the means of trained labels ``[d]``.
-        values: eigenvalues of the covariance inside a label ``[d]``.
-        axes: its eigenvectors ``[d, d]``.
-        means: of the trained labels, minus ``mean``, along the axes ``[k, d]``.
-        vectors: of the trained labels ``[k, a]``.
-    """
-
-    mean: Tensor
-    values: Tensor
-    axes: Tensor
-    means: Tensor
-    vectors: Tensor
+    mean: Tensor  # of the means of trained labels [d]
+    values: Tensor  # eigenvalues of the covariance inside a label [d]
+    axes: Tensor  # its eigenvectors [d, d]
+    means: Tensor  # of the trained labels, minus `mean`, along the axes [k, d]
+    vectors: Tensor  # of the trained labels [k, a]
 
     @classmethod
     def of(cls, embeddings: Tensor, targets: Tensor, vectors: Tensor) -> "Gaussians":

@@ -30,6 +30,8 @@ class GeneratingModel(ZeroShotModel):
     its description and the seed, and not on the other labels.
     """
 
+    trained_epochs: Tensor
+
     @abstractmethod
     def generate(self, labels: Labels, count: int, seed: int) -> Tensor:
         """Return features ``[k, count, d]`` of images that do not exist, made from the labels' descriptions."""
@@ -38,15 +40,19 @@ class GeneratingModel(ZeroShotModel):
         """Return the features ``[n, d]`` of images."""
         return super().encode_images(images)
 
+    def encode_features(self, images: Tensor) -> Tensor:
+        """Return the features ``[n, d]`` of many images, a batch at a time."""
+        return self.encode_all(images, by=self.features_of)
+
     def encode_images(self, images: Tensor) -> Tensor:
         """Return image embeddings ``[n, e]``."""
-        return self.finish(self.features_of(images))
+        return self.embed(self.features_of(images))
 
     def pool_maps(self, maps: Tensor) -> Tensor:
         """Return image embeddings ``[n, e]`` from feature maps."""
-        return self.finish(super().pool_maps(maps))
+        return self.embed(super().pool_maps(maps))
 
-    def finish(self, features: Tensor) -> Tensor:
+    def embed(self, features: Tensor) -> Tensor:
         """Return image embeddings ``[n, e]`` from features ``[n, d]``."""
         return features
 
@@ -56,19 +62,14 @@ class GeneratedSoftmax(GeneratingModel):
 
     It is fitted to the labels asked about and the trained ones together, each label weighing the same, when they are
     encoded. A label that is added later is fitted against the trained ones, and the others stay as they are.
-
-    Attributes:
-        real: some features of the images of each trained label ``[k * REAL, d]``.
-        real_targets: their labels ``[k * REAL]``; -1 where a label has fewer.
-        head_penalty: on the squared weights, in units of the mean squared length of embeddings.
     """
 
     exclusive = True
     fitted_together = True
     added_apart = True
-    real: Tensor
-    real_targets: Tensor
-    head_penalty: Tensor
+    real: Tensor  # some features of the images of each trained label [k * REAL, d]
+    real_targets: Tensor  # their labels [k * REAL]; -1 where a label has fewer
+    head_penalty: Tensor  # on the squared weights, in units of the mean squared length of embeddings
 
     def keep_for_head(self, generated: int) -> None:
         """Make room for what the softmax layer is trained on: real features, and ``generated`` ones of a label."""
@@ -105,7 +106,7 @@ class GeneratedSoftmax(GeneratingModel):
                 rows = torch.arange(len(others), device=targets.device) + len(trained)
                 features = torch.cat([features, made])
                 targets = torch.cat([targets, rows.repeat_interleave(self.generated)])
-            embeddings = self.finish(features)
+            embeddings = self.embed(features)
         asked = torch.tensor([row_of[name] for name in labels.names], device=features.device)
         unit = float(embeddings.square().sum(1).mean()) if len(embeddings) else 1.0
         weights = embeddings.new_zeros(len(row_of), embeddings.shape[1] + 1)
@@ -147,26 +148,19 @@ class GeneratingMethod(ZeroShotMethod):
     """Settings of methods that make features of labels from descriptions.
 
     ``epochs``, ``batch``, ``optimizer``, ``schedule`` and ``clip`` are those of what makes features.
-
-    Attributes:
-        encoder_epochs: of the image encoder, where there is one to train.
-        encoder_optimizer: likewise.
-        patience: the trial stops after so many epochs without a better figure on held-out labels; None never does.
-        generated: features made of each label without images, to train a softmax layer.
-        head_penalty: on the weights of that layer; None is chosen on labels held out of training.
     """
 
     optimizer: Optimizer = field(default_factory=lambda: Optimizer(name="adam", lr=1e-4, weight_decay=1e-5))
     schedule: Schedule = field(default_factory=lambda: Schedule(name="constant"))
     batch: int = 256
-    encoder_epochs: int = 20
-    encoder_optimizer: Optimizer = field(default_factory=Optimizer)
+    encoder_epochs: int = 20  # of the image encoder, where there is one to train
+    encoder_optimizer: Optimizer = field(default_factory=Optimizer)  # likewise
+    # the trial stops after so many epochs without a better figure on held-out labels; None never does
     patience: int | None = 10
-    generated: int = 100
-    head_penalty: float | None = None
+    generated: int = 100  # features made of each label without images, to train a softmax layer
+    head_penalty: float | None = None  # on the weights of that layer; None is chosen on labels held out of training
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         super().__post_init__()
         check_range(self, "at least 1", "encoder_epochs", "generated")
         check_range(self, "above 0", "head_penalty")
@@ -177,12 +171,22 @@ class GeneratingMethod(ZeroShotMethod):
         yield from ZeroShotMethod.train_encoder(replace(self, **own), model, data)  # type: ignore[arg-type]
 
     def feature_stage(
-        self, module: nn.Module, data: TrainData, features: Tensor, loss: Loss, validate: Callable[[], float] | None
+        self, model: GeneratingModel, module: nn.Module, data: TrainData, loss: Loss, merit: Callable[[], float] | None
     ) -> Stage:
-        """Return the stage that trains a module on the features ``[n, d]`` of the training images."""
-        data = replace(data, train=replace(data.train, images=features))
+        """Return the stage that trains a module of a model on features, the images of the data.
+
+        The best epoch by the figure of merit is kept, and how many were trained counted; without a figure, all are.
+        """
         stage = replace(self, augment=None).stage(self.name, module, data, loss)
-        return replace(stage, validate=validate, patience=self.patience if validate else None)
+        if merit is None:
+            model.trained_epochs.fill_(self.epochs)
+            return stage
+
+        def validate() -> float:
+            model.trained_epochs.add_(1)  # before the weights of the epoch are kept
+            return merit()
+
+        return replace(stage, validate=validate, patience=self.patience)
 
     def choose_head(self, model: GeneratedSoftmax, data: TrainData, features: Tensor) -> None:
         """Fit what the softmax layer of a model is trained on; its penalty is the one set, or the best on held-out labels."""
@@ -190,7 +194,7 @@ class GeneratingMethod(ZeroShotMethod):
         penalty = self.head_penalty
         if penalty is None:
             with torch.no_grad():
-                embeddings = model.finish(model.encode_all(data.val.images)) if len(data.val) else features[:0]
+                embeddings = model.embed(model.encode_features(data.val.images)) if len(data.val) else features[:0]
             heads = ((one, model.score(embeddings, head)) for one, head in model.heads(data.known, HEAD_PENALTIES))
             penalty = best_on_validation(heads, data, PLAIN_PENALTY)
         model.head_penalty.fill_(penalty)

@@ -46,29 +46,22 @@ class Front(nn.Module):
 
 
 class FlowModel(GeneratingModel):
-    """A fixed linear map, then a flow where one is trained: features ``[n, d]`` to latents ``[n, d]`` and back.
+    """A fixed linear map, then a flow where one is trained: features ``[n, d]`` to latents ``[n, d]`` and back."""
 
-    Attributes:
-        semantic: how many latents, the first ones, are the semantic part.
-        anchors: vectors of the trained labels, to which others are compared.
-        label_map: the likeness to them times this is the semantic part of a label.
-        spread: the standard deviation of each latent inside a label, with which features are generated: shrinkage of the
-            covariance leaves the latents of real features less than the unit variance that the density gives them.
-        chosen: shrink, width and penalty of the closed form.
-        trained_epochs: how many epochs were trained.
-    """
-
-    anchors: Tensor
-    label_map: Tensor
+    anchors: Tensor  # vectors of the trained labels, to which others are compared
+    label_map: Tensor  # the likeness to them times this is the semantic part of a label
+    # the standard deviation of each latent inside a label, with which features are generated: shrinkage of the
+    # covariance leaves the latents of real features less than the unit variance that the density gives them
     spread: Tensor
-    chosen: Tensor
-    trained_epochs: Tensor
+    chosen: Tensor  # shrink, width and penalty of the closed form
+    trained_epochs: Tensor  # how many epochs were trained
 
     def __init__(self, spec: Spec, settings: "Izf") -> None:
         super().__init__(spec, settings.encoder, settings.label_source, settings.power)
         d, k = self.encoder.code_size, len(spec.labels)
         closed = settings.start == "closed"
         self.label_length = None if closed else settings.label_length
+        # how many latents, the first ones, are the semantic part
         self.semantic = min(k, d) if closed else self.vector_size
         if self.semantic > d:
             raise UsageError(
@@ -142,12 +135,9 @@ class IzfModel(FlowModel):
 
     An image embedding is the semantic part and then the log-density of the free part, the determinant included, on the scale of
     the training images. The latter has no weight in scores; it tells how familiar an image is.
-
-    Attributes:
-        density: mean and standard deviation of that log-density over training images.
     """
 
-    density: Tensor
+    density: Tensor  # mean and standard deviation of that log-density over training images
 
     def __init__(self, spec: Spec, settings: "Izf") -> None:
         super().__init__(spec, settings)
@@ -156,7 +146,7 @@ class IzfModel(FlowModel):
         for name, shape in {"means": (k, e), "within": (e, e), "unit_mean": (e,), "unit_within": (e, e)}.items():
             self.register_buffer(name, torch.zeros(shape))
 
-    def finish(self, features: Tensor) -> Tensor:
+    def embed(self, features: Tensor) -> Tensor:
         """Return image embeddings ``[n, semantic + 1]`` from features ``[n, d]``."""
         z, log_det = self.latents(features)
         own, free = z[:, : self.semantic], z[:, self.semantic :]
@@ -181,7 +171,7 @@ class IzfModel(FlowModel):
     def fit_density(self, features: Tensor) -> None:
         """Bring the log-densities of the free part of these features ``[n, d]`` to mean 0 and deviation 1."""
         self.density.copy_(torch.tensor([0.0, 1.0]))
-        rest = torch.cat([self.finish(part)[:, -1] for part in torch.split(features, 1024)]).double()
+        rest = torch.cat([self.embed(part)[:, -1] for part in torch.split(features, 1024)]).double()
         self.density.copy_(torch.stack([rest.mean(), rest.std(correction=0).clamp_min(1e-6)]))
 
     def labels_from_examples(self, embeddings: Tensor, groups: Tensor) -> Tensor:
@@ -218,6 +208,6 @@ class IzfSoftmaxModel(GeneratedSoftmax, FlowModel):
         super().__init__(spec, settings)
         self.keep_for_head(settings.generated)
 
-    def finish(self, features: Tensor) -> Tensor:
+    def embed(self, features: Tensor) -> Tensor:
         """Return image embeddings ``[n, d]``, the latents of features ``[n, d]``."""
         return self.latents(features)[0]

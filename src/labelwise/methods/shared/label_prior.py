@@ -129,16 +129,11 @@ class LabelPrior:
 
     So there are at most 6 k different samples, and a batch of them is how often each was drawn: transport to repeated samples
     is the same as transport to each once with its count as its mass.
-
-    Attributes:
-        atoms: the different samples ``[a, k]``.
-        weights: the cost weights of each ``[a, k]``.
-        chances: how probable each is ``[a]``.
     """
 
-    atoms: Tensor
-    weights: Tensor
-    chances: Tensor
+    atoms: Tensor  # the different samples [a, k]
+    weights: Tensor  # the cost weights of each [a, k]
+    chances: Tensor  # how probable each is [a]
 
     @classmethod
     def of(cls, similarity: Tensor, shares: Tensor | None = None, *, second: float = 0.2) -> "LabelPrior":

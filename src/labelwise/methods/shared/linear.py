@@ -1,6 +1,6 @@
 """What methods with a linear score share: the model's image side, learning from examples, training settings."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -14,59 +14,43 @@ from labelwise.errors import UsageError
 from labelwise.labels import Labels
 from labelwise.model import LabelModel, Spec, as_float
 from labelwise.nn.encoder import Encoder, ImageEncoder
-from labelwise.ops.linear import EmbeddingStatistics, embedding_statistics, linear_scores, solve_label_embeddings
-from labelwise.ops.whitening import unit_statistics, whiten
+from labelwise.ops.linear import (
+    EmbeddingStatistics,
+    embedding_statistics,
+    linear_scores,
+    solve_label_embeddings,
+    unit_statistics,
+    whiten,
+)
 from labelwise.settings import check_range
 from labelwise.training.adversarial import Adversarial
 from labelwise.training.optimizers import Optimizer, Schedule
 from labelwise.training.stages import Loss, Method, Stage
 
-__all__ = ["Encoder", "HeadModel", "ImageMethod", "LinearModel", "SoftmaxModel"]
+__all__ = ["Encoder", "EncoderModel", "HeadModel", "ImageMethod", "LinearModel", "SoftmaxModel"]
 
+BATCH = 256  # images encoded at a time outside training
 FEWEST_STEPS, SMALLEST_BATCH = 10, 8  # steps of an epoch over features, as far as batches of this size allow
 
 
-class LinearModel(LabelModel):
-    """A model whose score is linear in the image embedding: label embeddings are ``[k, d + 1]``, weights and then a bias.
-
-    Attributes:
-        means: mean training embedding of each label, see ``ops.linear.EmbeddingStatistics``.
-        counts: training images of each label.
-        within: covariance of training embeddings inside a label.
-        background: mean training embedding where several labels may be true of an image; else infinite.
-        unit_mean: mean training embedding at unit length.
-        unit_within: covariance of training embeddings at unit length inside a label; zeros where several may be true of an image.
-    """
-
-    infinite: ClassVar[tuple[str, ...]] = ("background",)
-    means: Tensor
-    counts: Tensor
-    within: Tensor
-    background: Tensor
-    unit_mean: Tensor
-    unit_within: Tensor
+class EncoderModel(LabelModel):
+    """A model whose image side is an image encoder, and what follows it: ``finish``."""
 
     def __init__(self, spec: Spec, encoder: Encoder) -> None:
         super().__init__(spec)
         self.encoder = encoder.build(spec.shape, spec.view)
-        k, d = len(spec.labels), self.encoder.code_size
-        for name, shape in {"means": (k, d), "counts": (k,), "within": (d, d)}.items():
-            self.register_buffer(name, torch.zeros(shape))
-        self.register_buffer("background", torch.full((d,), torch.inf))
-        self.register_buffer("unit_mean", torch.zeros(d))
-        self.register_buffer("unit_within", torch.zeros(d, d))
 
     def encode_images(self, images: Tensor) -> Tensor:
         """Return image embeddings ``[n, d]`` of images, or of the features that the encoder's trunk made of images."""
-        return self.encoder(images)  # type: ignore[no-any-return]
+        return self.finish(self.encoder(images))
+
+    def finish(self, embeddings: Tensor) -> Tensor:
+        """Return image embeddings from what the encoder made of images."""
+        return embeddings
 
     def prepare(self, images: Tensor) -> Tensor:
         """Return the features of a frozen trunk, computed once while the images live, else the images."""
         return self.encoder.features(images) if self.encoder.frozen else images
-
-    def score(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
-        """Return the score of every pair ``[n, k]``: one matrix product."""
-        return linear_scores(image_embeddings, label_embeddings)
 
     def feature_maps(self, images: Tensor) -> Tensor:
         """Return the last feature maps ``[n, c, h, w]``."""
@@ -74,7 +58,39 @@ class LinearModel(LabelModel):
 
     def pool_maps(self, maps: Tensor) -> Tensor:
         """Return image embeddings ``[n, d]`` from feature maps."""
-        return self.encoder.pool(maps)
+        return self.finish(self.encoder.pool(maps))
+
+    @torch.no_grad()
+    def encode_all(self, images: Tensor, by: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+        """Return embeddings ``[n, d]`` of many images, or what ``by`` makes of them, a batch at a time, in eval mode."""
+        self.eval()
+        parts = torch.split(self.prepare(images), BATCH)
+        return torch.cat([(by or self.encode_images)(as_float(x.to(self.device))) for x in parts]).float()
+
+
+class LinearModel(EncoderModel):
+    """A model whose score is linear in the image embedding: label embeddings are ``[k, d + 1]``, weights and then a bias."""
+
+    infinite: ClassVar[tuple[str, ...]] = ("background",)
+    means: Tensor  # mean training embedding of each label, see `ops.linear.EmbeddingStatistics`
+    counts: Tensor  # training images of each label
+    within: Tensor  # covariance of training embeddings inside a label
+    background: Tensor  # mean training embedding where several labels may be true of an image; else infinite
+    unit_mean: Tensor  # mean training embedding at unit length
+    # covariance of training embeddings at unit length inside a label; zeros where several may be true of an image
+    unit_within: Tensor
+
+    def __init__(self, spec: Spec, encoder: Encoder) -> None:
+        super().__init__(spec, encoder)
+        k, d = len(spec.labels), self.encoder.code_size
+        shapes = {"means": (k, d), "counts": (k,), "within": (d, d), "unit_mean": (d,), "unit_within": (d, d)}
+        for name, shape in shapes.items():
+            self.register_buffer(name, torch.zeros(shape))
+        self.register_buffer("background", torch.full((d,), torch.inf))
+
+    def score(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
+        """Return the score of every pair ``[n, k]``: one matrix product."""
+        return linear_scores(image_embeddings, label_embeddings)
 
     def trained_rows(self, labels: Labels) -> Tensor | slice:
         """Return where these labels stand among those the model was trained on."""
@@ -85,10 +101,7 @@ class LinearModel(LabelModel):
     @torch.no_grad()
     def fit_statistics(self, split: Split) -> None:
         """Keep what ``labels_from_examples`` needs of the training images."""
-        self.eval()
-        images = self.prepare(split.images)
-        parts = [self.encode_images(as_float(x.to(self.device))) for x in torch.split(images, 256)]
-        embeddings = torch.cat(parts).float()
+        embeddings = self.encode_all(split.images)
         statistics = embedding_statistics(embeddings, split.targets, len(self.spec.labels))
         self.means.copy_(statistics.means)
         self.counts.copy_(statistics.counts)
@@ -150,31 +163,26 @@ class SoftmaxModel(HeadModel):
 
 @dataclass(frozen=True, kw_only=True)
 class ImageMethod(Method):
-    """Settings shared by the methods that train an image encoder with labelled images.
-
-    Attributes:
-        epochs: of each stage.
-        batch: images of a step, over all processes; of features (precomputed, or of a frozen encoder) at most a tenth
-            of them, and at least eight, so that few images still make enough steps.
-        augment: None chooses by the images: a crop with padding of an eighth of the side, and for colour
-            pictures a mirror image half of the time. A frozen encoder sees the images as they are.
-        clip: the largest gradient norm; it guards against the rare step that would undo training. None is no limit.
-        average: the share that stays of a moving average of the weights, which takes their place in the end; None: no average.
-        adversarial: attack the pictures of each batch before its loss is computed; None does not.
-    """
+    """Settings shared by the methods that train an image encoder with labelled images."""
 
     encoder: Encoder = field(default_factory=Encoder)
-    epochs: int = 30
+    epochs: int = 30  # of each stage
+    # images of a step, over all processes; of features (precomputed, or of a frozen encoder) at most a tenth of them,
+    # and at least eight, so that few images still make enough steps
     batch: int = 64
     optimizer: Optimizer = field(default_factory=Optimizer)
     schedule: Schedule = field(default_factory=Schedule)
+    # None chooses by the images: a crop with padding of an eighth of the side, and for colour pictures a mirror image
+    # half of the time. A frozen encoder sees the images as they are.
     augment: Augment | None = None
+    # the largest gradient norm; it guards against the rare step that would undo training. None is no limit.
     clip: float | None = 5.0
+    # the share that stays of a moving average of the weights, which takes their place in the end; None: no average
     average: float | None = None
+    # attack the pictures of each batch before its loss is computed; None does not
     adversarial: Adversarial | None = None
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         check_range(self, "at least 1", "epochs", "batch")
 
     def batches(self, data: TrainData) -> ShuffledBatches:

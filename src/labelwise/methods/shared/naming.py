@@ -1,21 +1,28 @@
 """Naming clusters without a labelled image: the clusters' likeness to each other is matched to that of the labels.
 
 Several clusterings of the same images are named, each by itself: many matchings are improved, and the best of them are
-averaged (``ops.assignment``). Each clustering then votes on what the images of the chosen clusters are called.
+averaged (``ops.assignment``). Each clustering then votes on what the images of the chosen clusters are called. The last
+functions tell, without a label, a good naming from a bad one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
 from labelwise.labels import Labels
+from labelwise.methods.shared.label_prior import rank_labels
 from labelwise.ops.assignment import Structure, best_matching, gibbs_average, improve, matching_scores, random_matchings
 from labelwise.ops.clusters import Clusters, kmeans, nearest_centres
+from labelwise.ops.linear import linear_scores
 from labelwise.ops.segments import segment_mean
 from labelwise.ops.sinkhorn import SinkhornSettings, sinkhorn
+
+if TYPE_CHECKING:
+    from labelwise.methods.zero_label import NamedModel
 
 TEMPERATURE = 0.2  # a matching of k clusters weighs exp(score * k / this) in the average of matchings
 SIZE_WEIGHT = 0.1  # how much it counts that a cluster is as large as the label's share says
@@ -25,22 +32,14 @@ CERTAIN = 1e3  # more than any vote
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Evidence:
-    """What naming goes by: r clusterings of the same images, of which the first is the one to name.
+    """What naming goes by: r clusterings of the same images, of which the first is the one to name."""
 
-    Attributes:
-        clusters: how alike the clusters of each are ``[r, k, k]``.
-        overlaps: which share of a cluster of the first lies in each cluster of the others ``[r, k, k]``.
-        sizes: the share of images in each cluster ``[r, k]``.
-        labels: how alike labels are ``[k, k]``.
-        shares: how frequent each label is ``[k]``, or None.
-        turned: the label as far from the other end ``[k]`` where labels have an order that is the same from either end.
-    """
-
-    clusters: Tensor
-    overlaps: Tensor
-    sizes: Tensor
-    labels: Tensor
-    shares: Tensor | None = None
+    clusters: Tensor  # how alike the clusters of each are [r, k, k]
+    overlaps: Tensor  # which share of a cluster of the first lies in each cluster of the others [r, k, k]
+    sizes: Tensor  # the share of images in each cluster [r, k]
+    labels: Tensor  # how alike labels are [k, k]
+    shares: Tensor | None = None  # how frequent each label is [k], or None
+    # the label as far from the other end [k] where labels have an order that is the same from either end
     turned: Tensor | None = None
 
     @classmethod
@@ -64,11 +63,8 @@ def _cluster_similarity(embeddings: Tensor, members: Tensor, k: int) -> Tensor:
 def name_each(evidence: Evidence, search: int, answers: Mapping[int, int] | None = None) -> Tensor:
     """Return how probable each label is for each cluster of every clustering, each named by itself ``[r, k, k]``.
 
-    Args:
-        evidence: what naming goes by.
-        search: random matchings that are improved, for each clustering.
-        answers: the label of each cluster of the first clustering that a person named; the others take it over for the
-            cluster that overlaps most.
+    ``search`` random matchings are improved for each. ``answers`` are the labels of clusters of the first that a person named;
+    the others take them over for the cluster that overlaps most.
     """
     k = len(evidence.labels)
     tables: list[Tensor] = []
@@ -172,3 +168,59 @@ def balanced(embeddings: Tensor, start: Clusters, sizes: Tensor) -> Clusters:
     members, _ = nearest_centres(embeddings, centres)
     spent = (plan * torch.cdist(embeddings, centres).square()).sum() / plan.sum()
     return Clusters(centres, members, float(spent))
+
+
+def naming_figures(model: "NamedModel", names: Tensor) -> dict[str, Any]:
+    """Return what depends on names, given the label of each cluster in each restart ``[r, k]``, the chosen one first.
+
+    ``sizes``: the share of images that get each label. ``certainty``: how probable the name of each label's cluster is.
+    ``agreement``: which part of each label's images the other restarts call the same. ``near``, ``far``: see ``prior_agreement``.
+    """
+    scores = linear_scores(model.means, model.encode_labels(model.spec.labels))  # the mean score is that of the mean
+    near, far = prior_agreement(scores, model.alike[0])
+    return {
+        "sizes": plain(model.counts / model.counts.sum()),
+        "certainty": plain(model.votes.gather(1, model.names[:, None])[model.names.argsort(), 0]),
+        "agreement": plain(overlap_agreement(model.overlaps.cpu(), names.cpu())),
+        "near": near,
+        "far": far,
+    }
+
+
+def overlap_agreement(overlaps: Tensor, names: Tensor) -> Tensor:
+    """Return for each label ``[k]`` how many images of its cluster the other clusterings call the same, on average.
+
+    From the overlaps ``[r, k, k]`` of ``naming.Evidence``, and the label of each cluster in each clustering ``[r, k]``.
+    """
+    by_label = overlaps.double().gather(2, names.argsort(1)[:, None].expand_as(overlaps))
+    shares = by_label[:, names[0].argsort()].diagonal(dim1=1, dim2=2)
+    return shares[1:].mean(0) if len(shares) > 1 else torch.ones_like(shares[0])
+
+
+def kept_together(overlaps: Tensor) -> Tensor:
+    """Return for each cluster of the first clustering ``[k]`` which share the others keep in one, whatever it is called."""
+    shares = [one.double().gather(1, best_matching(one)[:, None])[:, 0] for one in overlaps[1:].cpu()]
+    return torch.stack(shares).mean(0) if shares else torch.ones(overlaps.shape[1], dtype=torch.float64)
+
+
+def prior_agreement(means: Tensor, similarity: Tensor) -> tuple[float, float]:
+    """Return the share of labels whose two nearest, and whose two farthest, labels share one with the prior's (figure 4).
+
+    From the mean scores of the images of each label ``[k, k]``, and the similarity of labels ``[k, k]``.
+    """
+    few = min(2, len(means) - 1)
+    own, prior = rank_labels(means)[:, 1:], rank_labels(similarity)[:, 1:]
+    ends = ((own[:, :few], prior[:, :few]), (own[:, -few:], prior[:, -few:]))
+    near, far = (float((a[:, :, None] == b[:, None]).any(2).any(1).double().mean()) for a, b in ends)
+    return near, far
+
+
+def modal_shares(members: Tensor, answers: Tensor, k: int) -> Tensor:
+    """Return the share of each cluster that is called by its most frequent label ``[k]`` (figure 4)."""
+    counts = torch.bincount(members * k + answers, minlength=k * k).view(k, k).double()
+    return counts.amax(1) / counts.sum(1).clamp_min(1)
+
+
+def plain(values: Sequence[float] | Tensor, digits: int = 4) -> tuple[float, ...]:
+    """Return numbers as plain rounded ones, for a summary."""
+    return tuple(round(float(value), digits) for value in values)

@@ -1,7 +1,6 @@
 """Text sides: sentences, or vectors that stand for them, become embeddings in the space of image embeddings."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +13,7 @@ from labelwise.data.labels.tokens import Tokens, tokenise, word_table
 from labelwise.errors import DataError, UsageError
 from labelwise.labels import Labels
 from labelwise.methods.shared.centring import Centring
-from labelwise.methods.shared.zero_shot import LabelSource
+from labelwise.methods.shared.zero_shot import LabelSource, flattened
 from labelwise.nn.encoder import LENGTH
 from labelwise.nn.text import SentenceEncoder
 from labelwise.ops.segments import segment_mean
@@ -84,7 +83,7 @@ class VectorReader(TextReader):
         if not data.train.texts or data.labels.texts is None:  # vectors of labels are no vectors of sentences
             self.centre.fit(labels[data.train.targets])
             return VectorTexts(self, labels, labels[:0], torch.zeros_like(data.train.targets))
-        flat, groups = _flat(data.train.texts)
+        flat, groups = flattened(data.train.texts)
         vectors = encode_sentences(flat, self.source.sentences).to(device)
         self.centre.fit(vectors)
         return VectorTexts(self, labels, vectors, torch.bincount(groups, minlength=len(data.train)).to(device))
@@ -140,7 +139,7 @@ class SentenceReader(TextReader):
 
     def encode_labels(self, labels: Labels) -> Tensor:
         """Return label embeddings ``[k, e]``, some sentences at a time."""
-        flat, groups = _flat(_texts_of(labels))
+        flat, groups = flattened(_texts_of(labels))
         parts = [
             self.encode_tokens(tokenise([[text] for text in flat[start : start + CHUNK]], self.vectors, self.longest))
             for start in range(0, len(flat), CHUNK)
@@ -182,9 +181,3 @@ def _texts_of(labels: Labels) -> tuple[tuple[str, ...], ...]:
             "the data."
         )
     return labels.texts
-
-
-def _flat(texts: Sequence[Sequence[str]]) -> tuple[list[str], Tensor]:
-    """Return all sentences in one list, and the instance of each ``[m]``."""
-    counts = torch.tensor([len(each) for each in texts])
-    return [text for each in texts for text in each], torch.arange(len(texts)).repeat_interleave(counts)

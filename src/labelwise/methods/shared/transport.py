@@ -26,53 +26,33 @@ HEAD_SCALE = 10.0  # the linear layer starts at the centres divided by it
 
 @dataclass(frozen=True, kw_only=True)
 class Clustering:
-    """Stage II of transport naming: centres that entropic transport brings to the embeddings.
+    """Stage II of transport naming: centres that entropic transport brings to the embeddings."""
 
-    Attributes:
-        steps: of gradient descent.
-        batch: images of a step.
-        lr: of Adam; 0.1 in the paper, 0.01 in the authors' code.
-        epsilon: of the transport.
-        iterations: of Sinkhorn's algorithm at most.
-        tolerance: how far marginals of the plan may be from where they should be.
-        gradient: how the plan is differentiated; ``unrolled`` is through the iterations, as in the paper.
-    """
-
-    steps: int = 5000
-    batch: int = 1000
-    lr: float = 0.01
-    epsilon: float = 0.01
-    iterations: int = 1000
-    tolerance: float = 1e-4
+    steps: int = 5000  # of gradient descent
+    batch: int = 1000  # images of a step
+    lr: float = 0.01  # of Adam; 0.1 in the paper, 0.01 in the authors' code
+    epsilon: float = 0.01  # of the transport
+    iterations: int = 1000  # of Sinkhorn's algorithm at most
+    tolerance: float = 1e-4  # how far marginals of the plan may be from where they should be
+    # how the plan is differentiated; `unrolled` is through the iterations, as in the paper
     gradient: Gradient = "implicit"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Matching:
-    """Stage III of transport naming: a linear layer whose scores follow the prior.
+    """Stage III of transport naming: a linear layer whose scores follow the prior."""
 
-    Attributes:
-        steps: of gradient descent.
-        batch: images of a step, and samples of the prior.
-        lr: of SGD with momentum 0.9 and weight decay 5e-4.
-        clip: the largest gradient norm of a restart.
-        epsilon: of the transport (the paper's beta).
-        iterations: of Sinkhorn's algorithm at most.
-        tolerance: how far marginals of the plan may be from where they should be.
-        gradient: as in ``Clustering``; ``envelope`` is not for a guided loss, as that is no objective of a transport.
-        guided: images of a cluster move as one (ablations B and C: False).
-        initial: the layer starts at the centres, or at random (ablations C and D).
-    """
-
-    steps: int = 10_000
-    batch: int = 500
-    lr: float = 1e-5
-    clip: float = 100.0
-    epsilon: float = 0.01
-    iterations: int = 700
-    tolerance: float = 1e-5
+    steps: int = 10_000  # of gradient descent
+    batch: int = 500  # images of a step, and samples of the prior
+    lr: float = 1e-5  # of SGD with momentum 0.9 and weight decay 5e-4
+    clip: float = 100.0  # the largest gradient norm of a restart
+    epsilon: float = 0.01  # of the transport (the paper's beta)
+    iterations: int = 700  # of Sinkhorn's algorithm at most
+    tolerance: float = 1e-5  # how far marginals of the plan may be from where they should be
+    # as in `Clustering`; `envelope` is not for a guided loss, as that is no objective of a transport
     gradient: Gradient = "implicit"
-    guided: bool = True
+    guided: bool = True  # images of a cluster move as one (ablations B and C: False)
+    # the layer starts at the centres, or at random (ablations C and D)
     initial: Literal["clusters", "random"] = "clusters"
 
 

@@ -1,6 +1,6 @@
 """What methods share that read a vector of each label, and then answer for labels without images."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, TypeVar
 
@@ -15,7 +15,7 @@ from labelwise.errors import DataError, UsageError
 from labelwise.labels import Labels
 from labelwise.methods.shared.centring import Centring
 from labelwise.methods.shared.linear import Encoder, ImageMethod, LinearModel
-from labelwise.model import LabelModel, Spec, as_float
+from labelwise.model import Spec
 from labelwise.ops.balance import balance_curve
 from labelwise.ops.segments import segment_mean
 from labelwise.settings import check_range
@@ -40,13 +40,9 @@ class ZeroShotModel(LinearModel):
         self.centre_codes = Centring(d, power)
         self.centre_vectors = Centring(self.vector_size)
 
-    def encode_images(self, images: Tensor) -> Tensor:
+    def finish(self, embeddings: Tensor) -> Tensor:
         """Return image embeddings ``[n, d]``, centred and of unit length."""
-        return self.centre_codes(self.encoder(images))  # type: ignore[no-any-return]
-
-    def pool_maps(self, maps: Tensor) -> Tensor:
-        """Return image embeddings ``[n, d]`` from feature maps."""
-        return self.centre_codes(self.encoder.pool(maps))  # type: ignore[no-any-return]
+        return self.centre_codes(embeddings)  # type: ignore[no-any-return]
 
     def vectors(self, labels: Labels) -> Tensor:
         """Return what describes these labels ``[k, a]``, centred and of unit length."""
@@ -57,25 +53,15 @@ class ZeroShotModel(LinearModel):
             )
         return self.centre_vectors(vectors.to(self.device))  # type: ignore[no-any-return]
 
-    @torch.no_grad()
-    def encode_all(self, images: Tensor) -> Tensor:
-        """Return centred embeddings ``[n, d]`` of many images, a batch at a time."""
-        return self.centre_codes(encoded(self.encoder, self.prepare(images)))  # type: ignore[no-any-return]
-
 
 class BilinearModel(ZeroShotModel):
-    """A score z.V.s of an image embedding z and a label vector s; the embedding of a label is V.s.
+    """A score z.V.s of an image embedding z and a label vector s; the embedding of a label is V.s."""
 
-    Attributes:
-        weights: V ``[d, a]``.
-        penalties: those that V was solved with, where it was solved and not trained.
-    """
-
-    penalties: Tensor
+    penalties: Tensor  # those that V was solved with, where it was solved and not trained
 
     def __init__(self, spec: Spec, encoder: Encoder, source: "LabelSource", power: float) -> None:
         super().__init__(spec, encoder, source, power)
-        self.weights = nn.Parameter(torch.zeros(self.encoder.code_size, self.vector_size))
+        self.weights = nn.Parameter(torch.zeros(self.encoder.code_size, self.vector_size))  # V [d, a]
         self.register_buffer("penalties", torch.zeros(2))
 
     def encode_labels(self, labels: Labels) -> Tensor:
@@ -90,16 +76,18 @@ class BilinearModel(ZeroShotModel):
         self.penalties[: len(penalties)] = torch.tensor(penalties)
 
 
+def flattened(texts: Sequence[Sequence[str]]) -> tuple[list[str], Tensor]:
+    """Return the sentences of n instances in one list, and the instance of each ``[m]``."""
+    counts = torch.tensor([len(each) for each in texts])
+    return [text for each in texts for text in each], torch.arange(len(texts)).repeat_interleave(counts)
+
+
 @dataclass(frozen=True, kw_only=True)
 class LabelSource:
-    """Where the vectors of labels come from.
+    """Where the vectors of labels come from."""
 
-    Attributes:
-        source: ``vectors``, ``texts``, or ``auto``: vectors where labels have them, else texts.
-        sentences: what makes a vector of a sentence, see ``encode_sentences``; a label's is the mean of its sentences.
-    """
-
-    source: Source = "auto"
+    source: Source = "auto"  # `vectors`, `texts`, or `auto`: vectors where labels have them, else texts
+    # what makes a vector of a sentence, see `encode_sentences`; a label's is the mean of its sentences
     sentences: str = "words"
 
     def of(self, labels: Labels) -> Tensor:
@@ -113,9 +101,7 @@ class LabelSource:
                 f"attribute columns (numbers){add}."
             )
         with torch.device("cpu"):  # also while a model is built without memory
-            counts = torch.tensor([len(texts) for texts in labels.texts])
-            flat = [text for texts in labels.texts for text in texts]
-            groups = torch.repeat_interleave(torch.arange(len(labels)), counts)
+            flat, groups = flattened(labels.texts)
             return segment_mean(encode_sentences(flat, self.sentences), groups, len(labels))
 
 
@@ -124,22 +110,17 @@ class ZeroShotMethod(ImageMethod):
     """Settings of methods that read a vector of each label.
 
     Pictures are first encoded by a network: a frozen one, or one trained on the seen labels with these settings.
-
-    Attributes:
-        source: whether to read the vectors of labels or their texts; auto takes vectors where there are any.
-        sentences: what makes a vector of a sentence: words, glove or minilm.
-        power: image embeddings are raised to it, with their sign, before they are brought to unit length.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("targets", "descriptions")
     zero_shot: ClassVar[bool] = True
 
+    # whether to read the vectors of labels or their texts; auto takes vectors where there are any
     source: Source = "auto"
-    sentences: str = "words"
-    power: float = 0.5
+    sentences: str = "words"  # what makes a vector of a sentence: words, glove or minilm
+    power: float = 0.5  # image embeddings are raised to it, with their sign, before they are brought to unit length
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         super().__post_init__()
         check_range(self, "above 0 and at most 1", "power")
 
@@ -161,8 +142,7 @@ class ZeroShotMethod(ImageMethod):
         if model.head is not None:
             model.encoder.fit_normalisation(data.train.images)
             yield encoder_stage(self, model.encoder, model.head, data)
-        model.eval()
-        model.centre_codes.fit(encoded(model.encoder, model.prepare(data.train.images)))
+        model.centre_codes.fit(model.encode_all(data.train.images, by=model.encoder))
         model.centre_vectors.fit(model.source.of(data.labels).to(model.device))
 
 
@@ -173,15 +153,6 @@ def encoder_stage(method: ImageMethod, encoder: nn.Module, head: nn.Linear, data
         return {"choice": cross_entropy(head(encoder(batch.images)).float(), batch.targets)}
 
     return method.stage(f"{method.name} encoder", nn.ModuleList([encoder, head]), data, loss)
-
-
-@torch.no_grad()
-def encoded(encoder: nn.Module, images: Tensor) -> Tensor:
-    """Return what an encoder, or a model's ``encode_images``, makes of images ``[n, d]``, a batch at a time."""
-    device = next((t.device for t in (*encoder.parameters(), *encoder.buffers())), images.device)
-    encode = encoder.encode_images if isinstance(encoder, LabelModel) else encoder
-    parts = [encode(as_float(x.to(device))) for x in torch.split(images, 1024)]
-    return torch.cat(parts).float()
 
 
 def has_unseen(data: TrainData) -> bool:
