@@ -11,17 +11,11 @@ from labelwise.errors import DataError, UsageError
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Episode:
-    """One few-shot question; row i of ``support`` and ``query`` belongs to class i.
+    """One few-shot question; row i of ``support`` and ``query`` belongs to class i."""
 
-    Attributes:
-        classes: the targets drawn, in the order drawn.
-        support: rows of the images to learn from ``[ways, shots]``.
-        query: rows of the images to ask about ``[ways, queries]``; none of them is in ``support``.
-    """
-
-    classes: tuple[int, ...]
-    support: Tensor
-    query: Tensor
+    classes: tuple[int, ...]  # the targets drawn, in the order drawn
+    support: Tensor  # rows of the images to learn from ``[ways, shots]``
+    query: Tensor  # rows of the images to ask about ``[ways, queries]``; none of them is in ``support``
 
 
 def episodes(targets: Tensor, ways: int, shots: int, queries: int, count: int, seed: int) -> Iterator[Episode]:

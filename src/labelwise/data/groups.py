@@ -19,10 +19,9 @@ class GroupedBatches(ShuffledBatches):
 
     Attributes:
         size: rows of a batch over all processes, at most; a batch has at least two groups.
-        group: the largest size of a group.
     """
 
-    group: int = 5
+    group: int = 5  # the largest size of a group
 
     def __post_init__(self) -> None:
         """Check the sizes."""

@@ -28,39 +28,25 @@ LACKING = {
 
 @dataclass(frozen=True, kw_only=True)
 class Inspection:
-    """What a data set holds, in plain values: ``dataclasses.asdict`` makes JSON of it.
+    """What a data set holds, in plain values: ``dataclasses.asdict`` makes JSON of it."""
 
-    Attributes:
-        name: of the data set.
-        shape: of one image: channels, height and width, or the size of features.
-        images: how many each split has.
-        counts: images of each label in each split: ``counts["owl"]["train"]``.
-        unlabelled: images without a label in each split.
-        multilabel: whether several labels may be true of one image; ``unlabelled`` are then those of which none is.
-        imbalance: images of the largest label for one of the smallest that has any; None without labelled images.
-        unreadable: how many files were left out for each reason.
-        empty: labels without any image.
-        unseen: labels with images, but none in train.
-        leaks: what two splits share.
-        lookalikes: images of val and test that look like one of an earlier split.
-        pieces: what there is and what is missing: ``targets`` (train images of two labels or more), ``pictures`` (and
-            not features); what labels have: ``vectors``, ``texts``, ``order``, ``shares``, ``similarity``; what
-            images have: ``image_texts``, ``image_domains``, ``image_groups``; ``descriptions``: vectors or texts
-            of every label, or image texts that describe every label; and ``one_label``: an image has one label at most.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    images: dict[str, int]
-    counts: dict[str, dict[str, int]]
-    unlabelled: dict[str, int]
-    multilabel: bool
+    name: str  # of the data set
+    shape: tuple[int, ...]  # of one image: channels, height and width, or the size of features
+    images: dict[str, int]  # how many each split has
+    counts: dict[str, dict[str, int]]  # images of each label in each split: ``counts["owl"]["train"]``
+    unlabelled: dict[str, int]  # images without a label in each split
+    multilabel: bool  # whether several labels may be true of one image; ``unlabelled`` are then those of which none is
+    # images of the largest label for one of the smallest that has any; None without labelled images
     imbalance: float | None
-    unreadable: dict[str, int]
-    empty: tuple[str, ...]
-    unseen: tuple[str, ...]
-    leaks: LeakReport
-    lookalikes: tuple[Lookalike, ...]
+    unreadable: dict[str, int]  # how many files were left out for each reason
+    empty: tuple[str, ...]  # labels without any image
+    unseen: tuple[str, ...]  # labels with images, but none in train
+    leaks: LeakReport  # what two splits share
+    lookalikes: tuple[Lookalike, ...]  # images of val and test that look like one of an earlier split
+    # what there is and what is missing: ``targets`` (train images of two labels or more), ``pictures`` (and not
+    # features); what labels have: ``vectors``, ``texts``, ``order``, ``shares``, ``similarity``; what images have:
+    # ``image_texts``, ``image_domains``, ``image_groups``; ``descriptions``: vectors or texts of every label, or image
+    # texts that describe every label; and ``one_label``: an image has one label at most
     pieces: dict[str, bool]
 
 

@@ -26,23 +26,16 @@ from labelwise.training.stages import Loss
 
 @dataclass(frozen=True, kw_only=True)
 class Adversarial:
-    """How batches are attacked in training.
+    """How batches are attacked in training."""
 
-    Attributes:
-        epsilon: how far a pixel may move, where pixels lie in [0, 1]; before any normalisation.
-        steps: of gradient ascent; a step of training costs about this many more.
-        step_size: as a share of epsilon; None is 2.5 / steps.
-        share: how many pictures of a batch are attacked, drawn anew each time. A smaller one saves no time.
-        loss: what the attack raises: the ``stage``'s own loss, or the cross-entropy of the model's ``scores``.
-        warmup: the share of the steps over which epsilon grows from 0. Where epsilon is large a model may otherwise never begin to
-            learn: it gives every picture the same scores, which no attack can worsen.
-    """
-
-    epsilon: float = 8 / 255
-    steps: int = 10
-    step_size: float | None = None
-    share: float = 1.0
+    epsilon: float = 8 / 255  # how far a pixel may move, where pixels lie in [0, 1]; before any normalisation
+    steps: int = 10  # of gradient ascent; a step of training costs about this many more
+    step_size: float | None = None  # as a share of epsilon; None is 2.5 / steps
+    share: float = 1.0  # how many pictures of a batch are attacked, drawn anew each time. A smaller one saves no time.
+    # what the attack raises: the ``stage``'s own loss, or the cross-entropy of the model's ``scores``
     loss: Literal["stage", "scores"] = "stage"
+    # the share of the steps over which epsilon grows from 0. Where epsilon is large a model may otherwise never begin
+    # to learn: it gives every picture the same scores, which no attack can worsen.
     warmup: float = 0.0
 
     def __post_init__(self) -> None:

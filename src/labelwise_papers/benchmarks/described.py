@@ -33,16 +33,12 @@ Sentences = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class Captions:
-    """A protocol: whose captions describe a label, and which images of unseen labels are tested.
+    """A protocol: whose captions describe a label, and which images of unseen labels are tested."""
 
-    Attributes:
-        of_tested: captions of test images describe labels too; otherwise those of training images describe a seen label,
-            and those of images set aside, a fixed half, an unseen one.
-        test_set_aside: the images set aside are tested like the others.
-    """
-
+    # captions of test images describe labels too; otherwise those of training images describe a seen label, and those
+    # of images set aside, a fixed half, an unseen one
     of_tested: bool
-    test_set_aside: bool
+    test_set_aside: bool  # the images set aside are tested like the others
 
     def __post_init__(self) -> None:
         """Refuse the one combination that would test what describes while it promises not to."""

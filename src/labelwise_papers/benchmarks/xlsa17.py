@@ -33,25 +33,15 @@ _ATTRIBUTES = "attributes_names.txt"
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ZeroShotData:
-    """Features of images of seen and unseen classes, and a vector for each class.
+    """Features of images of seen and unseen classes, and a vector for each class."""
 
-    Attributes:
-        name: of the data.
-        features: ``[n, d]`` (float32).
-        targets: positions in the labels ``[n]``.
-        labels: the k classes, seen and unseen, with their ``vectors [k, a]``.
-        rows: which images belong to ``trainval``, ``test_seen`` and ``test_unseen``.
-        attribute_names: a names, or empty.
-        files: n names of images, or empty.
-    """
-
-    name: str
-    features: Tensor
-    targets: Tensor
-    labels: Labels
-    rows: Mapping[str, Tensor]
-    attribute_names: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()
+    name: str  # of the data
+    features: Tensor  # ``[n, d]`` (float32)
+    targets: Tensor  # positions in the labels ``[n]``
+    labels: Labels  # the k classes, seen and unseen, with their ``vectors [k, a]``
+    rows: Mapping[str, Tensor]  # which images belong to ``trainval``, ``test_seen`` and ``test_unseen``
+    attribute_names: tuple[str, ...] = ()  # a names, or empty
+    files: tuple[str, ...] = ()  # n names of images, or empty
 
     def __post_init__(self) -> None:
         """Check that the pieces belong together and that no test image or class is in training."""

@@ -46,17 +46,11 @@ _PIECES = {
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Knowledge:
-    """Labels with all that is known about them.
-
-    Attributes:
-        labels: the labels.
-        attributes: the names of the attributes in their vectors, or none.
-        source: where it was read, to begin an error.
-    """
+    """Labels with all that is known about them."""
 
     labels: Labels
-    attributes: tuple[str, ...] = ()
-    source: str = "What is known about labels"
+    attributes: tuple[str, ...] = ()  # the names of the attributes in their vectors, or none
+    source: str = "What is known about labels"  # where it was read, to begin an error
 
     @property
     def described(self) -> frozenset[str]:

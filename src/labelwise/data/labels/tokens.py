@@ -20,18 +20,12 @@ class Tokens:
 
     Sentences of an instance stand together, and instances stand in order: ``groups`` never falls. Kept on the CPU,
     ``select`` never waits for a GPU, and the encoder finds ``lengths`` where it needs them.
-
-    Attributes:
-        flat: rows of word vectors, one sentence after another ``[t]`` (int64); 0 is a word without a vector.
-        lengths: words of each sentence, at least 1 ``[m]`` (int64).
-        groups: the instance of each sentence ``[m]`` (int64), in 0..count-1.
-        count: how many instances.
     """
 
-    flat: Tensor
-    lengths: Tensor
-    groups: Tensor
-    count: int
+    flat: Tensor  # rows of word vectors, one sentence after another ``[t]`` (int64); 0 is a word without a vector
+    lengths: Tensor  # words of each sentence, at least 1 ``[m]`` (int64)
+    groups: Tensor  # the instance of each sentence ``[m]`` (int64), in 0..count-1
+    count: int  # how many instances
 
     def __post_init__(self) -> None:
         """Check the shapes; values are not looked at, which would make a GPU wait at every step."""

@@ -31,15 +31,10 @@ _INSIDE_WORDS = re.compile(
 
 @dataclass(frozen=True, eq=False)
 class WordVectors:
-    """Words and their vectors.
+    """Words and their vectors."""
 
-    Attributes:
-        words: the row of each word.
-        matrix: one vector for each word ``[w, a]`` (float32).
-    """
-
-    words: Mapping[str, int]
-    matrix: Array
+    words: Mapping[str, int]  # the row of each word
+    matrix: Array  # one vector for each word ``[w, a]`` (float32)
 
     def __len__(self) -> int:
         return len(self.words)

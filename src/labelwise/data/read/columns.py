@@ -18,19 +18,13 @@ _NUMBERED = re.compile(r"(f|feature_)([0-9]{1,9})")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Columns:
-    """What a table holds, cell by cell.
+    """What a table holds, cell by cell."""
 
-    Attributes:
-        file: the table, for errors.
-        numbers: where each row stands in the file, n numbers; rows without any content are left out.
-        cells: n fields, without blanks around them, for each column that means something and is no feature.
-        features: ``[n, a]`` (float32), finite; or None.
-    """
-
-    file: str
-    numbers: Sequence[int]
+    file: str  # the table, for errors
+    numbers: Sequence[int]  # where each row stands in the file, n numbers; rows without any content are left out
+    # n fields, without blanks around them, for each column that means something and is no feature
     cells: Mapping[str, Sequence[str]]
-    features: Floats | None = None
+    features: Floats | None = None  # ``[n, a]`` (float32), finite; or None
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -42,17 +36,12 @@ class Columns:
 
 @dataclass(frozen=True, kw_only=True)
 class Header:
-    """Where the columns that mean something stand.
+    """Where the columns that mean something stand."""
 
-    Attributes:
-        names: all columns, in lower case.
-        cells: the position of path, label or labels, split, domain, group and the texts, as far as they are there.
-        features: the positions of the features in their order, where there is no path.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # all columns, in lower case
+    # the position of path, label or labels, split, domain, group and the texts, as far as they are there
     cells: Mapping[str, int]
-    features: tuple[int, ...]
+    features: tuple[int, ...]  # the positions of the features in their order, where there is no path
 
 
 def read_header(columns: Sequence[str], file: str, *, beside: bool = False) -> Header:

@@ -19,27 +19,18 @@ Targets = Sequence[int] | Sequence[str] | Array | Tensor
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Rows:
-    """n pictures as columns, one entry for each; ``build`` makes a data set of them.
+    """n pictures as columns, one entry for each; ``build`` makes a data set of them."""
 
-    Attributes:
-        names: of the labels; empty where there are none, and all targets are -1.
-        targets: as in ``Split``, as are files, texts, domains and groups; these may be empty.
-        images: pixels or features; None where they are yet to be read from the files.
-        splits: the split of each, where the source names them.
-        skipped: what could not be read.
-        owned: whether nobody else holds the images, so that they may be put in another order in place.
-    """
-
-    names: tuple[str, ...]
-    targets: Tensor
-    images: Tensor | None = None
-    splits: Sequence[str] = ()
+    names: tuple[str, ...]  # of the labels; empty where there are none, and all targets are -1
+    targets: Tensor  # as in ``Split``, as are files, texts, domains and groups; these may be empty
+    images: Tensor | None = None  # pixels or features; None where they are yet to be read from the files
+    splits: Sequence[str] = ()  # the split of each, where the source names them
     files: tuple[str, ...] = ()
     texts: tuple[tuple[str, ...], ...] = ()
     domains: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
-    skipped: tuple[Skipped, ...] = ()
-    owned: bool = False
+    skipped: tuple[Skipped, ...] = ()  # what could not be read
+    owned: bool = False  # whether nobody else holds the images, so that they may be put in another order in place
 
     def __post_init__(self) -> None:
         """Check that all columns have the same length."""

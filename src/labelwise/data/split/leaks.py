@@ -30,20 +30,14 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class LeakReport:
-    """What is the same where it should differ. Every entry lists the places of one thing.
+    """What is the same where it should differ. Every entry lists the places of one thing."""
 
-    Attributes:
-        files: each file that is in more than one split.
-        images: each image whose bytes are in more than one split, under different names.
-        groups: each group that is in more than one split, with its first image in each.
-        duplicates: how many images have the same bytes as an earlier one of their split.
-        conflicts: each image whose bytes occur with different labels, in one split or in several.
-    """
-
-    files: tuple[tuple[Place, ...], ...]
-    images: tuple[tuple[Place, ...], ...]
+    files: tuple[tuple[Place, ...], ...]  # each file that is in more than one split
+    images: tuple[tuple[Place, ...], ...]  # each image whose bytes are in more than one split, under different names
+    # each group that is in more than one split, with its first image in each
     groups: tuple[tuple[str, tuple[Place, ...]], ...]
-    duplicates: int
+    duplicates: int  # how many images have the same bytes as an earlier one of their split
+    # each image whose bytes occur with different labels, in one split or in several
     conflicts: tuple[tuple[Place, ...], ...]
 
     @property
@@ -60,19 +54,12 @@ class LeakReport:
 
 @dataclass(frozen=True, kw_only=True)
 class Lookalike:
-    """An image and the one of an earlier split that looks most like it.
+    """An image and the one of an earlier split that looks most like it."""
 
-    Attributes:
-        image: the image, of val or test.
-        twin: the image of an earlier split.
-        bits: in how many of 64 bits their difference hashes differ.
-        likeness: the correlation of their thumbnails, at most 1.
-    """
-
-    image: Place
-    twin: Place
-    bits: int
-    likeness: float
+    image: Place  # the image, of val or test
+    twin: Place  # the image of an earlier split
+    bits: int  # in how many of 64 bits their difference hashes differ
+    likeness: float  # the correlation of their thumbnails, at most 1
 
 
 def check_leaks(dataset: Dataset) -> LeakReport:
