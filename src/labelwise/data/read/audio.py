@@ -154,23 +154,15 @@ def _parse(content: bytes) -> tuple[Tensor, int]:
 
 def _values(data: bytes, kind: int, bits: int) -> Floats:
     """Return samples in [-1, 1] from the bytes of a WAV file; a cut-off last sample is left out."""
-    data = data[: len(data) // (max(bits, 8) // 8) * (max(bits, 8) // 8)]
-    match kind, bits:
-        case (1, 8):
-            return np.frombuffer(data, np.uint8).astype(np.float32) / np.float32(128) - np.float32(1)
-        case (1, 16):
-            return np.frombuffer(data, "<i2").astype(np.float32) / np.float32(2**15)
-        case (1, 24):
-            wide = np.zeros((len(data) // 3, 4), np.uint8)
-            wide[:, 1:] = np.frombuffer(data, np.uint8).reshape(-1, 3)
-            return (wide.view("<i4")[:, 0] / 2**31).astype(np.float32)
-        case (1, 32):
-            return (np.frombuffer(data, "<i4") / 2**31).astype(np.float32)
-        case (3, 32):
-            return np.frombuffer(data, "<f4").astype(np.float32)
-        case (3, 64):
-            with np.errstate(over="ignore"):
-                return np.frombuffer(data, "<f8").astype(np.float32)
-    coded = {_PCM: "whole numbers", _FLOAT: "floats"}.get(kind) or _CODECS.get(kind, f"format {kind}")
-    known = listing(("8, 16, 24 or 32 bit whole numbers", "32 or 64 bit floats"))
-    raise UsageError(f"its samples are {coded} of {bits} bits; read are {known}. Convert it to 16 bit PCM.")
+    if (kind, bits) not in ((_PCM, 8), (_PCM, 16), (_PCM, 24), (_PCM, 32), (_FLOAT, 32), (_FLOAT, 64)):
+        coded = {_PCM: "whole numbers", _FLOAT: "floats"}.get(kind) or _CODECS.get(kind, f"format {kind}")
+        known = listing(("8, 16, 24 or 32 bit whole numbers", "32 or 64 bit floats"))
+        raise UsageError(f"its samples are {coded} of {bits} bits; read are {known}. Convert it to 16 bit PCM.")
+    width = bits // 8
+    samples = np.frombuffer(data[: len(data) // width * width], np.uint8).reshape(-1, width)
+    if kind == _FLOAT:
+        with np.errstate(over="ignore"):
+            return samples.view(f"<f{width}")[:, 0].astype(np.float32)
+    wide = np.zeros((len(samples), 4), np.uint8)  # the sample is the upper bytes of a number of 32 bits
+    wide[:, 4 - width :] = samples ^ 128 if width == 1 else samples  # bytes alone have no sign: 128 is silence
+    return (wide.view("<i4")[:, 0] / 2**31).astype(np.float32)
