@@ -61,7 +61,6 @@ class Augment:
     noise: float = 0.0  # standard deviation of the normal noise added to every value
 
     def __post_init__(self) -> None:
-        """Check every range."""
         if self.size is not None and self.size < 1:
             raise UsageError(f"size must be at least 1 pixel, or None to keep the size; given {self.size}.")
         if self.scale is not None and not (len(self.scale) == 2 and 0 < self.scale[0] <= self.scale[1] <= 1):
@@ -79,10 +78,8 @@ class Augment:
     def __call__(self, images: Tensor, rng: BatchRng) -> Tensor:
         """Return the changed images, float32 in [0, 1], ``[n, c, size, size]``, laid out in memory as they came.
 
-        Args:
-            images: bytes, or floats in [0, 1], ``[n, c, h, w]`` with one or three channels. Features ``[n, a]``
-                come back as float32, with noise and nothing else.
-            rng: where every random number comes from, on the device of the images.
+        Images are bytes, or floats in [0, 1], with one or three channels; features ``[n, a]`` get noise and nothing
+        else.
         """
         _check(images, rng)
         if images.ndim == 2:

@@ -65,7 +65,6 @@ class ShuffledBatches:
     augment: Callable[[Tensor, BatchRng], Tensor] | None = None
 
     def __post_init__(self) -> None:
-        """Check the size."""
         if self.size < 1:
             raise UsageError(f"A batch needs at least one image; given {self.size}.")
 

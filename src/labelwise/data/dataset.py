@@ -34,7 +34,6 @@ class Split:
     groups: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check that all pieces have the same length and that values are usable."""
         n = len(self.images)
         if self.images.ndim not in (2, 4):
             raise DataError(
@@ -166,7 +165,6 @@ class Dataset:
     side_open: bool = False
 
     def __post_init__(self) -> None:
-        """Check the splits' names, shapes and targets."""
         wrong = [name for name in self.splits if name not in SPLITS]
         if wrong or not self.splits:
             raise DataError(f"Splits are called train, val and test; given: {listing(wrong) or 'none'}.")

@@ -24,7 +24,6 @@ class GroupedBatches(ShuffledBatches):
     group: int = 5  # the largest size of a group
 
     def __post_init__(self) -> None:
-        """Check the sizes."""
         super().__post_init__()
         if self.group < 1:
             raise UsageError(f"A group needs at least one image; given {self.group}.")

@@ -151,13 +151,9 @@ def _about_method(inspection: Inspection, method: str, needed: Sequence[str]) ->
 
 
 def contact_sheet(dataset: Dataset, path: str | Path, *, images: int = 6, labels: int = 30) -> None:
-    """Write a picture (PNG) with some images of each label under its name.
+    """Write a picture (PNG) with some ``images`` of each label under its name, spread over all that it has.
 
-    Args:
-        dataset: labels and images.
-        path: where to write it.
-        images: how many of each label, spread over all it has.
-        labels: show at most so many labels, chosen evenly; the sheet says how many more there are.
+    At most so many ``labels`` are shown, chosen evenly; the sheet says how many more there are.
     """
     if len(dataset.shape) != 3:
         raise UnsupportedError(f'"{dataset.name}" holds features, not pictures, so there is nothing to look at.')

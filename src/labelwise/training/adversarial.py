@@ -39,7 +39,6 @@ class Adversarial:
     warmup: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         if not 0 < self.epsilon <= 1:
             raise UsageError(f"epsilon lies above 0 and at most at 1, as pixels lie in [0, 1]; given {self.epsilon:g}.")
         if self.steps < 1 or (self.step_size is not None and self.step_size <= 0):

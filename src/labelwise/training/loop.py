@@ -209,7 +209,6 @@ class _Loop:
         now.epoch, now.step, now.sums = now.epoch + 1, 0, {}
 
     def _save(self) -> None:
-        """Write a checkpoint."""
         self.saved = time.monotonic()
         if self.writer is None:
             return

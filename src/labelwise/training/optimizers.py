@@ -49,7 +49,6 @@ class Schedule:
     steps: int = 4_000  # of the way up of ``noam``
 
     def __post_init__(self) -> None:
-        """Check the values."""
         if self.name not in ("constant", "step", "cosine", "onecycle", "noam"):
             raise UsageError(f'Unknown schedule "{self.name}". Choose constant, step, cosine, onecycle or noam.')
         if self.steps < 1:

@@ -44,7 +44,6 @@ class ZeroShotData:
     files: tuple[str, ...] = ()  # n names of images, or empty
 
     def __post_init__(self) -> None:
-        """Check that the pieces belong together and that no test image or class is in training."""
         n, vectors = len(self.features), self.labels.vectors
         if vectors is None:
             raise DataError(f'"{self.name}" has no vectors of its classes; zero-shot data need them.')
@@ -75,11 +74,8 @@ class ZeroShotData:
     def dataset(self, validation_classes: int | None = None, seed: int = 0) -> Dataset:
         """Return the data set: train and val are divided by class, test holds seen and unseen classes.
 
-        Val holds all training images of some seen classes, drawn at random, and train those of the others.
-
-        Args:
-            validation_classes: how many seen classes val gets; None is a third of them, 0 leaves val out.
-            seed: of the draw.
+        Val holds all training images of some seen classes, drawn at random, and train those of the others. These are
+        a third of the seen classes, unless a number is given; 0 leaves val out.
         """
         known = [self.labels.index(name) for name in self.seen]
         count = len(known) // 3 if validation_classes is None else validation_classes
@@ -132,11 +128,8 @@ def read_xlsa17(
 ) -> ZeroShotData:
     """Return the zero-shot data of a folder; see the top of this file.
 
-    Args:
-        folder: where the two files are.
-        vectors: which field holds the vectors of the classes: ``att``, ``original_att``, or another.
-        features: the file of features.
-        splits: the file of splits; ``sent_splits.mat`` holds sentence vectors as ``att``.
+    ``vectors`` is the field that holds the vectors of the classes: ``att``, ``original_att``, or another. As
+    ``splits``, ``sent_splits.mat`` holds sentence vectors as ``att``.
     """
     root = Path(folder)
     file = root / features
@@ -156,11 +149,6 @@ def read_gzsl_pack(root: str | Path, name: str, *, splits: str = "att_splits.mat
 
     The pack holds ``q [n, d]`` (bytes) and ``scale [d]``, whose product are the features; ``labels [n]`` from 0; and
     ``att_col [k]``, which column of the splits' vectors and names belongs to each label.
-
-    Args:
-        root: the folder of both.
-        name: the folder in ``gzsl_splits``, such as ``CUB`` or ``FLO``.
-        splits: the file of splits; CUB also has ``sent_splits.mat``.
     """
     arrays = read_npz(Path(root) / f"{name.lower()}_res50.npz", "q", "scale", "labels", "att_col")
     order = arrays["att_col"].astype(np.int64)
@@ -222,13 +210,10 @@ def write_xlsa17(folder: str | Path, data: ZeroShotData) -> None:
 def build_zero_shot(
     features: Dataset, knowledge: Knowledge, *, unseen: float | Sequence[str] = 0.25, seed: int = 0
 ) -> ZeroShotData:
-    """Return zero-shot data: some labels have images in the test only, and every label has a vector.
+    """Return zero-shot data of encoded pictures, divided anew: some labels have images in the test only.
 
-    Args:
-        features: encoded pictures, see ``encoding.encode_dataset``; their splits are made anew.
-        knowledge: an attribute vector for every label.
-        unseen: the labels to keep out of training, by name or as a share of all.
-        seed: of the draw.
+    The knowledge has an attribute vector for every label; ``unseen`` are the labels to keep out of training, by name
+    or as a share of all.
     """
     if len(features.shape) != 1:
         raise DataError(f'"{features.name}" holds pictures. Encode them first.')

@@ -49,12 +49,9 @@ class Knowledge:
 
 
 def read_knowledge(path: str | Path, names: Sequence[str] | None = None) -> Knowledge:
-    """Return what one file says about labels.
+    """Return what one file says about labels; the top of this module lists the kinds, and its name does not matter.
 
-    Args:
-        path: a file of a kind that the top of this module lists, under any name.
-        names: labels that must be there; they come first, in this order, then any others of the file. Without, all
-            labels in the order of the file.
+    ``names`` must be there and come first, in this order, then any others of the file.
     """
     file = Path(path)
     labels, attributes = read_labels(file)
@@ -63,12 +60,7 @@ def read_knowledge(path: str | Path, names: Sequence[str] | None = None) -> Know
 
 
 def find_knowledge(folder: str | Path, names: Sequence[str] | None = None) -> Knowledge | None:
-    """Return what the files beside the data say about labels together, or None where there is no such file.
-
-    Args:
-        folder: where the data lies.
-        names: as for ``read_knowledge``.
-    """
+    """Return what the files in a folder say about labels together (``names`` as in ``read_knowledge``), or None."""
     files = [Path(folder) / name for name in FILES if (Path(folder) / name).is_file()]
     if not files:
         return None

@@ -176,7 +176,6 @@ def _assembled(file: Path, known: Mapping[str, _Row], attributes: tuple[str, ...
 
 
 def _ranks(file: Path, rows: Sequence[_Row]) -> tuple[int, ...]:
-    """Return the rank of each label, from 0."""
     ranks = [_finite_number(row.order, row.where, "order") for row in rows]
     first = min(ranks)
     if first not in (0, 1) or sorted(ranks) != [first + i for i in range(len(ranks))]:
@@ -188,7 +187,6 @@ def _ranks(file: Path, rows: Sequence[_Row]) -> tuple[int, ...]:
 
 
 def _shares(file: Path, rows: Sequence[_Row]) -> torch.Tensor:
-    """Return the share of each label ``[k]``."""
     shares = [_finite_number(row.share, row.where, "share") for row in rows]
     if min(shares) < 0:
         raise DataError(f"{rows[shares.index(min(shares))].where}: a share is at least 0; given {min(shares):g}.")
@@ -198,7 +196,6 @@ def _shares(file: Path, rows: Sequence[_Row]) -> torch.Tensor:
 
 
 def _similarity(file: Path, columns: Sequence[str], table: Fields) -> Labels:
-    """Return the labels of a table of similarities."""
     first, *others = columns
     names = [label_name(column) for column in others]
     lines: dict[str, list[float]] = {}
@@ -245,7 +242,6 @@ def read_vector(word: str, name: str) -> list[float]:
 
 
 def _row_of_label(file: str, name: str) -> list[float]:
-    """Return the vector of a label from a table with a row for each label."""
     labels, _ = read_labels(Path(file))
     if label_name(name) not in labels.names:
         raise DataError(

@@ -12,13 +12,11 @@ ENCODERS = ("words", "glove", "minilm")
 
 
 def encode_sentences(texts: Sequence[str], encoder: str | WordVectors = "words") -> Tensor:
-    """Return sentence vectors ``[n, a]``.
+    """Return the vectors of n sentences ``[n, a]``.
 
-    Args:
-        texts: n sentences.
-        encoder: "words", the mean of the packaged word vectors (50 numbers); "glove", the same with the 400,000 words of
-            the extra "words"; "minilm", the transformer of the extra "text" (384 numbers, of unit length); or word
-            vectors of your own.
+    The encoder is "words", the mean of the packaged word vectors (50 numbers); "glove", the same with the 400,000
+    words of the extra "words"; "minilm", the transformer of the extra "text" (384 numbers, of unit length); or word
+    vectors of your own.
     """
     if isinstance(texts, str):
         raise UsageError("Give a list of sentences, not a single text.")

@@ -75,15 +75,10 @@ def audio_folder(
 ) -> Dataset:
     """Return the WAV files of a folder that has one sub-folder for each label, such as a speaker: ``voices/anna/1.wav``.
 
-    The sub-folders may also lie in ``train``, ``val`` and ``test``. Each sound becomes mono (the mean of its channels),
-    is resampled, and cut or filled with silence to one length: ``[n, rate * seconds]``, float32 in [-1, 1].
-
-    Args:
-        path: the folder.
-        rate: samples per second.
-        seconds: the length of each sound.
-        seed: of the division into splits.
-        strict: raise an error where a file cannot be read; else it is left out and listed in ``skipped``.
+    The sub-folders may also lie in ``train``, ``val`` and ``test``. Each sound becomes mono (the mean of its
+    channels), is resampled to ``rate`` samples per second, and cut or filled with silence to one length: ``[n, rate *
+    seconds]``, float32 in [-1, 1]. A file that cannot be read is left out and listed in ``skipped``, or an error
+    where ``strict``.
     """
     root, samples = Path(path), round(rate * seconds)
     if samples < 1:
@@ -124,7 +119,6 @@ def _list_wavs(folder: Path) -> list[Path]:
 
 
 def _parse(content: bytes) -> tuple[Tensor, int]:
-    """Return the sound and the rate of the content of a WAV file."""
     if content[:4] != b"RIFF" or content[8:12] != b"WAVE":
         raise UsageError(f"{'it is not a WAV file' if content else 'it is empty'}. Convert it to WAV (PCM).")
     kind, channels, rate, bits, data = 0, 0, 0, 0, None

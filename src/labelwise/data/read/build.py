@@ -29,11 +29,11 @@ def build(
     shares: Shares | None = None,
     parts: Mapping[str, Tensor] | None = None,
 ) -> Dataset:
-    """Return the data set of these rows.
+    """Return the data set of these rows, all of them read.
 
     Args:
         name: of the data.
-        rows: all pictures, read.
+        rows: of all splits.
         knowledge: what files beside the data say about the labels; labels described there need no training picture.
         seed: of the division.
         shares: how much train, val and test get where the rows name no split; None is 70 : 10 : 20.

@@ -25,13 +25,8 @@ def from_files(
 ) -> Dataset:
     """Return the data set of a person's own picture files, with what a file beside them says about the labels.
 
-    Args:
-        source: the folder or the table that lists them.
-        rows: the pictures, yet to be read.
-        homes: where the pictures of each label should be.
-        size: the side that they are brought to; None is that of the encoder that ``fit`` chooses by itself.
-        seed: of the split.
-        strict: make unreadable pictures an error.
+    ``source`` is the folder or the table that lists them, ``rows`` the pictures, yet to be read, and ``homes`` where
+    those of each label should be. The side is ``size``, or that of the encoder that ``fit`` chooses by itself.
     """
     folder = source if source.is_dir() else source.parent
     name = source.resolve().name if source.is_dir() else source.stem

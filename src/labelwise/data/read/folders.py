@@ -23,15 +23,12 @@ def folder(path: str | Path, *, size: int | None = None, seed: int = 0, strict: 
     """Return the pictures of a folder that has one sub-folder for each label: ``birds/owl/1.jpg``.
 
     The sub-folders may also lie in ``train``, ``test`` and ``val`` (or ``valid``, ``validation``). Pictures that
-    cannot be read, and labels without any readable picture, are left out and listed in ``skipped``. What a file in the
-    folder says about the labels is read, too, see ``data.knowledge``.
+    cannot be read, and labels without any readable picture, are left out and listed in ``skipped``, or an error where
+    ``strict``. What a file in the folder says about the labels is read, too, see ``data.knowledge``.
 
-    Args:
-        path: the folder.
-        size: the side of the square that each picture is made to fit; None leaves it to ``fit``, which reads the pictures
-            as its encoder takes them. Until then it is 224 where a pretrained encoder is installed, else 64.
-        seed: of the division into splits.
-        strict: raise an error where something would be left out.
+    Each picture is made to fit a square of the side ``size``. None leaves it to ``fit``, which reads the pictures as
+    its encoder takes them; until then it is 224 where a pretrained encoder is installed, else 64. The seed is that of
+    the splits.
     """
     root = Path(path)
     if root.is_file():

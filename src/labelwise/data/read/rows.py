@@ -33,7 +33,6 @@ class Rows:
     owned: bool = False  # whether nobody else holds the images, so that they may be put in another order in place
 
     def __post_init__(self) -> None:
-        """Check that all columns have the same length."""
         n = len(self.targets) if self.images is None else len(self.images)
         for what in ("targets", "splits", *PER_IMAGE):
             column = getattr(self, what)
@@ -127,7 +126,6 @@ def label_rows(values: Array, names: Sequence[str] | None) -> Rows:
 
 
 def _truth_rows(values: Array, names: Sequence[str] | None) -> Rows:
-    """Return what yes and no to each label ``[n, k]`` say."""
     if names is None or len(names) != values.shape[1]:
         raise UsageError(
             f"Yes and no are given for {values.shape[1]} labels of each image; name each of them. Names given: "

@@ -47,15 +47,9 @@ def table(
 ) -> Dataset:
     """Return the pictures or the features that a table lists, a CSV file or (with pyarrow) a Parquet file.
 
-    What the columns mean is said at the top of this file. What another file beside it says about the labels is read, too,
-    see ``data.knowledge``.
-
-    Args:
-        path: the table.
-        size: the side of the square that each picture is made to fit; None as for ``folder``.
-        seed: of the division into splits.
-        strict: raise an error where a picture cannot be read; else it is left out and listed in ``skipped``.
-        outside: allow pictures outside the table's folder.
+    What the columns mean is said at the top of this file. What another file beside it says about the labels is read,
+    too, see ``data.knowledge``. ``size``, ``seed`` and ``strict`` are as for ``folder``; ``outside`` allows pictures
+    outside the table's folder.
     """
     file = Path(path)
     columns = read_parquet(file) if file.suffix.lower() in PARQUET_SUFFIXES else read_csv(file)
@@ -105,7 +99,6 @@ def _distinct(rows: Rows, columns: Columns) -> Rows:
 
 
 def _statements(rows: Rows) -> dict[str, Sequence[str | tuple[str, ...]]]:
-    """Return all that rows say about their pictures."""
     columns: dict[str, Sequence[str | tuple[str, ...]]] = {
         "labels": label_words(rows.names, rows.targets),
         "splits": rows.splits,
@@ -144,7 +137,6 @@ def _labels(columns: Columns) -> list[str]:
 
 
 def _check_name(columns: Columns, row: int, column: str, label: str) -> None:
-    """Raise an error for what cannot be the name of a label."""
     if unfit := unfit_name(label):
         raise DataError(f"{columns.cell(row, column)}it cannot be a label: {unfit}. Write it in one line of UTF-8.")
 

@@ -12,10 +12,7 @@ _NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight"
 def digits(*, seed: int = 0) -> Dataset:
     """Return 1,797 handwritten digits, images ``[n, 1, 8, 8]``, with ordered labels "zero" to "nine".
 
-    Of each digit's images 60 % are in train, 15 % in val and 25 % in test.
-
-    Args:
-        seed: decides which image is in which split; the images are always the same.
+    Of each digit's images 60 % are in train, 15 % in val and 25 % in test; the seed decides which.
     """
     from sklearn.datasets import load_digits
 

@@ -50,11 +50,7 @@ ATTRIBUTES: tuple[str, ...] = tuple(name for name, _ in _columns())
 def finches(*, seed: int = 0, per_species: int = 100) -> Dataset:
     """Return 30 species of drawn birds with attributes and sentences, images ``[n, 3, 48, 48]``.
 
-    Image i of a species, its sentences and its split depend on the seed, the species and i alone.
-
-    Args:
-        seed: another seed draws other images of the same species.
-        per_species: how many images each species has, over all splits.
+    Image i of a species, its sentences and its split depend on the seed, the species and i alone; ``per_species`` is over all splits.
     """
     if seed < 0:
         raise UsageError(f"The seed must not be negative; given {seed}.")
@@ -86,12 +82,9 @@ def finches_unseen(*, seed: int = 0, per_species: int = 100) -> Dataset:
     """Return the finches with six species, ``UNSEEN``, that have images in test only: they are known by description.
 
     Train and val hold the images of seen species that ``finches`` does not test: val those of a third of the species,
-    train those of the others. Test holds the images of seen species that ``finches`` tests and all images of the unseen, and
-    no sentences. Sentences of labels follow from their attributes and names; no image is behind them.
-
-    Args:
-        seed: of the draw of the species in val; the images and the unseen species stay the same.
-        per_species: how many images each species has, over all splits.
+    drawn by the seed, train those of the others. Test holds the images of seen species that ``finches`` tests and all
+    images of the unseen, and no sentences. Sentences of labels follow from their attributes and names; no image is
+    behind them.
     """
     whole = finches(per_species=per_species)
     targets, untested = pool(whole).targets, len(whole.split("train")) + len(whole.split("val"))
@@ -174,5 +167,4 @@ def _sentence(phrases: Sequence[str], size: str, place: str, random: Random) -> 
 
 
 def _a(words: str) -> str:
-    """Return the words with an article in front."""
     return f"{'an' if words[0] in 'aeiou' else 'a'} {words}"

@@ -96,15 +96,11 @@ def refuse_leaks(dataset: Dataset) -> None:
 def near_duplicates(dataset: Dataset, *, bits: int = 8, likeness: float = 0.98) -> tuple[Lookalike, ...]:
     """Return the images that look like one of an earlier split (train, then val), the most alike first.
 
-    Two images look alike where their difference hashes (which of two neighbours is brighter, on a grey thumbnail of 8 by
-    9 pixels) differ in few bits and the thumbnails correlate: a copy that was resized, brightened, compressed again or
-    cut by a pixel. It is a hint for a person, not a proof: two drawings of the figure 1 look alike as well. Features
-    have no looks, and images of a single grey have none to compare; neither is ever returned.
-
-    Args:
-        dataset: labels and splits.
-        bits: how many of the 64 bits may differ.
-        likeness: the least correlation of the thumbnails.
+    Two images look alike where their difference hashes (which of two neighbours is brighter, on a grey thumbnail of 8
+    by 9 pixels) differ in at most ``bits`` of 64 and the thumbnails correlate by ``likeness`` or more: a copy that
+    was resized, brightened, compressed again or cut by a pixel. It is a hint for a person, not a proof: two drawings
+    of the figure 1 look alike as well. Features have no looks, and images of a single grey have none to compare;
+    neither is ever returned.
     """
     if not 0 <= bits <= 64 or not 0 < likeness <= 1:
         raise UsageError(f"Bits must lie in 0..64 and likeness in (0, 1]; given {bits} and {likeness}.")
