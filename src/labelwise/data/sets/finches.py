@@ -4,7 +4,7 @@ Species come in families of close relatives that differ in one or two attributes
 lists them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from random import Random
 from typing import Any
@@ -26,6 +26,20 @@ SPECIES: dict[str, Bird] = {
 UNSEEN = tuple(BIRDS["unseen"])  # never trained on where some are unseen
 COLOUR_WORDS: dict[str, list[str]] = {name: colour["words"] for name, colour in BIRDS["colours"].items()}
 _WORDS: dict[str, Any] = BIRDS["words"]
+
+# What a bird may have or not have, whatever else it has.
+MARKS: dict[str, Callable[[Bird], bool]] = {
+    "black cap": lambda bird: bird.cap == "black",
+    "chestnut cap": lambda bird: bird.cap == "chestnut",
+    "crest": lambda bird: bird.crest,
+    "mask": lambda bird: bird.mask,
+    "eye ring": lambda bird: bird.eye_ring,
+    "wing bars": lambda bird: bird.wing_bars > 0,
+    "streaked breast": lambda bird: bird.pattern == "streaked",
+    "spotted breast": lambda bird: bird.pattern == "spotted",
+    "orange beak": lambda bird: bird.orange_beak,
+    "forked tail": lambda bird: bird.forked_tail,
+}
 
 # Twenty images of a species go to these splits, and so do the next twenty: 60 %, 15 % and 25 %.
 _CYCLE = tuple({"t": "train", "v": "val", "e": "test"}[letter] for letter in "tvtettteettvtetttvte")
@@ -96,6 +110,14 @@ def finches_unseen(*, seed: int = 0, per_species: int = 100) -> Dataset:
     data = resplit(whole, {name: rows.nonzero()[:, 0] for name, rows in parts.items()})
     splits = {**data.splits, "test": replace(data.split("test"), texts=())}
     return replace(data, name="finches/unseen", splits=splits)
+
+
+def finches_marks(*, seed: int = 0, per_species: int = 100) -> Dataset:
+    """Return the finches with their marks as labels, ``MARKS``: any number of them is true of an image, or none."""
+    whole = finches(seed=seed, per_species=per_species)
+    marks = torch.tensor([[has(bird) for has in MARKS.values()] for bird in SPECIES.values()])
+    splits = {name: replace(split, targets=marks[split.targets]) for name, split in whole.splits.items()}
+    return Dataset(name="finches/marks", labels=Labels(names=tuple(MARKS)), splits=splits)
 
 
 def finch_labels() -> Labels:
