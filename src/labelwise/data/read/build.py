@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from labelwise.data.dataset import SPLITS, UNLABELLED, Dataset
+from labelwise.data.dataset import PER_IMAGE, SPLITS, UNLABELLED, Dataset, Split
 from labelwise.data.labels.knowledge import Knowledge, with_knowledge
 from labelwise.data.read.rows import Rows
 from labelwise.data.split.divide import place_splits
@@ -45,7 +45,9 @@ def build(
             f'"{name}" has pictures of one label only ({only}). At least two are needed, but where all are named test '
             '(a folder "test" over the labels, or a column "split").'
         )
-    whole = rows.split()
+    assert rows.images is not None, "the pictures are yet to be read"
+    columns = {what: getattr(rows, what) for what in PER_IMAGE}
+    whole = Split(images=rows.images, targets=rows.targets, **columns)
     chosen = parts or divide_rows(name, rows, shares or Shares(), seed)
     _check_seen(name, rows, chosen, knowledge)
     if rows.owned:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labelwise.data.dataset import PER_IMAGE, Skipped, Split
+from labelwise.data.dataset import PER_IMAGE, Skipped
 from labelwise.data.read.pictures import Array
 from labelwise.errors import DataError, UsageError, listing, suggest
 from labelwise.ops.targets import among_labels, labels_present
@@ -41,12 +41,6 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.targets)
-
-    def split(self) -> Split:
-        """Return all of it as one split."""
-        assert self.images is not None, "the pictures are yet to be read"
-        columns = {what: getattr(self, what) for what in PER_IMAGE}
-        return Split(images=self.images, targets=self.targets, **columns)
 
     def select(self, rows: Sequence[int]) -> "Rows":
         """Return these rows only, in this order; the labels stay."""
@@ -103,7 +97,13 @@ def as_labels(labels: Targets) -> Array:
 def label_rows(values: Array, names: Sequence[str] | None) -> Rows:
     """Return the rows of pictures with these labels, as ``as_labels`` gives them: positions in ``names``, or names."""
     if values.dtype.kind == "b":
-        return _truth_rows(values, names)
+        if names is None or len(names) != values.shape[1]:
+            raise UsageError(
+                f"Yes and no are given for {values.shape[1]} labels of each image; name each of them. Names given: "
+                f"{0 if names is None else len(names)}."
+            )
+        known = tuple(unicodedata.normalize("NFC", str(name)) for name in names)
+        return Rows(names=known, targets=torch.from_numpy(np.array(values)))
     if values.dtype.kind == "U":
         texts = [unicodedata.normalize("NFC", text) for text in values.tolist()]
         known = tuple(sorted(set(texts))) if names is None else tuple(unicodedata.normalize("NFC", n) for n in names)
@@ -123,13 +123,3 @@ def label_rows(values: Array, names: Sequence[str] | None) -> Rows:
     numbers, places = np.unique(values, return_inverse=True)
     names = tuple(str(number) for number in numbers.tolist())
     return Rows(names=names, targets=torch.from_numpy(places.astype(np.int64)))
-
-
-def _truth_rows(values: Array, names: Sequence[str] | None) -> Rows:
-    if names is None or len(names) != values.shape[1]:
-        raise UsageError(
-            f"Yes and no are given for {values.shape[1]} labels of each image; name each of them. Names given: "
-            f"{0 if names is None else len(names)}."
-        )
-    known = tuple(unicodedata.normalize("NFC", str(name)) for name in names)
-    return Rows(names=known, targets=torch.from_numpy(np.array(values)))
