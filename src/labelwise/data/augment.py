@@ -100,8 +100,8 @@ class Augment:
     def _square(self, images: Tensor, uniform: Tensor) -> Tensor:
         """Return which pixels lie in the square of each image ``[n, 1, h, w]``; part of it may lie outside."""
         inside = []
-        for place, side in zip(uniform.unbind(1), images.shape[2:], strict=True):
-            first = (place * side).floor()[:, None] - self.erase // 2
+        for centre, side in zip(uniform.unbind(1), images.shape[2:], strict=True):
+            first = (centre * side).floor()[:, None] - self.erase // 2
             pixels = torch.arange(side, device=images.device)
             inside.append((pixels >= first) & (pixels < first + self.erase))
         return (inside[0][:, :, None] & inside[1][:, None])[:, None]
@@ -131,8 +131,8 @@ class Augment:
         across = torch.where(self._flips(uniform)[:, None], across.flip(0), across)
         columns = (left + self.padding).long()[:, None] + across
         padded = F.pad(images, [self.padding] * 4) if self.padding else images
-        places = (rows[:, :, None] * padded.shape[3] + columns[:, None]).flatten(1)
-        pixels = padded.flatten(2).gather(2, places[:, None].expand(-1, images.shape[1], -1))
+        positions = (rows[:, :, None] * padded.shape[3] + columns[:, None]).flatten(1)
+        pixels = padded.flatten(2).gather(2, positions[:, None].expand(-1, images.shape[1], -1))
         return pixels.view(*images.shape[:2], *target)
 
     def _flips(self, uniform: Tensor) -> Tensor:

@@ -116,24 +116,24 @@ def lines(inspection: Inspection, needs: Mapping[str, Sequence[str]] | None = No
     """Return an inspection in words, a line for each thing, as the shell prints it; ``needs`` are those of methods."""
     by_size = sorted(inspection.counts, key=lambda name: sum(inspection.counts[name].values()))
     sizes = [f"{name} {sum(inspection.counts[name].values())}" for name in by_size if name not in inspection.empty]
-    told = [
+    notes = [
         f"{inspection.name}: {len(inspection.counts)} labels, images {_counted(inspection.images)}, "
         f"shape {' x '.join(map(str, inspection.shape))}"
     ]
     if inspection.multilabel:
         images, pairs = sum(inspection.images.values()), sum(sum(c.values()) for c in inspection.counts.values())
-        told.append(f"Several labels may be true of one image: {pairs / max(1, images):.1f} on average.")
+        notes.append(f"Several labels may be true of one image: {pairs / max(1, images):.1f} on average.")
     if inspection.imbalance == 1:
-        told.append(f"Every label has {sizes[0].rsplit(' ', 1)[1]} images.")
+        notes.append(f"Every label has {sizes[0].rsplit(' ', 1)[1]} images.")
     elif inspection.imbalance is not None:
-        told.append(f"Smallest labels: {listing(sizes[:5])}. Largest: {listing(sizes[:-6:-1])}.")
-        told.append(f"Imbalance: the largest label has {inspection.imbalance:.1f} times the images of the smallest.")
+        notes.append(f"Smallest labels: {listing(sizes[:5])}. Largest: {listing(sizes[:-6:-1])}.")
+        notes.append(f"Imbalance: the largest label has {inspection.imbalance:.1f} times the images of the smallest.")
     pieces = {piece: has for piece, has in inspection.pieces.items() if piece not in (DESCRIPTIONS, ONE_LABEL)}
     for word, there in (("Found", True), ("Missing", False)):
-        named = [piece.replace("_", " ") for piece, has in pieces.items() if has is there]
-        told.append(f"{word}: {listing(named) or 'nothing'}.")
-    told += _problems(inspection)
-    return told + [_about_method(inspection, method, needed) for method, needed in (needs or {}).items()]
+        words = [piece.replace("_", " ") for piece, has in pieces.items() if has is there]
+        notes.append(f"{word}: {listing(words) or 'nothing'}.")
+    notes += _problems(inspection)
+    return notes + [_about_method(inspection, method, needed) for method, needed in (needs or {}).items()]
 
 
 def _about_method(inspection: Inspection, method: str, needed: Sequence[str]) -> str:
@@ -164,14 +164,14 @@ def contact_sheet(dataset: Dataset, path: str | Path, *, images: int = 6, labels
     filled = table.any(0).nonzero()[:, 0].tolist()
     if not filled:
         raise DataError(f'"{dataset.name}" has no labelled images to show.')
-    chosen = [filled[i] for i in _evenly(len(filled), labels)]
-    rows = {label: table[:, label].nonzero()[:, 0] for label in chosen}
+    selection = [filled[i] for i in _evenly(len(filled), labels)]
+    rows = {label: table[:, label].nonzero()[:, 0] for label in selection}
     whole = joined_images([part.images for part in parts])
     strips = {
         f"{dataset.labels.names[label]} ({len(own)})": whole[own[_evenly(len(own), images)]].cpu()
         for label, own in rows.items()
     }
-    more = len(filled) - len(chosen)
+    more = len(filled) - len(selection)
     title = f"{dataset.name}: {len(table)} images, {len(filled)} labels" + (f"; {more} more not shown" if more else "")
     stream = io.BytesIO()
     draw_sheet(title, strips, images).save(stream, "PNG")
@@ -184,27 +184,27 @@ def contact_sheet(dataset: Dataset, path: str | Path, *, images: int = 6, labels
 def _problems(inspection: Inspection) -> list[str]:
     """Return a line for each thing that is wrong or worth a look."""
     leaks, unreadable = inspection.leaks, inspection.unreadable
-    told = []
+    notes = []
     if unreadable:
-        told.append(f"Left out: {sum(unreadable.values())} ({_counted(unreadable)}).")
+        notes.append(f"Left out: {sum(unreadable.values())} ({_counted(unreadable)}).")
     if any(inspection.unlabelled.values()):
         what = "None of the labels is true" if inspection.multilabel else "Without a label"
-        told.append(f"{what}: {_counted(inspection.unlabelled)}.")
+        notes.append(f"{what}: {_counted(inspection.unlabelled)}.")
     if inspection.empty:
-        told.append(f"Labels without images: {listing(inspection.empty)}.")
+        notes.append(f"Labels without images: {listing(inspection.empty)}.")
     if inspection.unseen:
-        told.append(f"Labels without training images: {listing(inspection.unseen)}.")
+        notes.append(f"Labels without training images: {listing(inspection.unseen)}.")
     if leaks.count:
-        told.append(f"Leaks: {leaks.count} in more than one split: {listing(leaks.offenders(), 5)}.")
+        notes.append(f"Leaks: {leaks.count} in more than one split: {listing(leaks.offenders(), 5)}.")
     if leaks.duplicates:
-        told.append(f"Duplicates: {leaks.duplicates} images equal an earlier one of their split.")
+        notes.append(f"Duplicates: {leaks.duplicates} images equal an earlier one of their split.")
     if leaks.conflicts:
-        shown = [" = ".join(f"{place} {place.label}".strip() for place in places) for places in leaks.conflicts]
-        told.append(f"Equal images with different labels: {len(shown)}: {listing(shown, 5)}.")
+        cases = [" = ".join(f"{place} {place.label}".strip() for place in places) for places in leaks.conflicts]
+        notes.append(f"Equal images with different labels: {len(cases)}: {listing(cases, 5)}.")
     if inspection.lookalikes:
-        shown = [f"{each.image} like {each.twin}" for each in inspection.lookalikes]
-        told.append(f"Look alike across splits: {len(shown)}: {listing(shown, 5)}.")
-    return told or ["Nothing wrong was found."]
+        cases = [f"{each.image} like {each.twin}" for each in inspection.lookalikes]
+        notes.append(f"Look alike across splits: {len(cases)}: {listing(cases, 5)}.")
+    return notes or ["Nothing wrong was found."]
 
 
 def _counted(counts: Mapping[str, int]) -> str:

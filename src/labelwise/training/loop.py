@@ -101,8 +101,8 @@ class _Loop:
         with noted(active=self.folder is not None) as self.signals:
             self._begin(stage, number)
             now, steps = self.now, len(stage.batches)
-            shown = self.run.progress and self.shard.rank == 0
-            with _progress_bar(stage.name, stage.epochs, steps, now.epoch * steps + now.step, shown=shown) as bar:
+            visible = self.run.progress and self.shard.rank == 0
+            with _progress_bar(stage.name, stage.epochs, steps, now.epoch * steps + now.step, visible=visible) as bar:
                 while now.epoch < stage.epochs and not _out_of_patience(stage, now):
                     self._train_epoch(bar)
                     try:
@@ -236,20 +236,20 @@ class _Loop:
 
     def _diverged(self, what: str) -> LabelwiseError:
         """Return the error of a run that went wrong; what it kept before stays."""
-        kept = f" What was kept before lies in {self.folder.path}." if self.folder else ""
+        remains = f" What was kept before lies in {self.folder.path}." if self.folder else ""
         return LabelwiseError(
             f"{what}: training diverged. Lower the learning rate (--set optimizer.lr=...), or check the data for extreme "
-            f"values, and start again.{kept}"
+            f"values, and start again.{remains}"
         )
 
 
 @contextmanager
-def _progress_bar(name: str, epochs: int, steps: int, done: int, *, shown: bool) -> Iterator[Bar]:
+def _progress_bar(name: str, epochs: int, steps: int, done: int, *, visible: bool) -> Iterator[Bar]:
     """Yield a function that takes the sums of the loss terms, the step in this epoch and the learning rate.
 
     The sums are read from the device a few times a second only, so that the bar does not slow training.
     """
-    if not shown:
+    if not visible:
         yield lambda *_: None
         return
     from rich.console import Console

@@ -50,17 +50,17 @@ def load_benchmark(
     ``side`` of the entry. The protocol is one of the ``protocols`` of the entry; None is the first.
     """
     entry, home = find_entry(name), data_root(root)
-    chosen = protocol or entry.protocols[0]
-    if chosen not in entry.protocols:
+    protocol = protocol or entry.protocols[0]
+    if protocol not in entry.protocols:
         raise UsageError(
-            f'"{name}" has no protocol "{chosen}".{suggest(chosen, entry.protocols)} It has: {listing(entry.protocols)}.'
+            f'"{name}" has no protocol "{protocol}".{suggest(protocol, entry.protocols)} It has: {listing(entry.protocols)}.'
         )
     if entry.what == "images":
-        data = _load_pictures(entry, home, chosen, size or entry.side, seed)
+        data = _load_pictures(entry, home, protocol, size or entry.side, seed)
     elif entry.what == "features":
-        data = load_features(entry, home, chosen, seed)
+        data = load_features(entry, home, protocol, seed)
     else:
-        data = load_audio(entry, home, chosen, size or entry.side)
+        data = load_audio(entry, home, protocol, size or entry.side)
     if data is None:
         raise DataError(where(name, root))
     return data

@@ -155,9 +155,9 @@ def _select(features: ZeroShotData, rows: Sequence[int]) -> ZeroShotData:
         raise DataError(f'No image of "{features.name}" has a caption. Look whether the captions are of other images.')
     at = torch.tensor(rows)
     classes, targets = torch.unique(features.targets[at], return_inverse=True)
-    places = torch.full((len(features.targets),), -1)
-    places[at] = torch.arange(len(rows))
-    moved = {part: places[features.rows[part]] for part in PARTS}
+    positions = torch.full((len(features.targets),), -1)
+    positions[at] = torch.arange(len(rows))
+    moved = {part: positions[features.rows[part]] for part in PARTS}
     return ZeroShotData(
         name=features.name,
         features=features.features[at],
@@ -183,8 +183,8 @@ def _texts_of_labels(features: ZeroShotData, rows: Sequence[int], captions: Sent
     images: list[list[int]] = [[] for _ in features.labels.names]
     for row in rows:
         images[int(features.targets[row])].append(row)
-    chosen = [each[:MOST_IMAGES] for each in images]
-    return tuple(tuple(text for row in each for text in captions[features.files[row]]) for each in chosen)
+    first = [each[:MOST_IMAGES] for each in images]
+    return tuple(tuple(text for row in each for text in captions[features.files[row]]) for each in first)
 
 
 def _plain(name: str) -> str:

@@ -52,9 +52,9 @@ class Records:
     def keep(self, labels: Sequence[int]) -> "Records":
         """Return the pictures of these labels only; the labels are counted anew."""
         position = {label: i for i, label in enumerate(labels)}
-        chosen = self.select([row for row, target in enumerate(self.targets) if int(target) in position])
-        targets = [position[int(target)] for target in chosen.targets]
-        return replace(chosen, names=tuple(self.names[i] for i in labels), targets=targets)
+        subset = self.select([row for row, target in enumerate(self.targets) if int(target) in position])
+        targets = [position[int(target)] for target in subset.targets]
+        return replace(subset, names=tuple(self.names[i] for i in labels), targets=targets)
 
     def dataset(self, name: str, size: int) -> Dataset:
         """Return the data set: pictures decoded to ``[n, c, size, size]``, divided into its splits."""

@@ -84,9 +84,9 @@ class ZeroShotData:
                 f"There are {len(known)} seen classes; at least two must stay in train, so val can have 0 to "
                 f"{len(known) - 2} of them. Given {count}."
             )
-        chosen = torch.randperm(len(known), generator=torch.Generator().manual_seed(seed))[:count]
+        sample = torch.randperm(len(known), generator=torch.Generator().manual_seed(seed))[:count]
         trainval = self.rows["trainval"].sort().values
-        validation = torch.isin(self.targets[trainval], torch.tensor(known)[chosen])
+        validation = torch.isin(self.targets[trainval], torch.tensor(known)[sample])
         tests = torch.cat([self.rows["test_seen"], self.rows["test_unseen"]]).sort().values
         parts = {"train": trainval[~validation], "val": trainval[validation], "test": tests}
         rows = Rows(names=self.labels.names, targets=self.targets, images=self.features, files=self.files)
@@ -173,8 +173,8 @@ def _read_classes(file: Path, field: str, n: int, order: npt.NDArray[np.int64] |
     if len(names) != k or (order is not None and sorted(order.tolist()) != list(range(k))):
         raise DataError(f'"{file}" has {k} columns of "{field}" but {len(names)} names, or the labels are of others.')
     order = np.arange(k) if order is None else order
-    listed = file.parent / _ATTRIBUTES
-    lines = listed.read_text(encoding="utf-8").splitlines() if listed.exists() else []
+    names_file = file.parent / _ATTRIBUTES
+    lines = names_file.read_text(encoding="utf-8").splitlines() if names_file.exists() else []
     attributes = tuple(line.partition(" ")[2] for line in lines)
     return {
         "labels": Labels(names=tuple(names[i] for i in order), vectors=torch.from_numpy(vectors[order]).float()),

@@ -48,18 +48,18 @@ def build(
     assert rows.images is not None, "the pictures are yet to be read"
     columns = {what: getattr(rows, what) for what in PER_IMAGE}
     whole = Split(images=rows.images, targets=rows.targets, **columns)
-    chosen = parts or divide_rows(name, rows, shares or Shares(), seed)
-    _check_seen(name, rows, chosen, knowledge)
+    division = parts or divide_rows(name, rows, shares or Shares(), seed)
+    _check_seen(name, rows, division, knowledge)
     if rows.owned:
-        splits = place_splits(whole, chosen)
+        splits = place_splits(whole, division)
     else:
-        splits = {split: whole.select(part) for split, part in chosen.items()}
-    named = name.encode(errors="surrogateescape").decode(errors="replace")  # of a file: it may be no UTF-8
+        splits = {split: whole.select(part) for split, part in division.items()}
+    title = name.encode(errors="surrogateescape").decode(errors="replace")  # of a file: it may be no UTF-8
     own = bool(rows.splits or shares or parts)
     labels = Labels(names=rows.names or (UNLABELLED,))
     if not rows.names and knowledge:  # which image has which of the labels described is open
         labels, knowledge = knowledge.labels, None
-    data = Dataset(name=named, labels=labels, splits=splits, skipped=rows.skipped, own_splits=own)
+    data = Dataset(name=title, labels=labels, splits=splits, skipped=rows.skipped, own_splits=own)
     return with_knowledge(data, knowledge) if knowledge else data
 
 

@@ -51,7 +51,7 @@ def read_header(columns: Sequence[str], file: str, *, beside: bool = False) -> H
     """
     names = tuple(name.strip().casefold() for name in columns)
     known = [name for name in names if name in _ONE_OF_EACH or _TEXT.fullmatch(name)]
-    features = () if "path" in names or beside else _feature_places(names, file)
+    features = () if "path" in names or beside else _feature_positions(names, file)
     for name in known:
         if names.count(name) > 1:
             raise DataError(f'The table "{file}" has more than one column "{name}". Its columns: {listing(names)}.')
@@ -88,12 +88,12 @@ def _is_feature(name: str) -> bool:
     return name.startswith("feature_") or _NUMBERED.fullmatch(name) is not None
 
 
-def _feature_places(names: Sequence[str], file: str) -> tuple[int, ...]:
+def _feature_positions(names: Sequence[str], file: str) -> tuple[int, ...]:
     """Return where the features stand: by their numbers, or, where they have names, from left to right."""
-    places = [i for i, name in enumerate(names) if _is_feature(name)]
-    matches = [_NUMBERED.fullmatch(names[i]) for i in places]
-    numbered = [(int(match[2]), i) for match, i in zip(matches, places, strict=True) if match]
-    if len({match[1] for match in matches if match}) == 1 and len(numbered) == len(places):
+    positions = [i for i, name in enumerate(names) if _is_feature(name)]
+    matches = [_NUMBERED.fullmatch(names[i]) for i in positions]
+    numbered = [(int(match[2]), i) for match, i in zip(matches, positions, strict=True) if match]
+    if len({match[1] for match in matches if match}) == 1 and len(numbered) == len(positions):
         numbers = sorted(number for number, _ in numbered)
         first = 0 if numbers[0] == 0 else 1
         for expected, number in enumerate(numbers, first):
@@ -104,13 +104,13 @@ def _feature_places(names: Sequence[str], file: str) -> tuple[int, ...]:
                     "Features are numbered from 0 without a gap."
                 )
         return tuple(i for _, i in sorted(numbered))
-    called = [names[i] for i in places]
-    mixed = [name for name in called if not name.startswith("feature_")]
+    features = [names[i] for i in positions]
+    mixed = [name for name in features if not name.startswith("feature_")]
     if mixed:
         raise DataError(
             f'The table "{file}" has features of two kinds: column "{mixed[0]}" and "feature_...". Rename one kind.'
         )
-    if len(set(called)) < len(called):
-        twice = next(name for name in called if called.count(name) > 1)
+    if len(set(features)) < len(features):
+        twice = next(name for name in features if features.count(name) > 1)
         raise DataError(f'The table "{file}" has more than one column "{twice}". Its columns: {listing(names)}.')
-    return tuple(places)
+    return tuple(positions)

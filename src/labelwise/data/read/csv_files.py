@@ -1,6 +1,7 @@
 """CSV files read row by row: names stay text, features go straight into one array."""
 
 import csv
+import re
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -77,14 +78,8 @@ def _lines(stream: TextIO, file: Path, what: str) -> Iterator[str]:
 
 def _first_wrong_line(file: Path) -> int:
     """Return the number of the first line that is not UTF-8."""
-    number = 0
-    with file.open("rb") as stream:
-        for number, line in enumerate(stream, 1):  # noqa: B007 - the number is what is asked for
-            try:
-                line.decode("utf-8")
-            except UnicodeDecodeError:
-                break
-    return number
+    with file.open(encoding="utf-8", errors="surrogateescape") as stream:
+        return next(number for number, line in enumerate(stream, 1) if re.search("[\udc80-\udcff]", line))
 
 
 def _features(fields: Sequence[str], header: Header, where: str) -> Floats:

@@ -35,14 +35,14 @@ def from_files(
     knowledge = find_knowledge(folder)
     pictures = _read_rows(name, rows, size or side_for(pretrained_encoder()), seed=seed, strict=strict)
     pictures = pictures.without_absent()
-    lost = sorted(set(homes) - set(pictures.names))
-    if lost and (strict or len(pictures.names) < 2):
+    absent = sorted(set(homes) - set(pictures.names))
+    if absent and (strict or len(pictures.names) < 2):
         raise DataError(
-            f'"{name}" has no readable picture of: {listing(lost)}. Add some or remove the label; at least two labels '
+            f'"{name}" has no readable picture of: {listing(absent)}. Add some or remove the label; at least two labels '
             f"with pictures are needed (there are: {listing(pictures.names)})."
         )
-    gone = (Skipped(file=homes[label], reason="no readable picture") for label in lost)
-    data = build(name, replace(pictures, skipped=(*pictures.skipped, *gone)), knowledge, seed=seed)
+    missing = (Skipped(file=homes[label], reason="no readable picture") for label in absent)
+    data = build(name, replace(pictures, skipped=(*pictures.skipped, *missing)), knowledge, seed=seed)
     return replace(data, own_splits=bool(rows.splits), own_pictures=True, side_open=size is None)
 
 

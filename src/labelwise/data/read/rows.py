@@ -61,11 +61,11 @@ class Rows:
 
     def without_absent(self) -> "Rows":
         """Return the same without the labels that no row has."""
-        kept = sorted(self.present())
-        if len(kept) == len(self.names):
+        present = sorted(self.present())
+        if len(present) == len(self.names):
             return self
-        targets = among_labels(self.targets, kept, len(self.names))
-        return replace(self, names=tuple(self.names[i] for i in kept), targets=targets)
+        targets = among_labels(self.targets, present, len(self.names))
+        return replace(self, names=tuple(self.names[i] for i in present), targets=targets)
 
 
 def named_rows(labels: Sequence[str | None], several: Sequence[tuple[str, ...]] = ()) -> Rows:
@@ -120,6 +120,6 @@ def label_rows(values: Array, names: Sequence[str] | None) -> Rows:
         raise UsageError(f"Labels as numbers must be at least 0{most}; given {low} to {high}.")
     if names is not None:
         return Rows(names=tuple(str(name) for name in names), targets=torch.from_numpy(values.astype(np.int64)))
-    numbers, places = np.unique(values, return_inverse=True)
+    numbers, positions = np.unique(values, return_inverse=True)
     names = tuple(str(number) for number in numbers.tolist())
-    return Rows(names=names, targets=torch.from_numpy(places.astype(np.int64)))
+    return Rows(names=names, targets=torch.from_numpy(positions.astype(np.int64)))

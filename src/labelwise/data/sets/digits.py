@@ -27,6 +27,6 @@ def digits(*, seed: int = 0) -> Dataset:
         train, val = round(0.6 * len(rows)), round(0.15 * len(rows))
         for name, part in zip(parts, torch.tensor_split(rows, (train, train + val)), strict=True):
             parts[name].append(part)
-    chosen = {name: torch.cat(rows).sort().values for name, rows in parts.items()}
-    splits = {name: Split(images=images[rows], targets=targets[rows]) for name, rows in chosen.items()}
+    division = {name: torch.cat(rows).sort().values for name, rows in parts.items()}
+    splits = {name: Split(images=images[rows], targets=targets[rows]) for name, rows in division.items()}
     return Dataset(name="digits", labels=Labels(names=_NAMES, order=tuple(range(10))), splits=splits)

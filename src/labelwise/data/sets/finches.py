@@ -172,18 +172,18 @@ def _phrases(bird: Bird, random: Random) -> list[str]:
 
 def _sentence(phrases: Sequence[str], size: str, place: str, random: Random) -> str:
     """Return a sentence that lists the phrases, now and then with the size, and with the place if there is one."""
-    listed = f"{', '.join(phrases[:-1])} and {phrases[-1]}"
+    enumeration = f"{', '.join(phrases[:-1])} and {phrases[-1]}"
     noun = random.choice(("bird", "songbird"))
     if place:
         return random.choice(
-            (f"{_a(size).capitalize()} {noun} {place}, with {listed}.", f"The {noun} {place} has {listed}.")
+            (f"{_a(size).capitalize()} {noun} {place}, with {enumeration}.", f"The {noun} {place} has {enumeration}.")
         )
     return random.choice(
         (
-            f"{_a(size).capitalize()} {noun} with {listed}.",
-            f"This {noun} has {listed}.",
-            f"This is {_a(size)} {noun} that shows {listed}.",
-            f"{listed[0].upper()}{listed[1:]} mark this {size} {noun}.",
+            f"{_a(size).capitalize()} {noun} with {enumeration}.",
+            f"This {noun} has {enumeration}.",
+            f"This is {_a(size)} {noun} that shows {enumeration}.",
+            f"{enumeration[0].upper()}{enumeration[1:]} mark this {size} {noun}.",
         )
     )
 

@@ -66,10 +66,10 @@ def apply_split(dataset: Dataset, path: str | Path, *, leave_out: bool = False) 
                 "This file only divides the data; correct labels in the data themselves."
             )
         parts[split_name(row["split"], where)].append(position[name])
-    lost = [name for name in names if name not in first]
-    if lost and not leave_out:
+    missing = [name for name in names if name not in first]
+    if missing and not leave_out:
         raise DataError(
-            f'"{path}" does not name {len(lost)} of the {len(names)} images of "{dataset.name}": {listing(lost)}. '
+            f'"{path}" does not name {len(missing)} of the {len(names)} images of "{dataset.name}": {listing(missing)}. '
             "Add a row for each, or choose to leave them out."
         )
     return resplit(dataset, {name: sorted(part) for name, part in parts.items() if part})

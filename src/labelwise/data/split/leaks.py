@@ -85,11 +85,11 @@ def refuse_leaks(dataset: Dataset) -> None:
     """Raise an error that lists what is in more than one split, if anything is."""
     report = check_leaks(dataset)
     if report.count:
-        shown = report.offenders()[:10]
-        more = f"; and {report.count - len(shown)} more" if report.count > len(shown) else ""
+        first = report.offenders()[:10]
+        more = f"; and {report.count - len(first)} more" if report.count > len(first) else ""
         raise DataError(
             f'"{dataset.name}" has {report.count} files, images or groups in more than one split, so a test would flatter: '
-            f"{'; '.join(shown)}{more}. Keep each in one split, or divide the data by groups."
+            f"{'; '.join(first)}{more}. Keep each in one split, or divide the data by groups."
         )
 
 

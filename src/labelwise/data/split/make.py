@@ -139,8 +139,8 @@ def zero_shot(
             f"Of {len(present)} classes with images, {len(first)} are left to train on, {len(middle)} are held and "
             f"{len(set(last))} unseen. At least two to train on and one unseen are needed."
         )
-    places = [torch.tensor([i for i, name in enumerate(names) if name in part]) for part in (first, middle, last)]
-    seen, val_unseen, test_unseen = (_rows(torch.isin(targets.cpu(), place)) for place in places)
+    classes = [torch.tensor([i for i, name in enumerate(names) if name in part]) for part in (first, middle, last)]
+    seen, val_unseen, test_unseen = (_rows(torch.isin(targets.cpu(), labels)) for labels in classes)
     parts = _divide(targets.cpu()[seen], [(1 - share) ** 2, share, share * (1 - share)], seed)
     train, test_seen, val_seen = (seen[part] for part in parts)
     return {
