@@ -21,6 +21,7 @@ from labelwise.data.rng import BatchRng
 from labelwise.errors import UsageError
 from labelwise.model import LabelModel
 from labelwise.nn.encoder import ImageEncoder
+from labelwise.settings import check_range
 from labelwise.training.stages import Loss
 
 
@@ -39,16 +40,10 @@ class Adversarial:
     warmup: float = 0.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.epsilon <= 1:
-            raise UsageError(f"epsilon lies above 0 and at most at 1, as pixels lie in [0, 1]; given {self.epsilon:g}.")
-        if self.steps < 1 or (self.step_size is not None and self.step_size <= 0):
-            raise UsageError(
-                f"An attack needs at least one step, of a size above 0; given {self.steps} and {self.step_size}."
-            )
-        if not 0 < self.share <= 1:
-            raise UsageError(f"The share of attacked pictures lies above 0 and at most at 1; given {self.share}.")
-        if not 0 <= self.warmup <= 1:
-            raise UsageError(f"The warm-up is a share of the steps from 0 to 1; given {self.warmup}.")
+        check_range(self, "above 0 and at most 1", "epsilon", "share")
+        check_range(self, "at least 1", "steps")
+        check_range(self, "above 0", "step_size")
+        check_range(self, "from 0 to 1", "warmup")
         if self.loss not in ("stage", "scores"):
             raise UsageError(f'The attack raises the loss of the "stage" or of "scores"; given "{self.loss}".')
 

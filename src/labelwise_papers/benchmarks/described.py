@@ -18,7 +18,7 @@ from torch import Tensor
 
 from labelwise.data.dataset import Dataset
 from labelwise.data.labels.words import find_words, packaged_vectors
-from labelwise.data.read.npz_files import read_npz
+from labelwise.data.read.npz_files import open_npz, read_array
 from labelwise.errors import DataError, UsageError, listing
 from labelwise.labels import Labels
 from labelwise_papers.benchmarks.records import text_lines, tidy
@@ -142,7 +142,8 @@ def _cub_files(root: Path) -> Sequence[str]:
     if home is not None:
         return [line.split(maxsplit=1)[-1].strip() for line in text_lines(home / "images.txt")]
     if pack.is_file():
-        return [str(file) for file in read_npz(pack, "files", only=("files",))["files"]]
+        with open_npz(pack) as archive:
+            return [str(file) for file in read_array(archive, "files")]
     raise DataError(
         f'Captions are found by the file of an image, and these features have no file names. Put "images.txt" of '
         f'CUB-200-2011 into "{root / "cub200"}", or the pack "{pack.name}" into "{root}".'
