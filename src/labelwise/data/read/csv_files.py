@@ -87,13 +87,10 @@ def _features(fields: Sequence[str], header: Header, where: str) -> Floats:
     values = _finite_numbers([fields[position] for position in header.features])
     if values is not None:
         return values
-    for position in header.features:
-        field = fields[position].strip()
-        if not field:
-            raise DataError(f'{where}, column "{header.names[position]}": it is empty. Fill it or remove the row.')
-        if _finite_numbers([field]) is None:
-            raise DataError(f'{where}, column "{header.names[position]}": "{field:.40}" is not a finite number.')
-    raise AssertionError("one of them is wrong")
+    wrong = next(position for position in header.features if _finite_numbers([fields[position]]) is None)
+    field = fields[wrong].strip()
+    why = f'"{field:.40}" is not a finite number.' if field else "it is empty. Fill it or remove the row."
+    raise DataError(f'{where}, column "{header.names[wrong]}": {why}')
 
 
 def _finite_numbers(fields: Sequence[str]) -> Floats | None:
