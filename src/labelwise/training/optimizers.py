@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import PARAM_LIST, AveragedModel
 
 from labelwise.errors import UsageError
-from labelwise.settings import check_range
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +51,10 @@ class Schedule:
     def __post_init__(self) -> None:
         if self.name not in ("constant", "step", "cosine", "onecycle", "noam"):
             raise UsageError(f'Unknown schedule "{self.name}". Choose constant, step, cosine, onecycle or noam.')
-        check_range(self, "at least 1", "steps")
-        check_range(self, "from 0 to below 1", "warmup")
+        if self.steps < 1:
+            raise UsageError(f"The way up of a schedule takes at least one step; given {self.steps}.")
+        if not 0 <= self.warmup < 1:
+            raise UsageError(f"The warm-up is a share of the run from 0 to below 1; given {self.warmup}.")
 
     def lr_factor(self, step: int, steps_per_epoch: int, epochs: int) -> float:
         """Return what the full learning rate is multiplied by at a step of the run."""
