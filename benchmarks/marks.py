@@ -18,8 +18,7 @@ import torch
 
 from labelwise.api import teach
 from labelwise.data.dataset import Dataset, Split
-from labelwise.data.sets.finch_marks import finches_marks
-from labelwise.data.sets.finches import UNSEEN
+from labelwise.data.sets.finches import UNSEEN, finches_marks
 from labelwise.evaluate.multilabel import MultilabelResult, evaluate_multilabel
 from labelwise.evaluate.tested import Tested
 from labelwise.fitting.fit import fit

@@ -17,8 +17,7 @@ from labelwise.data import apply_split, arrays, contact_sheet, divide, inspect, 
 from labelwise.data.dataset import Dataset, Split
 from labelwise.data.inspect import ONE_LABEL, lines, missing_pieces
 from labelwise.data.labels.knowledge import Knowledge, with_knowledge
-from labelwise.data.sets.finch_marks import MARKS, finches_marks
-from labelwise.data.sets.finches import SPECIES
+from labelwise.data.sets.finches import MARKS, SPECIES, finches_marks
 from labelwise.data.split.leaks import check_leaks
 from labelwise.errors import DataError, LabelwiseError, UsageError
 from labelwise.fitting.encoding import write_features

@@ -52,7 +52,7 @@ def fit(  # noqa: PLR0913 - the options of the verb
 
         out().print(settings_table(method_class("indicator" if method == "auto" else method)()))
         return
-    from labelwise.data.read.unsorted import unsorted_data
+    from labelwise.data.read.folders import unsorted_data
     from labelwise.store import check_free, check_savable, save
     from labelwise.training.distribution import is_main_process
 

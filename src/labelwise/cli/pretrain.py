@@ -124,8 +124,8 @@ def _read(
     """Return the pictures to train on, and the data set they come from where it has splits and labels."""
     from labelwise.data.catalogue import side_to_read
     from labelwise.data.read.files import at_side, read_paths
+    from labelwise.data.read.folders import plain_folder
     from labelwise.data.read.pictures import list_pictures
-    from labelwise.data.read.unsorted import plain_folder
     from labelwise.fitting.patches import Patches
     from labelwise.nn.encoder import DEFAULT_SIDE, Encoder
     from labelwise.view import WHOLE

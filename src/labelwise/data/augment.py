@@ -37,46 +37,30 @@ class Augment:
     The order is fixed: crop, flip, rotation; brightness, contrast, saturation, hue, grey; random changes; square; noise. Values are cut to
     [0, 1] after colour and after noise. Geometry is one bilinear pass that does not average when it shrinks: keep stored images
     less than twice as large as ``size``.
-
-    Attributes:
-        size: side of the images that come back; None keeps the height and width given.
-        padding: pixels of zeros around the image from which the crop may be taken.
-        scale: smallest and largest share of the area that a crop resized to ``size`` covers; None crops without
-            resizing. The share is uniform.
-        ratio: smallest and largest width / height of a resized crop; log-uniform among those that fit the image.
-        flip: mirror half of the images left to right.
-        rotation: largest angle, in degrees, either way, about the centre of the crop.
-        brightness: largest change of the factor on all values.
-        contrast: largest change of the factor on the distance from the image's mean grey.
-        saturation: largest change of the factor on the distance of each pixel from its grey.
-        hue: largest turn about the grey axis (of YIQ), either way; 0.5 is half the circle.
-        jitter_probability: how often brightness, contrast, saturation and hue apply, all four together.
-        grey: how often an image loses its colours.
-        changes: how many random changes each image gets, of the kinds in ``random_changes`` (RandAugment).
-        strength: of random changes, 0 to 1; 0.5 is what is written as 15 of 30.
-        erase: side in pixels of a square, centred on any pixel, that is painted a middle grey; 0 is none (Cutout).
-        noise: standard deviation of the normal noise added to every value.
     """
 
-    size: int | None = None
-    padding: int = 0
+    size: int | None = None  # side of the images that come back; None keeps the height and width given
+    padding: int = 0  # pixels of zeros around the image from which the crop may be taken
+    # smallest and largest share of the area that a crop resized to ``size`` covers; None crops without resizing. The
+    # share is uniform.
     scale: tuple[float, float] | None = None
+    # smallest and largest width / height of a resized crop; log-uniform among those that fit the image
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
-    flip: bool = False
-    rotation: float = 0.0
-    brightness: float = 0.0
-    contrast: float = 0.0
-    saturation: float = 0.0
-    hue: float = 0.0
-    jitter_probability: float = 1.0
-    grey: float = 0.0
-    changes: int = 0
-    strength: float = 0.5
+    flip: bool = False  # mirror half of the images left to right
+    rotation: float = 0.0  # largest angle, in degrees, either way, about the centre of the crop
+    brightness: float = 0.0  # largest change of the factor on all values
+    contrast: float = 0.0  # largest change of the factor on the distance from the image's mean grey
+    saturation: float = 0.0  # largest change of the factor on the distance of each pixel from its grey
+    hue: float = 0.0  # largest turn about the grey axis (of YIQ), either way; 0.5 is half the circle
+    jitter_probability: float = 1.0  # how often brightness, contrast, saturation and hue apply, all four together
+    grey: float = 0.0  # how often an image loses its colours
+    changes: int = 0  # how many random changes each image gets, of the kinds in ``random_changes`` (RandAugment)
+    strength: float = 0.5  # of random changes, 0 to 1; 0.5 is what is written as 15 of 30
+    # side in pixels of a square, centred on any pixel, that is painted a middle grey; 0 is none (Cutout)
     erase: int = 0
-    noise: float = 0.0
+    noise: float = 0.0  # standard deviation of the normal noise added to every value
 
     def __post_init__(self) -> None:
-        """Check every range."""
         if self.size is not None and self.size < 1:
             raise UsageError(f"size must be at least 1 pixel, or None to keep the size; given {self.size}.")
         if self.scale is not None and not (len(self.scale) == 2 and 0 < self.scale[0] <= self.scale[1] <= 1):
@@ -94,10 +78,8 @@ class Augment:
     def __call__(self, images: Tensor, rng: BatchRng) -> Tensor:
         """Return the changed images, float32 in [0, 1], ``[n, c, size, size]``, laid out in memory as they came.
 
-        Args:
-            images: bytes, or floats in [0, 1], ``[n, c, h, w]`` with one or three channels. Features ``[n, a]``
-                come back as float32, with noise and nothing else.
-            rng: where every random number comes from, on the device of the images.
+        Images are bytes, or floats in [0, 1], with one or three channels; features ``[n, a]`` get noise and nothing
+        else.
         """
         _check(images, rng)
         if images.ndim == 2:
@@ -118,8 +100,8 @@ class Augment:
     def _square(self, images: Tensor, uniform: Tensor) -> Tensor:
         """Return which pixels lie in the square of each image ``[n, 1, h, w]``; part of it may lie outside."""
         inside = []
-        for place, side in zip(uniform.unbind(1), images.shape[2:], strict=True):
-            first = (place * side).floor()[:, None] - self.erase // 2
+        for centre, side in zip(uniform.unbind(1), images.shape[2:], strict=True):
+            first = (centre * side).floor()[:, None] - self.erase // 2
             pixels = torch.arange(side, device=images.device)
             inside.append((pixels >= first) & (pixels < first + self.erase))
         return (inside[0][:, :, None] & inside[1][:, None])[:, None]
@@ -149,8 +131,8 @@ class Augment:
         across = torch.where(self._flips(uniform)[:, None], across.flip(0), across)
         columns = (left + self.padding).long()[:, None] + across
         padded = F.pad(images, [self.padding] * 4) if self.padding else images
-        places = (rows[:, :, None] * padded.shape[3] + columns[:, None]).flatten(1)
-        pixels = padded.flatten(2).gather(2, places[:, None].expand(-1, images.shape[1], -1))
+        positions = (rows[:, :, None] * padded.shape[3] + columns[:, None]).flatten(1)
+        pixels = padded.flatten(2).gather(2, positions[:, None].expand(-1, images.shape[1], -1))
         return pixels.view(*images.shape[:2], *target)
 
     def _flips(self, uniform: Tensor) -> Tensor:

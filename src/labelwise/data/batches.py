@@ -19,21 +19,13 @@ from labelwise.model import as_float
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Batch:
-    """The rows of one training step that this process works on.
+    """The rows of one training step that this process works on."""
 
-    Attributes:
-        images: floats in [0, 1] ``[n, c, h, w]``, or features ``[n, a]``.
-        targets: ``[n]``, or ``[n, k]`` where several labels may be true.
-        rows: where they stand in the split, ``[n]``.
-        rng: random numbers for these rows.
-        done: the share of the stage's steps that came before; 1 outside of training.
-    """
-
-    images: Tensor
-    targets: Tensor
-    rows: Tensor
-    rng: BatchRng
-    done: float = 1.0
+    images: Tensor  # floats in [0, 1] ``[n, c, h, w]``, or features ``[n, a]``
+    targets: Tensor  # ``[n]``, or ``[n, k]`` where several labels may be true
+    rows: Tensor  # where they stand in the split, ``[n]``
+    rng: BatchRng  # random numbers for these rows
+    done: float = 1.0  # the share of the stage's steps that came before; 1 outside of training
 
 
 @dataclass(frozen=True)
@@ -65,20 +57,14 @@ class Batches(Protocol):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ShuffledBatches:
-    """Every image once an epoch in random order; an incomplete last batch is left out.
+    """Every image once an epoch in random order; an incomplete last batch is left out."""
 
-    Attributes:
-        split: its targets lie on the device to train on; its images do, too, if they fit there.
-        size: rows of a batch over all processes.
-        augment: turns stored images into floats in [0, 1]; None only converts them.
-    """
-
-    split: Split
-    size: int
+    split: Split  # its targets lie on the device to train on; its images do, too, if they fit there
+    size: int  # rows of a batch over all processes
+    # turns stored images into floats in [0, 1]; None only converts them
     augment: Callable[[Tensor, BatchRng], Tensor] | None = None
 
     def __post_init__(self) -> None:
-        """Check the size."""
         if self.size < 1:
             raise UsageError(f"A batch needs at least one image; given {self.size}.")
 

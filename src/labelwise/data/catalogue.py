@@ -7,15 +7,13 @@ from pathlib import Path
 from labelwise.data.dataset import Dataset
 from labelwise.data.labels.knowledge import find_knowledge, with_knowledge
 from labelwise.data.read.audio import audio_folder
-from labelwise.data.read.folders import folder
+from labelwise.data.read.folders import folder, unknown_data
 from labelwise.data.read.packs import features, pack
 from labelwise.data.read.pictures import as_batch, is_hidden, list_pictures
 from labelwise.data.read.tables import table
-from labelwise.data.read.unsorted import unknown_data
 from labelwise.data.sets.degraded import degraded
 from labelwise.data.sets.digits import digits
-from labelwise.data.sets.finch_marks import finches_marks
-from labelwise.data.sets.finches import finches, finches_unseen
+from labelwise.data.sets.finches import finches, finches_marks, finches_unseen
 from labelwise.errors import DataError, listing, suggest
 from labelwise.nn.encoder import Encoder, side_for
 from labelwise.plugins import plugin_for, plugin_with, plugins

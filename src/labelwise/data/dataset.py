@@ -21,27 +21,19 @@ UNLABELLED = "unlabelled"  # the one label of data without any
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Split:
-    """Images with their targets; row i of every piece belongs to the same picture.
+    """Images with their targets; row i of every piece belongs to the same picture."""
 
-    Attributes:
-        images: bytes ``[n, c, h, w]`` (uint8), or precomputed features ``[n, a]`` (float32).
-        targets: positions in the data set's labels ``[n]`` (int64), -1 where there is no label; or, where several labels may be
-            true of one image, or none, which of them are ``[n, k]`` (bool). See ``ops.targets``.
-        files: where each image came from, n names, or empty.
-        texts: sentences that describe each image, n tuples, or empty.
-        domains: where or how each image was taken (a camera, a style), n names, or empty.
-        groups: what each image belongs to (an animal, a day): a group never lies on both sides of a split; or empty.
-    """
-
-    images: Tensor
+    images: Tensor  # bytes ``[n, c, h, w]`` (uint8), or precomputed features ``[n, a]`` (float32)
+    # positions in the data set's labels ``[n]`` (int64), -1 where there is no label; or, where several labels may be
+    # true of one image, or none, which of them are ``[n, k]`` (bool). See ``ops.targets``.
     targets: Tensor
-    files: tuple[str, ...] = ()
-    texts: tuple[tuple[str, ...], ...] = ()
-    domains: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()  # where each image came from, n names, or empty
+    texts: tuple[tuple[str, ...], ...] = ()  # sentences that describe each image, n tuples, or empty
+    domains: tuple[str, ...] = ()  # where or how each image was taken (a camera, a style), n names, or empty
+    # what each image belongs to (an animal, a day): a group never lies on both sides of a split; or empty
     groups: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check that all pieces have the same length and that values are usable."""
         n = len(self.images)
         if self.images.ndim not in (2, 4):
             raise DataError(
@@ -159,29 +151,20 @@ class Skipped:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Dataset:
-    """Labels and splits under a name. Only evaluation reaches for ``test``; methods receive ``TrainData``.
+    """Labels and splits under a name. Only evaluation reaches for ``test``; methods receive ``TrainData``."""
 
-    Attributes:
-        name: of the data.
-        labels: what targets point into.
-        splits: images by split.
-        skipped: files that could not be read.
-        own_splits: whether the data name their splits themselves; False where they name none and were divided by shares.
-        own_pictures: whether the images are a person's own picture files, those that ``Split.files`` name.
-        side_open: whether nobody said which side in pixels these were to be brought to, so that it may follow the encoder;
-            see ``read.files.at_side``.
-    """
-
-    name: str
-    labels: Labels
-    splits: Mapping[str, Split]
-    skipped: tuple[Skipped, ...] = field(default=())
+    name: str  # of the data
+    labels: Labels  # what targets point into
+    splits: Mapping[str, Split]  # images by split
+    skipped: tuple[Skipped, ...] = field(default=())  # files that could not be read
+    # whether the data name their splits themselves; False where they name none and were divided by shares
     own_splits: bool = True
-    own_pictures: bool = False
+    own_pictures: bool = False  # whether the images are a person's own picture files, those that ``Split.files`` name
+    # whether nobody said which side in pixels these were to be brought to, so that it may follow the encoder; see
+    # ``read.files.at_side``
     side_open: bool = False
 
     def __post_init__(self) -> None:
-        """Check the splits' names, shapes and targets."""
         wrong = [name for name in self.splits if name not in SPLITS]
         if wrong or not self.splits:
             raise DataError(f"Splits are called train, val and test; given: {listing(wrong) or 'none'}.")

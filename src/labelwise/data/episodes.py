@@ -11,29 +11,19 @@ from labelwise.errors import DataError, UsageError
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Episode:
-    """One few-shot question; row i of ``support`` and ``query`` belongs to class i.
+    """One few-shot question; row i of ``support`` and ``query`` belongs to class i."""
 
-    Attributes:
-        classes: the targets drawn, in the order drawn.
-        support: rows of the images to learn from ``[ways, shots]``.
-        query: rows of the images to ask about ``[ways, queries]``; none of them is in ``support``.
-    """
-
-    classes: tuple[int, ...]
-    support: Tensor
-    query: Tensor
+    classes: tuple[int, ...]  # the targets drawn, in the order drawn
+    support: Tensor  # rows of the images to learn from ``[ways, shots]``
+    query: Tensor  # rows of the images to ask about ``[ways, queries]``; none of them is in ``support``
 
 
 def episodes(targets: Tensor, ways: int, shots: int, queries: int, count: int, seed: int) -> Iterator[Episode]:
-    """Yield episodes, each with other classes and images; classes with too few images are never drawn.
+    """Yield ``count`` episodes of some ``ways`` (classes), each with other classes and images.
 
-    Args:
-        targets: the class of each row ``[n]``; -1 where there is none.
-        ways: classes of an episode.
-        shots: images of each class to learn from.
-        queries: images of each class to ask about.
-        count: how many episodes; fewer of them are the first of more.
-        seed: the same seed gives the same episodes.
+    ``targets [n]`` are the class of each row, -1 where there is none; classes with too few images for ``shots`` to
+    learn from and ``queries`` to ask about are never drawn. The same seed gives the same episodes, and fewer are the
+    first of more.
     """
     for name, value, least in (("ways", ways, 2), ("shots", shots, 1), ("queries", queries, 1), ("count", count, 0)):
         if value < least:
@@ -56,7 +46,6 @@ def episodes(targets: Tensor, ways: int, shots: int, queries: int, count: int, s
 def _draw(
     pools: dict[int, Tensor], ways: int, sizes: tuple[int, int], count: int, generator: torch.Generator
 ) -> Iterator[Episode]:
-    """Yield episodes from the rows of each class."""
     every = list(pools)
     for _ in range(count):
         classes = tuple(every[i] for i in torch.randperm(len(every), generator=generator)[:ways].tolist())

@@ -19,13 +19,11 @@ class GroupedBatches(ShuffledBatches):
 
     Attributes:
         size: rows of a batch over all processes, at most; a batch has at least two groups.
-        group: the largest size of a group.
     """
 
-    group: int = 5
+    group: int = 5  # the largest size of a group
 
     def __post_init__(self) -> None:
-        """Check the sizes."""
         super().__post_init__()
         if self.group < 1:
             raise UsageError(f"A group needs at least one image; given {self.group}.")

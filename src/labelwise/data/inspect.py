@@ -28,39 +28,25 @@ LACKING = {
 
 @dataclass(frozen=True, kw_only=True)
 class Inspection:
-    """What a data set holds, in plain values: ``dataclasses.asdict`` makes JSON of it.
+    """What a data set holds, in plain values: ``dataclasses.asdict`` makes JSON of it."""
 
-    Attributes:
-        name: of the data set.
-        shape: of one image: channels, height and width, or the size of features.
-        images: how many each split has.
-        counts: images of each label in each split: ``counts["owl"]["train"]``.
-        unlabelled: images without a label in each split.
-        multilabel: whether several labels may be true of one image; ``unlabelled`` are then those of which none is.
-        imbalance: images of the largest label for one of the smallest that has any; None without labelled images.
-        unreadable: how many files were left out for each reason.
-        empty: labels without any image.
-        unseen: labels with images, but none in train.
-        leaks: what two splits share.
-        lookalikes: images of val and test that look like one of an earlier split.
-        pieces: what there is and what is missing: ``targets`` (train images of two labels or more), ``pictures`` (and
-            not features); what labels have: ``vectors``, ``texts``, ``order``, ``shares``, ``similarity``; what
-            images have: ``image_texts``, ``image_domains``, ``image_groups``; ``descriptions``: vectors or texts
-            of every label, or image texts that describe every label; and ``one_label``: an image has one label at most.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    images: dict[str, int]
-    counts: dict[str, dict[str, int]]
-    unlabelled: dict[str, int]
-    multilabel: bool
+    name: str  # of the data set
+    shape: tuple[int, ...]  # of one image: channels, height and width, or the size of features
+    images: dict[str, int]  # how many each split has
+    counts: dict[str, dict[str, int]]  # images of each label in each split: ``counts["owl"]["train"]``
+    unlabelled: dict[str, int]  # images without a label in each split
+    multilabel: bool  # whether several labels may be true of one image; ``unlabelled`` are then those of which none is
+    # images of the largest label for one of the smallest that has any; None without labelled images
     imbalance: float | None
-    unreadable: dict[str, int]
-    empty: tuple[str, ...]
-    unseen: tuple[str, ...]
-    leaks: LeakReport
-    lookalikes: tuple[Lookalike, ...]
+    unreadable: dict[str, int]  # how many files were left out for each reason
+    empty: tuple[str, ...]  # labels without any image
+    unseen: tuple[str, ...]  # labels with images, but none in train
+    leaks: LeakReport  # what two splits share
+    lookalikes: tuple[Lookalike, ...]  # images of val and test that look like one of an earlier split
+    # what there is and what is missing: ``targets`` (train images of two labels or more), ``pictures`` (and not
+    # features); what labels have: ``vectors``, ``texts``, ``order``, ``shares``, ``similarity``; what images have:
+    # ``image_texts``, ``image_domains``, ``image_groups``; ``descriptions``: vectors or texts of every label, or image
+    # texts that describe every label; and ``one_label``: an image has one label at most
     pieces: dict[str, bool]
 
 
@@ -130,24 +116,24 @@ def lines(inspection: Inspection, needs: Mapping[str, Sequence[str]] | None = No
     """Return an inspection in words, a line for each thing, as the shell prints it; ``needs`` are those of methods."""
     by_size = sorted(inspection.counts, key=lambda name: sum(inspection.counts[name].values()))
     sizes = [f"{name} {sum(inspection.counts[name].values())}" for name in by_size if name not in inspection.empty]
-    told = [
+    notes = [
         f"{inspection.name}: {len(inspection.counts)} labels, images {_counted(inspection.images)}, "
         f"shape {' x '.join(map(str, inspection.shape))}"
     ]
     if inspection.multilabel:
         images, pairs = sum(inspection.images.values()), sum(sum(c.values()) for c in inspection.counts.values())
-        told.append(f"Several labels may be true of one image: {pairs / max(1, images):.1f} on average.")
+        notes.append(f"Several labels may be true of one image: {pairs / max(1, images):.1f} on average.")
     if inspection.imbalance == 1:
-        told.append(f"Every label has {sizes[0].rsplit(' ', 1)[1]} images.")
+        notes.append(f"Every label has {sizes[0].rsplit(' ', 1)[1]} images.")
     elif inspection.imbalance is not None:
-        told.append(f"Smallest labels: {listing(sizes[:5])}. Largest: {listing(sizes[:-6:-1])}.")
-        told.append(f"Imbalance: the largest label has {inspection.imbalance:.1f} times the images of the smallest.")
+        notes.append(f"Smallest labels: {listing(sizes[:5])}. Largest: {listing(sizes[:-6:-1])}.")
+        notes.append(f"Imbalance: the largest label has {inspection.imbalance:.1f} times the images of the smallest.")
     pieces = {piece: has for piece, has in inspection.pieces.items() if piece not in (DESCRIPTIONS, ONE_LABEL)}
     for word, there in (("Found", True), ("Missing", False)):
-        named = [piece.replace("_", " ") for piece, has in pieces.items() if has is there]
-        told.append(f"{word}: {listing(named) or 'nothing'}.")
-    told += _problems(inspection)
-    return told + [_about_method(inspection, method, needed) for method, needed in (needs or {}).items()]
+        words = [piece.replace("_", " ") for piece, has in pieces.items() if has is there]
+        notes.append(f"{word}: {listing(words) or 'nothing'}.")
+    notes += _problems(inspection)
+    return notes + [_about_method(inspection, method, needed) for method, needed in (needs or {}).items()]
 
 
 def _about_method(inspection: Inspection, method: str, needed: Sequence[str]) -> str:
@@ -165,13 +151,9 @@ def _about_method(inspection: Inspection, method: str, needed: Sequence[str]) ->
 
 
 def contact_sheet(dataset: Dataset, path: str | Path, *, images: int = 6, labels: int = 30) -> None:
-    """Write a picture (PNG) with some images of each label under its name.
+    """Write a picture (PNG) with some ``images`` of each label under its name, spread over all that it has.
 
-    Args:
-        dataset: labels and images.
-        path: where to write it.
-        images: how many of each label, spread over all it has.
-        labels: show at most so many labels, chosen evenly; the sheet says how many more there are.
+    At most so many ``labels`` are shown, chosen evenly; the sheet says how many more there are.
     """
     if len(dataset.shape) != 3:
         raise UnsupportedError(f'"{dataset.name}" holds features, not pictures, so there is nothing to look at.')
@@ -182,14 +164,14 @@ def contact_sheet(dataset: Dataset, path: str | Path, *, images: int = 6, labels
     filled = table.any(0).nonzero()[:, 0].tolist()
     if not filled:
         raise DataError(f'"{dataset.name}" has no labelled images to show.')
-    chosen = [filled[i] for i in _evenly(len(filled), labels)]
-    rows = {label: table[:, label].nonzero()[:, 0] for label in chosen}
+    selection = [filled[i] for i in _evenly(len(filled), labels)]
+    rows = {label: table[:, label].nonzero()[:, 0] for label in selection}
     whole = joined_images([part.images for part in parts])
     strips = {
         f"{dataset.labels.names[label]} ({len(own)})": whole[own[_evenly(len(own), images)]].cpu()
         for label, own in rows.items()
     }
-    more = len(filled) - len(chosen)
+    more = len(filled) - len(selection)
     title = f"{dataset.name}: {len(table)} images, {len(filled)} labels" + (f"; {more} more not shown" if more else "")
     stream = io.BytesIO()
     draw_sheet(title, strips, images).save(stream, "PNG")
@@ -202,27 +184,27 @@ def contact_sheet(dataset: Dataset, path: str | Path, *, images: int = 6, labels
 def _problems(inspection: Inspection) -> list[str]:
     """Return a line for each thing that is wrong or worth a look."""
     leaks, unreadable = inspection.leaks, inspection.unreadable
-    told = []
+    notes = []
     if unreadable:
-        told.append(f"Left out: {sum(unreadable.values())} ({_counted(unreadable)}).")
+        notes.append(f"Left out: {sum(unreadable.values())} ({_counted(unreadable)}).")
     if any(inspection.unlabelled.values()):
         what = "None of the labels is true" if inspection.multilabel else "Without a label"
-        told.append(f"{what}: {_counted(inspection.unlabelled)}.")
+        notes.append(f"{what}: {_counted(inspection.unlabelled)}.")
     if inspection.empty:
-        told.append(f"Labels without images: {listing(inspection.empty)}.")
+        notes.append(f"Labels without images: {listing(inspection.empty)}.")
     if inspection.unseen:
-        told.append(f"Labels without training images: {listing(inspection.unseen)}.")
+        notes.append(f"Labels without training images: {listing(inspection.unseen)}.")
     if leaks.count:
-        told.append(f"Leaks: {leaks.count} in more than one split: {listing(leaks.offenders(), 5)}.")
+        notes.append(f"Leaks: {leaks.count} in more than one split: {listing(leaks.offenders(), 5)}.")
     if leaks.duplicates:
-        told.append(f"Duplicates: {leaks.duplicates} images equal an earlier one of their split.")
+        notes.append(f"Duplicates: {leaks.duplicates} images equal an earlier one of their split.")
     if leaks.conflicts:
-        shown = [" = ".join(f"{place} {place.label}".strip() for place in places) for places in leaks.conflicts]
-        told.append(f"Equal images with different labels: {len(shown)}: {listing(shown, 5)}.")
+        cases = [" = ".join(f"{place} {place.label}".strip() for place in places) for places in leaks.conflicts]
+        notes.append(f"Equal images with different labels: {len(cases)}: {listing(cases, 5)}.")
     if inspection.lookalikes:
-        shown = [f"{each.image} like {each.twin}" for each in inspection.lookalikes]
-        told.append(f"Look alike across splits: {len(shown)}: {listing(shown, 5)}.")
-    return told or ["Nothing wrong was found."]
+        cases = [f"{each.image} like {each.twin}" for each in inspection.lookalikes]
+        notes.append(f"Look alike across splits: {len(cases)}: {listing(cases, 5)}.")
+    return notes or ["Nothing wrong was found."]
 
 
 def _counted(counts: Mapping[str, int]) -> str:

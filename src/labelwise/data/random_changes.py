@@ -30,12 +30,10 @@ _FACTOR, _ANGLE, _SHEAR, _MOVE = 0.9, torch.pi / 6, 0.3, 0.9  # at full strength
 
 
 def random_change(images: Tensor, uniform: Tensor, strength: float) -> Tensor:
-    """Return the images ``[n, c, h, w]``, floats in [0, 1], each with one change.
+    """Return images ``[n, c, h, w]`` of one or three channels, floats in [0, 1], each with one change.
 
-    Args:
-        images: with one or three channels.
-        uniform: two numbers in [0, 1) for each image ``[n, 2]``: which of ``KINDS``, and which way.
-        strength: from 0 (almost nothing) to 1.
+    ``uniform [n, 2]`` are numbers in [0, 1): which of ``KINDS``, and which way. Strength goes from 0 (almost nothing)
+    to 1.
     """
     kind = (uniform[:, :1] * len(KINDS)).long().clamp_max(len(KINDS) - 1)[..., None, None]
     signs = torch.where(uniform[:, 1] < 0.5, -1.0, 1.0)

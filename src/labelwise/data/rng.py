@@ -12,16 +12,11 @@ class BatchRng:
 
     Numbers are drawn for the whole batch and each process keeps those of its own rows. So augmentation and
     sampled negatives do not change when the batch is spread over devices.
-
-    Attributes:
-        generator: seeded for this very step, on the device of the images.
-        rows: which rows of the whole batch are here.
-        total: how many rows the whole batch has.
     """
 
-    generator: torch.Generator
-    rows: slice
-    total: int
+    generator: torch.Generator  # seeded for this very step, on the device of the images
+    rows: slice  # which rows of the whole batch are here
+    total: int  # how many rows the whole batch has
 
     @classmethod
     def seeded(cls, seed: int, n: int, device: str | torch.device = "cpu") -> "BatchRng":

@@ -21,42 +21,29 @@ from labelwise.data.rng import BatchRng
 from labelwise.errors import UsageError
 from labelwise.model import LabelModel
 from labelwise.nn.encoder import ImageEncoder
+from labelwise.settings import check_range
 from labelwise.training.stages import Loss
 
 
 @dataclass(frozen=True, kw_only=True)
 class Adversarial:
-    """How batches are attacked in training.
+    """How batches are attacked in training."""
 
-    Attributes:
-        epsilon: how far a pixel may move, where pixels lie in [0, 1]; before any normalisation.
-        steps: of gradient ascent; a step of training costs about this many more.
-        step_size: as a share of epsilon; None is 2.5 / steps.
-        share: how many pictures of a batch are attacked, drawn anew each time. A smaller one saves no time.
-        loss: what the attack raises: the ``stage``'s own loss, or the cross-entropy of the model's ``scores``.
-        warmup: the share of the steps over which epsilon grows from 0. Where epsilon is large a model may otherwise never begin to
-            learn: it gives every picture the same scores, which no attack can worsen.
-    """
-
-    epsilon: float = 8 / 255
-    steps: int = 10
-    step_size: float | None = None
-    share: float = 1.0
+    epsilon: float = 8 / 255  # how far a pixel may move, where pixels lie in [0, 1]; before any normalisation
+    steps: int = 10  # of gradient ascent; a step of training costs about this many more
+    step_size: float | None = None  # as a share of epsilon; None is 2.5 / steps
+    share: float = 1.0  # how many pictures of a batch are attacked, drawn anew each time. A smaller one saves no time.
+    # what the attack raises: the ``stage``'s own loss, or the cross-entropy of the model's ``scores``
     loss: Literal["stage", "scores"] = "stage"
+    # the share of the steps over which epsilon grows from 0. Where epsilon is large a model may otherwise never begin
+    # to learn: it gives every picture the same scores, which no attack can worsen.
     warmup: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
-        if not 0 < self.epsilon <= 1:
-            raise UsageError(f"epsilon lies above 0 and at most at 1, as pixels lie in [0, 1]; given {self.epsilon:g}.")
-        if self.steps < 1 or (self.step_size is not None and self.step_size <= 0):
-            raise UsageError(
-                f"An attack needs at least one step, of a size above 0; given {self.steps} and {self.step_size}."
-            )
-        if not 0 < self.share <= 1:
-            raise UsageError(f"The share of attacked pictures lies above 0 and at most at 1; given {self.share}.")
-        if not 0 <= self.warmup <= 1:
-            raise UsageError(f"The warm-up is a share of the steps from 0 to 1; given {self.warmup}.")
+        check_range(self, "above 0 and at most 1", "epsilon", "share")
+        check_range(self, "at least 1", "steps")
+        check_range(self, "above 0", "step_size")
+        check_range(self, "from 0 to 1", "warmup")
         if self.loss not in ("stage", "scores"):
             raise UsageError(f'The attack raises the loss of the "stage" or of "scores"; given "{self.loss}".')
 

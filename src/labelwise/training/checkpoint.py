@@ -167,7 +167,7 @@ class RunFolder:
         return identity, progress
 
     def _check_identity(self, stored: Mapping[str, Any]) -> None:
-        now = json.loads(json.dumps(self.identity))
+        now = self.identity
         differences = [key for key in {*stored, *now} if stored.get(key) != now.get(key)]
         if differences:
             lines = "; ".join(f"{key}: was {stored.get(key)}, now {now.get(key)}" for key in sorted(differences))

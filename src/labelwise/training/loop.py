@@ -2,7 +2,8 @@
 
 import math
 import time
-from contextlib import ExitStack, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,12 +35,12 @@ from labelwise.training.distribution import (
     process_mean,
 )
 from labelwise.training.optimizers import MovingAverage
-from labelwise.training.progress import Bar, progress_bar
 from labelwise.training.stages import Method, Run, Stage
 from labelwise.writable import check_room
 
 # Times the weights: two checkpoints, each with best weights and two moments; a finished stage; the classifier.
 ROOM = 10
+Bar = Callable[[Mapping[str, Tensor], int, float], None]
 
 
 def train(method: Method, data: TrainData, run: Run) -> tuple[LabelModel, dict[str, Any]]:
@@ -100,8 +101,8 @@ class _Loop:
         with noted(active=self.folder is not None) as self.signals:
             self._begin(stage, number)
             now, steps = self.now, len(stage.batches)
-            shown = self.run.progress and self.shard.rank == 0
-            with progress_bar(stage.name, stage.epochs, steps, now.epoch * steps + now.step, shown=shown) as bar:
+            visible = self.run.progress and self.shard.rank == 0
+            with _progress_bar(stage.name, stage.epochs, steps, now.epoch * steps + now.step, visible=visible) as bar:
                 while now.epoch < stage.epochs and not _out_of_patience(stage, now):
                     self._train_epoch(bar)
                     try:
@@ -209,7 +210,6 @@ class _Loop:
         now.epoch, now.step, now.sums = now.epoch + 1, 0, {}
 
     def _save(self) -> None:
-        """Write a checkpoint."""
         self.saved = time.monotonic()
         if self.writer is None:
             return
@@ -236,8 +236,38 @@ class _Loop:
 
     def _diverged(self, what: str) -> LabelwiseError:
         """Return the error of a run that went wrong; what it kept before stays."""
-        kept = f" What was kept before lies in {self.folder.path}." if self.folder else ""
+        remains = f" What was kept before lies in {self.folder.path}." if self.folder else ""
         return LabelwiseError(
             f"{what}: training diverged. Lower the learning rate (--set optimizer.lr=...), or check the data for extreme "
-            f"values, and start again.{kept}"
+            f"values, and start again.{remains}"
         )
+
+
+@contextmanager
+def _progress_bar(name: str, epochs: int, steps: int, done: int, *, visible: bool) -> Iterator[Bar]:
+    """Yield a function that takes the sums of the loss terms, the step in this epoch and the learning rate.
+
+    The sums are read from the device a few times a second only, so that the bar does not slow training.
+    """
+    if not visible:
+        yield lambda *_: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    words = "[bold]{task.description}[/] epoch {task.fields[epoch]}/" + str(epochs)
+    figures = "loss {task.fields[loss]:.3f}  rate {task.fields[rate]:.4f}"
+    columns = (TextColumn(words), BarColumn(), TextColumn(figures), TextColumn("left"), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=False) as bar:
+        task = bar.add_task(name, total=epochs * steps, completed=done, epoch=1, loss=float("nan"), rate=0.0)
+        count, last = done, 0.0
+
+        def update(sums: Mapping[str, Tensor], step: int, rate: float) -> None:
+            nonlocal count, last
+            count += 1
+            if count == epochs * steps or time.monotonic() - last > 0.25:
+                last = time.monotonic()
+                loss = sum(value.item() for value in sums.values()) / step
+                bar.update(task, completed=count, epoch=(count - 1) // steps + 1, loss=loss, rate=rate)
+
+        yield update

@@ -37,23 +37,18 @@ class Optimizer:
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """How the learning rate changes: a pure function of the step, so a resumed run needs no state of it.
+    """How the learning rate changes: a pure function of the step, so a resumed run needs no state of it."""
 
-    Attributes:
-        name: ``constant``, ``step`` (times ``factor`` at each epoch of ``drops``), ``cosine`` (to zero),
-            ``onecycle`` (up over the first ``warmup`` share of the run, down to almost zero after it), or ``noam`` (up in a
-            straight line over the first ``steps`` steps, then down as one over the square root of the step).
-        steps: of the way up of ``noam``.
-    """
-
+    # ``constant``, ``step`` (times ``factor`` at each epoch of ``drops``), ``cosine`` (to zero), ``onecycle`` (up over
+    # the first ``warmup`` share of the run, down to almost zero after it), or ``noam`` (up in a straight line over the
+    # first ``steps`` steps, then down as one over the square root of the step)
     name: Literal["constant", "step", "cosine", "onecycle", "noam"] = "onecycle"
     drops: tuple[int, ...] = ()
     factor: float = 0.2
     warmup: float = 0.3
-    steps: int = 4_000
+    steps: int = 4_000  # of the way up of ``noam``
 
     def __post_init__(self) -> None:
-        """Check the values."""
         if self.name not in ("constant", "step", "cosine", "onecycle", "noam"):
             raise UsageError(f'Unknown schedule "{self.name}". Choose constant, step, cosine, onecycle or noam.')
         if self.steps < 1:

@@ -21,33 +21,24 @@ Loss = Callable[[Batch], Mapping[str, Tensor]]  # the terms of the loss of a bat
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Stage:
-    """One stretch of gradient descent.
+    """One stretch of gradient descent."""
 
-    Attributes:
-        name: what the progress bar and the log call it.
-        loss: returns the terms of the loss of a batch, each the mean over its rows; their sum is minimised.
-        parameters: what is trained.
-        batches: what it is trained on.
-        epochs: how often to go through the batches.
-        clip: the largest gradient norm, or what limits the gradients of these parameters itself; None is no limit.
-        validate: a figure of merit on validation data, larger is better; the best epoch's weights are kept.
-        patience: stop after this many epochs without a better figure.
-        average: the share that stays of a moving average of the weights at each step; where the stage ends, the average takes
-            their place, and it is what is validated and kept in snapshots. None does not average.
-        measured: names of entries that ``loss`` returns for the log alone, without a gradient; they are not minimised.
-    """
-
-    name: str
-    loss: Loss
-    parameters: Sequence[nn.Parameter]
-    batches: Batches
-    epochs: int
+    name: str  # what the progress bar and the log call it
+    loss: Loss  # returns the terms of the loss of a batch, each the mean over its rows; their sum is minimised
+    parameters: Sequence[nn.Parameter]  # what is trained
+    batches: Batches  # what it is trained on
+    epochs: int  # how often to go through the batches
     optimizer: Optimizer = field(default_factory=Optimizer)
     schedule: Schedule = field(default_factory=Schedule)
+    # the largest gradient norm, or what limits the gradients of these parameters itself; None is no limit
     clip: float | Callable[[Sequence[nn.Parameter]], None] | None = None
+    # a figure of merit on validation data, larger is better; the best epoch's weights are kept
     validate: Callable[[], float] | None = None
-    patience: int | None = None
+    patience: int | None = None  # stop after this many epochs without a better figure
+    # the share that stays of a moving average of the weights at each step; where the stage ends, the average takes
+    # their place, and it is what is validated and kept in snapshots. None does not average.
     average: float | None = None
+    # names of entries that ``loss`` returns for the log alone, without a gradient; they are not minimised
     measured: tuple[str, ...] = ()
 
     def minimised(self, terms: Mapping[str, T]) -> dict[str, T]:
@@ -57,21 +48,17 @@ class Stage:
 
 @dataclass(frozen=True, kw_only=True)
 class Method(ABC):
-    """Hyper-parameters of one way to train; subclasses are frozen keyword-only dataclasses.
+    """Hyper-parameters of one way to train; subclasses are frozen keyword-only dataclasses."""
 
-    Attributes:
-        name: what users call it.
-        needs: the pieces of data it trains on, as ``data.inspect`` names them: ``targets``, ``vectors``, ``texts`` ...
-        zero_shot: whether its models score labels that have a description and no image; see ``zero_shot``.
-        multilabel: whether it trains on images of which several labels may be true, or none; see ``Split.targets``.
-        view: how pictures are brought to its models; what matches training on random crops of a side is a crop of that side.
-    """
-
-    name: ClassVar[str]
+    name: ClassVar[str]  # what users call it
+    # the pieces of data it trains on, as ``data.inspect`` names them: ``targets``, ``vectors``, ``texts``
     needs: ClassVar[tuple[str, ...]] = ("targets",)
+    # whether its models score labels that have a description and no image; see ``zero_shot``
     zero_shot: ClassVar[bool] = False
+    # whether it trains on images of which several labels may be true, or none; see ``Split.targets``
     multilabel: ClassVar[bool] = False
 
+    # how pictures are brought to its models; what matches training on random crops of a side is a crop of that side
     view: View = field(default_factory=View)
 
     @property
@@ -98,25 +85,16 @@ class Method(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """Where and how to train; nothing here changes what is learnt, except the seed.
+    """Where and how to train; nothing here changes what is learnt, except the seed."""
 
-    Attributes:
-        seed: of weights, order, augmentation and sampling.
-        device: ``auto``, ``cpu`` or ``cuda``.
-        folder: where ``log.jsonl`` and checkpoints go; None keeps nothing and cannot be resumed. One process at a time
-            trains into it.
-        resume: continue the run in ``folder``.
-        checkpoint_seconds: how often a checkpoint is written.
-        snapshots: keep the weights after every so many epochs in ``folder``, as ``snapshot-STAGE-EPOCHS.safetensors``; 0 keeps none.
-        progress: show a progress bar on standard error.
-        notes: entries for the head of the log.
-    """
-
-    seed: int = 0
-    device: str = "auto"
+    seed: int = 0  # of weights, order, augmentation and sampling
+    device: str = "auto"  # ``auto``, ``cpu`` or ``cuda``
+    # where ``log.jsonl`` and checkpoints go; None keeps nothing and cannot be resumed. One process at a time trains
+    # into it.
     folder: Path | None = None
-    resume: bool = False
-    checkpoint_seconds: float = 60.0
+    resume: bool = False  # continue the run in ``folder``
+    checkpoint_seconds: float = 60.0  # how often a checkpoint is written
+    # keep the weights after every so many epochs in ``folder``, as ``snapshot-STAGE-EPOCHS.safetensors``; 0 keeps none
     snapshots: int = 0
-    progress: bool = False
-    notes: tuple[Mapping[str, Any], ...] = ()
+    progress: bool = False  # show a progress bar on standard error
+    notes: tuple[Mapping[str, Any], ...] = ()  # entries for the head of the log

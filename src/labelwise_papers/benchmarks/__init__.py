@@ -43,30 +43,24 @@ class Row:
 def load_benchmark(
     name: str, *, root: str | Path | None = None, size: int | None = None, protocol: str | None = None, seed: int = 0
 ) -> Dataset:
-    """Return a benchmark with its official splits; where there are none it is divided 70/10/20.
+    """Return a benchmark with its official splits; where there are none it is divided 70/10/20, as the seed says.
 
-    The official layout is looked for in the folder of the benchmark, then a packed file in the root itself.
-
-    Args:
-        name: one of ``ENTRIES``.
-        root: the folder of all benchmarks; see ``data_root``.
-        size: the side in pixels that pictures are brought to, or samples per second of sound; None is the ``side`` of
-            the entry.
-        protocol: one of the ``protocols`` of the entry; None is the first.
-        seed: of the division into splits, where the data have none or a protocol makes them.
+    The official layout is looked for in the folder of the benchmark in the root, then a packed file in the root
+    itself. ``size`` is the side in pixels that pictures are brought to, or samples per second of sound; None is the
+    ``side`` of the entry. The protocol is one of the ``protocols`` of the entry; None is the first.
     """
     entry, home = find_entry(name), data_root(root)
-    chosen = protocol or entry.protocols[0]
-    if chosen not in entry.protocols:
+    protocol = protocol or entry.protocols[0]
+    if protocol not in entry.protocols:
         raise UsageError(
-            f'"{name}" has no protocol "{chosen}".{suggest(chosen, entry.protocols)} It has: {listing(entry.protocols)}.'
+            f'"{name}" has no protocol "{protocol}".{suggest(protocol, entry.protocols)} It has: {listing(entry.protocols)}.'
         )
     if entry.what == "images":
-        data = _load_pictures(entry, home, chosen, size or entry.side, seed)
+        data = _load_pictures(entry, home, protocol, size or entry.side, seed)
     elif entry.what == "features":
-        data = load_features(entry, home, chosen, seed)
+        data = load_features(entry, home, protocol, seed)
     else:
-        data = load_audio(entry, home, chosen, size or entry.side)
+        data = load_audio(entry, home, protocol, size or entry.side)
     if data is None:
         raise DataError(where(name, root))
     return data

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from labelwise.data.dataset import Dataset
 from labelwise.data.labels.words import find_words, packaged_vectors
-from labelwise.data.read.npz_files import read_npz
+from labelwise.data.read.npz_files import open_npz, read_array
 from labelwise.errors import DataError, UsageError, listing
 from labelwise.labels import Labels
 from labelwise_papers.benchmarks.records import text_lines, tidy
@@ -33,16 +33,12 @@ Sentences = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class Captions:
-    """A protocol: whose captions describe a label, and which images of unseen labels are tested.
+    """A protocol: whose captions describe a label, and which images of unseen labels are tested."""
 
-    Attributes:
-        of_tested: captions of test images describe labels too; otherwise those of training images describe a seen label,
-            and those of images set aside, a fixed half, an unseen one.
-        test_set_aside: the images set aside are tested like the others.
-    """
-
+    # captions of test images describe labels too; otherwise those of training images describe a seen label, and those
+    # of images set aside, a fixed half, an unseen one
     of_tested: bool
-    test_set_aside: bool
+    test_set_aside: bool  # the images set aside are tested like the others
 
     def __post_init__(self) -> None:
         """Refuse the one combination that would test what describes while it promises not to."""
@@ -146,7 +142,8 @@ def _cub_files(root: Path) -> Sequence[str]:
     if home is not None:
         return [line.split(maxsplit=1)[-1].strip() for line in text_lines(home / "images.txt")]
     if pack.is_file():
-        return [str(file) for file in read_npz(pack, "files", only=("files",))["files"]]
+        with open_npz(pack) as archive:
+            return [str(file) for file in read_array(archive, "files")]
     raise DataError(
         f'Captions are found by the file of an image, and these features have no file names. Put "images.txt" of '
         f'CUB-200-2011 into "{root / "cub200"}", or the pack "{pack.name}" into "{root}".'
@@ -159,9 +156,9 @@ def _select(features: ZeroShotData, rows: Sequence[int]) -> ZeroShotData:
         raise DataError(f'No image of "{features.name}" has a caption. Look whether the captions are of other images.')
     at = torch.tensor(rows)
     classes, targets = torch.unique(features.targets[at], return_inverse=True)
-    places = torch.full((len(features.targets),), -1)
-    places[at] = torch.arange(len(rows))
-    moved = {part: places[features.rows[part]] for part in PARTS}
+    positions = torch.full((len(features.targets),), -1)
+    positions[at] = torch.arange(len(rows))
+    moved = {part: positions[features.rows[part]] for part in PARTS}
     return ZeroShotData(
         name=features.name,
         features=features.features[at],
@@ -187,8 +184,8 @@ def _texts_of_labels(features: ZeroShotData, rows: Sequence[int], captions: Sent
     images: list[list[int]] = [[] for _ in features.labels.names]
     for row in rows:
         images[int(features.targets[row])].append(row)
-    chosen = [each[:MOST_IMAGES] for each in images]
-    return tuple(tuple(text for row in each for text in captions[features.files[row]]) for each in chosen)
+    first = [each[:MOST_IMAGES] for each in images]
+    return tuple(tuple(text for row in each for text in captions[features.files[row]]) for each in first)
 
 
 def _plain(name: str) -> str:

@@ -11,68 +11,39 @@ from labelwise.errors import UsageError, listing, suggest
 
 @dataclass(frozen=True, kw_only=True)
 class Remote:
-    """One file at an official address.
+    """One file at an official address."""
 
-    Attributes:
-        url: where it lies.
-        file: what it is called on disk, inside the folder of the benchmark.
-        megabytes: its size; None where it is not known.
-        md5: its published checksum; None where none is published.
-        unpack: True for an archive that is unpacked after it has arrived.
-    """
-
-    url: str
-    file: str
-    megabytes: float | None = None
-    md5: str | None = None
-    unpack: bool = True
+    url: str  # where it lies
+    file: str  # what it is called on disk, inside the folder of the benchmark
+    megabytes: float | None = None  # its size; None where it is not known
+    md5: str | None = None  # its published checksum; None where none is published
+    unpack: bool = True  # True for an archive that is unpacked after it has arrived
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A benchmark by name.
+    """A benchmark by name."""
 
-    Attributes:
-        name: the word that ``load_benchmark`` takes.
-        title: its full name.
-        what: images, features or audio.
-        classes: how many labels it has.
-        labels: their names, where the files do not hold them.
-        train: training images as the papers state them; None where there is no fixed number.
-        test: test images, likewise.
-        side: the side in pixels that pictures are brought to, or samples per second of sound, unless asked otherwise.
-        licence: the terms in a few words.
-        citation: one line.
-        homepage: the official page.
-        files: what has to lie in its folder, as the official archives hold it.
-        remotes: files that can be downloaded without registering; empty where that is not possible.
-        get: what to do by hand where ``remotes`` is empty.
-        packs: packed files that serve in place of the official layout, relative to the root.
-        folder: its folder in the root; sets made from the same files share one.
-        protocols: other ways to divide or label it; the first is the default.
-        notes: the kind of pictures, and what differs between the papers and the files.
-        papers: the methods whose papers use it.
-    """
-
-    name: str
-    title: str
-    what: str = "images"
-    classes: int
-    labels: tuple[str, ...] = ()
-    train: int | None = None
-    test: int | None = None
-    side: int
-    licence: str
-    citation: str
-    homepage: str
-    files: tuple[str, ...]
+    name: str  # the word that ``load_benchmark`` takes
+    title: str  # its full name
+    what: str = "images"  # images, features or audio
+    classes: int  # how many labels it has
+    labels: tuple[str, ...] = ()  # their names, where the files do not hold them
+    train: int | None = None  # training images as the papers state them; None where there is no fixed number
+    test: int | None = None  # test images, likewise
+    side: int  # the side in pixels that pictures are brought to, or samples per second of sound, unless asked otherwise
+    licence: str  # the terms in a few words
+    citation: str  # one line
+    homepage: str  # the official page
+    files: tuple[str, ...]  # what has to lie in its folder, as the official archives hold it
+    # files that can be downloaded without registering; empty where that is not possible
     remotes: tuple[Remote, ...] = ()
-    get: str = ""
-    packs: tuple[str, ...] = ()
-    folder: str
-    protocols: tuple[str, ...] = ("standard",)
-    notes: str = ""
-    papers: tuple[str, ...] = ()
+    get: str = ""  # what to do by hand where ``remotes`` is empty
+    packs: tuple[str, ...] = ()  # packed files that serve in place of the official layout, relative to the root
+    folder: str  # its folder in the root; sets made from the same files share one
+    protocols: tuple[str, ...] = ("standard",)  # other ways to divide or label it; the first is the default
+    notes: str = ""  # the kind of pictures, and what differs between the papers and the files
+    papers: tuple[str, ...] = ()  # the methods whose papers use it
 
 
 def _entry(name: str, table: Mapping[str, Any]) -> Entry:

@@ -18,15 +18,13 @@ from labelwise_papers.benchmarks.folder_layouts import first_synonyms, omniglot_
 from labelwise_papers.benchmarks.listed_layouts import SPECIES
 from labelwise_papers.benchmarks.records import Ints, Records, tidy
 
-Arrays = dict[str, Array]
-
 
 def _ints(values: Array) -> Ints:
     return values.astype(np.int64)
 
 
-def _pictures(file: Path) -> tuple[Records, Arrays]:
-    """Return the records of encoded pictures with labels, classes and splits, and all that the file holds."""
+def _encoded(file: Path) -> Records:
+    """Return the records of encoded pictures with labels, classes and splits, and what else a benchmark holds."""
     arrays = read_npz(file, "data", "offsets", "labels")
     with about(file):
         records = Records(
@@ -36,38 +34,19 @@ def _pictures(file: Path) -> tuple[Records, Arrays]:
             splits=split_names(arrays["split"]) if "split" in arrays else (),
             files=[str(name) for name in arrays.get("files", ())],
         )
-    return records, arrays
-
-
-def _plain(file: Path) -> Records:
-    return _pictures(file)[0]
-
-
-def _cifar100(file: Path) -> Records:
-    records, arrays = _pictures(file)
-    names = tuple(map(tidy, arrays["superclasses"].tolist()))
-    return replace(records, other_names=names, other_targets=_ints(arrays["coarse"]))
-
-
-def _pets(file: Path) -> Records:
-    records, arrays = _pictures(file)
-    return replace(records, other_names=SPECIES, other_targets=_ints(arrays["species"]))
-
-
-def _pacs(file: Path) -> Records:
-    records, arrays = _pictures(file)
-    return replace(records, domains=[str(arrays["domains"][i]) for i in arrays["domain"]])
-
-
-def _flowers(file: Path) -> Records:
-    records, arrays = _pictures(file)
-    return replace(records, names=(), files=[f"image_{i:05d}.jpg" for i in arrays["image_id"].tolist()])
-
-
-def _tinyimagenet(file: Path) -> Records:
-    records, arrays = _pictures(file)
-    names = first_synonyms(arrays["classes"].tolist(), arrays["wnids"].tolist())
-    return replace(records, names=names, splits=["test"] * len(records))
+    if "coarse" in arrays:  # CIFAR-100
+        names = tuple(map(tidy, arrays["superclasses"].tolist()))
+        return replace(records, other_names=names, other_targets=_ints(arrays["coarse"]))
+    if "species" in arrays:  # Pets
+        return replace(records, other_names=SPECIES, other_targets=_ints(arrays["species"]))
+    if "domain" in arrays:  # PACS
+        return replace(records, domains=[str(arrays["domains"][i]) for i in arrays["domain"]])
+    if "image_id" in arrays:  # Flowers
+        return replace(records, names=(), files=[f"image_{i:05d}.jpg" for i in arrays["image_id"].tolist()])
+    if "wnids" in arrays:  # TinyImageNet, its val alone
+        names = first_synonyms(arrays["classes"].tolist(), arrays["wnids"].tolist())
+        return replace(records, names=names, splits=["test"] * len(records))
+    return records
 
 
 def _pixels(file: Path) -> Records:
@@ -91,13 +70,13 @@ def _small_omniglot(file: Path) -> Records:
 
 PACKS: dict[str, Callable[[Path], Records]] = {
     "cifar10.npz": _pixels,
-    "cifar100.npz": _cifar100,
-    "cub200_64.npz": _plain,
-    "pets37_64.npz": _pets,
-    "bmw_from_cars_128.npz": _plain,
-    "pacs_64.npz": _pacs,
-    "flowers102_64.npz": _flowers,
-    "tinyimagenet_val_64.npz": _tinyimagenet,
+    "cifar100.npz": _encoded,
+    "cub200_64.npz": _encoded,
+    "pets37_64.npz": _encoded,
+    "bmw_from_cars_128.npz": _encoded,
+    "pacs_64.npz": _encoded,
+    "flowers102_64.npz": _encoded,
+    "tinyimagenet_val_64.npz": _encoded,
     "mnist.npz": _pixels,
     "fashion_mnist_20k.npz": _pixels,
     "omniglot/images_background_small1.zip": _small_omniglot,

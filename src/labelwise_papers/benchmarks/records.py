@@ -21,35 +21,20 @@ Encoded = list[Path] | list[bytes]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Records:
-    """n pictures and what is known of each; row i of every piece belongs to the same picture.
+    """n pictures and what is known of each; row i of every piece belongs to the same picture."""
 
-    Attributes:
-        names: the labels; empty where the files do not name them, see ``Entry.labels``.
-        pictures: paths, contents of picture files, or pixels as bytes ``[n, c, h, w]``.
-        targets: positions in ``names`` ``[n]``; -1 where there is no label.
-        splits: train, val or test for each; empty where there is no official split.
-        files: a name for each picture, or empty.
-        domains: or empty.
-        groups: or empty.
-        other_names: the labels of a second labelling (superclasses, species), or empty.
-        other_targets: positions in ``other_names``, or empty.
-        ordered: True where the labels are in rank order.
-        grey: True where pictures have one channel.
-        skipped: what the layout lists but cannot be used.
-    """
-
-    names: tuple[str, ...]
-    pictures: Encoded | Tensor
-    targets: Sequence[int] | Ints
-    splits: Sequence[str] = ()
-    files: Sequence[str] = ()
-    domains: Sequence[str] = ()
-    groups: Sequence[str] = ()
-    other_names: tuple[str, ...] = ()
-    other_targets: Sequence[int] | Ints = ()
-    ordered: bool = False
-    grey: bool = False
-    skipped: tuple[Skipped, ...] = ()
+    names: tuple[str, ...]  # the labels; empty where the files do not name them, see ``Entry.labels``
+    pictures: Encoded | Tensor  # paths, contents of picture files, or pixels as bytes ``[n, c, h, w]``
+    targets: Sequence[int] | Ints  # positions in ``names`` ``[n]``; -1 where there is no label
+    splits: Sequence[str] = ()  # train, val or test for each; empty where there is no official split
+    files: Sequence[str] = ()  # a name for each picture, or empty
+    domains: Sequence[str] = ()  # or empty
+    groups: Sequence[str] = ()  # or empty
+    other_names: tuple[str, ...] = ()  # the labels of a second labelling (superclasses, species), or empty
+    other_targets: Sequence[int] | Ints = ()  # positions in ``other_names``, or empty
+    ordered: bool = False  # True where the labels are in rank order
+    grey: bool = False  # True where pictures have one channel
+    skipped: tuple[Skipped, ...] = ()  # what the layout lists but cannot be used
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -67,9 +52,9 @@ class Records:
     def keep(self, labels: Sequence[int]) -> "Records":
         """Return the pictures of these labels only; the labels are counted anew."""
         position = {label: i for i, label in enumerate(labels)}
-        chosen = self.select([row for row, target in enumerate(self.targets) if int(target) in position])
-        targets = [position[int(target)] for target in chosen.targets]
-        return replace(chosen, names=tuple(self.names[i] for i in labels), targets=targets)
+        subset = self.select([row for row, target in enumerate(self.targets) if int(target) in position])
+        targets = [position[int(target)] for target in subset.targets]
+        return replace(subset, names=tuple(self.names[i] for i in labels), targets=targets)
 
     def dataset(self, name: str, size: int) -> Dataset:
         """Return the data set: pictures decoded to ``[n, c, size, size]``, divided into its splits."""

@@ -33,28 +33,17 @@ _ATTRIBUTES = "attributes_names.txt"
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ZeroShotData:
-    """Features of images of seen and unseen classes, and a vector for each class.
+    """Features of images of seen and unseen classes, and a vector for each class."""
 
-    Attributes:
-        name: of the data.
-        features: ``[n, d]`` (float32).
-        targets: positions in the labels ``[n]``.
-        labels: the k classes, seen and unseen, with their ``vectors [k, a]``.
-        rows: which images belong to ``trainval``, ``test_seen`` and ``test_unseen``.
-        attribute_names: a names, or empty.
-        files: n names of images, or empty.
-    """
-
-    name: str
-    features: Tensor
-    targets: Tensor
-    labels: Labels
-    rows: Mapping[str, Tensor]
-    attribute_names: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()
+    name: str  # of the data
+    features: Tensor  # ``[n, d]`` (float32)
+    targets: Tensor  # positions in the labels ``[n]``
+    labels: Labels  # the k classes, seen and unseen, with their ``vectors [k, a]``
+    rows: Mapping[str, Tensor]  # which images belong to ``trainval``, ``test_seen`` and ``test_unseen``
+    attribute_names: tuple[str, ...] = ()  # a names, or empty
+    files: tuple[str, ...] = ()  # n names of images, or empty
 
     def __post_init__(self) -> None:
-        """Check that the pieces belong together and that no test image or class is in training."""
         n, vectors = len(self.features), self.labels.vectors
         if vectors is None:
             raise DataError(f'"{self.name}" has no vectors of its classes; zero-shot data need them.')
@@ -85,11 +74,8 @@ class ZeroShotData:
     def dataset(self, validation_classes: int | None = None, seed: int = 0) -> Dataset:
         """Return the data set: train and val are divided by class, test holds seen and unseen classes.
 
-        Val holds all training images of some seen classes, drawn at random, and train those of the others.
-
-        Args:
-            validation_classes: how many seen classes val gets; None is a third of them, 0 leaves val out.
-            seed: of the draw.
+        Val holds all training images of some seen classes, drawn at random, and train those of the others. These are
+        a third of the seen classes, unless a number is given; 0 leaves val out.
         """
         known = [self.labels.index(name) for name in self.seen]
         count = len(known) // 3 if validation_classes is None else validation_classes
@@ -98,9 +84,9 @@ class ZeroShotData:
                 f"There are {len(known)} seen classes; at least two must stay in train, so val can have 0 to "
                 f"{len(known) - 2} of them. Given {count}."
             )
-        chosen = torch.randperm(len(known), generator=torch.Generator().manual_seed(seed))[:count]
+        sample = torch.randperm(len(known), generator=torch.Generator().manual_seed(seed))[:count]
         trainval = self.rows["trainval"].sort().values
-        validation = torch.isin(self.targets[trainval], torch.tensor(known)[chosen])
+        validation = torch.isin(self.targets[trainval], torch.tensor(known)[sample])
         tests = torch.cat([self.rows["test_seen"], self.rows["test_unseen"]]).sort().values
         parts = {"train": trainval[~validation], "val": trainval[validation], "test": tests}
         rows = Rows(names=self.labels.names, targets=self.targets, images=self.features, files=self.files)
@@ -142,11 +128,8 @@ def read_xlsa17(
 ) -> ZeroShotData:
     """Return the zero-shot data of a folder; see the top of this file.
 
-    Args:
-        folder: where the two files are.
-        vectors: which field holds the vectors of the classes: ``att``, ``original_att``, or another.
-        features: the file of features.
-        splits: the file of splits; ``sent_splits.mat`` holds sentence vectors as ``att``.
+    ``vectors`` is the field that holds the vectors of the classes: ``att``, ``original_att``, or another. As
+    ``splits``, ``sent_splits.mat`` holds sentence vectors as ``att``.
     """
     root = Path(folder)
     file = root / features
@@ -166,11 +149,6 @@ def read_gzsl_pack(root: str | Path, name: str, *, splits: str = "att_splits.mat
 
     The pack holds ``q [n, d]`` (bytes) and ``scale [d]``, whose product are the features; ``labels [n]`` from 0; and
     ``att_col [k]``, which column of the splits' vectors and names belongs to each label.
-
-    Args:
-        root: the folder of both.
-        name: the folder in ``gzsl_splits``, such as ``CUB`` or ``FLO``.
-        splits: the file of splits; CUB also has ``sent_splits.mat``.
     """
     arrays = read_npz(Path(root) / f"{name.lower()}_res50.npz", "q", "scale", "labels", "att_col")
     order = arrays["att_col"].astype(np.int64)
@@ -195,8 +173,8 @@ def _read_classes(file: Path, field: str, n: int, order: npt.NDArray[np.int64] |
     if len(names) != k or (order is not None and sorted(order.tolist()) != list(range(k))):
         raise DataError(f'"{file}" has {k} columns of "{field}" but {len(names)} names, or the labels are of others.')
     order = np.arange(k) if order is None else order
-    listed = file.parent / _ATTRIBUTES
-    lines = listed.read_text(encoding="utf-8").splitlines() if listed.exists() else []
+    names_file = file.parent / _ATTRIBUTES
+    lines = names_file.read_text(encoding="utf-8").splitlines() if names_file.exists() else []
     attributes = tuple(line.partition(" ")[2] for line in lines)
     return {
         "labels": Labels(names=tuple(names[i] for i in order), vectors=torch.from_numpy(vectors[order]).float()),
@@ -232,13 +210,10 @@ def write_xlsa17(folder: str | Path, data: ZeroShotData) -> None:
 def build_zero_shot(
     features: Dataset, knowledge: Knowledge, *, unseen: float | Sequence[str] = 0.25, seed: int = 0
 ) -> ZeroShotData:
-    """Return zero-shot data: some labels have images in the test only, and every label has a vector.
+    """Return zero-shot data of encoded pictures, divided anew: some labels have images in the test only.
 
-    Args:
-        features: encoded pictures, see ``encoding.encode_dataset``; their splits are made anew.
-        knowledge: an attribute vector for every label.
-        unseen: the labels to keep out of training, by name or as a share of all.
-        seed: of the draw.
+    The knowledge has an attribute vector for every label; ``unseen`` are the labels to keep out of training, by name
+    or as a share of all.
     """
     if len(features.shape) != 1:
         raise DataError(f'"{features.name}" holds pictures. Encode them first.')

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from labelwise.data import find_knowledge, load
-from labelwise.data.labels import knowledge, knowledge_files
+from labelwise.data.labels import knowledge_files
 from labelwise.data.read.build import build
 from labelwise.data.read.rows import Rows
 from labelwise.errors import DataError
@@ -86,7 +86,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         times.append(file)
         return read(file)
 
-    monkeypatch.setattr(knowledge, "read_table", counted)
+    monkeypatch.setattr(knowledge_files, "read_table", counted)
     return times
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from labelwise.errors import DataError
-from labelwise_papers.benchmarks.archives import check_room, unpack
+from labelwise_papers.benchmarks.download import check_room, unpack
 
 
 def tar(file: Path, *members: tuple[str, bytes | None, bytes]) -> Path:

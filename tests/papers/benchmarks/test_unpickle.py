@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from labelwise.errors import DataError
-from labelwise_papers.benchmarks.unpickle import read_arrays
+from labelwise_papers.benchmarks.binary_layouts import read_arrays
 from tests.papers.benchmarks.made import python2
 
 

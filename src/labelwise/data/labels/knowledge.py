@@ -9,28 +9,17 @@ These files lie beside the data, each with one row, line or table for each label
     order.txt       one label a line, from the lowest to the highest
 """
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch.nn.functional import pad
 
 from labelwise.data.dataset import Dataset, Split
-from labelwise.data.labels.knowledge_files import (
-    Fields,
-    Row,
-    finite_number,
-    label_name,
-    read_table,
-    read_tables,
-    read_text,
-    rows_of_table,
-)
+from labelwise.data.labels.knowledge_files import label_name, read_labels
 from labelwise.errors import DataError, UsageError, listing, suggest
-from labelwise.labels import Labels, unfit_name
+from labelwise.labels import Labels
 
 MOST_IMAGES = 100  # whose sentences describe one label
 FILES = ("labels.csv", "labels.toml", "labels.json", "similarity.csv", "order.txt")
@@ -46,17 +35,11 @@ _PIECES = {
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Knowledge:
-    """Labels with all that is known about them.
-
-    Attributes:
-        labels: the labels.
-        attributes: the names of the attributes in their vectors, or none.
-        source: where it was read, to begin an error.
-    """
+    """Labels with all that is known about them."""
 
     labels: Labels
-    attributes: tuple[str, ...] = ()
-    source: str = "What is known about labels"
+    attributes: tuple[str, ...] = ()  # the names of the attributes in their vectors, or none
+    source: str = "What is known about labels"  # where it was read, to begin an error
 
     @property
     def described(self) -> frozenset[str]:
@@ -66,36 +49,18 @@ class Knowledge:
 
 
 def read_knowledge(path: str | Path, names: Sequence[str] | None = None) -> Knowledge:
-    """Return what one file says about labels.
+    """Return what one file says about labels; the top of this module lists the kinds, and its name does not matter.
 
-    Args:
-        path: a file of a kind that the top of this module lists, under any name.
-        names: labels that must be there; they come first, in this order, then any others of the file. Without, all
-            labels in the order of the file.
+    ``names`` must be there and come first, in this order, then any others of the file.
     """
     file = Path(path)
-    kind = file.suffix.lower()
-    if kind == ".csv":
-        table = read_table(file)
-        matrix = _is_matrix(file, *table)
-        known = _similarity(file, *table) if matrix else _assembled(file, *rows_of_table(file, *table))
-    elif kind in (".toml", ".json"):
-        known = _assembled(file, *read_tables(file))
-    elif kind == ".txt":
-        known = _order(file)
-    else:
-        raise DataError(f'Cannot read "{file}": label knowledge is a .csv, .toml, .json or .txt file.')
-    known = replace(known, source=f'"{file}"')
+    labels, attributes = read_labels(file)
+    known = Knowledge(labels=labels, attributes=attributes, source=f'"{file}"')
     return known if names is None else _arranged(known, names)
 
 
 def find_knowledge(folder: str | Path, names: Sequence[str] | None = None) -> Knowledge | None:
-    """Return what the files beside the data say about labels together, or None where there is no such file.
-
-    Args:
-        folder: where the data lies.
-        names: as for ``read_knowledge``.
-    """
+    """Return what the files in a folder say about labels together (``names`` as in ``read_knowledge``), or None."""
     files = [Path(folder) / name for name in FILES if (Path(folder) / name).is_file()]
     if not files:
         return None
@@ -197,92 +162,3 @@ def _arranged(knowledge: Knowledge, names: Sequence[str]) -> Knowledge:
         )
     labels = knowledge.labels.select([known[name] for name in (*own, *others)])
     return replace(knowledge, labels=replace(labels, names=(*names, *(known[name] for name in others))))
-
-
-def _assembled(file: Path, known: Mapping[str, Row], attributes: tuple[str, ...]) -> Knowledge:
-    """Return the knowledge of all labels of a file, each piece for all labels or for none."""
-    if not known:
-        raise DataError(f'"{file}" describes no label. Add a row for each.')
-    for name, row in known.items():
-        if unfit := unfit_name(name):
-            raise DataError(f"{row.where} cannot be a label: {unfit}. Write it in one line of UTF-8.")
-    rows = list(known.values())
-    for piece in ("texts", "vector", "order", "share"):
-        without = [row for row in rows if getattr(row, piece) in (None, [])]
-        if without and len(without) < len(rows):
-            raise DataError(f'{without[0].where} has no "{piece}", and other labels do. Give it for all or for none.')
-    size = len(attributes) or len(rows[0].vector)
-    for row in rows:
-        if len(row.vector) not in (0, size):
-            raise DataError(f"{row.where}: its vector has {len(row.vector)} numbers, not {size} as expected.")
-        blank = [text for text in row.texts if not isinstance(text, str) or not text.strip()]
-        if blank:
-            raise DataError(f'{row.where}, "texts": each must be a sentence; given {blank[0]!r}.')
-    columns = attributes or tuple(f"vector[{i}]" for i in range(size))
-    vectors = [
-        [finite_number(x, row.where, at) for at, x in zip(columns, row.vector, strict=True)]
-        for row in rows
-        if row.vector
-    ]
-    labels = Labels(
-        names=tuple(known),
-        vectors=torch.tensor(vectors) if vectors else None,
-        texts=tuple(tuple(map(str, row.texts)) for row in rows) if rows[0].texts else None,
-        order=_ranks(file, rows) if rows[0].order is not None else None,
-        shares=_shares(file, rows) if rows[0].share is not None else None,
-    )
-    return Knowledge(labels=labels, attributes=attributes if vectors else ())
-
-
-def _ranks(file: Path, rows: Sequence[Row]) -> tuple[int, ...]:
-    """Return the rank of each label, from 0."""
-    ranks = [finite_number(row.order, row.where, "order") for row in rows]
-    first = min(ranks)
-    if first not in (0, 1) or sorted(ranks) != [first + i for i in range(len(ranks))]:
-        raise DataError(
-            f'The column "order" of "{file}" must hold the ranks 1 to {len(ranks)}, each once; given '
-            f"{listing(f'{rank:g}' for rank in ranks)}."
-        )
-    return tuple(int(rank - first) for rank in ranks)
-
-
-def _shares(file: Path, rows: Sequence[Row]) -> torch.Tensor:
-    """Return the share of each label ``[k]``."""
-    shares = [finite_number(row.share, row.where, "share") for row in rows]
-    if min(shares) < 0:
-        raise DataError(f"{rows[shares.index(min(shares))].where}: a share is at least 0; given {min(shares):g}.")
-    if abs(sum(shares) - 1) > 1e-4:
-        raise DataError(f'The column "share" of "{file}" must sum to 1; it sums to {sum(shares):.4f}.')
-    return torch.tensor(shares)
-
-
-def _is_matrix(file: Path, columns: Sequence[str], table: Fields) -> bool:
-    """Return whether a table names the same labels in its first row and its first column."""
-    labels = {row[columns[0]] for _, row in table}
-    return file.name.casefold() == "similarity.csv" or bool(labels and labels == {*columns[1:]})
-
-
-def _similarity(file: Path, columns: Sequence[str], table: Fields) -> Knowledge:
-    """Return the knowledge of a table of similarities."""
-    first, *others = columns
-    names = [label_name(column) for column in others]
-    lines: dict[str, list[float]] = {}
-    for number, row in table:
-        name, where = label_name(row[first]), f'Row {number} of "{file}"'
-        if name not in names or name in lines:
-            wrong = "comes twice. Keep one." if name in lines else f"is not in the first row.{suggest(name, names)}"
-            raise DataError(f'{where}: label "{name}" {wrong}')
-        lines[name] = [finite_number(row[column], where, column) for column in others]
-    missing = [name for name in names if name not in lines]
-    if missing or not names:
-        raise DataError(f'"{file}" has no row for: {listing(missing) or "any label"}. Add one for each column.')
-    return Knowledge(labels=Labels(names=tuple(names), similarity=torch.tensor([lines[name] for name in names])))
-
-
-def _order(file: Path) -> Knowledge:
-    """Return the knowledge of a file with one label a line, from the lowest to the highest."""
-    names = [label_name(line) for line in read_text(file).splitlines() if line.strip()]
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice or not names:
-        raise DataError(f'"{file}" must name each label once, one a line; named twice: {listing(twice) or "none"}.')
-    return Knowledge(labels=Labels(names=tuple(names), order=tuple(range(len(names)))))

@@ -1,7 +1,4 @@
-"""The files that describe labels, read into rows: tables with a row for each label, and TOML or JSON with a table for each.
-
-``knowledge`` says what such files look like, and makes labels of the rows.
-"""
+"""The files that describe labels, read into ``Labels``; ``knowledge`` says what they look like."""
 
 import json
 import math
@@ -11,19 +8,21 @@ import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from labelwise.data.read.csv_files import headed
-from labelwise.errors import DataError, listing, suggest
+import torch
+
+from labelwise.data.read.csv_files import headed, records
+from labelwise.errors import DataError, UsageError, listing, suggest
+from labelwise.labels import Labels, unfit_name
 
 Fields = Sequence[tuple[int, Mapping[str, str]]]  # the number and the cells of each row of a table
 _KEYS = ("text", "texts", "vector", "order", "share")
 _TEXT = re.compile(r"text(_\d+)?")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
+class _Row(NamedTuple):
     """What a row or table says about a label, not yet checked; ``where`` begins an error about it."""
 
     where: str
@@ -33,7 +32,23 @@ class Row:
     share: object = None
 
 
-def rows_of_table(file: Path, columns: Sequence[str], table: Fields) -> tuple[dict[str, Row], tuple[str, ...]]:
+def read_labels(file: Path) -> tuple[Labels, tuple[str, ...]]:
+    """Return what a file says about labels, and the names of the attributes in their vectors."""
+    kind = file.suffix.lower()
+    if kind == ".csv":
+        columns, table = read_table(file)
+        matrix = len(columns) > 1 and {row[columns[0]] for _, row in table} == {*columns[1:]}
+        if matrix or file.name.casefold() == "similarity.csv":
+            return _similarity(file, columns, table), ()
+        return _assembled(file, *_rows_of_table(file, columns, table))
+    if kind in (".toml", ".json"):
+        return _assembled(file, *_rows_of_tables(file))
+    if kind == ".txt":
+        return _ordered(file), ()
+    raise DataError(f'Cannot read "{file}": label knowledge is a .csv, .toml, .json or .txt file.')
+
+
+def _rows_of_table(file: Path, columns: Sequence[str], table: Fields) -> tuple[dict[str, _Row], tuple[str, ...]]:
     """Return what each row of a CSV file says about its label, and the names of the attributes."""
     low = {column: column.casefold() for column in columns}
     key = [column for column in columns if low[column] in ("label", "name")]
@@ -45,14 +60,14 @@ def rows_of_table(file: Path, columns: Sequence[str], table: Fields) -> tuple[di
     texts = [column for column in columns if _TEXT.fullmatch(low[column])]
     single = {low[column]: column for column in columns if low[column] in ("order", "share")}
     attributes = [column for column in columns if column not in (*key, *texts, *single.values())]
-    known: dict[str, Row] = {}
+    known: dict[str, _Row] = {}
     for number, row in table:
         where, name = f'Row {number} of "{file}"', label_name(row[key[0]])
         if not name:
             raise DataError(f'{where}, column "{key[0]}": it is empty. Fill it or remove the row.')
         if name in known:
             raise DataError(f'{where}: label "{name}" comes twice, first in {known[name].where}. Keep one.')
-        known[name] = Row(
+        known[name] = _Row(
             where=where,
             texts=[row[column] for column in texts if row[column]],
             vector=[row[column] for column in attributes],
@@ -61,9 +76,9 @@ def rows_of_table(file: Path, columns: Sequence[str], table: Fields) -> tuple[di
     return known, tuple(attributes)
 
 
-def read_tables(file: Path) -> tuple[dict[str, Row], tuple[str, ...]]:
+def _rows_of_tables(file: Path) -> tuple[dict[str, _Row], tuple[str, ...]]:
     """Return what each table of a TOML or JSON file says about its label, and the names of the attributes."""
-    text = read_text(file)
+    text = _read_text(file)
     try:
         content = tomllib.loads(text) if file.suffix.lower() == ".toml" else json.loads(text, object_pairs_hook=_once)
     except ValueError as error:
@@ -71,7 +86,7 @@ def read_tables(file: Path) -> tuple[dict[str, Row], tuple[str, ...]]:
     if not isinstance(content, dict) or not isinstance(content.get("labels"), dict):
         raise DataError(f'"{file}" needs a table "labels" with one table for each label: [labels."barn owl"].')
     _check_keys(content, ("labels", "attributes"), f'"{file}"')
-    known: dict[str, Row] = {}
+    known: dict[str, _Row] = {}
     for name, entry in content["labels"].items():
         where = f'Label "{name}" of "{file}"'
         if not isinstance(entry, dict):
@@ -79,7 +94,7 @@ def read_tables(file: Path) -> tuple[dict[str, Row], tuple[str, ...]]:
         _check_keys(entry, _KEYS, where)
         if label_name(name) in known:
             raise DataError(f"{where} comes twice, in different Unicode spellings. Keep one.")
-        known[label_name(name)] = Row(
+        known[label_name(name)] = _Row(
             where=where,
             texts=[*([entry["text"]] if "text" in entry else []), *entry.get("texts", [])],
             vector=entry.get("vector", []),
@@ -108,28 +123,6 @@ def read_table(file: Path) -> tuple[list[str], Fields]:
     return columns, [(number, dict(zip(columns, fields, strict=False))) for number, fields in rows]
 
 
-def read_text(file: Path) -> str:
-    """Return the text of a file, without a byte-order mark."""
-    try:
-        return file.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise DataError(f'Cannot read "{file}": {error.strerror}. Check the path and its rights.') from None
-    except UnicodeDecodeError:
-        raise DataError(f'"{file}" is not UTF-8 text. Save it as UTF-8.') from None
-
-
-def finite_number(cell: object, where: str, column: str) -> float:
-    """Return a finite number, or raise an error that names row and column."""
-    value = math.nan
-    if isinstance(cell, str | int | float) and not isinstance(cell, bool):
-        with suppress(ValueError, OverflowError):
-            value = float(cell)
-    if not math.isfinite(value):
-        near = suggest(column.casefold(), ("label", "text", "order", "share"))
-        raise DataError(f'{where}, column "{column}": a finite number was expected, as 0.5; given "{cell}".{near}')
-    return value
-
-
 def _check_keys(table: Mapping[str, object], keys: Sequence[str], where: str) -> None:
     """Raise an error for a key that means nothing, and for a list that is none."""
     for key, value in table.items():
@@ -145,6 +138,148 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if twice:
         raise ValueError(f'"{twice[0]}" is given twice')
     return dict(pairs)
+
+
+def _assembled(file: Path, known: Mapping[str, _Row], attributes: tuple[str, ...]) -> tuple[Labels, tuple[str, ...]]:
+    """Return all labels of a file, each piece for all labels or for none."""
+    if not known:
+        raise DataError(f'"{file}" describes no label. Add a row for each.')
+    for name, row in known.items():
+        if unfit := unfit_name(name):
+            raise DataError(f"{row.where} cannot be a label: {unfit}. Write it in one line of UTF-8.")
+    rows = list(known.values())
+    for piece in ("texts", "vector", "order", "share"):
+        without = [row for row in rows if getattr(row, piece) in (None, [])]
+        if without and len(without) < len(rows):
+            raise DataError(f'{without[0].where} has no "{piece}", and other labels do. Give it for all or for none.')
+    size = len(attributes) or len(rows[0].vector)
+    for row in rows:
+        if len(row.vector) not in (0, size):
+            raise DataError(f"{row.where}: its vector has {len(row.vector)} numbers, not {size} as expected.")
+        blank = [text for text in row.texts if not isinstance(text, str) or not text.strip()]
+        if blank:
+            raise DataError(f'{row.where}, "texts": each must be a sentence; given {blank[0]!r}.')
+    columns = attributes or tuple(f"vector[{i}]" for i in range(size))
+    vectors = [
+        [_finite_number(x, row.where, at) for at, x in zip(columns, row.vector, strict=True)]
+        for row in rows
+        if row.vector
+    ]
+    labels = Labels(
+        names=tuple(known),
+        vectors=torch.tensor(vectors) if vectors else None,
+        texts=tuple(tuple(map(str, row.texts)) for row in rows) if rows[0].texts else None,
+        order=_ranks(file, rows) if rows[0].order is not None else None,
+        shares=_shares(file, rows) if rows[0].share is not None else None,
+    )
+    return labels, attributes if vectors else ()
+
+
+def _ranks(file: Path, rows: Sequence[_Row]) -> tuple[int, ...]:
+    ranks = [_finite_number(row.order, row.where, "order") for row in rows]
+    first = min(ranks)
+    if first not in (0, 1) or sorted(ranks) != [first + i for i in range(len(ranks))]:
+        raise DataError(
+            f'The column "order" of "{file}" must hold the ranks 1 to {len(ranks)}, each once; given '
+            f"{listing(f'{rank:g}' for rank in ranks)}."
+        )
+    return tuple(int(rank - first) for rank in ranks)
+
+
+def _shares(file: Path, rows: Sequence[_Row]) -> torch.Tensor:
+    shares = [_finite_number(row.share, row.where, "share") for row in rows]
+    if min(shares) < 0:
+        raise DataError(f"{rows[shares.index(min(shares))].where}: a share is at least 0; given {min(shares):g}.")
+    if abs(sum(shares) - 1) > 1e-4:
+        raise DataError(f'The column "share" of "{file}" must sum to 1; it sums to {sum(shares):.4f}.')
+    return torch.tensor(shares)
+
+
+def _similarity(file: Path, columns: Sequence[str], table: Fields) -> Labels:
+    first, *others = columns
+    names = [label_name(column) for column in others]
+    lines: dict[str, list[float]] = {}
+    for number, row in table:
+        name, where = label_name(row[first]), f'Row {number} of "{file}"'
+        if name not in names or name in lines:
+            wrong = "comes twice. Keep one." if name in lines else f"is not in the first row.{suggest(name, names)}"
+            raise DataError(f'{where}: label "{name}" {wrong}')
+        lines[name] = [_finite_number(row[column], where, column) for column in others]
+    missing = [name for name in names if name not in lines]
+    if missing or not names:
+        raise DataError(f'"{file}" has no row for: {listing(missing) or "any label"}. Add one for each column.')
+    return Labels(names=tuple(names), similarity=torch.tensor([lines[name] for name in names]))
+
+
+def _ordered(file: Path) -> Labels:
+    """Return the labels of a file with one label a line, from the lowest to the highest."""
+    names = [label_name(line) for line in _read_text(file).splitlines() if line.strip()]
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice or not names:
+        raise DataError(f'"{file}" must name each label once, one a line; named twice: {listing(twice) or "none"}.')
+    return Labels(names=tuple(names), order=tuple(range(len(names))))
+
+
+def read_vector(word: str, name: str) -> list[float]:
+    """Return the numbers that a word of the shell gives: ``0,1,0.5``, or a .csv or .txt file.
+
+    The file has one row or one column of numbers, or, as labels.csv, a row for each label under a header that begins with
+    "label"; the row is that of ``name``.
+    """
+    if Path(word).suffix.lower() not in (".csv", ".txt") and not Path(word).is_file():
+        return [_number(field.strip(), f'"{word}"') for field in word.split(",")]
+    rows = [(number, [field.strip() for field in row]) for number, row in records(Path(word), what="file")]
+    if not rows:
+        raise DataError(f'"{word}" is empty. Write the numbers of the vector into it, in one row or one column.')
+    if rows[0][1][0].casefold() in ("label", "name"):
+        return _row_of_label(word, name)
+    if len(rows) > 1 and any(len(row) > 1 for _, row in rows):
+        raise DataError(
+            f'"{word}" has {len(rows)} rows of up to {max(len(row) for _, row in rows)} fields. A vector is one row or '
+            'one column of numbers; a table of many labels has a header that begins with "label".'
+        )
+    return [_number(field, f'Row {number} of "{word}"') for number, row in rows for field in row]
+
+
+def _row_of_label(file: str, name: str) -> list[float]:
+    labels, _ = read_labels(Path(file))
+    if label_name(name) not in labels.names:
+        raise DataError(
+            f'"{file}" has no row for "{name}".{suggest(name, labels.names)} Rows: {listing(labels.names)}.'
+        )
+    if labels.vectors is None:
+        raise DataError(f'"{file}" has no attribute columns, so it gives no vector of "{name}".')
+    return labels.vectors[labels.index(label_name(name))].tolist()
+
+
+def _number(field: str, where: str) -> float:
+    try:
+        return float(field)
+    except ValueError:
+        raise UsageError(
+            f'{where}: "{field}" is no number. A vector is given as numbers between commas, or as a .csv or .txt file.'
+        ) from None
+
+
+def _read_text(file: Path) -> str:
+    try:
+        return file.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise DataError(f'Cannot read "{file}": {error.strerror}. Check the path and its rights.') from None
+    except UnicodeDecodeError:
+        raise DataError(f'"{file}" is not UTF-8 text. Save it as UTF-8.') from None
+
+
+def _finite_number(cell: object, where: str, column: str) -> float:
+    """Return a finite number, or raise an error that names row and column."""
+    value = math.nan
+    if isinstance(cell, str | int | float) and not isinstance(cell, bool):
+        with suppress(ValueError, OverflowError):
+            value = float(cell)
+    if not math.isfinite(value):
+        near = suggest(column.casefold(), ("label", "text", "order", "share"))
+        raise DataError(f'{where}, column "{column}": a finite number was expected, as 0.5; given "{cell}".{near}')
+    return value
 
 
 def label_name(name: str) -> str:

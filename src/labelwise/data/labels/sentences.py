@@ -12,13 +12,11 @@ ENCODERS = ("words", "glove", "minilm")
 
 
 def encode_sentences(texts: Sequence[str], encoder: str | WordVectors = "words") -> Tensor:
-    """Return sentence vectors ``[n, a]``.
+    """Return the vectors of n sentences ``[n, a]``.
 
-    Args:
-        texts: n sentences.
-        encoder: "words", the mean of the packaged word vectors (50 numbers); "glove", the same with the 400,000 words of
-            the extra "words"; "minilm", the transformer of the extra "text" (384 numbers, of unit length); or word
-            vectors of your own.
+    The encoder is "words", the mean of the packaged word vectors (50 numbers); "glove", the same with the 400,000
+    words of the extra "words"; "minilm", the transformer of the extra "text" (384 numbers, of unit length); or word
+    vectors of your own.
     """
     if isinstance(texts, str):
         raise UsageError("Give a list of sentences, not a single text.")
@@ -33,10 +31,10 @@ def encode_sentences(texts: Sequence[str], encoder: str | WordVectors = "words")
         return minilm().encode(texts)
     vectors = word_vectors(encoder) if isinstance(encoder, str) else encoder
     known = [find_words(text, vectors.__contains__, phrase=False)[0] for text in texts]
-    lost = [f'"{text}"' for text, words in zip(texts, known, strict=True) if not words]
-    if lost:
+    unknown = [f'"{text}"' for text, words in zip(texts, known, strict=True) if not words]
+    if unknown:
         raise DataError(
-            f"No word vector for any word of: {listing(lost, 3)}. The {len(vectors)} words at hand do not cover them; "
+            f"No word vector for any word of: {listing(unknown, 3)}. The {len(vectors)} words at hand do not cover them; "
             'the encoders "glove" and "minilm" know more.'
         )
     return mean_vectors(known, vectors)

@@ -20,18 +20,12 @@ class Tokens:
 
     Sentences of an instance stand together, and instances stand in order: ``groups`` never falls. Kept on the CPU,
     ``select`` never waits for a GPU, and the encoder finds ``lengths`` where it needs them.
-
-    Attributes:
-        flat: rows of word vectors, one sentence after another ``[t]`` (int64); 0 is a word without a vector.
-        lengths: words of each sentence, at least 1 ``[m]`` (int64).
-        groups: the instance of each sentence ``[m]`` (int64), in 0..count-1.
-        count: how many instances.
     """
 
-    flat: Tensor
-    lengths: Tensor
-    groups: Tensor
-    count: int
+    flat: Tensor  # rows of word vectors, one sentence after another ``[t]`` (int64); 0 is a word without a vector
+    lengths: Tensor  # words of each sentence, at least 1 ``[m]`` (int64)
+    groups: Tensor  # the instance of each sentence ``[m]`` (int64), in 0..count-1
+    count: int  # how many instances
 
     def __post_init__(self) -> None:
         """Check the shapes; values are not looked at, which would make a GPU wait at every step."""
@@ -79,10 +73,10 @@ class Tokens:
                 f"sentences; given {sentences} and numbers {list(uniforms.shape)}."
             )
         counts = self.sentences[instances]
-        places = torch.arange(self.most, device=counts.device)
-        real = places < counts[:, None]
+        positions = torch.arange(self.most, device=counts.device)
+        real = positions < counts[:, None]
         order = uniforms.to(counts.device).masked_fill(~real, 2.0).argsort(1)
-        ranks = torch.empty_like(order).scatter_(1, order, places.expand_as(order))
+        ranks = torch.empty_like(order).scatter_(1, order, positions.expand_as(order))
         groups, at = (real & (ranks < sentences)).nonzero(as_tuple=True)
         return self._take(self._sentence_starts[instances][groups] + at, groups, len(instances))
 
@@ -109,21 +103,21 @@ def tokenise(texts: Sequence[Sequence[str]], vectors: WordVectors, longest: int 
     flat: list[int] = []
     lengths: list[int] = []
     groups: list[int] = []
-    lost: list[str] = []
+    unknown: list[str] = []
     known: dict[str, list[int]] = {}
     for instance, sentences in enumerate(texts):
         _check(instance, sentences)
         for sentence in sentences:
             rows = _rows(sentence, vectors, known)[:longest]
             if not any(rows):
-                lost.append(f'"{sentence}"')
+                unknown.append(f'"{sentence}"')
             flat += rows
             lengths.append(len(rows))
             groups.append(instance)
-    if lost:
+    if unknown:
         raise DataError(
-            f"No word vector for any word of: {listing(lost, 3)}. The {len(vectors)} words at hand do not cover "
-            f'{"it" if len(lost) == 1 else "them"}. Write it in other words, or install the extra "words" for 400,000 words.'
+            f"No word vector for any word of: {listing(unknown, 3)}. The {len(vectors)} words at hand do not cover "
+            f'{"it" if len(unknown) == 1 else "them"}. Write it in other words, or install the extra "words" for 400,000 words.'
         )
     pieces = {"flat": flat, "lengths": lengths, "groups": groups}
     return Tokens(**{name: torch.tensor(piece, dtype=torch.int64) for name, piece in pieces.items()}, count=len(texts))

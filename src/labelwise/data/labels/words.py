@@ -31,15 +31,10 @@ _INSIDE_WORDS = re.compile(
 
 @dataclass(frozen=True, eq=False)
 class WordVectors:
-    """Words and their vectors.
+    """Words and their vectors."""
 
-    Attributes:
-        words: the row of each word.
-        matrix: one vector for each word ``[w, a]`` (float32).
-    """
-
-    words: Mapping[str, int]
-    matrix: Array
+    words: Mapping[str, int]  # the row of each word
+    matrix: Array  # one vector for each word ``[w, a]`` (float32)
 
     def __len__(self) -> int:
         return len(self.words)
@@ -72,12 +67,9 @@ def name_vectors(
 ) -> tuple[Tensor, Report]:
     """Return the vectors of names ``[k, a]``, and which of their words were found.
 
-    A name is looked up as one phrase ("barn_owl"), else word by word: its vector is the plain mean of those found.
-
-    Args:
-        names: label names, in any of the usual spellings: ``barn owl``, ``barn_owl``, ``BarnOwl``, ``004.Barn_Owl``.
-        vectors: where words are looked up.
-        missing: what a name without any known word gets: an error, or a vector of zeros.
+    A name, in any of the usual spellings (``barn owl``, ``BarnOwl``, ``004.Barn_Owl``), is looked up as one phrase
+    ("barn_owl"), else word by word: its vector is the plain mean of those found. ``missing`` says what a name without
+    any known word gets: an error, or a vector of zeros.
     """
     if missing not in ("error", "zero"):
         raise UsageError(f'missing must be "error" or "zero"; given "{missing}".{suggest(missing, ("error", "zero"))}')
@@ -142,15 +134,11 @@ def spellings(names: Iterable[str]) -> frozenset[str]:
 
 
 def read_vectors(path: str | Path, *, keep: Collection[str] | None = None) -> WordVectors:
-    """Return the word vectors of a file.
+    """Return the word vectors of a file: all, or only those of the words to ``keep`` in memory (see ``spellings``).
 
-    It is read as its name says: ``.npz`` with ``words`` and ``vectors``; ``.npy`` with one word a line in a ``.txt`` of
-    the same name; ``.bin`` as word2vec binary; anything else as text, one word and its numbers a line, with or without
-    the header of word2vec. Text and binary may be compressed (``.gz``), and are read a word at a time.
-
-    Args:
-        path: the file.
-        keep: the only words to hold in memory; see ``spellings``. Without, all of them.
+    It is read as its name says: ``.npz`` with ``words`` and ``vectors``; ``.npy`` with one word a line in a ``.txt``
+    of the same name; ``.bin`` as word2vec binary; anything else as text, one word and its numbers a line, with or
+    without the header of word2vec. Text and binary may be compressed (``.gz``), and are read a word at a time.
     """
     file = Path(path)
     kind = Path(file.stem).suffix.lower() if file.suffix.lower() == ".gz" else file.suffix.lower()

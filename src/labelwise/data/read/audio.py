@@ -75,15 +75,10 @@ def audio_folder(
 ) -> Dataset:
     """Return the WAV files of a folder that has one sub-folder for each label, such as a speaker: ``voices/anna/1.wav``.
 
-    The sub-folders may also lie in ``train``, ``val`` and ``test``. Each sound becomes mono (the mean of its channels),
-    is resampled, and cut or filled with silence to one length: ``[n, rate * seconds]``, float32 in [-1, 1].
-
-    Args:
-        path: the folder.
-        rate: samples per second.
-        seconds: the length of each sound.
-        seed: of the division into splits.
-        strict: raise an error where a file cannot be read; else it is left out and listed in ``skipped``.
+    The sub-folders may also lie in ``train``, ``val`` and ``test``. Each sound becomes mono (the mean of its
+    channels), is resampled to ``rate`` samples per second, and cut or filled with silence to one length: ``[n, rate *
+    seconds]``, float32 in [-1, 1]. A file that cannot be read is left out and listed in ``skipped``, or an error
+    where ``strict``.
     """
     root, samples = Path(path), round(rate * seconds)
     if samples < 1:
@@ -124,7 +119,6 @@ def _list_wavs(folder: Path) -> list[Path]:
 
 
 def _parse(content: bytes) -> tuple[Tensor, int]:
-    """Return the sound and the rate of the content of a WAV file."""
     if content[:4] != b"RIFF" or content[8:12] != b"WAVE":
         raise UsageError(f"{'it is not a WAV file' if content else 'it is empty'}. Convert it to WAV (PCM).")
     kind, channels, rate, bits, data = 0, 0, 0, 0, None
@@ -154,23 +148,15 @@ def _parse(content: bytes) -> tuple[Tensor, int]:
 
 def _values(data: bytes, kind: int, bits: int) -> Floats:
     """Return samples in [-1, 1] from the bytes of a WAV file; a cut-off last sample is left out."""
-    data = data[: len(data) // (max(bits, 8) // 8) * (max(bits, 8) // 8)]
-    match kind, bits:
-        case (1, 8):
-            return np.frombuffer(data, np.uint8).astype(np.float32) / np.float32(128) - np.float32(1)
-        case (1, 16):
-            return np.frombuffer(data, "<i2").astype(np.float32) / np.float32(2**15)
-        case (1, 24):
-            wide = np.zeros((len(data) // 3, 4), np.uint8)
-            wide[:, 1:] = np.frombuffer(data, np.uint8).reshape(-1, 3)
-            return (wide.view("<i4")[:, 0] / 2**31).astype(np.float32)
-        case (1, 32):
-            return (np.frombuffer(data, "<i4") / 2**31).astype(np.float32)
-        case (3, 32):
-            return np.frombuffer(data, "<f4").astype(np.float32)
-        case (3, 64):
-            with np.errstate(over="ignore"):
-                return np.frombuffer(data, "<f8").astype(np.float32)
-    coded = {_PCM: "whole numbers", _FLOAT: "floats"}.get(kind) or _CODECS.get(kind, f"format {kind}")
-    known = listing(("8, 16, 24 or 32 bit whole numbers", "32 or 64 bit floats"))
-    raise UsageError(f"its samples are {coded} of {bits} bits; read are {known}. Convert it to 16 bit PCM.")
+    if (kind, bits) not in ((_PCM, 8), (_PCM, 16), (_PCM, 24), (_PCM, 32), (_FLOAT, 32), (_FLOAT, 64)):
+        coded = {_PCM: "whole numbers", _FLOAT: "floats"}.get(kind) or _CODECS.get(kind, f"format {kind}")
+        known = listing(("8, 16, 24 or 32 bit whole numbers", "32 or 64 bit floats"))
+        raise UsageError(f"its samples are {coded} of {bits} bits; read are {known}. Convert it to 16 bit PCM.")
+    width = bits // 8
+    samples = np.frombuffer(data[: len(data) // width * width], np.uint8).reshape(-1, width)
+    if kind == _FLOAT:
+        with np.errstate(over="ignore"):
+            return samples.view(f"<f{width}")[:, 0].astype(np.float32)
+    wide = np.zeros((len(samples), 4), np.uint8)  # the sample is the upper bytes of a number of 32 bits
+    wide[:, 4 - width :] = samples ^ 128 if width == 1 else samples  # bytes alone have no sign: 128 is silence
+    return (wide.view("<i4")[:, 0] / 2**31).astype(np.float32)

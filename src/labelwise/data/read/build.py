@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from labelwise.data.dataset import SPLITS, UNLABELLED, Dataset
+from labelwise.data.dataset import PER_IMAGE, SPLITS, UNLABELLED, Dataset, Split
 from labelwise.data.labels.knowledge import Knowledge, with_knowledge
 from labelwise.data.read.rows import Rows
 from labelwise.data.split.divide import place_splits
@@ -29,11 +29,11 @@ def build(
     shares: Shares | None = None,
     parts: Mapping[str, Tensor] | None = None,
 ) -> Dataset:
-    """Return the data set of these rows.
+    """Return the data set of these rows, all of them read.
 
     Args:
         name: of the data.
-        rows: all pictures, read.
+        rows: of all splits.
         knowledge: what files beside the data say about the labels; labels described there need no training picture.
         seed: of the division.
         shares: how much train, val and test get where the rows name no split; None is 70 : 10 : 20.
@@ -45,19 +45,21 @@ def build(
             f'"{name}" has pictures of one label only ({only}). At least two are needed, but where all are named test '
             '(a folder "test" over the labels, or a column "split").'
         )
-    whole = rows.split()
-    chosen = parts or divide_rows(name, rows, shares or Shares(), seed)
-    _check_seen(name, rows, chosen, knowledge)
+    assert rows.images is not None, "the pictures are yet to be read"
+    columns = {what: getattr(rows, what) for what in PER_IMAGE}
+    whole = Split(images=rows.images, targets=rows.targets, **columns)
+    division = parts or divide_rows(name, rows, shares or Shares(), seed)
+    _check_seen(name, rows, division, knowledge)
     if rows.owned:
-        splits = place_splits(whole, chosen)
+        splits = place_splits(whole, division)
     else:
-        splits = {split: whole.select(part) for split, part in chosen.items()}
-    named = name.encode(errors="surrogateescape").decode(errors="replace")  # of a file: it may be no UTF-8
+        splits = {split: whole.select(part) for split, part in division.items()}
+    title = name.encode(errors="surrogateescape").decode(errors="replace")  # of a file: it may be no UTF-8
     own = bool(rows.splits or shares or parts)
     labels = Labels(names=rows.names or (UNLABELLED,))
     if not rows.names and knowledge:  # which image has which of the labels described is open
         labels, knowledge = knowledge.labels, None
-    data = Dataset(name=named, labels=labels, splits=splits, skipped=rows.skipped, own_splits=own)
+    data = Dataset(name=title, labels=labels, splits=splits, skipped=rows.skipped, own_splits=own)
     return with_knowledge(data, knowledge) if knowledge else data
 
 

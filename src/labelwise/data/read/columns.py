@@ -18,19 +18,13 @@ _NUMBERED = re.compile(r"(f|feature_)([0-9]{1,9})")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Columns:
-    """What a table holds, cell by cell.
+    """What a table holds, cell by cell."""
 
-    Attributes:
-        file: the table, for errors.
-        numbers: where each row stands in the file, n numbers; rows without any content are left out.
-        cells: n fields, without blanks around them, for each column that means something and is no feature.
-        features: ``[n, a]`` (float32), finite; or None.
-    """
-
-    file: str
-    numbers: Sequence[int]
+    file: str  # the table, for errors
+    numbers: Sequence[int]  # where each row stands in the file, n numbers; rows without any content are left out
+    # n fields, without blanks around them, for each column that means something and is no feature
     cells: Mapping[str, Sequence[str]]
-    features: Floats | None = None
+    features: Floats | None = None  # ``[n, a]`` (float32), finite; or None
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -42,17 +36,12 @@ class Columns:
 
 @dataclass(frozen=True, kw_only=True)
 class Header:
-    """Where the columns that mean something stand.
+    """Where the columns that mean something stand."""
 
-    Attributes:
-        names: all columns, in lower case.
-        cells: the position of path, label or labels, split, domain, group and the texts, as far as they are there.
-        features: the positions of the features in their order, where there is no path.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # all columns, in lower case
+    # the position of path, label or labels, split, domain, group and the texts, as far as they are there
     cells: Mapping[str, int]
-    features: tuple[int, ...]
+    features: tuple[int, ...]  # the positions of the features in their order, where there is no path
 
 
 def read_header(columns: Sequence[str], file: str, *, beside: bool = False) -> Header:
@@ -62,7 +51,7 @@ def read_header(columns: Sequence[str], file: str, *, beside: bool = False) -> H
     """
     names = tuple(name.strip().casefold() for name in columns)
     known = [name for name in names if name in _ONE_OF_EACH or _TEXT.fullmatch(name)]
-    features = () if "path" in names or beside else _feature_places(names, file)
+    features = () if "path" in names or beside else _feature_positions(names, file)
     for name in known:
         if names.count(name) > 1:
             raise DataError(f'The table "{file}" has more than one column "{name}". Its columns: {listing(names)}.')
@@ -99,12 +88,12 @@ def _is_feature(name: str) -> bool:
     return name.startswith("feature_") or _NUMBERED.fullmatch(name) is not None
 
 
-def _feature_places(names: Sequence[str], file: str) -> tuple[int, ...]:
+def _feature_positions(names: Sequence[str], file: str) -> tuple[int, ...]:
     """Return where the features stand: by their numbers, or, where they have names, from left to right."""
-    places = [i for i, name in enumerate(names) if _is_feature(name)]
-    matches = [_NUMBERED.fullmatch(names[i]) for i in places]
-    numbered = [(int(match[2]), i) for match, i in zip(matches, places, strict=True) if match]
-    if len({match[1] for match in matches if match}) == 1 and len(numbered) == len(places):
+    positions = [i for i, name in enumerate(names) if _is_feature(name)]
+    matches = [_NUMBERED.fullmatch(names[i]) for i in positions]
+    numbered = [(int(match[2]), i) for match, i in zip(matches, positions, strict=True) if match]
+    if len({match[1] for match in matches if match}) == 1 and len(numbered) == len(positions):
         numbers = sorted(number for number, _ in numbered)
         first = 0 if numbers[0] == 0 else 1
         for expected, number in enumerate(numbers, first):
@@ -115,13 +104,13 @@ def _feature_places(names: Sequence[str], file: str) -> tuple[int, ...]:
                     "Features are numbered from 0 without a gap."
                 )
         return tuple(i for _, i in sorted(numbered))
-    called = [names[i] for i in places]
-    mixed = [name for name in called if not name.startswith("feature_")]
+    features = [names[i] for i in positions]
+    mixed = [name for name in features if not name.startswith("feature_")]
     if mixed:
         raise DataError(
             f'The table "{file}" has features of two kinds: column "{mixed[0]}" and "feature_...". Rename one kind.'
         )
-    if len(set(called)) < len(called):
-        twice = next(name for name in called if called.count(name) > 1)
+    if len(set(features)) < len(features):
+        twice = next(name for name in features if features.count(name) > 1)
         raise DataError(f'The table "{file}" has more than one column "{twice}". Its columns: {listing(names)}.')
-    return tuple(places)
+    return tuple(positions)

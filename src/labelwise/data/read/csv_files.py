@@ -1,7 +1,7 @@
 """CSV files read row by row: names stay text, features go straight into one array."""
 
 import csv
-import os
+import re
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -22,17 +22,17 @@ def read_csv(file: Path, *, beside: bool = False) -> Columns:
         if first is None:
             raise DataError(f'The table "{file}" is empty. Its first row must name the columns: path, label.')
         header = read_header(first, str(file), beside=beside)
-        room = _room(file, len(header.features))
         numbers: list[int] = []
+        values = bytearray()
         cells: dict[str, list[str]] = {name: [] for name in header.cells}
         for number, fields in rows:
             for name, position in header.cells.items():
                 cells[name].append(fields[position].strip())
             if header.features:
-                _fill(room[len(numbers)], fields, header, f'Row {number} of "{file}"')
+                values += _features(fields, header, f'Row {number} of "{file}"').tobytes()
             numbers.append(number)
-    features = room[: len(numbers)] if header.features else None
-    return Columns(file=str(file), numbers=numbers, cells=cells, features=features)
+    matrix = np.frombuffer(values, np.float32).reshape(len(numbers), len(header.features))
+    return Columns(file=str(file), numbers=numbers, cells=cells, features=matrix if header.features else None)
 
 
 def headed(file: Path, *, what: str = "table", errors: str = "strict") -> Generator[tuple[int, list[str]]]:
@@ -78,49 +78,26 @@ def _lines(stream: TextIO, file: Path, what: str) -> Iterator[str]:
 
 def _first_wrong_line(file: Path) -> int:
     """Return the number of the first line that is not UTF-8."""
-    number = 0
-    with file.open("rb") as stream:
-        for number, line in enumerate(stream, 1):  # noqa: B007 - the number is what is asked for
-            try:
-                line.decode("utf-8")
-            except UnicodeDecodeError:
-                break
-    return number
+    with file.open(encoding="utf-8", errors="surrogateescape") as stream:
+        return next(number for number, line in enumerate(stream, 1) if re.search("[\udc80-\udcff]", line))
 
 
-def _room(file: Path, size: int) -> Floats:
-    """Return an array for at least as many rows of ``size`` features as a file can hold; what is not used costs nothing."""
-    if not size:
-        return np.empty((0, 0), np.float32)
-    lines = 2
-    with file.open("rb") as stream:
-        while block := stream.read(1 << 20):
-            lines += block.count(b"\n") + block.count(b"\r")
-    return np.empty((min(lines, os.path.getsize(file) // (2 * size) + 2), size), np.float32)
+def _features(fields: Sequence[str], header: Header, where: str) -> Floats:
+    """Return the features of one row ``[a]``."""
+    values = _finite_numbers([fields[position] for position in header.features])
+    if values is not None:
+        return values
+    wrong = next(position for position in header.features if _finite_numbers([fields[position]]) is None)
+    field = fields[wrong].strip()
+    why = f'"{field:.40}" is not a finite number.' if field else "it is empty. Fill it or remove the row."
+    raise DataError(f'{where}, column "{header.names[wrong]}": {why}')
 
 
-def _fill(target: Floats, fields: Sequence[str], header: Header, where: str) -> None:
-    """Write the features of one row into ``target [a]``."""
-    try:
-        values = [fields[position] for position in header.features]
-        if "_" not in "".join(values):  # Python reads 1_0 as ten
-            with np.errstate(over="ignore"):
-                target[:] = [float(field) for field in values]
-            if np.isfinite(target).all():
-                return
-    except ValueError:
-        pass
-    for position in header.features:
-        field = fields[position].strip()
-        if not field:
-            raise DataError(f'{where}, column "{header.names[position]}": it is empty. Fill it or remove the row.')
-        if not _is_finite(field):
-            raise DataError(f'{where}, column "{header.names[position]}": "{field:.40}" is not a finite number.')
-
-
-def _is_finite(field: str) -> bool:
+def _finite_numbers(fields: Sequence[str]) -> Floats | None:
+    """Return what fields hold ``[a]``, or None where one of them is no finite number."""
     try:
         with np.errstate(over="ignore"):
-            return "_" not in field and bool(np.isfinite(np.float32(float(field))))
+            values = np.array([float(field) for field in fields], np.float32)
     except ValueError:
-        return False
+        return None
+    return values if np.isfinite(values).all() and "_" not in "".join(fields) else None  # Python reads 1_0 as ten

@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import secrets
+import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -69,7 +70,11 @@ def decode_to_disk(
     folder = folder or cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
     key = _key(paths, shape, fit)
-    file, about = folder / f"{key}.pictures", _record(key, len(paths), shape, fit)
+    file = (
+        folder / f"{key}.pictures"
+    )  # which says about itself, with a checksum over names, sizes and dates of the pictures:
+    about: dict[str, Any] = {"format": FORMAT, "checksum": key, "pictures": len(paths), "shape": list(shape)}
+    about |= {} if fit == "cut" else {"fit": fit}
     faults = _read_record(file, about)
     if faults is None:
         with _lock(folder / f"{key}.lock"):
@@ -90,12 +95,6 @@ def _key(paths: Sequence[Path], shape: Shape, fit: Fit) -> str:
         except OSError:
             digest.update(f"{path}\nmissing\n".encode(errors="surrogateescape"))
     return digest.hexdigest()
-
-
-def _record(key: str, pictures: int, shape: Shape, fit: Fit) -> dict[str, Any]:
-    """Return what the file of these pictures says about itself; ``checksum`` is over their names, sizes and dates."""
-    about = {"format": FORMAT, "checksum": key, "pictures": pictures, "shape": list(shape)}
-    return about if fit == "cut" else {**about, "fit": fit}
 
 
 def _read_record(file: Path, about: dict[str, Any]) -> Faults | None:
@@ -168,8 +167,7 @@ def _write(file: Path, about: dict[str, Any], paths: Sequence[Path], workers: in
 
 
 def _check_room(folder: Path, size: int) -> None:
-    about = os.statvfs(folder)
-    free = about.f_bavail * about.f_frsize
+    free = shutil.disk_usage(folder).free
     if free < size * 1.05:
         raise DataError(
             f"The decoded pictures need {size / 2**30:.1f} GiB in {folder}, where {free / 2**30:.1f} GiB are free. "

@@ -25,13 +25,8 @@ def from_files(
 ) -> Dataset:
     """Return the data set of a person's own picture files, with what a file beside them says about the labels.
 
-    Args:
-        source: the folder or the table that lists them.
-        rows: the pictures, yet to be read.
-        homes: where the pictures of each label should be.
-        size: the side that they are brought to; None is that of the encoder that ``fit`` chooses by itself.
-        seed: of the split.
-        strict: make unreadable pictures an error.
+    ``source`` is the folder or the table that lists them, ``rows`` the pictures, yet to be read, and ``homes`` where
+    those of each label should be. The side is ``size``, or that of the encoder that ``fit`` chooses by itself.
     """
     folder = source if source.is_dir() else source.parent
     name = source.resolve().name if source.is_dir() else source.stem
@@ -40,14 +35,14 @@ def from_files(
     knowledge = find_knowledge(folder)
     pictures = _read_rows(name, rows, size or side_for(pretrained_encoder()), seed=seed, strict=strict)
     pictures = pictures.without_absent()
-    lost = sorted(set(homes) - set(pictures.names))
-    if lost and (strict or len(pictures.names) < 2):
+    absent = sorted(set(homes) - set(pictures.names))
+    if absent and (strict or len(pictures.names) < 2):
         raise DataError(
-            f'"{name}" has no readable picture of: {listing(lost)}. Add some or remove the label; at least two labels '
+            f'"{name}" has no readable picture of: {listing(absent)}. Add some or remove the label; at least two labels '
             f"with pictures are needed (there are: {listing(pictures.names)})."
         )
-    gone = (Skipped(file=homes[label], reason="no readable picture") for label in lost)
-    data = build(name, replace(pictures, skipped=(*pictures.skipped, *gone)), knowledge, seed=seed)
+    missing = (Skipped(file=homes[label], reason="no readable picture") for label in absent)
+    data = build(name, replace(pictures, skipped=(*pictures.skipped, *missing)), knowledge, seed=seed)
     return replace(data, own_splits=bool(rows.splits), own_pictures=True, side_open=size is None)
 
 

@@ -1,32 +1,34 @@
-"""A data set from a folder of pictures that has one sub-folder for each label."""
+"""A data set from a folder of pictures: one sub-folder for each label, or not sorted into labels at all."""
 
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+
 from labelwise.data.dataset import Dataset, Skipped
+from labelwise.data.labels.knowledge import find_knowledge
+from labelwise.data.read.build import build
 from labelwise.data.read.files import from_files
-from labelwise.data.read.pictures import is_hidden, is_picture, list_pictures
+from labelwise.data.read.pictures import is_hidden, is_picture, list_pictures, read_files
 from labelwise.data.read.rows import Rows, named_rows
 from labelwise.data.split.make import SPELLINGS
-from labelwise.errors import DataError, listing
-from labelwise.labels import unfit_name
+from labelwise.errors import DataError, UsageError, listing
+from labelwise.labels import Labels, unfit_name
+from labelwise.nn.encoder import pretrained_encoder, side_for
 
 
 def folder(path: str | Path, *, size: int | None = None, seed: int = 0, strict: bool = False) -> Dataset:
     """Return the pictures of a folder that has one sub-folder for each label: ``birds/owl/1.jpg``.
 
     The sub-folders may also lie in ``train``, ``test`` and ``val`` (or ``valid``, ``validation``). Pictures that
-    cannot be read, and labels without any readable picture, are left out and listed in ``skipped``. What a file in the
-    folder says about the labels is read, too, see ``data.knowledge``.
+    cannot be read, and labels without any readable picture, are left out and listed in ``skipped``, or an error where
+    ``strict``. What a file in the folder says about the labels is read, too, see ``data.knowledge``.
 
-    Args:
-        path: the folder.
-        size: the side of the square that each picture is made to fit; None leaves it to ``fit``, which reads the pictures
-            as its encoder takes them. Until then it is 224 where a pretrained encoder is installed, else 64.
-        seed: of the division into splits.
-        strict: raise an error where something would be left out.
+    Each picture is made to fit a square of the side ``size``. None leaves it to ``fit``, which reads the pictures as
+    its encoder takes them; until then it is 224 where a pretrained encoder is installed, else 64. The seed is that of
+    the splits.
     """
     root = Path(path)
     if root.is_file():
@@ -101,3 +103,41 @@ def class_folders(home: Path) -> dict[str, Path]:
             f'folder of that name ("{home.name}/owl/{pictures[0].name}"), or list them in a CSV file for data.table.'
         )
     raise DataError(f'"{home}" is empty. Make one folder in it for each label, with its files.')
+
+
+def unsorted_data(folder: Path, names: tuple[str, ...], size: int | None, strict: bool) -> Dataset:
+    """Return the pictures of a folder and all below it, whose labels have these names and which of them have which is open.
+
+    A file beside them may say more about the labels, see ``data.knowledge``.
+    """
+    if not folder.is_dir():
+        raise UsageError(f'--names is for a folder of pictures without labels; "{folder}" is no folder.')
+    side = size or side_for(pretrained_encoder())
+    rows = _unlabelled(folder, (3, side, side), strict=strict)
+    knowledge = find_knowledge(folder, names)
+    labels = knowledge.labels.select(names) if knowledge else Labels(names=names)
+    data = build(folder.name, rows, parts={"train": torch.arange(len(rows))})
+    return replace(data, labels=labels, own_pictures=True, side_open=size is None)
+
+
+def unknown_data(folder: Path, shape: tuple[int, ...]) -> Dataset:
+    """Return the pictures of a folder and all below it as test images of a shape, without any label."""
+    rows = _unlabelled(folder, shape, strict=False)
+    return replace(build(folder.resolve().name, rows, parts={"test": torch.arange(len(rows))}), own_splits=False)
+
+
+def _unlabelled(folder: Path, shape: tuple[int, ...], *, strict: bool) -> Rows:
+    files = list_pictures(folder)
+    if not files:
+        raise DataError(f'No picture found in "{folder}".')
+    images, readable, skipped = read_files(files, shape, strict=strict)
+    targets, paths = torch.full((len(images),), -1), tuple(str(files[i]) for i in readable)
+    return Rows(names=(), targets=targets, images=images, files=paths, skipped=skipped)
+
+
+def plain_folder(root: Path) -> Path | None:
+    """Return where pictures lie that are not sorted into label folders, or None."""
+    if not root.is_dir():
+        return None
+    home = split_folders(root).get("train", root)
+    return home if len(_subfolders(home)) < 2 and list_pictures(home) else None

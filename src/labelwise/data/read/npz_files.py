@@ -2,7 +2,7 @@
 
 import zipfile
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -17,11 +17,10 @@ from labelwise.errors import DataError, UsageError, listing
 _BYTES_AT_ONCE = 1 << 20
 
 
-def read_npz(file: Path, *needed: str, only: Collection[str] | None = None) -> dict[str, Array]:
-    """Return the arrays of an ``.npz`` file, ``needed`` ones among them, or ``only`` some; Python objects in it are refused."""
+def read_npz(file: Path, *needed: str) -> dict[str, Array]:
+    """Return the arrays of an ``.npz`` file, ``needed`` ones among them; Python objects in it are refused."""
     with open_npz(file) as archive:
-        keys = npz_keys(archive)
-        arrays = {key: read_array(archive, key) if only is None or key in only else np.empty(0) for key in keys}
+        arrays = {key: read_array(archive, key) for key in npz_keys(archive)}
     missing = [key for key in needed if key not in arrays]
     if missing:
         raise DataError(f'"{file}" lacks "{missing[0]}"; it holds {listing(arrays) or "nothing"}. Write it again.')

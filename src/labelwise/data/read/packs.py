@@ -53,11 +53,8 @@ KEYS = {
 def pack(path: str | Path, *, size: int | None = None, seed: int = 0) -> Dataset:
     """Return the data of one ``.npz`` file; what it holds is said at the top of this file.
 
-    Args:
-        path: the file.
-        size: the side of the square that each picture is made to fit; as they are (encoded ones: as the short side of the
-            first) without.
-        seed: of the division into splits.
+    Each picture is made to fit a square of the side ``size``; without, they stay as they are (encoded ones: as the
+    short side of the first).
     """
     file = Path(path)
     with about(file):
@@ -67,16 +64,13 @@ def pack(path: str | Path, *, size: int | None = None, seed: int = 0) -> Dataset
 def features(path: str | Path, *, seed: int = 0) -> Dataset:
     """Return features ``[n, a]`` (float32) with their labels.
 
-    An ``.npz`` file is a pack of features, see ``pack``; other tools' names of its keys are read, too. A ``.npy`` file holds the features, and the CSV file of the same
-    name beside it says in row i what row i of them is: ``label``, and perhaps ``path``, ``split``, ``domain``, ``group``,
-    ``text``, as in ``data.table``. Without labels all targets are -1.
+    An ``.npz`` file is a pack of features, see ``pack``; other tools' names of its keys are read, too. A ``.npy``
+    file holds the features, and the CSV file of the same name beside it says in row i what row i of them is:
+    ``label``, and perhaps ``path``, ``split``, ``domain``, ``group``, ``text``, as in ``data.table``. Without labels
+    all targets are -1.
 
     The features are held once, however large. Those of a ``.npy`` file of float32 are mapped from the file, and stay
     there as long as its rows are in the order of the splits.
-
-    Args:
-        path: the ``.npz`` or ``.npy`` file.
-        seed: of the division into splits.
     """
     file = Path(path)
     with about(file):
@@ -98,7 +92,6 @@ def _build(file: Path, rows: Rows, seed: int) -> Dataset:
 
 
 def _beside_csv(file: Path) -> Rows:
-    """Return the rows of a ``.npy`` file and the CSV file beside it."""
     columns = read_csv(file.with_suffix(".csv"), beside=True)
     matrix = read_npy_matrix(file)
     if len(matrix) != len(columns):
@@ -184,7 +177,6 @@ def split_names(values: Array) -> list[str]:
 
 
 def _file_names(names: Array, n: int) -> tuple[str, ...]:
-    """Return the names of n files."""
     if names.dtype.kind != "U" or names.shape != (n,):
         raise UsageError(f'"files" must be {n} names, one for each label; given {names.dtype} {list(names.shape)}.')
     return tuple(names.tolist())

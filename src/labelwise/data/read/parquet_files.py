@@ -32,7 +32,6 @@ def read_parquet(file: Path) -> Columns:
 
 
 def _columns(file: Path, table: Any) -> Columns:
-    """Return the cells and features of an open file."""
     names, n = table.schema_arrow.names, table.metadata.num_rows
     header = read_header(names, str(file))
     cells = {name: _texts(table, names[position], file) for name, position in header.cells.items()}

@@ -31,18 +31,13 @@ IMAGE_SUFFIXES = frozenset((*_SUFFIXES, ".ppm", ".pgm", ".pbm", ".pnm", ".avif",
 def read_files(
     paths: Sequence[File], shape: tuple[int, ...], *, fit: Fit = "cut", strict: bool = False, progress: bool = True
 ) -> tuple[Tensor, list[int], tuple[Skipped, ...]]:
-    """Return the pictures ``[n, c, h, w]``, which of the paths they are, and those that could not be read.
+    """Return the pictures ``[n, c, h, w]``, which of the paths (or contents) they are, and those that could not be read.
 
-    A picture is resized to cover the shape, and its centre is kept, unless it is squashed. It is turned as its EXIF data say; transparent parts are
-    white; of an animation the first frame is taken; 16-bit grey is scaled to bytes, and so are 32-bit values, by their
-    range, where they do not lie in 0..255 (or, for floats, where they lie in [0, 1]).
-
-    Args:
-        paths: where the pictures are, or the contents of the files.
-        shape: ``(c, h, w)``, with 3 channels for colour and 1 for grey.
-        fit: see ``View``.
-        strict: raise an error unless all can be read.
-        progress: show a bar on a terminal when there are many.
+    A picture is resized to cover the shape ``(c, h, w)``, and its centre is kept, unless ``fit`` says to squash it.
+    It is turned as its EXIF data say; transparent parts are white; of an animation the first frame is taken; 16-bit
+    grey is scaled to bytes, and so are 32-bit values, by their range, where they do not lie in 0..255 (or, for
+    floats, where they lie in [0, 1]). ``strict`` raises an error unless all can be read; ``progress`` shows a bar on
+    a terminal when there are many.
     """
     frame = Frame(shape[1], shape[2], shape[0], fit=fit)
     images = torch.empty((len(paths), frame.channels, frame.height, frame.width), dtype=torch.uint8)
@@ -103,15 +98,11 @@ def is_picture(name: str) -> bool:
 
 
 def as_batch(pictures: Pictures, shape: tuple[int, ...], fit: Fit = "cut") -> Tensor:
-    """Return pictures as a model takes them: bytes ``[n, c, h, w]``, or features ``[n, a]`` (float32).
+    """Return pictures as a model of a shape takes them: bytes ``[n, c, h, w]``, or features ``[n, a]`` (float32).
 
-    What has another size is resized and cut as files are (``read_files``); grey becomes colour and colour grey.
-
-    Args:
-        pictures: a path, the content of a file, a PIL image, an array or tensor (bytes, or floats in [0, 1]; height,
-            width, channels or channels, height, width; with or without a first axis for many), or several of these.
-        shape: the model's image shape ``(c, h, w)``, or ``(a,)``.
-        fit: see ``View``.
+    A picture is a path, the content of a file, a PIL image, an array or tensor (bytes, or floats in [0, 1]; height,
+    width, channels or channels, height, width; with or without a first axis for many), or several of these. What has
+    another size is resized and cut as files are (``read_files``); grey becomes colour and colour grey.
     """
     if len(shape) == 1:
         return _features(pictures, shape[0])

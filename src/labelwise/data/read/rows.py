@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labelwise.data.dataset import PER_IMAGE, Skipped, Split
+from labelwise.data.dataset import PER_IMAGE, Skipped
 from labelwise.data.read.pictures import Array
 from labelwise.errors import DataError, UsageError, listing, suggest
 from labelwise.ops.targets import among_labels, labels_present
@@ -19,30 +19,20 @@ Targets = Sequence[int] | Sequence[str] | Array | Tensor
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Rows:
-    """n pictures as columns, one entry for each; ``build`` makes a data set of them.
+    """n pictures as columns, one entry for each; ``build`` makes a data set of them."""
 
-    Attributes:
-        names: of the labels; empty where there are none, and all targets are -1.
-        targets: as in ``Split``, as are files, texts, domains and groups; these may be empty.
-        images: pixels or features; None where they are yet to be read from the files.
-        splits: the split of each, where the source names them.
-        skipped: what could not be read.
-        owned: whether nobody else holds the images, so that they may be put in another order in place.
-    """
-
-    names: tuple[str, ...]
-    targets: Tensor
-    images: Tensor | None = None
-    splits: Sequence[str] = ()
+    names: tuple[str, ...]  # of the labels; empty where there are none, and all targets are -1
+    targets: Tensor  # as in ``Split``, as are files, texts, domains and groups; these may be empty
+    images: Tensor | None = None  # pixels or features; None where they are yet to be read from the files
+    splits: Sequence[str] = ()  # the split of each, where the source names them
     files: tuple[str, ...] = ()
     texts: tuple[tuple[str, ...], ...] = ()
     domains: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
-    skipped: tuple[Skipped, ...] = ()
-    owned: bool = False
+    skipped: tuple[Skipped, ...] = ()  # what could not be read
+    owned: bool = False  # whether nobody else holds the images, so that they may be put in another order in place
 
     def __post_init__(self) -> None:
-        """Check that all columns have the same length."""
         n = len(self.targets) if self.images is None else len(self.images)
         for what in ("targets", "splits", *PER_IMAGE):
             column = getattr(self, what)
@@ -51,12 +41,6 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.targets)
-
-    def split(self) -> Split:
-        """Return all of it as one split."""
-        assert self.images is not None, "the pictures are yet to be read"
-        columns = {what: getattr(self, what) for what in PER_IMAGE}
-        return Split(images=self.images, targets=self.targets, **columns)
 
     def select(self, rows: Sequence[int]) -> "Rows":
         """Return these rows only, in this order; the labels stay."""
@@ -77,11 +61,11 @@ class Rows:
 
     def without_absent(self) -> "Rows":
         """Return the same without the labels that no row has."""
-        kept = sorted(self.present())
-        if len(kept) == len(self.names):
+        present = sorted(self.present())
+        if len(present) == len(self.names):
             return self
-        targets = among_labels(self.targets, kept, len(self.names))
-        return replace(self, names=tuple(self.names[i] for i in kept), targets=targets)
+        targets = among_labels(self.targets, present, len(self.names))
+        return replace(self, names=tuple(self.names[i] for i in present), targets=targets)
 
 
 def named_rows(labels: Sequence[str | None], several: Sequence[tuple[str, ...]] = ()) -> Rows:
@@ -113,7 +97,13 @@ def as_labels(labels: Targets) -> Array:
 def label_rows(values: Array, names: Sequence[str] | None) -> Rows:
     """Return the rows of pictures with these labels, as ``as_labels`` gives them: positions in ``names``, or names."""
     if values.dtype.kind == "b":
-        return _truth_rows(values, names)
+        if names is None or len(names) != values.shape[1]:
+            raise UsageError(
+                f"Yes and no are given for {values.shape[1]} labels of each image; name each of them. Names given: "
+                f"{0 if names is None else len(names)}."
+            )
+        known = tuple(unicodedata.normalize("NFC", str(name)) for name in names)
+        return Rows(names=known, targets=torch.from_numpy(np.array(values)))
     if values.dtype.kind == "U":
         texts = [unicodedata.normalize("NFC", text) for text in values.tolist()]
         known = tuple(sorted(set(texts))) if names is None else tuple(unicodedata.normalize("NFC", n) for n in names)
@@ -130,17 +120,6 @@ def label_rows(values: Array, names: Sequence[str] | None) -> Rows:
         raise UsageError(f"Labels as numbers must be at least 0{most}; given {low} to {high}.")
     if names is not None:
         return Rows(names=tuple(str(name) for name in names), targets=torch.from_numpy(values.astype(np.int64)))
-    numbers, places = np.unique(values, return_inverse=True)
+    numbers, positions = np.unique(values, return_inverse=True)
     names = tuple(str(number) for number in numbers.tolist())
-    return Rows(names=names, targets=torch.from_numpy(places.astype(np.int64)))
-
-
-def _truth_rows(values: Array, names: Sequence[str] | None) -> Rows:
-    """Return what yes and no to each label ``[n, k]`` say."""
-    if names is None or len(names) != values.shape[1]:
-        raise UsageError(
-            f"Yes and no are given for {values.shape[1]} labels of each image; name each of them. Names given: "
-            f"{0 if names is None else len(names)}."
-        )
-    known = tuple(unicodedata.normalize("NFC", str(name)) for name in names)
-    return Rows(names=known, targets=torch.from_numpy(np.array(values)))
+    return Rows(names=names, targets=torch.from_numpy(positions.astype(np.int64)))

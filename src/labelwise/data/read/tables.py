@@ -47,15 +47,9 @@ def table(
 ) -> Dataset:
     """Return the pictures or the features that a table lists, a CSV file or (with pyarrow) a Parquet file.
 
-    What the columns mean is said at the top of this file. What another file beside it says about the labels is read, too,
-    see ``data.knowledge``.
-
-    Args:
-        path: the table.
-        size: the side of the square that each picture is made to fit; None as for ``folder``.
-        seed: of the division into splits.
-        strict: raise an error where a picture cannot be read; else it is left out and listed in ``skipped``.
-        outside: allow pictures outside the table's folder.
+    What the columns mean is said at the top of this file. What another file beside it says about the labels is read,
+    too, see ``data.knowledge``. ``size``, ``seed`` and ``strict`` are as for ``folder``; ``outside`` allows pictures
+    outside the table's folder.
     """
     file = Path(path)
     columns = read_parquet(file) if file.suffix.lower() in PARQUET_SUFFIXES else read_csv(file)
@@ -76,8 +70,15 @@ def table(
 
 def table_rows(columns: Columns) -> Rows:
     """Return what a table says about each picture."""
+    column = next((name for name in ("label", "labels") if name in columns.cells), None)
+    labels = [_labels(columns, row, column) for row in range(len(columns))] if column else []
+    if labels and not any(labels):
+        raise DataError(
+            f'The table "{columns.file}", column "labels" is empty in every row. Name what is true of some.'
+        )
+    one = [names[0] for names in labels] if column == "label" else [None] * len(columns)
     return replace(
-        named_rows(_labels(columns) or [None] * len(columns), _label_sets(columns)),
+        named_rows(one, labels if column == "labels" else ()),
         splits=_splits(columns),
         files=tuple(columns.cells.get("path", ())),
         texts=_texts(columns),
@@ -105,7 +106,6 @@ def _distinct(rows: Rows, columns: Columns) -> Rows:
 
 
 def _statements(rows: Rows) -> dict[str, Sequence[str | tuple[str, ...]]]:
-    """Return all that rows say about their pictures."""
     columns: dict[str, Sequence[str | tuple[str, ...]]] = {
         "labels": label_words(rows.names, rows.targets),
         "splits": rows.splits,
@@ -130,44 +130,25 @@ def _located(cell: str, here: Path, where: str, *, outside: bool) -> Path:
     return Path(os.path.normpath(here / cell))
 
 
-def _labels(columns: Columns) -> list[str]:
-    """Return the label of each row, or nothing where the table has no such column."""
-    labels = [unicodedata.normalize("NFC", label) for label in columns.cells.get("label", ())]
-    for row, label in enumerate(labels):
-        if not label:
-            raise DataError(
-                f"{columns.cell(row, 'label')}it is empty. Fill it or remove the row. Only a table of pictures without any "
-                "label has no such column."
-            )
-        _check_name(columns, row, "label", label)
-    return labels
-
-
-def _check_name(columns: Columns, row: int, column: str, label: str) -> None:
-    """Raise an error for what cannot be the name of a label."""
-    if unfit := unfit_name(label):
-        raise DataError(f"{columns.cell(row, column)}it cannot be a label: {unfit}. Write it in one line of UTF-8.")
-
-
-def _label_sets(columns: Columns) -> list[tuple[str, ...]]:
-    """Return the labels of each row, sorted, or nothing where the table has no such column."""
-    sets = []
-    for row, cell in enumerate(columns.cells.get("labels", ())):
-        names = [unicodedata.normalize("NFC", name.strip()) for name in cell.split(";")] if cell else []
-        if not all(names) or len(set(names)) < len(names):
-            wrong = "a name is empty" if not all(names) else "a name stands there twice"
-            raise DataError(
-                f'{columns.cell(row, "labels")}"{cell:.200}": {wrong}. Write names with one semicolon between two of '
-                "them, and nothing where no label is true."
-            )
-        for name in names:
-            _check_name(columns, row, "labels", name)
-        sets.append(tuple(sorted(names)))
-    if sets and not any(sets):
+def _labels(columns: Columns, row: int, column: str) -> tuple[str, ...]:
+    """Return the labels of a row, sorted: one in the column "label", any number in "labels"."""
+    cell, where = columns.cells[column][row], columns.cell(row, column)
+    if column == "label" and not cell:
         raise DataError(
-            f'The table "{columns.file}", column "labels" is empty in every row. Name what is true of some.'
+            f"{where}it is empty. Fill it or remove the row. Only a table of pictures without any label has no such column."
         )
-    return sets
+    parts = cell.split(";") if column == "labels" else [cell]
+    names = [unicodedata.normalize("NFC", name.strip()) for name in parts] if cell else []
+    if not all(names) or len(set(names)) < len(names):
+        wrong = "a name is empty" if not all(names) else "a name stands there twice"
+        raise DataError(
+            f'{where}"{cell:.200}": {wrong}. Write names with one semicolon between two of them, and nothing where no '
+            "label is true."
+        )
+    for name in names:
+        if unfit := unfit_name(name):
+            raise DataError(f"{where}it cannot be a label: {unfit}. Write it in one line of UTF-8.")
+    return tuple(sorted(names))
 
 
 def _splits(columns: Columns) -> Sequence[str]:

@@ -39,15 +39,9 @@ def degraded(
 ) -> Dataset:
     """Return the pictures with their quality as label, in order: "quality 1 (worst)" to "quality 5 (best)".
 
-    The pictures of each split are shared out evenly to levels, at random. Those of the best level stay as they are; any
-    other is made worse in one way, the more so the lower its level. ``domains`` say in which way. What was known about
-    the pictures beyond files and groups is dropped: it tells nothing about quality.
-
-    Args:
-        dataset: any pictures.
-        levels: how many labels, at least 2.
-        kinds: the ways, of ``KINDS``.
-        seed: of the draw of levels, ways and noise.
+    The pictures of each split are shared out evenly to ``levels``, at random. Those of the best level stay as they
+    are; any other is made worse in one way, of ``KINDS``, the more so the lower its level. ``domains`` say in which
+    way. What was known about the pictures beyond files and groups is dropped: it tells nothing about quality.
     """
     if len(dataset.shape) != 3:
         raise UsageError(f'"{dataset.name}" holds precomputed features; only pictures can be made worse.')

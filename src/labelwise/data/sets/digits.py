@@ -12,10 +12,7 @@ _NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight"
 def digits(*, seed: int = 0) -> Dataset:
     """Return 1,797 handwritten digits, images ``[n, 1, 8, 8]``, with ordered labels "zero" to "nine".
 
-    Of each digit's images 60 % are in train, 15 % in val and 25 % in test.
-
-    Args:
-        seed: decides which image is in which split; the images are always the same.
+    Of each digit's images 60 % are in train, 15 % in val and 25 % in test; the seed decides which.
     """
     from sklearn.datasets import load_digits
 
@@ -30,6 +27,6 @@ def digits(*, seed: int = 0) -> Dataset:
         train, val = round(0.6 * len(rows)), round(0.15 * len(rows))
         for name, part in zip(parts, torch.tensor_split(rows, (train, train + val)), strict=True):
             parts[name].append(part)
-    chosen = {name: torch.cat(rows).sort().values for name, rows in parts.items()}
-    splits = {name: Split(images=images[rows], targets=targets[rows]) for name, rows in chosen.items()}
+    division = {name: torch.cat(rows).sort().values for name, rows in parts.items()}
+    splits = {name: Split(images=images[rows], targets=targets[rows]) for name, rows in division.items()}
     return Dataset(name="digits", labels=Labels(names=_NAMES, order=tuple(range(10))), splits=splits)

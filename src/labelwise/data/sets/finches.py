@@ -4,7 +4,7 @@ Species come in families of close relatives that differ in one or two attributes
 lists them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from random import Random
 from typing import Any
@@ -26,6 +26,20 @@ SPECIES: dict[str, Bird] = {
 UNSEEN = tuple(BIRDS["unseen"])  # never trained on where some are unseen
 COLOUR_WORDS: dict[str, list[str]] = {name: colour["words"] for name, colour in BIRDS["colours"].items()}
 _WORDS: dict[str, Any] = BIRDS["words"]
+
+# What a bird may have or not have, whatever else it has.
+MARKS: dict[str, Callable[[Bird], bool]] = {
+    "black cap": lambda bird: bird.cap == "black",
+    "chestnut cap": lambda bird: bird.cap == "chestnut",
+    "crest": lambda bird: bird.crest,
+    "mask": lambda bird: bird.mask,
+    "eye ring": lambda bird: bird.eye_ring,
+    "wing bars": lambda bird: bird.wing_bars > 0,
+    "streaked breast": lambda bird: bird.pattern == "streaked",
+    "spotted breast": lambda bird: bird.pattern == "spotted",
+    "orange beak": lambda bird: bird.orange_beak,
+    "forked tail": lambda bird: bird.forked_tail,
+}
 
 # Twenty images of a species go to these splits, and so do the next twenty: 60 %, 15 % and 25 %.
 _CYCLE = tuple({"t": "train", "v": "val", "e": "test"}[letter] for letter in "tvtettteettvtetttvte")
@@ -50,11 +64,7 @@ ATTRIBUTES: tuple[str, ...] = tuple(name for name, _ in _columns())
 def finches(*, seed: int = 0, per_species: int = 100) -> Dataset:
     """Return 30 species of drawn birds with attributes and sentences, images ``[n, 3, 48, 48]``.
 
-    Image i of a species, its sentences and its split depend on the seed, the species and i alone.
-
-    Args:
-        seed: another seed draws other images of the same species.
-        per_species: how many images each species has, over all splits.
+    Image i of a species, its sentences and its split depend on the seed, the species and i alone; ``per_species`` is over all splits.
     """
     if seed < 0:
         raise UsageError(f"The seed must not be negative; given {seed}.")
@@ -86,12 +96,9 @@ def finches_unseen(*, seed: int = 0, per_species: int = 100) -> Dataset:
     """Return the finches with six species, ``UNSEEN``, that have images in test only: they are known by description.
 
     Train and val hold the images of seen species that ``finches`` does not test: val those of a third of the species,
-    train those of the others. Test holds the images of seen species that ``finches`` tests and all images of the unseen, and
-    no sentences. Sentences of labels follow from their attributes and names; no image is behind them.
-
-    Args:
-        seed: of the draw of the species in val; the images and the unseen species stay the same.
-        per_species: how many images each species has, over all splits.
+    drawn by the seed, train those of the others. Test holds the images of seen species that ``finches`` tests and all
+    images of the unseen, and no sentences. Sentences of labels follow from their attributes and names; no image is
+    behind them.
     """
     whole = finches(per_species=per_species)
     targets, untested = pool(whole).targets, len(whole.split("train")) + len(whole.split("val"))
@@ -103,6 +110,14 @@ def finches_unseen(*, seed: int = 0, per_species: int = 100) -> Dataset:
     data = resplit(whole, {name: rows.nonzero()[:, 0] for name, rows in parts.items()})
     splits = {**data.splits, "test": replace(data.split("test"), texts=())}
     return replace(data, name="finches/unseen", splits=splits)
+
+
+def finches_marks(*, seed: int = 0, per_species: int = 100) -> Dataset:
+    """Return the finches with their marks as labels, ``MARKS``: any number of them is true of an image, or none."""
+    whole = finches(seed=seed, per_species=per_species)
+    marks = torch.tensor([[has(bird) for has in MARKS.values()] for bird in SPECIES.values()])
+    splits = {name: replace(split, targets=marks[split.targets]) for name, split in whole.splits.items()}
+    return Dataset(name="finches/marks", labels=Labels(names=tuple(MARKS)), splits=splits)
 
 
 def finch_labels() -> Labels:
@@ -157,22 +172,21 @@ def _phrases(bird: Bird, random: Random) -> list[str]:
 
 def _sentence(phrases: Sequence[str], size: str, place: str, random: Random) -> str:
     """Return a sentence that lists the phrases, now and then with the size, and with the place if there is one."""
-    listed = f"{', '.join(phrases[:-1])} and {phrases[-1]}"
+    enumeration = f"{', '.join(phrases[:-1])} and {phrases[-1]}"
     noun = random.choice(("bird", "songbird"))
     if place:
         return random.choice(
-            (f"{_a(size).capitalize()} {noun} {place}, with {listed}.", f"The {noun} {place} has {listed}.")
+            (f"{_a(size).capitalize()} {noun} {place}, with {enumeration}.", f"The {noun} {place} has {enumeration}.")
         )
     return random.choice(
         (
-            f"{_a(size).capitalize()} {noun} with {listed}.",
-            f"This {noun} has {listed}.",
-            f"This is {_a(size)} {noun} that shows {listed}.",
-            f"{listed[0].upper()}{listed[1:]} mark this {size} {noun}.",
+            f"{_a(size).capitalize()} {noun} with {enumeration}.",
+            f"This {noun} has {enumeration}.",
+            f"This is {_a(size)} {noun} that shows {enumeration}.",
+            f"{enumeration[0].upper()}{enumeration[1:]} mark this {size} {noun}.",
         )
     )
 
 
 def _a(words: str) -> str:
-    """Return the words with an article in front."""
     return f"{'an' if words[0] in 'aeiou' else 'a'} {words}"

@@ -16,14 +16,10 @@ _COLUMN_BLOCKS = 32
 
 
 def divide(dataset: Dataset, kind: str = "stratified", held: str | None = None, seed: int = 0) -> Dataset:
-    """Return the data set divided anew; one that leaks is refused.
+    """Return the data set divided anew, all its images pooled first; one that leaks is refused.
 
-    Args:
-        dataset: all its images are pooled first.
-        kind: ``stratified`` (each label divided), ``grouped`` (no group on two sides), ``domain`` (one domain is the
-            test split), or ``zero-shot`` (a fifth of the labels is unseen in training).
-        held: the domain to hold out, where the kind is ``domain``.
-        seed: of the draw.
+    The kind is ``stratified`` (each label divided), ``grouped`` (no group on two sides), ``domain`` (the domain
+    ``held`` is the test split), or ``zero-shot`` (a fifth of the labels is unseen in training).
     """
     whole = pool(dataset)
     if kind == "stratified":
@@ -82,11 +78,9 @@ def pool(dataset: Dataset) -> Split:
 
 
 def resplit(dataset: Dataset, rows: Mapping[str, Tensor | Sequence[int]]) -> Dataset:
-    """Return the data set divided anew; images that no split names are left out.
+    """Return the data set divided anew by positions in ``pool(dataset)`` for train, val and test, or some of them.
 
-    Args:
-        dataset: labels and images; its own splits are forgotten.
-        rows: for each of train, val and test, or some of them, positions in ``pool(dataset)``.
+    Its own splits are forgotten; images that no split names are left out.
     """
     whole = pool(dataset)
     parts = {name: torch.as_tensor(part, dtype=torch.int64) for name, part in rows.items()}

@@ -19,11 +19,8 @@ def write_split(dataset: Dataset, path: str | Path) -> None:
     """Write which split each image is in: a CSV file with the columns file, label (or labels), split (domain, group).
 
     Files are named from the folder that all of them share, so that the file still fits when the data move. See
-    ``pool`` for images that come from no file. The label is blank where there is none.
-
-    Args:
-        dataset: labels and splits.
-        path: the CSV file; one that is there is replaced as a whole.
+    ``pool`` for images that come from no file. The label is blank where there is none. A file that is there is
+    replaced as a whole.
     """
     whole = pool(dataset)
     files = _short_names(whole.files, dataset.name)
@@ -44,15 +41,11 @@ def write_split(dataset: Dataset, path: str | Path) -> None:
 
 
 def apply_split(dataset: Dataset, path: str | Path, *, leave_out: bool = False) -> Dataset:
-    """Return the data set divided as a CSV file says; the order of its images stays.
+    """Return the data set divided as a CSV file says, which ``write_split`` wrote; the order of its images stays.
 
     Of the columns, ``file`` and ``split`` decide; a ``label`` is compared with the data, so that a file that belongs
-    to other data is noticed. Others are not read. Rows are counted as a spreadsheet does: the header is 1.
-
-    Args:
-        dataset: labels and images; its own splits are forgotten.
-        path: a file that ``write_split`` wrote, perhaps edited since.
-        leave_out: leave out the images that the file does not name; else they are an error.
+    to other data is noticed. Others are not read. Rows are counted as a spreadsheet does: the header is 1. Images
+    that the file does not name are an error, unless they are to be left out.
     """
     whole = pool(dataset)
     names = _short_names(whole.files, dataset.name)
@@ -73,10 +66,10 @@ def apply_split(dataset: Dataset, path: str | Path, *, leave_out: bool = False) 
                 "This file only divides the data; correct labels in the data themselves."
             )
         parts[split_name(row["split"], where)].append(position[name])
-    lost = [name for name in names if name not in first]
-    if lost and not leave_out:
+    missing = [name for name in names if name not in first]
+    if missing and not leave_out:
         raise DataError(
-            f'"{path}" does not name {len(lost)} of the {len(names)} images of "{dataset.name}": {listing(lost)}. '
+            f'"{path}" does not name {len(missing)} of the {len(names)} images of "{dataset.name}": {listing(missing)}. '
             "Add a row for each, or choose to leave them out."
         )
     return resplit(dataset, {name: sorted(part) for name, part in parts.items() if part})
@@ -95,7 +88,6 @@ def _short_names(files: Sequence[str], data: str) -> list[str]:
 
 
 def _column(dataset: Dataset) -> str:
-    """Return what the column of labels is called."""
     return "labels" if dataset.multilabel else "label"
 
 

@@ -30,20 +30,14 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class LeakReport:
-    """What is the same where it should differ. Every entry lists the places of one thing.
+    """What is the same where it should differ. Every entry lists the places of one thing."""
 
-    Attributes:
-        files: each file that is in more than one split.
-        images: each image whose bytes are in more than one split, under different names.
-        groups: each group that is in more than one split, with its first image in each.
-        duplicates: how many images have the same bytes as an earlier one of their split.
-        conflicts: each image whose bytes occur with different labels, in one split or in several.
-    """
-
-    files: tuple[tuple[Place, ...], ...]
-    images: tuple[tuple[Place, ...], ...]
+    files: tuple[tuple[Place, ...], ...]  # each file that is in more than one split
+    images: tuple[tuple[Place, ...], ...]  # each image whose bytes are in more than one split, under different names
+    # each group that is in more than one split, with its first image in each
     groups: tuple[tuple[str, tuple[Place, ...]], ...]
-    duplicates: int
+    duplicates: int  # how many images have the same bytes as an earlier one of their split
+    # each image whose bytes occur with different labels, in one split or in several
     conflicts: tuple[tuple[Place, ...], ...]
 
     @property
@@ -60,19 +54,12 @@ class LeakReport:
 
 @dataclass(frozen=True, kw_only=True)
 class Lookalike:
-    """An image and the one of an earlier split that looks most like it.
+    """An image and the one of an earlier split that looks most like it."""
 
-    Attributes:
-        image: the image, of val or test.
-        twin: the image of an earlier split.
-        bits: in how many of 64 bits their difference hashes differ.
-        likeness: the correlation of their thumbnails, at most 1.
-    """
-
-    image: Place
-    twin: Place
-    bits: int
-    likeness: float
+    image: Place  # the image, of val or test
+    twin: Place  # the image of an earlier split
+    bits: int  # in how many of 64 bits their difference hashes differ
+    likeness: float  # the correlation of their thumbnails, at most 1
 
 
 def check_leaks(dataset: Dataset) -> LeakReport:
@@ -98,26 +85,22 @@ def refuse_leaks(dataset: Dataset) -> None:
     """Raise an error that lists what is in more than one split, if anything is."""
     report = check_leaks(dataset)
     if report.count:
-        shown = report.offenders()[:10]
-        more = f"; and {report.count - len(shown)} more" if report.count > len(shown) else ""
+        first = report.offenders()[:10]
+        more = f"; and {report.count - len(first)} more" if report.count > len(first) else ""
         raise DataError(
             f'"{dataset.name}" has {report.count} files, images or groups in more than one split, so a test would flatter: '
-            f"{'; '.join(shown)}{more}. Keep each in one split, or divide the data by groups."
+            f"{'; '.join(first)}{more}. Keep each in one split, or divide the data by groups."
         )
 
 
 def near_duplicates(dataset: Dataset, *, bits: int = 8, likeness: float = 0.98) -> tuple[Lookalike, ...]:
     """Return the images that look like one of an earlier split (train, then val), the most alike first.
 
-    Two images look alike where their difference hashes (which of two neighbours is brighter, on a grey thumbnail of 8 by
-    9 pixels) differ in few bits and the thumbnails correlate: a copy that was resized, brightened, compressed again or
-    cut by a pixel. It is a hint for a person, not a proof: two drawings of the figure 1 look alike as well. Features
-    have no looks, and images of a single grey have none to compare; neither is ever returned.
-
-    Args:
-        dataset: labels and splits.
-        bits: how many of the 64 bits may differ.
-        likeness: the least correlation of the thumbnails.
+    Two images look alike where their difference hashes (which of two neighbours is brighter, on a grey thumbnail of 8
+    by 9 pixels) differ in at most ``bits`` of 64 and the thumbnails correlate by ``likeness`` or more: a copy that
+    was resized, brightened, compressed again or cut by a pixel. It is a hint for a person, not a proof: two drawings
+    of the figure 1 look alike as well. Features have no looks, and images of a single grey have none to compare;
+    neither is ever returned.
     """
     if not 0 <= bits <= 64 or not 0 < likeness <= 1:
         raise UsageError(f"Bits must lie in 0..64 and likeness in (0, 1]; given {bits} and {likeness}.")

@@ -34,7 +34,6 @@ class Shares:
     test: float = 0.2
 
     def __post_init__(self) -> None:
-        """Check that these are shares."""
         parts = (self.train, self.val, self.test)
         if not (all(0 <= part <= 1 for part in parts) and self.train > 0 and math.isclose(sum(parts), 1, abs_tol=1e-6)):
             raise UsageError(
@@ -140,8 +139,8 @@ def zero_shot(
             f"Of {len(present)} classes with images, {len(first)} are left to train on, {len(middle)} are held and "
             f"{len(set(last))} unseen. At least two to train on and one unseen are needed."
         )
-    places = [torch.tensor([i for i, name in enumerate(names) if name in part]) for part in (first, middle, last)]
-    seen, val_unseen, test_unseen = (_rows(torch.isin(targets.cpu(), place)) for place in places)
+    classes = [torch.tensor([i for i, name in enumerate(names) if name in part]) for part in (first, middle, last)]
+    seen, val_unseen, test_unseen = (_rows(torch.isin(targets.cpu(), labels)) for labels in classes)
     parts = _divide(targets.cpu()[seen], [(1 - share) ** 2, share, share * (1 - share)], seed)
     train, test_seen, val_seen = (seen[part] for part in parts)
     return {
@@ -163,7 +162,6 @@ def _divide(targets: Tensor, shares: Sequence[float], seed: int) -> list[Tensor]
 
 
 def _shuffled_classes(targets: Tensor, seed: int) -> list[Tensor]:
-    """Return the rows of each class, shuffled."""
     if targets.ndim != 1 or targets.is_floating_point():
         raise UsageError(f"Targets must be whole numbers [n]; given {list(targets.shape)} of {targets.dtype}.")
     generator = torch.Generator().manual_seed(seed)
