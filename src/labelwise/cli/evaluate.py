@@ -173,7 +173,7 @@ def _episodes(tested: "Tested") -> Figures:
     """Return how well new labels are learnt from one and from five pictures, as far as there are enough of enough labels."""
     import torch
 
-    from labelwise.evaluate.episodes import EpisodeSettings, evaluate_many_episodes
+    from labelwise.evaluate.episodes import EpisodeSettings, evaluate_episodes
 
     targets = tested.split.targets
     sizes = torch.bincount(targets[targets >= 0])
@@ -181,7 +181,7 @@ def _episodes(tested: "Tested") -> Figures:
     settings = [EpisodeSettings(ways=ways[shots], shots=shots, queries=QUERIES) for shots in ways if ways[shots] >= 2]
     if not settings:
         return "episodes", [], []
-    results = evaluate_many_episodes(tested, settings)
+    results = [evaluate_episodes(tested, each) for each in settings]
     table = plain_table("new labels from a few pictures", *(f">{rule}" for rule in results[0].accuracy))
     values = []
     for one in results:

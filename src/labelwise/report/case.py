@@ -21,9 +21,8 @@ from labelwise.evaluate.ordinal import OrdinalResult
 from labelwise.evaluate.part import Part
 from labelwise.evaluate.retrieval import RetrievalResult, evaluate_retrieval
 from labelwise.evaluate.tested import Tested
-from labelwise.evaluate.verification import VerificationResult, verification_with_curve
+from labelwise.evaluate.verification import VerificationResult, evaluate_verification
 from labelwise.evaluate.zero_shot import ZeroShotResult
-from labelwise.ops.detection import DetCurve
 from labelwise.report import findings
 from labelwise.scores import Scores
 
@@ -76,7 +75,6 @@ class Case:
     zero_shot: ZeroShotResult | None
     ordinal: OrdinalResult | None
     verification: VerificationResult | None
-    det: DetCurve | None
     retrieval: RetrievalResult | None
     compared: int  # how many images were compared with each other
     plane: Tensor | None  # where labels lie on the map [k, 2]
@@ -145,8 +143,7 @@ def _figures(tested: Tested, seed: int) -> dict[str, Any]:
     several = evaluate_multilabel(tested) if tested.multilabel else None
     closed = None if several else evaluate_closed(tested)
     confusion = None if several else findings.confusion(tested)
-    pairs = attempt("Same or different", partial(verification_with_curve, most=PAIRS, seed=seed), part)
-    verification, det = pairs or (None, None)
+    verification = attempt("Same or different", partial(evaluate_verification, most=PAIRS, seed=seed), part)
     return {
         "right": right,
         "sure": sure,
@@ -159,7 +156,6 @@ def _figures(tested: Tested, seed: int) -> dict[str, Any]:
         "zero_shot": attempt("Seen and unseen labels", findings.zero_shot),
         "ordinal": attempt("Ordered labels", findings.ordinal),
         "verification": verification,
-        "det": det,
         "retrieval": attempt("Retrieval", evaluate_retrieval, part),
         "compared": len(part),
         "plane": attempt("Map of labels", findings.plane),

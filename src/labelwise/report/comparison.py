@@ -48,9 +48,9 @@ def compare(cases: Sequence[Case], seed: int, most: int) -> Comparison:
             for i, case in enumerate(cases)
         ],
         det=[
-            (case.name, case.verification.eer, case.det, i)
+            (case.name, case.verification.eer, case.verification.curve, i)
             for i, case in enumerate(cases)
-            if case.det is not None and case.verification is not None
+            if case.verification is not None
         ],
         mixed=int(mixed.sum()),
         disagreements=[_disagreement(cases, row) for row in rows.tolist()],

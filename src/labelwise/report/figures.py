@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, is_dataclass
+from dataclasses import is_dataclass
 from typing import Any
 
 from torch import Tensor
@@ -39,17 +39,15 @@ def case_figures(case: Case) -> dict[str, Any]:
     figures["unknown"] = {"limit": unknown.limit, "figures": unknown.result}
     figures |= {"compared_images": case.compared, "leaked": case.tested.leaked, "warnings": cautions(case)}
     plain: dict[str, Any] = to_json(figures)
-    if case.zero_shot:
-        del plain["zero_shot"]["curve"]
     return plain
 
 
 def to_json(value: Any) -> Any:
-    """Return a value as JSON can hold it: numbers that are not finite become None."""
+    """Return a value as JSON can hold it: numbers that are not finite become None, and curves are left out."""
     if isinstance(value, Tensor):
         return to_json(value.tolist())
     if is_dataclass(value) and not isinstance(value, type):
-        return to_json(asdict(value))
+        return to_json({name: part for name, part in vars(value).items() if name != "curve"})
     if isinstance(value, Mapping):
         return {str(key): to_json(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

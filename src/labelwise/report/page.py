@@ -23,7 +23,7 @@ from labelwise.labels import Labels
 from labelwise.report import maps, plots
 from labelwise.report.case import Case, Saved, make_case, read_log
 from labelwise.report.cautions import interval
-from labelwise.report.comparison import compare
+from labelwise.report.comparison import Comparison, compare
 from labelwise.report.examples import examples
 from labelwise.report.figures import case_figures, to_json
 from labelwise.report.pages import render
@@ -42,29 +42,21 @@ def open_saved(folder: str | Path, device: str = "auto") -> Saved:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ReportSettings:
-    """What goes into a report.
+    """What goes into a report."""
 
-    Attributes:
-        split: train, val, test or all; None is test where the data name splits, and all of other data.
-        unknown: images of none of the labels, for the section on "unknown": a tensor, or as the data of a report are given.
-        compare: other classifiers to set beside the first, by the name that the page gives them.
-        name: what the page calls the classifier; the name of its folder, or of its method, where left out.
-        examples: how many of the best and of the worst answers to show.
-        commands: shell commands that make the classifier and the report again.
-        seed: of what is drawn at random.
-        device: auto, cpu or cuda; for classifiers that are given as folders.
-        tell: is told what is being done.
-    """
-
-    split: str | None = None
-    unknown: Tensor | Source | None = None
-    compare: Mapping[str, Model] | None = None
-    name: str | None = None
-    examples: int = 6
-    commands: tuple[str, ...] = ()
-    seed: int = 0
-    device: str = "auto"
-    tell: Callable[[str], None] = lambda _: None
+    split: str | None = None  # train, val, test or all; None is test where the data name splits, and all of other data
+    unknown: Tensor | Source | None = (
+        None  # images of none of the labels: a tensor, or as the data of a report are given
+    )
+    compare: Mapping[str, Model] | None = (
+        None  # classifiers to set beside the first, by the names that the page gives them
+    )
+    name: str | None = None  # what the page calls the classifier; None is the name of its folder, or of its method
+    examples: int = 6  # how many of the best and of the worst answers to show
+    commands: tuple[str, ...] = ()  # shell commands that make the classifier and the report again
+    seed: int = 0  # of what is drawn at random
+    device: str = "auto"  # auto, cpu or cuda; for classifiers that are given as folders
+    tell: Callable[[str], None] = lambda _: None  # is told what is being done
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -85,11 +77,8 @@ class Report:
 def report(classifier: Model, data: Source, settings: ReportSettings | None = None) -> Report:
     """Return a report on a classifier and the images of a data set that ``evaluate.choose_part`` chooses.
 
-    Args:
-        classifier: one, or the folder it was saved in, beside whose weights lies the log of its training.
-        data: labels and splits; or the path or name of data, which is then read for each classifier at the size of its
-            images; or a function that reads them, given the shape of an image.
-        settings: which split, what to compare with, and so on.
+    A classifier may be the folder it was saved in, beside whose weights lies the log of its training. Data may be a path or a
+    name, then read for each classifier at the size of its images; or a function that reads them, given the shape of an image.
     """
     settings = settings or ReportSettings()
     settings.tell("loading")
@@ -113,20 +102,24 @@ def report(classifier: Model, data: Source, settings: ReportSettings | None = No
     if comparison:
         paired = [{"model": name, "against": case.name, **to_json(result)} for name, result in comparison.paired]
         every |= {"compare": figures[1:], "paired": paired}
-    values = {"figures": figures, "comparison": comparison, "commands": settings.commands}
-    title, (best, worst) = f"{case.name} on {first.data}", examples(case, settings.examples)
-    html = render("report.html", {**values, **_values(cases), "title": title, "best": best, "worst": worst})
+    title = f"{case.name} on {first.data}"
+    html = render("report.html", {"title": title, "figures": figures, **_values(cases, comparison, settings)})
     return Report(title=title, html=html, figures=every)
 
 
-def _values(cases: Sequence[Case]) -> dict[str, Any]:
+def _values(cases: Sequence[Case], comparison: Comparison | None, settings: ReportSettings) -> dict[str, Any]:
     """Return what the templates say of cases, above all the first, and what they draw it with."""
     case = cases[0]
+    best, worst = examples(case, settings.examples)
     return {
         "case": case,
         "cases": cases,
+        "comparison": comparison,
+        "best": best,
+        "worst": worst,
         "interval": interval(case.accuracy, len(case)),
         "confusions": maps.confusions(case),
+        "commands": settings.commands,
         "plots": plots,
         "maps": maps,
         "day": datetime.now(UTC).date().isoformat(),

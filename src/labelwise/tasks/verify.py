@@ -8,7 +8,7 @@ from torch import Tensor
 
 from labelwise.classifier import Classifier, Verifier
 from labelwise.errors import DataError, UsageError
-from labelwise.metrics import equal_error_rate
+from labelwise.metrics import equal_error
 from labelwise.model import LabelModel
 from labelwise.ops.calibration import fit_platt
 from labelwise.ops.detection import det_curve, threshold_at
@@ -87,10 +87,11 @@ def fit_verifier(
         )
     classifier = scores.classifier
     same, different = scored_pairs(classifier.model, scores.embeddings, targets, by, (PAIRS, seed))
-    eer, threshold = equal_error_rate(same, different)
+    curve = det_curve(same, different)
+    eer, threshold = equal_error(curve)
     if rule != "eer":
         _check_share(rule, len(different))
-        threshold = threshold_at(det_curve(same, different), rule)
+        threshold = threshold_at(curve, rule)
     truth = torch.cat([torch.ones(len(same)), torch.zeros(len(different))]).bool()
     scale, offset = fit_platt(torch.cat([same, different])[:, None], truth[:, None])
     offset -= float(torch.tensor(len(same) / len(different)).log())  # as if both kinds were equally frequent

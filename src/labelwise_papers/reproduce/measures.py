@@ -18,7 +18,7 @@ from labelwise.data import load
 from labelwise.data.read.pictures import as_batch
 from labelwise.errors import UsageError, listing, suggest
 from labelwise.evaluate.closed import evaluate_closed
-from labelwise.evaluate.episodes import EpisodeSettings, evaluate_many_episodes
+from labelwise.evaluate.episodes import EpisodeSettings, evaluate_episodes
 from labelwise.evaluate.ordinal import evaluate_ordinal
 from labelwise.evaluate.outliers import evaluate_outliers
 from labelwise.evaluate.retrieval import KS, evaluate_retrieval
@@ -158,13 +158,11 @@ def episodes(
     subject: Subject, *, ways: int = 5, shots: tuple[int, ...] = (1, 5), queries: int = 15, count: int = 600
 ) -> Figures:
     """Return the accuracy of few-shot episodes as ``n-shot``, by nearest means and by cosine, with 95 % intervals."""
-    settings = [
-        EpisodeSettings(ways=ways, shots=each, queries=queries, count=count, seed=subject.run.seed) for each in shots
-    ]
     figures: Figures = {}
-    for result in evaluate_many_episodes(subject.tested, settings):
-        for way, estimate in result.accuracy.items():
-            words = f"{result.settings.shots}-shot" + ("" if way == "taught" else f", {way}")
+    for each in shots:
+        settings = EpisodeSettings(ways=ways, shots=each, queries=queries, count=count, seed=subject.run.seed)
+        for way, estimate in evaluate_episodes(subject.tested, settings).accuracy.items():
+            words = f"{each}-shot" + ("" if way == "taught" else f", {way}")
             figures |= {words: 100 * estimate.mean, f"{words} (interval)": 100 * estimate.error}
     return figures
 
