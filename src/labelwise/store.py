@@ -27,13 +27,9 @@ ABOUT, WEIGHTS, LOG = "classifier.json", "weights.safetensors", "log.jsonl"
 
 
 def save(classifier: Classifier, path: str | Path, *, overwrite: bool = False, log: str | Path | None = None) -> None:
-    """Write a classifier as a folder. A crash leaves the old folder or none, never a part of the new one.
+    """Write a classifier as a folder, beside it the log of its training if given.
 
-    Args:
-        classifier: one that ``fit`` or ``load`` returned, or made from it.
-        path: the folder to write; its parent must exist or can be made.
-        overwrite: replace a classifier that is already there.
-        log: a training log to keep beside it.
+    A crash leaves the old folder or none, never a part of the new one; ``overwrite`` replaces a classifier that is there.
     """
     target = Path(path)
     check_free(target, overwrite)

@@ -2,11 +2,11 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from matplotlib.figure import Figure
 
 from labelwise.classifier import Classifier
 from labelwise.data.dataset import Split
@@ -105,7 +105,7 @@ def test_one_label_alone_is_not_enough(classifier: Classifier) -> None:
         evaluate_imagined(classifier, image_features(classifier, one.images), align_targets(classifier, one, LABELS))
 
 
-def offsets(figure: Figure) -> dict[str, np.ndarray]:
+def offsets(figure: Any) -> dict[str, Any]:
     """Return the points of each cloud of a figure, by its words."""
     return {str(cloud.get_label()): np.asarray(cloud.get_offsets()) for cloud in figure.axes[0].collections}
 

@@ -1,7 +1,7 @@
 """How good generated features are, for labels with test images; and a plane to look at them beside real ones."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -13,9 +13,6 @@ from labelwise.ops.retrieval import distances
 from labelwise.ops.segments import segment_mean
 from labelwise.tasks.imagine import Imagined, generated
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 Projection = Literal["pca", "umap", "tsne"]
 COLOURED = 10  # labels that one can tell apart in a plane
 
@@ -25,8 +22,8 @@ def evaluate_imagined(
 ) -> list[dict[str, Any]]:
     """Return how good features are that a model generates, for every label with images, in the order of the classifier's.
 
-    ``real [n, f]`` are features of test images of one label each, as ``imagine`` keeps them of its gallery; ``targets [n]`` where
-    that label stands among the classifier's; ``count`` how many features are generated for each label.
+    ``real [n, f]`` are features of test images of one label each, as ``imagine`` keeps them of its gallery; ``targets [n]``
+    where that label stands among the classifier's; ``count`` how many features are generated for each label.
     """
     columns, own = torch.unique(targets.cpu(), return_inverse=True)
     k = len(columns)
@@ -49,7 +46,7 @@ def evaluate_imagined(
                 "label": name,
                 "described": name in classifier.unseen,
                 "images": int(mine.sum()),
-                # from the mean of what was generated to that of real images; 1 is the mean distance between two labels' means
+                # from the mean of what was generated to that of real images; 1 is the mean distance of two labels
                 "offset": float((rows.mean(0) - means[label]).norm()) / between if between else 0.0,
                 # the share whose nearest real image has the right label; of real images, what can be expected at best
                 "precision": float((own[distances(rows, real).argmin(1)] == label).float().mean()),
@@ -76,9 +73,7 @@ def _spread(rows: Tensor) -> float:
     return float(rows.var(0).sum().sqrt()) if len(rows) > 1 else 0.0
 
 
-def draw_imagined(
-    classifier: Classifier, imagined: Imagined, targets: Tensor, projection: Projection = "pca"
-) -> "Figure":
+def draw_imagined(classifier: Classifier, imagined: Imagined, targets: Tensor, projection: Projection = "pca") -> Any:
     """Return a figure of what was imagined in a plane with the gallery, whose targets ``[n]`` are -1 where not known.
 
     Grey dots are real images of other labels, coloured ones of the imagined labels; crosses are generated.
@@ -95,7 +90,7 @@ def draw_imagined(
     seen = torch.tensor([name not in classifier.unseen for name in classifier.labels.names] + [False])[targets.cpu()]
     columns = [classifier.labels.index(name) for name in imagined.names[:COLOURED]]
     other = ~torch.isin(targets.cpu(), torch.tensor(columns))
-    clouds = [  # points, size, marker, colour, words
+    clouds: list[tuple[Tensor, int, str, Any, str]] = [  # points, size, marker, colour, words
         (real[other & seen], 8, "o", "#cccccc", "other labels, seen"),
         (real[other & ~seen], 8, "o", "#888888", "other labels, not seen"),
     ]
@@ -123,7 +118,7 @@ def _planar(projection: Projection, points: int) -> Any:
     return TSNE(2, random_state=0, perplexity=min(30.0, (points - 1) / 3))
 
 
-def draw_nearest(row: Mapping[str, Any], images: Mapping[int, Tensor]) -> "Figure":
+def draw_nearest(row: Mapping[str, Any], images: Mapping[int, Tensor]) -> Any:
     """Return a figure of the real pictures nearest to what was generated; a green name is right.
 
     ``row`` is what is known of an imagined label: label, described, images, and of each of its nearest the row and label; ``images``

@@ -36,7 +36,6 @@ class RobustSettings:
     batch: int = BATCH  # pictures attacked together
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         check_radius(self.epsilon)
         if all(each.black_box for each in self.attacks):
             raise UsageError("Robustness is measured with at least one attack that sees gradients; add Apgd().")

@@ -32,7 +32,6 @@ class AttackSettings:
     batch: int = BATCH  # pictures attacked together
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         check_radius(self.epsilon)
         if not self.attacks:
             raise UsageError("No attack was given; give at least one, such as Pgd().")

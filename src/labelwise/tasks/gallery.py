@@ -36,7 +36,6 @@ class Gallery:
     index: Index | None = None  # what an approximate search goes by, see with_index; None is none
 
     def __post_init__(self) -> None:
-        """Check that there is one name, and one label or none, for each embedding."""
         if len(self.files) != len(self.embeddings) or (self.labels and len(self.labels) != len(self.embeddings)):
             raise UsageError(
                 f"A gallery needs a name for each embedding, and a label for each or none; given {len(self.embeddings)} embeddings, "

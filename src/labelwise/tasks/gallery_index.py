@@ -32,7 +32,6 @@ class Index:
     digest: str  # what digest_of returned for the embeddings, the centres and the regions
 
     def __post_init__(self) -> None:
-        """Check that every region is there."""
         shapes = self.centres.ndim == 2 and self.regions.ndim == 1 and self.regions.dtype == torch.int32
         if not shapes or (len(self.regions) and not 0 <= self.regions.min() <= self.regions.max() < len(self.centres)):
             raise UsageError(

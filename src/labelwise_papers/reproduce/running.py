@@ -10,10 +10,8 @@ import os
 import platform
 import resource
 import shutil
-import signal
 import subprocess
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -21,7 +19,6 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
-from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +27,7 @@ import torch
 
 import labelwise
 from labelwise.errors import Interrupted, LabelwiseError, UsageError
-from labelwise.interruption import stopping, unbroken
+from labelwise.interruption import end_with_parent, stopping, unbroken
 from labelwise.training.distribution import choose_device
 from labelwise.training.stages import Run
 from labelwise.writable import sole_writer
@@ -196,19 +193,12 @@ def run_in_workers(cells: Sequence[Cell], place: Place, workers: int) -> list[st
 
 def _work(cells: Sequence[Cell], place: Place) -> None:
     """Run cells in a worker process."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     with stopping(""):
         try:
             run_cells(cells, place, lambda text: print(text, file=sys.stderr, flush=True))
         except (Interrupted, KeyboardInterrupt):
             os._exit(1)  # its checkpoint is written
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os.kill(os.getpid(), signal.SIGTERM)
 
 
 @unbroken()
