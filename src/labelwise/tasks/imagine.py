@@ -49,15 +49,10 @@ def imagine(
     count: int = 50,
     seed: int = 0,
 ) -> Imagined:
-    """Return generated features of described labels, and the real images nearest to them.
+    """Return ``count`` generated features of each label, and the real images of a gallery nearest to them.
 
-    Args:
-        classifier: one whose model can generate features, such as that of the method izf.
-        names: labels of the classifier; ones that were just taught by a description, too.
-        gallery: real images to look at: paths, PIL images, arrays or tensors.
-        targets: where the label of each real image stands among the classifier's, -1 where it is not known ``[n]``.
-        count: how many features to generate for each label.
-        seed: of what is drawn at random.
+    The classifier's model must be able to generate features, as that of the method izf is. ``targets [n]`` say where the label of
+    each real image stands among the classifier's, -1 where it is not known.
     """
     if not names or count < 1:
         raise UsageError(f"Give at least one label and a count of 1; given {len(names)} labels and a count of {count}.")

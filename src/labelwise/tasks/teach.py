@@ -32,21 +32,14 @@ def teach(
     """Return the classifier with one more label; the scores of the others stay exactly as they are.
 
     Give one of the three. Pictures teach any classifier; a description teaches one whose method reads them, in the form
-    that the labels of its training had.
-
-    Args:
-        classifier: any classifier.
-        name: the new label.
-        examples: scores of pictures of it, made by this classifier; five are enough to be useful, more are better.
-        texts: a sentence that describes it, or several.
-        vector: its attributes ``[a]``.
+    that the labels of its training had: sentences, or attributes ``[a]``. Five examples are enough to be useful, more are better.
     """
     check_new(classifier, name)
-    given = [word for word, it in (("examples", examples), ("texts", texts), ("vector", vector)) if it is not None]
-    if len(given) != 1:
+    ways = {"examples": examples, "texts": texts, "vector": vector}
+    words = " and ".join(way for way, what in ways.items() if what is not None)
+    if words not in ways:
         raise UsageError(
-            f'A label is learnt from one of examples, texts and vector; given for "{name}": '
-            f"{' and '.join(given) or 'none of them'}."
+            f'A label is learnt from one of examples, texts and vector; given for "{name}": {words or "none of them"}.'
         )
     if examples is None:
         return _from_description(classifier, name, texts, vector)

@@ -35,10 +35,7 @@ class Verification:
 def verify(first: Scores, second: Scores, *, by: By | None = None) -> list[Verification]:
     """Return for each pair whether both pictures show the same label, the order of the two being of no account.
 
-    Args:
-        first: of one picture, or n, by a classifier with a verifier, see ``fit_verifier``.
-        second: of one picture, or n; one picture is compared with each of the others.
-        by: the score; None is the one that the verifier was fitted for, and no other will do.
+    One picture is compared with each of several others. ``by`` is the score that the verifier was fitted for, or None.
     """
     rule = check_verifier(first.classifier, by)
     counts = [len(first), len(second)]
@@ -72,14 +69,10 @@ def check_verifier(classifier: Classifier, by: By | None) -> Verifier:
 def fit_verifier(
     scores: Scores, targets: Tensor, rule: Rule = "eer", *, by: By = "similarity", seed: int = 0
 ) -> Classifier:
-    """Return the classifier with a threshold for pairs of pictures, fitted on held-out labelled images.
+    """Return the classifier with a threshold for pairs of pictures, fitted on images that training never saw.
 
-    Args:
-        scores: of images that training never saw; their labels may be ones that the classifier does not know.
-        targets: their labels ``[n]``, -1 where there is none.
-        rule: ``eer``, where both kinds of error are equally frequent, or the share of different pairs to accept at most.
-        by: the score: the model's ``similarity``, the ``cosine`` of embeddings, their ``sum``, or the cosine of ``whitened`` ones.
-        seed: of the pairs that are drawn where there are many.
+    Their labels ``[n]``, -1 where there is none, may be ones that the classifier does not know. The rule is ``eer``, where both
+    kinds of error are equally frequent, or the share of different pairs to accept at most; ``by`` is the score, as in ``retrieve``.
     """
     if several_true(targets):
         raise DataError(

@@ -55,17 +55,11 @@ def answer_calibration(tested: Tested, *, seed: int = 0, bins: int = 15) -> Figu
 
 
 class Pairs(NamedTuple):
-    """What images are asked about.
+    """What images are asked about."""
 
-    Attributes:
-        truths: which labels are true ``[n, k]`` (bool).
-        right: rows and places of one true label of each image that has any.
-        wrong: rows and places of one wrong label of each image that has any.
-    """
-
-    truths: Tensor
-    right: tuple[Tensor, Tensor]
-    wrong: tuple[Tensor, Tensor]
+    truths: Tensor  # which labels are true [n, k] (bool)
+    right: tuple[Tensor, Tensor]  # rows and columns of one true label of each image that has any
+    wrong: tuple[Tensor, Tensor]  # and of one wrong label
 
 
 def asked_pairs(tested: Tested, seed: int) -> tuple[Scores, Pairs]:

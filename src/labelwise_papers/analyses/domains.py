@@ -102,11 +102,11 @@ def evaluate_domain_views(
 ) -> dict[str, DomainsResult]:
     """Return the accuracy on each domain for several ways in which one trained model names labels, each chosen for itself.
 
-    Each label and domain gives a tenth of its images to validation. With a folder in ``run`` all that is finished is kept there,
-    and the same call continues where it stopped.
+    The data's own splits are forgotten; each label and domain gives a tenth of its images to validation. With a folder in
+    ``run`` all that is finished is kept there, and the same call continues where it stopped.
 
     Args:
-        data: with domains; its own splits are forgotten.
+        data: with domains.
         methods: settings to choose among, or one.
         run: seed, device, folder.
         views: what each way makes of a trained model, by name.

@@ -67,10 +67,8 @@ def calibration(subject: Subject) -> Figures:
 def outliers(subject: Subject, *, sets: tuple[str, ...] = (), made: bool = False) -> Figures:
     """Return the AUROC of telling each set from test images, by confidence and by both signs.
 
-    Args:
-        subject: what is measured.
-        sets: names of data of none of the labels; one that is not at hand gives no figure.
-        made: tiny pictures in place of them, for quick runs.
+    ``sets`` are names of data of none of the labels; one that is not at hand gives no figure. For quick runs tiny pictures are
+    ``made`` in place of them.
     """
     figures: Figures = {}
     for name in sets:
@@ -193,14 +191,8 @@ def robustness(  # noqa: PLR0913 - the options of the measure
 ) -> Figures:
     """Return accuracy on clean pictures, under FGSM and each PGD alone, and under all attacks together (``worst``).
 
-    Args:
-        subject: what is measured.
-        epsilon: how far a pixel may move, where pixels lie in [0, 1].
-        steps: of PGD, one figure for each.
-        step_size: of PGD, as a share of epsilon; None is 2.5 / steps.
-        adaptive_steps: of the two adaptive attacks, which only ``worst`` counts.
-        queries: of the random search, which only ``worst`` counts.
-        images: test images at most; None is all.
+    Only ``worst`` counts the two adaptive attacks, of ``adaptive_steps``, and the random search, of so many ``queries``. The step
+    size of PGD is a share of epsilon, 2.5 / steps where left out; there is a figure for each number of steps.
     """
     trials: dict[str, Attack] = {"FGSM": Fgsm()}
     trials |= {f"PGD {count}": Pgd(steps=count, step_size=step_size) for count in steps}
@@ -264,10 +256,7 @@ def ordinal(subject: Subject) -> Figures:
 def toy(
     subject: Subject, *, kind: Kind = "flow", steps: int = 4000, unseen_error: float = 0.15, seen_error: float = 0.1
 ) -> Figures:
-    """Return how far the centres are off that a generator learnt in the plane; draws the points.
-
-    A run succeeds (100, else 0) where centres are off by less than the two errors.
-    """
+    """Return how far the centres are off that a generator learnt, and whether by less than two errors (100, else 0); draws them."""
     result = run_toy(kind, subject.run.seed, steps)
     subject.draw(draw_toy([result]), dpi=90)
     right = result.unseen_error < unseen_error and result.seen_error < seen_error

@@ -44,29 +44,16 @@ STOP_SECONDS = 60  # for workers to write their checkpoints
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where cells are run.
+    """Where cells are run."""
 
-    Attributes:
-        out: the folder of results, checkpoints and pictures.
-        root: where benchmarks lie; None is the variable ``LABELWISE_DATA``.
-        device: ``auto``, ``cpu`` or ``cuda``.
-        threads: of torch; None leaves it as it is.
-    """
-
-    out: Path
-    root: Path | None = None
+    out: Path  # the folder of results, checkpoints and pictures
+    root: Path | None = None  # where benchmarks lie; None is the variable ``LABELWISE_DATA``
     device: str = "auto"
-    threads: int | None = None
+    threads: int | None = None  # of torch; None leaves it as it is
 
 
 def run_cells(cells: Sequence[Cell], place: Place, tell: Tell) -> list[str]:
-    """Run the cells that have no result yet, one after another; return what failed, in words.
-
-    Args:
-        cells: what is wanted.
-        place: where.
-        tell: is told what begins and what is done.
-    """
+    """Run the cells that have no result yet, one after another; return what failed, in words. ``tell`` hears how far it is."""
     if place.threads:
         torch.set_num_threads(place.threads)
     (place.out / "cells").mkdir(parents=True, exist_ok=True)
@@ -87,9 +74,7 @@ def run_cells(cells: Sequence[Cell], place: Place, tell: Tell) -> list[str]:
                     append_result(place.out, run_cell(cell, place, folder))
                 except (Interrupted, KeyboardInterrupt):
                     raise Interrupted(STOPPED) from None
-                except (
-                    Exception
-                ) as error:  # one cell that fails, for want of memory perhaps, must not stop a night's work
+                except Exception as error:  # one cell that fails, for want of memory perhaps, must not stop a night
                     why = str(error) if isinstance(error, LabelwiseError) else traceback.format_exc()
                     failures.append(f"{cell.title}: {error}")
                     tell(f"{cell.title} failed: {why}")
