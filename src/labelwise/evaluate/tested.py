@@ -27,12 +27,14 @@ class Tested:
     leaks: Tensor  # which images the classifier was trained or calibrated on [n] (bool)
 
     @classmethod
-    def of(cls, classifier: Classifier, split: Split, labels: Labels | None = None) -> Self:
+    def of(
+        cls, classifier: Classifier, split: Split, labels: Labels | None = None, leaks: Tensor | None = None
+    ) -> Self:
         """Return the images of a split, encoded once; without labels, its targets point into those of the classifier."""
         split = replace(split, images=classifier.batch(split.images)) if len(split) else split
         embeddings = classifier.encode(prepared(classifier.model, split.images))
         scores = Scores(classifier, embeddings, split.images)
-        leaks = leaked_rows(classifier, split.images)
+        leaks = leaked_rows(classifier, split.images) if leaks is None else leaks
         return cls(scores=scores, split=split, labels=labels or classifier.labels, leaks=leaks)
 
     @property
