@@ -113,11 +113,13 @@ def stopping(words: str = "Stopped.") -> Iterator[None]:
         with stop.installed():
             try:
                 yield
-            except BaseException as error:
-                if stop.kind is not None and not isinstance(error, SystemExit):
-                    _end(stop.kind, words)
-                elif stop.kind is not None and error.code:  # the user was told why
+            except SystemExit as end:  # the user was told why
+                if stop.kind is not None and end.code:
                     _end(stop.kind)
+                raise
+            except BaseException:
+                if stop.kind is not None:
+                    _end(stop.kind, words)
                 raise
     finally:
         signal.set_wakeup_fd(former)

@@ -104,8 +104,8 @@ def _write(classifier: Classifier, folder: Path) -> None:
     calibration, familiarity, origin = classifier.calibration, classifier.familiarity, classifier.origin
     tensors = {"codes": classifier.label_embeddings, "scale": calibration.scale, "offset": calibration.offset}
     tensors |= state_tensors("model", classifier.model)
-    kept = {"seen": origin.train_hashes, "memory": familiarity.memory}
-    tensors |= {name: tensor for name, tensor in kept.items() if tensor is not None}
+    optional = {"seen": origin.train_hashes, "memory": familiarity.memory}
+    tensors |= {name: tensor for name, tensor in optional.items() if tensor is not None}
     for prefix, labels in (("labels", classifier.labels), ("trained_labels", classifier.model.spec.labels)):
         known = {"vectors": labels.vectors, "shares": labels.shares, "similarity": labels.similarity}
         tensors |= {f"{prefix}/{what}": t for what, t in known.items() if t is not None}
@@ -186,9 +186,9 @@ def _read_about(folder: Path) -> dict[str, Any]:
             f"{folder / ABOUT} is damaged: it is not JSON. Restore it from a copy, or fit again."
         ) from None
     if not isinstance(about, dict) or about.get("format") != FORMAT:
-        found = about.get("format") if isinstance(about, dict) else None
+        number = about.get("format") if isinstance(about, dict) else None
         raise StoreError(
-            f"{folder} has format {found}; this version reads format {FORMAT}. Update labelwise, or fit again."
+            f"{folder} has format {number}; this version reads format {FORMAT}. Update labelwise, or fit again."
         )
     return about
 

@@ -81,6 +81,6 @@ WHOLE = View()
 
 def _middle(side: int, crop: float | None) -> slice:
     """Return where in a side the kept part lies."""
-    kept = side if crop is None else round(crop) if crop > 1 else max(1, round(side * crop))
-    start = (side - kept) // 2
-    return slice(start, start + kept)
+    size = side if crop is None else round(crop) if crop > 1 else max(1, round(side * crop))
+    start = (side - size) // 2
+    return slice(start, start + size)

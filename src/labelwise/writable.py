@@ -27,9 +27,9 @@ def check_writable(target: Path) -> None:
         except OSError as error:
             raise _refusal(target, error) from None
         finally:
-            for made in (part, old):
+            for folder in (part, old):
                 with suppress(OSError):
-                    made.rmdir()
+                    folder.rmdir()
 
 
 @contextmanager

@@ -76,10 +76,10 @@ def episode_accuracies(
     """Return the accuracy of each episode ``[count]`` by each rule, from image embeddings ``[n, d]`` and targets ``[n]``."""
     if settings.count < 2:
         raise UsageError(f"An error needs at least two episodes; given {settings.count}.")
-    drawn = episodes(targets, settings.ways, settings.shots, settings.queries, settings.count, settings.seed)
+    draws = episodes(targets, settings.ways, settings.shots, settings.queries, settings.count, settings.seed)
     size = settings.ways * (settings.shots + settings.queries) * embeddings.shape[1]
     hits: dict[str, list[Tensor]] = {}
-    while some := list(islice(drawn, max(1, CHUNK // size))):
+    while some := list(islice(draws, max(1, CHUNK // size))):
         rows = [torch.stack([each.support for each in some]), torch.stack([each.query for each in some])]
         support, query = (embeddings[part.to(embeddings.device)] for part in rows)
         for name, scores in _scores(model, support, query).items():

@@ -85,12 +85,12 @@ class Part:
         count = len(self.split)
         if most is None or most >= count:
             return self
-        kept = torch.randperm(count, generator=torch.Generator().manual_seed(seed))[:most].sort().values
+        rows = torch.randperm(count, generator=torch.Generator().manual_seed(seed))[:most].sort().values
         return replace(
             self,
-            split=self.split.select(kept),
-            rows=self.rows[kept],
-            leaked=self.leaked[kept],
+            split=self.split.select(rows),
+            rows=self.rows[rows],
+            leaked=self.leaked[rows],
             undrawn=self.undrawn + count - most,
         )
 

@@ -132,8 +132,8 @@ def _transferred(problem: Problem, surrogate: Classifier, settings: RobustSettin
     other = replace(problem, scores=scores_of(surrogate.to(device)), targets=columns[problem.targets])
     answers = []
     for part in batches(other, settings.batch):
-        shown = Pgd()(part, torch.Generator(device).manual_seed(settings.seed)).images
-        answers.append(classifier.scores_of(classifier.encode(shown, settings.batch)).best)
+        images = Pgd()(part, torch.Generator(device).manual_seed(settings.seed)).images
+        answers.append(classifier.scores_of(classifier.encode(images, settings.batch)).best)
     return torch.cat(answers) == problem.targets
 
 

@@ -111,7 +111,7 @@ def covering_levels(levels: Tensor, coverage: float = 0.8) -> tuple[Tensor, Tens
     below = torch.cat([levels.new_zeros(n, 1), levels.cumsum(1)], 1)
     first, last = torch.zeros(n, dtype=torch.int64), torch.full((n,), k - 1)
     for width in range(k - 1, 0, -1):
-        held, start = (below[:, width:] - below[:, :-width]).max(1)
-        enough = held >= coverage
+        share, start = (below[:, width:] - below[:, :-width]).max(1)
+        enough = share >= coverage
         first, last = torch.where(enough, start, first), torch.where(enough, start + width - 1, last)
     return first, last

@@ -86,11 +86,11 @@ def search(  # noqa: PLR0913 - each may be chosen
     queries, k = queries.to(model.device).float(), min(k, len(gallery))
     learned = by in ("sum", "whitened") or (by == "similarity" and isinstance(model, Compares))
     first = max(k, candidates) if learned and candidates is not None else k + SPARE if lists is not None else k
-    first, found = min(len(gallery), first), []
+    first, results = min(len(gallery), first), []
     with torch.no_grad():
         for part in torch.split(queries, max(1, min(256, CHUNK // first))):
             if lists is None and (not learned or candidates is None):
-                found.append(_nearest(partial(all_alike, model, by=by) if learned else None, part, gallery, k))
+                results.append(_nearest(partial(all_alike, model, by=by) if learned else None, part, gallery, k))
                 continue
             places = _nearest(None, part, gallery, first)[1] if lists is None else lists.near(part, first)
             scores, places = _ranked(partial(row_alike, model, by=by), part, gallery, places)
@@ -99,8 +99,8 @@ def search(  # noqa: PLR0913 - each may be chosen
                 scores[short, :k], places[short, :k] = search(
                     model, part[short.to(part.device)], gallery, k, candidates, by=by
                 )
-            found.append((scores[:, :k], places[:, :k]))
-    return torch.cat([scores for scores, _ in found]), torch.cat([places for _, places in found])
+            results.append((scores[:, :k], places[:, :k]))
+    return torch.cat([scores for scores, _ in results]), torch.cat([places for _, places in results])
 
 
 def _ranked(alike: Measure, queries: Tensor, gallery: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:

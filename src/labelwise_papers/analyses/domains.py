@@ -142,8 +142,8 @@ def hold_out(data: Dataset, domain: str, seed: int) -> Dataset:
     known = {name: i for i, name in enumerate(sorted(set(whole.domains)))}
     places = torch.tensor([known[name] for name in whole.domains])
     strata = (whole.targets * len(known) + places)[rows["train"]]
-    rest, held = split_off(strata, VALIDATION_SHARE, seed)
-    return resplit(data, {"train": rows["train"][rest], "val": rows["train"][held], "test": rows["test"]})
+    rest, val = split_off(strata, VALIDATION_SHARE, seed)
+    return resplit(data, {"train": rows["train"][rest], "val": rows["train"][val], "test": rows["test"]})
 
 
 def _check(whole: Split, methods: tuple[Method, ...], every: int, name: str) -> None:
