@@ -105,7 +105,7 @@ def scored_pairs(
 
     ``targets [n]`` are -1 where an image has no label; ``draw`` is how many pairs of each kind there may be, and the seed.
     """
-    if several_true(targets) or not can_verify(targets):
+    if not can_verify(targets):
         raise DataError(
             "Pairs need at least two images of one label and one image of another; "
             f"given {int((targets >= 0).sum())} labelled images of {len(set(targets.tolist()) - {-1})} labels."
@@ -130,8 +130,6 @@ def pair_scores(model: LabelModel, first: Tensor, second: Tensor, by: By, rows: 
 
     ``rows [p, 2]`` says which rows of embeddings ``[n, d]`` and ``[m, d]`` make a pair; None pairs row i with row i.
     """
-    second, _ = compared(model, second, by)
-    first, by = compared(model, first, by)
     if rows is None:
         rows = torch.arange(len(first))[:, None].expand(-1, 2)
     out = [first.new_empty(0, dtype=torch.float32)]
@@ -139,7 +137,8 @@ def pair_scores(model: LabelModel, first: Tensor, second: Tensor, by: By, rows: 
         for part in torch.split(rows.to(first.device), CHUNK):
             a, b = first[part[:, 0]].float(), second[part[:, 1]].float()
             alike = row_alike(model, a, b, by)
-            out.append(alike if by == "cosine" else (alike + row_alike(model, b, a, by)) / 2)
+            symmetric = by in ("cosine", "whitened")
+            out.append(alike if symmetric else (alike + row_alike(model, b, a, by)) / 2)
     return torch.cat(out)
 
 

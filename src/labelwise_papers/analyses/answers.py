@@ -31,9 +31,9 @@ def yes_rates(tested: Tested, *, seed: int = 0) -> Figures:
 def _rates(scores: Scores, pairs: "Pairs") -> dict[str, float | None]:
     yes, odd = scores.yes > 0.5, odd_answers(scores)
     asked = {"right": yes[pairs.truths], "wrong": yes[pairs.wrong], "every_wrong": yes[~pairs.truths]}
-    odd_yes = (None, None) if odd is None else (odd > 0.5).unbind(1)
-    asked |= dict(zip(("ones", "zeros"), odd_yes, strict=True))  # type: ignore[arg-type]
-    return {name: None if answers is None else float(answers.double().mean()) for name, answers in asked.items()}
+    rates = {name: float(answers.double().mean()) for name, answers in asked.items()}
+    ones, zeros = (None, None) if odd is None else (odd > 0.5).double().mean(0).tolist()
+    return {**rates, "ones": ones, "zeros": zeros}
 
 
 def answer_calibration(tested: Tested, *, seed: int = 0, bins: int = 15) -> Figures:
