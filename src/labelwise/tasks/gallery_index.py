@@ -81,10 +81,8 @@ class Lists:
         self._lists.train(index.centres.numpy())  # the centres are there: nothing is learnt
         self._lists.nprobe = min(LOOKED_AT, count)
         step = max(1, CHUNK // size)
-        for embeddings_here, regions in zip(
-            torch.split(embeddings, step), torch.split(index.regions, step), strict=True
-        ):
-            add_preassigned(self._lists, normalize(embeddings_here, dim=1).numpy(), regions.long().numpy())
+        for part, regions in zip(torch.split(embeddings, step), torch.split(index.regions, step), strict=True):
+            add_preassigned(self._lists, normalize(part, dim=1).numpy(), regions.long().numpy())
 
     def __len__(self) -> int:
         return int(self._lists.ntotal)
