@@ -41,7 +41,7 @@ from labelwise.data import load
 from labelwise.data.augment import Augment
 from labelwise.data.dataset import Dataset, Split
 from labelwise.errors import DataError
-from labelwise.evaluate.episodes import EpisodeSettings, evaluate_many_episodes
+from labelwise.evaluate.episodes import EpisodeSettings, evaluate_episodes
 from labelwise.evaluate.pairs import PairsResult, evaluate_new_labels
 from labelwise.evaluate.retrieval import evaluate_retrieval
 from labelwise.evaluate.robust import RobustSettings, evaluate_robust
@@ -284,9 +284,12 @@ def new_labels(
         figures: dict[str, Any] = {"data": data.name} | _plain(evaluate_new_labels(classifier, data))
         if bench.chosen.ridges:
             figures["ridges"] = whitened_otherwise(classifier, data.split("test"), bench.chosen.ridges)
-        for result in evaluate_many_episodes(Tested.of(classifier, data.split("test")), shots) if shots else ():
-            settings = f"{result.settings.ways}-way {result.settings.shots}-shot"
-            figures[settings] = {rule: asdict(each) for rule, each in result.accuracy.items()}
+        tested = Tested.of(classifier, data.split("test"))
+        for settings in shots:
+            result = evaluate_episodes(tested, settings)
+            figures[f"{settings.ways}-way {settings.shots}-shot"] = {
+                rule: asdict(each) for rule, each in result.accuracy.items()
+            }
         bench.write(name, begun, figures)
 
 

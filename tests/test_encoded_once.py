@@ -151,7 +151,9 @@ PROTOCOLS: dict[str, Callable[[Tested], object]] = {
     "pairs of some": lambda tested: evaluate_pairs(tested, most=20),
     "episodes": lambda tested: evaluate_episodes(tested, EpisodeSettings(ways=3, shots=1, queries=2, count=3)),
     "probe": lambda tested: probe_embeddings(tested, tested),
-    "zero shot": lambda tested: evaluate_zero_shot(tested.by(known_by_description(tested.classifier, "blob 1"))),
+    "zero shot": lambda tested: evaluate_zero_shot(
+        replace(tested, scores=tested.scores.of(known_by_description(tested.classifier, "blob 1")))
+    ),
 }
 
 

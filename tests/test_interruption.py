@@ -22,6 +22,7 @@ from labelwise.data.dataset import Dataset, TrainData
 from labelwise.errors import Interrupted
 from labelwise.fitting.fit import training_data
 from labelwise.fitting.pretraining import fresh_encoder, write_encoder
+from labelwise.interruption import noted
 from labelwise.methods import Softmax
 from labelwise.model import LabelModel
 from labelwise.nn.encoder import Encoder
@@ -279,6 +280,17 @@ def test_work_around_the_steps_of_training_stops_at_once(
             train(method, data, run)
     assert not late, "work went on"
     assert same(train(method, data, replace(run, resume=True))[0].state_dict(), whole)
+
+
+def test_a_signal_that_is_ignored_stays_so() -> None:
+    """As in the background of a script, where Ctrl-C is meant for what runs in front."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with noted() as note:
+            signal.raise_signal(signal.SIGINT)
+        assert note.kind is None
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_run_that_keeps_nothing_promises_no_checkpoint(blob_data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,8 +73,8 @@ class Calibration:
 
     def penalties(self) -> tuple[Tensor, Tensor]:
         """Return the scale and offset ``[k]`` by which holding back seen labels alone changes raw scores."""
-        held = self.seen_penalty * (~self.unseen).to(self.scale)
-        return (1 + held, held * 0) if self.penalty == "scale" else (held * 0 + 1, -held)
+        penalty = self.seen_penalty * (~self.unseen).to(self.scale)
+        return (1 + penalty, penalty * 0) if self.penalty == "scale" else (penalty * 0 + 1, -penalty)
 
     def neutral(self) -> tuple[Tensor, Tensor]:
         """Return the scale and offset of a label that is not held back: the mean over the labels."""

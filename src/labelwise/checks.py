@@ -117,8 +117,8 @@ def check_saved(subject: Subject, classifier: Classifier) -> None:
     assert loaded.labels.names == classifier.labels.names, "saving changed the labels"
     assert loaded.familiarity.rule == classifier.familiarity.rule, "saving lost the outlier rule"
     assert loaded.calibration.temperature == classifier.calibration.temperature, "saving lost the calibration"
-    given, wanted = (_log_odds(each, subject.images) for each in (loaded, classifier))
-    _same(given, wanted, "saving and loading changed scores", 1e-6)
+    scores, wanted = (_log_odds(each, subject.images) for each in (loaded, classifier))
+    _same(scores, wanted, "saving and loading changed scores", 1e-6)
 
 
 def check_order(subject: Subject, classifier: Classifier) -> None:
@@ -164,7 +164,7 @@ def _raw(classifier: Classifier, images: Tensor) -> Tensor:
         return classifier.model.score(classifier.model.encode_images(images), classifier.label_embeddings)
 
 
-def _same(given: Tensor, wanted: Tensor, message: str, tolerance: float = TOLERANCE) -> None:
+def _same(scores: Tensor, wanted: Tensor, message: str, tolerance: float = TOLERANCE) -> None:
     scale = max(1.0, float(wanted.abs().max()))
-    difference = float((given - wanted).abs().max())
+    difference = float((scores - wanted).abs().max())
     assert difference <= tolerance * scale, f"{message}: largest difference {difference:.2e}"

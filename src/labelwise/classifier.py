@@ -29,9 +29,7 @@ class Verifier:
 
     by: Literal["similarity", "cosine", "sum", "whitened"]  # which score of a pair
     threshold: float  # a score at least as large means "same"
-    rule: (
-        Literal["eer"] | float
-    )  # chosen where both errors are equally frequent, or by the share of different pairs accepted
+    rule: Literal["eer"] | float  # both errors equally frequent, or the share of different pairs that are accepted
     eer: float  # the equal error rate on those pairs
     scale: float  # with offset: sigmoid(score * scale + offset) is the probability of "same"
     offset: float  # for same and different pairs that are equally frequent

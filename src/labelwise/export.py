@@ -150,10 +150,10 @@ def _packages() -> Any:
 
 def _example(classifier: Classifier, count: int, seed: int = 0) -> Tensor:
     """Return noise of the model's input shape ``[count, ...]``."""
-    made, shape = torch.Generator().manual_seed(seed), classifier.model.spec.shape
+    generator, shape = torch.Generator().manual_seed(seed), classifier.model.spec.shape
     if len(shape) == 3:
-        return torch.randint(0, 256, (count, *shape), generator=made, dtype=torch.uint8)
-    return torch.randn(count, *shape, generator=made)
+        return torch.randint(0, 256, (count, *shape), generator=generator, dtype=torch.uint8)
+    return torch.randn(count, *shape, generator=generator)
 
 
 def _graph(scoring: Scoring, classifier: Classifier) -> Any:
@@ -164,7 +164,7 @@ def _graph(scoring: Scoring, classifier: Classifier) -> Any:
             program = torch.export.export(
                 scoring, (_example(classifier, 3),), dynamic_shapes={"images": {0: size}}, strict=False
             )
-            made = torch.onnx.export(
+            graph = torch.onnx.export(
                 program,
                 input_names=["images"],
                 output_names=list(OUTPUTS),
@@ -179,8 +179,8 @@ def _graph(scoring: Scoring, classifier: Classifier) -> Any:
             raise UnsupportedError(
                 f"{who} cannot be written as an ONNX graph: {str(error).strip().splitlines()[0]}"
             ) from error
-    assert made is not None
-    return made.model_proto
+    assert graph is not None
+    return graph.model_proto
 
 
 def _compare(scoring: Scoring, classifier: Classifier, file: Path) -> float:
@@ -195,8 +195,8 @@ def _compare(scoring: Scoring, classifier: Classifier, file: Path) -> float:
         images = _example(classifier, count, seed=count)
         with torch.no_grad():
             wanted = scoring(images)
-        found = session.run(list(OUTPUTS), {"images": images.numpy()})
-        for name, ours, theirs in zip(OUTPUTS, wanted, found, strict=True):
+        outputs = session.run(list(OUTPUTS), {"images": images.numpy()})
+        for name, ours, theirs in zip(OUTPUTS, wanted, outputs, strict=True):
             scale = max(1.0, float(ours.abs().max())) if name == "scores" else 1.0
             worst = max(worst, float((ours - torch.from_numpy(theirs)).abs().max()) / scale)
     if not worst <= TOLERANCE:

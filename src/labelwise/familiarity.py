@@ -75,15 +75,15 @@ class Familiarity:
         doubt = -torch.logit(scores.confidence, eps=1e-12)
         model, embeddings = scores.classifier.model, scores.embeddings
         if isinstance(model, SensesFamiliarity):
-            told = model.unfamiliarity(embeddings, scores.classifier.label_embeddings).double()
+            distance = model.unfamiliarity(embeddings, scores.classifier.label_embeddings).double()
         elif self.memory is None:
-            told = torch.zeros_like(doubt)
+            distance = torch.zeros_like(doubt)
         else:
             most = min(NEAREST, len(self.memory))
             unit = torch.split(normalize(embeddings, dim=1), 1024)
             parts = [(part @ self.memory.T).topk(most).values[:, -1] for part in unit]
-            told = 1 - torch.cat(parts).double() if parts else torch.zeros_like(doubt)
-        return torch.stack([doubt, told], 1)
+            distance = 1 - torch.cat(parts).double() if parts else torch.zeros_like(doubt)
+        return torch.stack([doubt, distance], 1)
 
 
 def memorable(images: Tensor) -> Tensor:

@@ -26,31 +26,27 @@ Pool = TypeVar("Pool", bound=Executor)
 
 
 class Note:
-    """A handler that notes signals, and raises ``KeyboardInterrupt`` only where they are let through.
+    """A handler that notes signals, and raises ``KeyboardInterrupt`` only where they are let through, and once."""
 
-    Attributes:
-        kind: the last that came.
-        finish: whether what runs meanwhile is to be finished before the process is ended.
-    """
-
-    def __init__(self, finish: bool = False) -> None:
-        self.kind: int | None = None
-        self.finish = finish
-        self._open = False
-        found = {kind: signal.getsignal(kind) for kind in SIGNALS}
-        self._before = {kind: handler for kind, handler in found.items() if handler is not None}  # None: not Python's
+    def __init__(self, *, finish: bool = False, through: bool = False) -> None:
+        self.kind: int | None = None  # the last that came
+        self.finish = finish  # whether what runs meanwhile is to be finished before the process is ended
+        self._open = through
+        handlers = {kind: signal.getsignal(kind) for kind in SIGNALS}  # None: not Python's
+        self._before = {kind: one for kind, one in handlers.items() if one not in (None, signal.SIG_IGN)}
 
     def __call__(self, kind: int, _: FrameType | None) -> None:
         """Handle a signal."""
         self.hear(kind)
         if self._open:
+            self._open = False  # later ones do not disturb what is closed
             raise KeyboardInterrupt
 
     def hear(self, kind: int) -> None:
         """Note a signal, here and where it would have gone."""
         self.kind = kind
         before = self._before.get(signal.Signals(kind))
-        if isinstance(before, Note | Stop):
+        if isinstance(before, Note):
             before.hear(kind)
 
     @contextmanager
@@ -82,7 +78,7 @@ def noted(*, active: bool = True, finish: bool = False) -> Iterator[Note]:
 
     Where it is not ``active``, signals do what they did before; ``finish`` means that the block must be finished.
     """
-    note = Note(finish)
+    note = Note(finish=finish)
     if not active or threading.current_thread() is not threading.main_thread():
         yield note
         return
@@ -95,97 +91,70 @@ def noted(*, active: bool = True, finish: bool = False) -> Iterator[Note]:
 @contextmanager
 def unbroken() -> Iterator[None]:
     """Finish the block before a signal stops a command: for what must be written whole, and is written in seconds."""
-    with noted(active=isinstance(signal.getsignal(signal.SIGTERM), Note | Stop), finish=True):
+    with noted(active=isinstance(signal.getsignal(signal.SIGTERM), Note), finish=True):
         yield
 
 
-class Stop:
-    """The handler of a command: the first signal raises ``KeyboardInterrupt``, later ones do not disturb what is closed.
-
-    Attributes:
-        kind: the signal that came.
-        words: what the user is told where the process has to be ended.
-    """
-
-    def __init__(self, words: str) -> None:
-        self.kind: int | None = None
-        self.words = words
-        self._raised = False
-
-    def __call__(self, kind: int, _: FrameType | None) -> None:
-        """Handle a signal."""
-        self.hear(kind)
-        if not self._raised:
-            self._raised = True
-            raise KeyboardInterrupt
-
-    def hear(self, kind: int) -> None:
-        """Note a signal."""
-        self.kind = kind
-
-    def watch(self, signals: int) -> None:
-        """End the process ``GRACE`` seconds after a signal (a byte in the pipe), later where a write must be finished.
-
-        Runs in a thread of its own: a long call into C keeps the main one from handling anything. Signals that somebody else
-        handles by then, such as a service that finishes its requests, are left to them.
-        """
-        with os.fdopen(signals, "rb", buffering=0) as pipe:
-            while kinds := pipe.read(1):
-                begun = late = time.monotonic()
-                while time.monotonic() - late < GRACE:
-                    time.sleep(PAUSE)
-                    handler = signal.getsignal(kinds[0])
-                    if isinstance(handler, Note) and handler.finish and late - begun < LONGEST_WRITE:
-                        late = time.monotonic()
-                if isinstance(handler, Note | Stop):
-                    self.end(kinds[0], self.words)
-
-    def end(self, kind: int, words: str = "") -> None:
-        """End this process and those it started, without waiting for anything; the exit code says by which signal."""
-        for child in multiprocessing.active_children():
-            child.kill()
-        if threading.current_thread() is threading.main_thread():  # another might wait for it here
-            with suppress(OSError, ValueError):
-                sys.stdout.flush()
-        with suppress(OSError):
-            cursor = "\x1b[?25h\n" if os.isatty(2) else ""  # a progress bar may have hidden it
-            os.write(2, f"{cursor}{words}\n".encode() if words else cursor.encode())
-        os._exit(128 + kind)
-
-
 @contextmanager
-def stopping(words: str = "Stopped.") -> Iterator[Stop]:
+def stopping(words: str = "Stopped.") -> Iterator[None]:
     """Let SIGINT and SIGTERM stop the block and end the process: when all is closed, or by force where that takes too long.
 
     The exit code is 130 after SIGINT and 143 after SIGTERM. A SIGINT that is ignored, as in the background of a script, stays so.
     """
-    stop = Stop(words)
     if threading.current_thread() is not threading.main_thread():
-        yield stop
+        yield
         return
-    found = {kind: signal.getsignal(kind) for kind in SIGNALS}
-    before = {kind: handler for kind, handler in found.items() if handler not in (None, signal.SIG_IGN)}
     signals, wake = os.pipe()
     os.set_blocking(wake, False)
     former = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    threading.Thread(target=stop.watch, args=(signals,), name="stop", daemon=True).start()
-    for kind in before:
-        signal.signal(kind, stop)
+    threading.Thread(target=_watch, args=(signals, words), name="stop", daemon=True).start()
+    stop = Note(through=True)
     try:
-        yield stop
-    except SystemExit as end:  # the user was told why
-        if stop.kind is not None and end.code:
-            stop.end(stop.kind)
-        raise
-    except BaseException:
-        if stop.kind is not None:
-            stop.end(stop.kind, words)
-        raise
+        with stop.installed():
+            try:
+                yield
+            except SystemExit as end:  # the user was told why
+                if stop.kind is not None and end.code:
+                    _end(stop.kind)
+                raise
+            except BaseException:
+                if stop.kind is not None:
+                    _end(stop.kind, words)
+                raise
     finally:
-        for kind, handler in before.items():
-            signal.signal(kind, handler)
         signal.set_wakeup_fd(former)
         os.close(wake)
+
+
+def _watch(signals: int, words: str) -> None:
+    """End the process ``GRACE`` seconds after a signal (a byte in the pipe), later where a write must be finished.
+
+    Runs in a thread of its own: a long call into C keeps the main one from handling anything. Signals that somebody else
+    handles by then, such as a service that finishes its requests, are left to them.
+    """
+    with os.fdopen(signals, "rb", buffering=0) as pipe:
+        while kinds := pipe.read(1):
+            begun = late = time.monotonic()
+            while time.monotonic() - late < GRACE:
+                time.sleep(PAUSE)
+                handler = signal.getsignal(kinds[0])
+                if isinstance(handler, Note) and handler.finish and late - begun < LONGEST_WRITE:
+                    late = time.monotonic()
+            if isinstance(handler, Note):
+                _end(kinds[0], words)
+
+
+def _end(kind: int, words: str = "") -> None:
+    """End this process and those it started, without waiting for anything; the exit code says by which signal."""
+    for child in multiprocessing.active_children():
+        child.kill()
+    if threading.current_thread() is threading.main_thread():  # another might wait for it here
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+    with suppress(OSError):
+        cursor = "\x1b[?25h\n" if os.isatty(2) else ""  # a progress bar may have hidden it
+        os.write(2, f"{cursor}{words}\n".encode() if words else cursor.encode())
+    os._exit(128 + kind)
 
 
 @contextmanager
@@ -207,11 +176,16 @@ def leave_to_parent() -> None:
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
 
 
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+def end_with_parent() -> None:
+    """Send this worker process a SIGTERM when the process that started it has ended, in whatever way."""
+
+    def watch() -> None:
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            parent.join()
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -32,7 +32,6 @@ class Labels:
     similarity: Tensor | None = None  # how alike two labels are, [k, k], larger is more alike
 
     def __post_init__(self) -> None:
-        """Check that every piece belongs to the same k labels."""
         names = self.names
         if not names:
             raise UsageError("No label was given; at least one name is needed.")

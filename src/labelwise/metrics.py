@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from labelwise.errors import UsageError
-from labelwise.ops.detection import det_curve
+from labelwise.ops.detection import DetCurve, det_curve
 
 Values = Tensor | NDArray[Any] | Sequence[float]
 
@@ -71,7 +71,11 @@ class EqualError(NamedTuple):
 
 def equal_error_rate(positive: Values, negative: Values) -> EqualError:
     """Return the equal error rate of scores of positives ``[p]`` and negatives ``[q]``, and its threshold."""
-    curve = det_curve(_row(positive), _row(negative))
+    return equal_error(det_curve(_row(positive), _row(negative)))
+
+
+def equal_error(curve: DetCurve) -> EqualError:
+    """Return the equal error rate of a detection error trade-off, and its threshold."""
     gap = curve.misses - curve.false_accepts  # from -1 to 1, never decreasing
     after = int((gap >= 0).nonzero()[0])
     low, high = gap[after - 1], gap[after]

@@ -32,7 +32,6 @@ class Spec:
     view: View = WHOLE
 
     def __post_init__(self) -> None:
-        """Check that images of this shape can be seen so."""
         self.view.check(self.shape)
 
 
@@ -41,27 +40,18 @@ class LabelModel(nn.Module, ABC):
 
     Images reach a model as floats in [0, 1], ``[n, c, h, w]`` (or features ``[n, a]``); a model normalises
     inside, so that pixel bounds mean the same for every method.
-
-    Attributes:
-        spec: the image shape, the labels and the view the model was built for.
-        reads: which pieces of ``Labels`` beyond the names ``encode_labels`` needs.
-        exclusive: True where scores of one image compete (softmax): only their differences carry meaning.
-        fitted_together: True where embeddings depend on all labels at once, so a label cannot be added on its own.
-        added_apart: True where one can all the same: it is then fitted against the trained labels, which stay as they are.
-        penalty: how labels that training had images of are held back against labels known from a description alone.
-        infinite: which entries of its state may be infinite; all others are finite, or training has gone wrong.
     """
 
-    reads: ClassVar[tuple[str, ...]] = ()
-    exclusive: ClassVar[bool] = False
-    fitted_together: ClassVar[bool] = False
-    added_apart: ClassVar[bool] = False
-    penalty: ClassVar[Penalty] = "offset"
-    infinite: ClassVar[tuple[str, ...]] = ()
+    reads: ClassVar[tuple[str, ...]] = ()  # which pieces of ``Labels`` beyond the names ``encode_labels`` needs
+    exclusive: ClassVar[bool] = False  # scores of one image compete (softmax): only their differences carry meaning
+    fitted_together: ClassVar[bool] = False  # embeddings depend on all labels at once, so none is added on its own
+    added_apart: ClassVar[bool] = False  # one is all the same, fitted against the trained ones, which stay as they are
+    penalty: ClassVar[Penalty] = "offset"  # how seen labels are held back against those known from a description alone
+    infinite: ClassVar[tuple[str, ...]] = ()  # which entries of its state may be infinite; all others are finite
 
     def __init__(self, spec: Spec) -> None:
         super().__init__()
-        self.spec = spec
+        self.spec = spec  # what the model was built for
 
     @abstractmethod
     def encode_images(self, images: Tensor) -> Tensor:

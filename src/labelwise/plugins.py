@@ -14,15 +14,10 @@ PLUGINS = ("labelwise_papers.plugin",)
 
 
 class Plugin(Protocol):
-    """What a plug-in offers.
+    """What a plug-in offers."""
 
-    Attributes:
-        VERBS: functions that become commands of ``labelwise``.
-        DATA_VERBS: functions that become commands of ``labelwise data``.
-    """
-
-    VERBS: Sequence[Callable[..., None]]
-    DATA_VERBS: Sequence[Callable[..., None]]
+    VERBS: Sequence[Callable[..., None]]  # functions that become commands of ``labelwise``
+    DATA_VERBS: Sequence[Callable[..., None]]  # and of ``labelwise data``
 
     def names(self) -> Iterable[str]:
         """Return the names of the data sets that ``load`` knows."""

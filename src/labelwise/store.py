@@ -27,13 +27,9 @@ ABOUT, WEIGHTS, LOG = "classifier.json", "weights.safetensors", "log.jsonl"
 
 
 def save(classifier: Classifier, path: str | Path, *, overwrite: bool = False, log: str | Path | None = None) -> None:
-    """Write a classifier as a folder. A crash leaves the old folder or none, never a part of the new one.
+    """Write a classifier as a folder, beside it the log of its training if given.
 
-    Args:
-        classifier: one that ``fit`` or ``load`` returned, or made from it.
-        path: the folder to write; its parent must exist or can be made.
-        overwrite: replace a classifier that is already there.
-        log: a training log to keep beside it.
+    A crash leaves the old folder or none, never a part of the new one; ``overwrite`` replaces a classifier that is there.
     """
     target = Path(path)
     check_free(target, overwrite)
@@ -108,8 +104,8 @@ def _write(classifier: Classifier, folder: Path) -> None:
     calibration, familiarity, origin = classifier.calibration, classifier.familiarity, classifier.origin
     tensors = {"codes": classifier.label_embeddings, "scale": calibration.scale, "offset": calibration.offset}
     tensors |= state_tensors("model", classifier.model)
-    kept = {"seen": origin.train_hashes, "memory": familiarity.memory}
-    tensors |= {name: tensor for name, tensor in kept.items() if tensor is not None}
+    optional = {"seen": origin.train_hashes, "memory": familiarity.memory}
+    tensors |= {name: tensor for name, tensor in optional.items() if tensor is not None}
     for prefix, labels in (("labels", classifier.labels), ("trained_labels", classifier.model.spec.labels)):
         known = {"vectors": labels.vectors, "shares": labels.shares, "similarity": labels.similarity}
         tensors |= {f"{prefix}/{what}": t for what, t in known.items() if t is not None}
@@ -190,9 +186,9 @@ def _read_about(folder: Path) -> dict[str, Any]:
             f"{folder / ABOUT} is damaged: it is not JSON. Restore it from a copy, or fit again."
         ) from None
     if not isinstance(about, dict) or about.get("format") != FORMAT:
-        found = about.get("format") if isinstance(about, dict) else None
+        number = about.get("format") if isinstance(about, dict) else None
         raise StoreError(
-            f"{folder} has format {found}; this version reads format {FORMAT}. Update labelwise, or fit again."
+            f"{folder} has format {number}; this version reads format {FORMAT}. Update labelwise, or fit again."
         )
     return about
 

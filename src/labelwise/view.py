@@ -19,21 +19,15 @@ class View:
 
     >>> View(crop=0.875).seen((3, 256, 256))
     (3, 224, 224)
-
-    Attributes:
-        size: the side in pixels that the network sees; None is the one its weights were made for, else that of what is kept.
-        crop: what is kept of the centre: up to 1 a share of each side, above a side in pixels; None is all.
-        fit: ``cut`` resizes a file to cover the shape and keeps its centre, ``squash`` stretches both sides to it.
-        mirror: embeddings are averaged over a picture and its mirror image, but for training.
     """
 
+    # the side in pixels that the network sees; None is the one its weights were made for, else that of what is kept
     size: int | None = None
-    crop: float | None = None
-    fit: Fit = "cut"
-    mirror: bool = False
+    crop: float | None = None  # kept of the centre: up to 1 a share of each side, above a side in pixels; None is all
+    fit: Fit = "cut"  # resizes a file to cover the shape and keeps its centre; ``squash`` stretches both sides to it
+    mirror: bool = False  # embeddings are averaged over a picture and its mirror image, but for training
 
     def __post_init__(self) -> None:
-        """Check the values."""
         if self.size is not None and self.size < 1:
             raise UsageError(f"view.size is a side in pixels, at least 1; given {self.size}.")
         if self.crop is not None and not (0 < self.crop <= 1 or (self.crop > 1 and self.crop == round(self.crop))):
@@ -45,8 +39,7 @@ class View:
 
     def window(self, height: int, width: int) -> tuple[slice, slice]:
         """Return the rows and the columns of a picture that are kept."""
-        rows, columns = (_middle(side, self.crop) for side in (height, width))
-        return rows, columns
+        return _middle(height, self.crop), _middle(width, self.crop)
 
     def seen(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape ``(c, h, w)`` that the network sees of pictures of a shape; that of features stays."""
@@ -71,8 +64,7 @@ class View:
 
     def check(self, shape: tuple[int, ...]) -> None:
         """Raise an error unless pictures of this shape can be seen so; features cannot."""
-        usual = View()
-        settings = [f"view.{name}={value}" for name, value in vars(self).items() if value != getattr(usual, name)]
+        settings = [f"view.{name}={value}" for name, value in vars(self).items() if value != getattr(WHOLE, name)]
         if len(shape) == 1 and settings:
             raise UsageError(
                 f"The view says how pictures are brought to a network, and these images are {shape[0]} numbers each. Leave out "
@@ -89,6 +81,6 @@ WHOLE = View()
 
 def _middle(side: int, crop: float | None) -> slice:
     """Return where in a side the kept part lies."""
-    kept = side if crop is None else round(crop) if crop > 1 else max(1, round(side * crop))
-    start = (side - kept) // 2
-    return slice(start, start + kept)
+    size = side if crop is None else round(crop) if crop > 1 else max(1, round(side * crop))
+    start = (side - size) // 2
+    return slice(start, start + size)

@@ -27,9 +27,9 @@ def check_writable(target: Path) -> None:
         except OSError as error:
             raise _refusal(target, error) from None
         finally:
-            for made in (part, old):
+            for folder in (part, old):
                 with suppress(OSError):
-                    made.rmdir()
+                    folder.rmdir()
 
 
 @contextmanager
@@ -77,13 +77,9 @@ def _busy(target: Path, owner: str) -> LabelwiseError:
 def sole_writer(
     target: Path, lock: Path | None = None, busy: Callable[[Path, str], LabelwiseError] = _busy
 ) -> Iterator[None]:
-    """While open, no other process can open it for the same target; that is an error at once.
+    """While open, no other process can open it for the same target: it gets the error that ``busy`` makes, at once.
 
-    Args:
-        target: what is written.
-        lock: the file to lock, ``.NAME.lock`` beside the target where left out. The system frees it when its process ends, in
-            whatever way.
-        busy: the error, given the target and the number of the process that writes there.
+    ``lock`` is a file, ``.NAME.lock`` beside the target where left out; it is freed when its process ends, in whatever way.
     """
     path = lock or target.with_name(f".{target.name}.lock")
     with _parents(path):

@@ -24,9 +24,7 @@ What = Literal["saliency", "probe", "neighbours", "answers", "joint", "calibrati
 Projection = Literal["pca", "umap"]
 DRAWN = ("saliency", "joint", "calibration")  # analyses that have a picture
 SHOWN = 8  # heat maps of a picture
-Analysis = tuple[
-    dict[str, Any], Table, Callable[[], Any] | None
-]  # figures, a table, what draws a picture where there is one
+Analysis = tuple[dict[str, Any], Table, Callable[[], Any] | None]  # figures, a table, what draws a picture if any
 ADVICE = ", so the figures are too good. Choose a split of images of their own."
 
 
@@ -49,19 +47,13 @@ class Asked:
     @cached_property
     def tested(self) -> "Tested":
         """The images that are looked at."""
-        return self._encoded(self.part)
+        return self.part.tested(self.classifier)
 
     @property
     def train(self) -> "Tested":
         """Training images, cut to the limit by a seeded draw."""
-        return self._encoded(
-            lw.evaluate.choose_part(self.classifier, self.dataset, "train").draw(self.limit, self.seed)
-        )
-
-    def _encoded(self, part: "lw.evaluate.Part") -> "Tested":
-        from labelwise.evaluate.tested import Tested
-
-        return Tested.of(self.classifier, part.split, part.labels)
+        part = lw.evaluate.choose_part(self.classifier, self.dataset, "train")
+        return part.draw(self.limit, self.seed).tested(self.classifier)
 
 
 def analyse(  # noqa: PLR0913 - the options of the verb

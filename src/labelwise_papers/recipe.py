@@ -103,7 +103,6 @@ class Recipe:
     picture: Picture | None = None  # what to draw; None is nothing
 
     def __post_init__(self) -> None:
-        """Check that parts fit each other, and that every method takes its settings."""
         if not self.rows or not self.data or self.seeds < 1:
             raise UsageError("A recipe needs at least one row, one data set and one seed.")
         names = [row.name for row in self.rows]

@@ -105,9 +105,9 @@ def seen_batch() -> tuple[Tensor, Tensor]:
     return CENTRES[targets] + SPREAD * torch.randn(BATCH, 2), targets
 
 
-def train_flow(weights: FlowLoss, steps: int, settings: FlowSettings = TOY_FLOW) -> Generator:
+def train_flow(weights: FlowLoss, steps: int) -> Generator:
     """Return the inverse of a trained flow; what it says of a vector starts with the label, give or take its variance."""
-    flow = Flow(4, settings)
+    flow = Flow(4, TOY_FLOW)
     flow.initialise(_padded(seen_batch()[0]))
     optimizer = torch.optim.Adam(flow.parameters(), lr=5e-3, fused=True)
     origin = torch.cat([LABELS[:3], torch.zeros(3, 2)], 1)

@@ -50,6 +50,8 @@ def test_evaluate_on_labels_that_are_all_new(run: Any, root: Path) -> None:
     assert code == 0
     assert "knows none of these labels" in err
     assert "4 labels, 5 pictures of each" in out
+    assert " +- " in out
+    assert "Estimate(" not in out
     assert "pairs of 80 pictures" in out
     found = json.loads(run("evaluate", root / "m.lw", root / "others", "--json")[1])
     assert [(each["ways"], each["shots"]) for each in found["episodes"]] == [(4, 1), (4, 5)]

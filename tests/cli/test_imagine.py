@@ -52,11 +52,11 @@ def test_figures_and_files(run: Any, model: Classifier, pictures: Path, tmp_path
         for one in evaluate_imagined(
             model, image_features(model, test.images), align_targets(model, test, labels), count=20, seed=2
         )
-        if one.label == "blob 3"
+        if one["label"] == "blob 3"
     )
     for key in ("images", "described", "precision", "real_precision"):
-        assert blob[key] == getattr(right, key)
-    assert (blob["offset"], blob["spread"]) == (pytest.approx(right.offset), pytest.approx(right.spread))
+        assert blob[key] == right[key]
+    assert (blob["offset"], blob["spread"]) == (pytest.approx(right["offset"]), pytest.approx(right["spread"]))
     places = torch.tensor([LABELS.index(name) for name in labels.names])[test.targets]
     straight = imagine(model, ["blob 3", "white/blob"], test.images, targets=places, count=20, seed=2)
     assert blob["typical"] == pytest.approx(float(straight.typical[0].mean()))

@@ -12,7 +12,6 @@ from labelwise.evaluate.episodes import (
     episode_accuracies,
     estimate,
     evaluate_episodes,
-    evaluate_many_episodes,
 )
 from labelwise.evaluate.tested import Tested
 from labelwise.methods import METHODS
@@ -57,14 +56,14 @@ def test_the_estimate_is_a_mean_and_a_normal_interval() -> None:
     spread = math.sqrt(sum((x - 0.5) ** 2 for x in (0.2, 0.4, 0.6, 0.8)) / 3)
     assert found.mean == pytest.approx(0.5)
     assert found.error == pytest.approx(1.96 * spread / 2)
+    assert str(found) == "50.00 +- 25.30 %"
 
 
 def test_result_of_a_split() -> None:
     classifier = trained("prototype")
     split = replace(TEST, targets=torch.where(torch.arange(len(TEST)) < 5, -1, TEST.targets))
     one, five = (replace(FEW, shots=shots, count=50) for shots in (1, 5))
-    found = evaluate_many_episodes(Tested.of(classifier, split), [one, five])
-    assert found[0] == evaluate_episodes(Tested.of(classifier, split), one)
+    found = [evaluate_episodes(Tested.of(classifier, split), each) for each in (one, five)]
     assert (found[0].labels, found[0].images, found[0].leaked) == (4, len(TEST) - 5, 0)
     assert found[0].settings == one
     assert set(found[0].accuracy) == {"taught", "nearest mean", "cosine"}

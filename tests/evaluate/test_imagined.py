@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import torch
 from labelwise.classifier import Classifier
 from labelwise.data.dataset import Split
 from labelwise.errors import DataError, UsageError
-from labelwise.evaluate.imagined import ImaginedLabel, draw_imagined, evaluate_imagined, imagined_view
+from labelwise.evaluate.imagined import draw_imagined, evaluate_imagined
 from labelwise.evaluate.tested import align_targets
 from labelwise.model import Generates
 from labelwise.tasks.imagine import image_features, imagine
@@ -35,7 +36,7 @@ def root_mean_square(rows: torch.Tensor) -> float:
     return math.sqrt(sum(math.dist(row.tolist(), middle.tolist()) ** 2 for row in rows) / (len(rows) - 1))
 
 
-def slow(classifier: Classifier, name: str, count: int, seed: int) -> ImaginedLabel:
+def slow(classifier: Classifier, name: str, count: int, seed: int) -> dict[str, object]:
     model = classifier.model
     assert isinstance(model, Generates)
     rows = model.generate(classifier.labels, count, seed)[classifier.labels.index(name)]
@@ -49,27 +50,28 @@ def slow(classifier: Classifier, name: str, count: int, seed: int) -> ImaginedLa
         return int(TEST.targets[min(far)[1]]) == place
 
     own = (TEST.targets == place).nonzero()[:, 0].tolist()
-    return ImaginedLabel(
-        label=name,
-        described=place in UNSEEN,
-        images=len(real),
-        offset=math.dist(rows.mean(0).tolist(), means[place]) / (sum(between) / len(between)),
-        precision=sum(right(row) for row in rows) / count,
-        real_precision=sum(right(TEST.images[i], i) for i in own) / len(own),
-        spread=root_mean_square(rows) / root_mean_square(real),
-    )
+    return {
+        "label": name,
+        "described": place in UNSEEN,
+        "images": len(real),
+        "offset": math.dist(rows.mean(0).tolist(), means[place]) / (sum(between) / len(between)),
+        "precision": sum(right(row) for row in rows) / count,
+        "real_precision": sum(right(TEST.images[i], i) for i in own) / len(own),
+        "spread": root_mean_square(rows) / root_mean_square(real),
+    }
 
 
 def test_figures(classifier: Classifier) -> None:
     result = evaluate_imagined(
         classifier, image_features(classifier, TEST.images), align_targets(classifier, TEST, LABELS), count=10, seed=1
     )
-    assert [one.label for one in result] == list(LABELS.names)
+    assert [one["label"] for one in result] == list(LABELS.names)
     for one in result[1:4]:
-        right = slow(classifier, one.label, 10, 1)
-        assert (one.label, one.described) == (right.label, right.described)
+        right = slow(classifier, one["label"], 10, 1)
+        assert list(one) == list(right)
+        assert (one["label"], one["described"]) == (right["label"], right["described"])
         for figure in ("images", "offset", "precision", "real_precision", "spread"):
-            assert getattr(one, figure) == pytest.approx(getattr(right, figure), rel=1e-3), figure
+            assert one[figure] == pytest.approx(right[figure], rel=1e-3), figure
 
 
 def test_a_wrong_description_is_seen_in_the_figures(classifier: Classifier) -> None:
@@ -80,11 +82,11 @@ def test_a_wrong_description_is_seen_in_the_figures(classifier: Classifier) -> N
         evaluate_imagined(one, image_features(one, TEST.images), align_targets(one, TEST, LABELS))
         for one in (classifier, swapped)
     )
-    assert [one.precision for one in good] == [1.0] * 12
-    assert [one.precision for one in bad] == [0.0] * 12
-    assert max(one.offset for one in good) < min(one.offset for one in bad)
-    assert all(not one.described for one in bad), "no label is known from a description alone"
-    spreads = [one.spread or 0 for one in good]
+    assert [one["precision"] for one in good] == [1.0] * 12
+    assert [one["precision"] for one in bad] == [0.0] * 12
+    assert max(one["offset"] for one in good) < min(one["offset"] for one in bad)
+    assert all(not one["described"] for one in bad), "no label is known from a description alone"
+    spreads = [one["spread"] or 0 for one in good]
     assert sum(spreads) / 12 == pytest.approx(1, abs=0.1)
 
 
@@ -93,14 +95,19 @@ def test_a_single_image_has_no_spread(classifier: Classifier) -> None:
     found = evaluate_imagined(
         classifier, image_features(classifier, few.images), align_targets(classifier, few, LABELS)
     )
-    assert [(one.label, one.images) for one in found] == [("label 0", 2), ("label 1", 2), ("label 2", 1)]
-    assert [one.spread is None for one in found] == [False, False, True]
+    assert [(one["label"], one["images"]) for one in found] == [("label 0", 2), ("label 1", 2), ("label 2", 1)]
+    assert [one["spread"] is None for one in found] == [False, False, True]
 
 
 def test_one_label_alone_is_not_enough(classifier: Classifier) -> None:
     one = Split(images=TEST.images[:1], targets=TEST.targets[:1])
     with pytest.raises(DataError, match="at least two labels and a count of 2 are needed; given 1 and 50"):
         evaluate_imagined(classifier, image_features(classifier, one.images), align_targets(classifier, one, LABELS))
+
+
+def offsets(figure: Any) -> dict[str, Any]:
+    """Return the points of each cloud of a figure, by its words."""
+    return {str(cloud.get_label()): np.asarray(cloud.get_offsets()) for cloud in figure.axes[0].collections}
 
 
 @pytest.mark.parametrize("projection", ["pca", "tsne"])
@@ -110,41 +117,42 @@ def test_the_plane(classifier: Classifier, projection: str) -> None:
     found = imagine(classifier, names, few.images, count=7)
     targets = few.targets.clone()
     targets[:3] = -1
-    view = imagined_view(classifier, found, targets, projection)  # type: ignore[arg-type]
-    assert (view.real.shape, view.made.shape) == ((60, 2), (2, 7, 2))
-    assert view.targets.tolist() == [{2: 0, 0: 1}.get(t, -1) for t in targets.tolist()]
-    assert view.seen.tolist() == [t >= 0 and t not in UNSEEN for t in targets.tolist()]
-    centre = few.images[targets == 2]
-    assert len(centre) == 4
-    near = view.real[view.targets == 0].mean(0)
-    others = torch.stack([view.real[targets == i].mean(0) for i in range(12)])
-    assert int((others - view.made[0].mean(0)).norm(dim=1).argmin()) == 2, "generated points lie with their own"
-    assert near.isfinite().all()
-    figure = draw_imagined(view)
+    figure = draw_imagined(classifier, found, targets, projection)  # type: ignore[arg-type]
+    clouds = offsets(figure)
+    for place, name in ((2, "label 2"), (0, "label 0")):
+        assert len(clouds[f"{name}, real"]) == int((targets == place).sum())
+        assert len(clouds[f"{name}, generated"]) == 7
+        own = clouds[f"{name}, real"].mean(0)
+        centres = {words: np.linalg.norm(points.mean(0) - own) for words, points in clouds.items()}
+        del centres[f"{name}, real"]
+        assert min(centres, key=lambda words: centres[words]) == f"{name}, generated", "they lie with their own"
+    others = [t for t in targets.tolist() if t not in (0, 2)]
+    assert len(clouds["other labels, seen"]) == sum(t >= 0 and t not in UNSEEN for t in others)
+    assert len(clouds["other labels, not seen"]) == sum(t < 0 or t in UNSEEN for t in others)
     words = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert words == [
         *("other labels, seen", "other labels, not seen"),
         *(f"{name}, {kind}" for name in names for kind in ("real", "generated")),
     ]
-    drawn = [np.shape(points.get_offsets())[0] for points in figure.axes[0].collections]
-    assert sum(drawn) == 60 + 14
+    assert sum(map(len, clouds.values())) == 60 + 14
 
 
 def test_pca_keeps_the_widest_directions(classifier: Classifier) -> None:
     found = imagine(classifier, ["label 2"], TEST.images, count=5)
-    view = imagined_view(classifier, found, TEST.targets)
+    points = np.concatenate([*offsets(draw_imagined(classifier, found, TEST.targets)).values()])
     rows = torch.cat([found.gallery, found.features[0]])
     values = torch.linalg.svdvals(rows - rows.mean(0))[:2]
-    torch.testing.assert_close(torch.cat([view.real, view.made[0]]).norm(dim=0), values, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(torch.as_tensor(points).float().norm(dim=0), values, rtol=1e-4, atol=1e-4)
 
 
 def test_more_labels_than_colours_are_all_drawn(classifier: Classifier) -> None:
-    view = imagined_view(classifier, imagine(classifier, LABELS.names, TEST.images, count=2), TEST.targets)
-    drawn = sum(np.shape(points.get_offsets())[0] for points in draw_imagined(view).axes[0].collections)
-    assert drawn == len(TEST) + 10 * 2, "generated features of ten labels, and every real image"
+    figure = draw_imagined(classifier, imagine(classifier, LABELS.names, TEST.images, count=2), TEST.targets)
+    assert sum(map(len, offsets(figure).values())) == len(TEST) + 10 * 2, (
+        "generated features of ten labels, and every real image"
+    )
 
 
 def test_targets_belong_to_the_gallery(classifier: Classifier) -> None:
     found = imagine(classifier, ["label 2"], TEST.images, count=5)
     with pytest.raises(UsageError, match="192 gallery images and 3 targets"):
-        imagined_view(classifier, found, torch.zeros(3, dtype=torch.int64))
+        draw_imagined(classifier, found, torch.zeros(3, dtype=torch.int64))

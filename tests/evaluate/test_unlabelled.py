@@ -72,9 +72,9 @@ def test_the_probe_counts_right_votes(data: Dataset) -> None:
     features = encoder.features(train.images), encoder.features(test.images)
     votes = slow_votes(features[1], features[0], train.targets, 5, 0.1)
     right = [votes[i].index(max(votes[i])) == int(target) for i, target in enumerate(test.targets)]
-    assert found.accuracy == pytest.approx(sum(right) / len(right))
-    assert (found.train_images, found.test_images, found.k) == (len(train), len(test), 5)
-    assert probe_neighbours(encoder, train, test).k == len(train)
+    assert found["accuracy"] == pytest.approx(sum(right) / len(right))
+    assert (found["train_images"], found["test_images"], found["k"]) == (len(train), len(test), 5)
+    assert probe_neighbours(encoder, train, test)["k"] == len(train)
 
 
 def test_images_without_a_label_are_left_out(data: Dataset) -> None:

@@ -33,7 +33,7 @@ def test_curve_is_a_sweep_of_thresholds(positive: list[float], negative: list[fl
 @given(Scores, Scores, st.sampled_from([0.01, 0.3, 0.9]))
 def test_least_cost(positive: list[float], negative: list[float], share: float) -> None:
     slow = min(share * miss + (1 - share) * false for _, miss, false in sweep(positive, negative))
-    found = min_dcf(torch.tensor(positive), torch.tensor(negative), share)
+    found = min_dcf(det_curve(torch.tensor(positive), torch.tensor(negative)), share)
     assert found == pytest.approx(slow / min(share, 1 - share))
     assert found <= 1 + 1e-12
 
@@ -64,4 +64,4 @@ def test_wrong_scores_are_refused() -> None:
     with pytest.raises(UsageError, match="finite"):
         det_curve(one, one / 0)
     with pytest.raises(UsageError, match="between 0 and 1"):
-        min_dcf(one, one, 1.0)
+        min_dcf(det_curve(one, one), 1.0)

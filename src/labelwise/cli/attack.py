@@ -42,7 +42,6 @@ def attack(  # noqa: PLR0913 - the options of the verb
     radius = parse_radius(epsilon)
     from labelwise.evaluate.fooled import write_fooled
     from labelwise.evaluate.robust import RobustSettings, evaluate_robust
-    from labelwise.evaluate.tested import Tested
     from labelwise.ops.square_attack import Square
     from labelwise.tasks.attack import GRADIENTS, scores_of
 
@@ -56,7 +55,7 @@ def attack(  # noqa: PLR0913 - the options of the verb
         surrogate=None if surrogate is None else open_model(surrogate, device),
         seed=seed,
     )
-    tested = Tested.of(classifier, part.split, part.labels)
+    tested = part.tested(classifier)
     result = evaluate_robust(tested, settings)
     warn_leaked(result.leaked)
     about = {"model": str(model), "data": data, "split": part.name, "measured": part.figures(), **asdict(result)}

@@ -40,7 +40,6 @@ def evaluate(  # noqa: PLR0913 - the options of the verb
     from labelwise.evaluate.closed import evaluate_closed
     from labelwise.evaluate.multilabel import evaluate_multilabel
     from labelwise.evaluate.outliers import evaluate_outliers
-    from labelwise.evaluate.tested import Tested
     from labelwise.model import Compares
 
     if curve is not None and curve.suffix.lower() not in PLOTS:
@@ -50,7 +49,7 @@ def evaluate(  # noqa: PLR0913 - the options of the verb
     strange = None if unknown is None else open_unknown(classifier, unknown, root)
     about: dict[str, Any] = {"model": str(model), "data": data, "split": part.name, "measured": part.figures()}
     lines: list[RenderableType] = [unbroken(part.words)]
-    tested = Tested.of(classifier, part.split, part.labels)
+    tested = part.tested(classifier)
     if _all_new(tested) and not (unknown or curve):
         note("The classifier knows none of these labels, so it is measured on how well it compares and learns them.")
         about["pairs"] = None
@@ -80,9 +79,7 @@ def evaluate(  # noqa: PLR0913 - the options of the verb
 
 def _all_new(tested: "Tested") -> bool:
     """Return whether the classifier knows not one label of these pictures, each of which has one."""
-    from labelwise.evaluate.pairs import used_labels
-
-    used = [] if tested.multilabel else used_labels(tested.split, tested.labels)
+    used = [] if tested.multilabel else [tested.labels.names[i] for i in tested.split.present]
     known = tested.classifier.labels.names + tested.classifier.model.spec.labels.names
     return bool(used) and not set(used) & set(known)
 
@@ -167,7 +164,7 @@ def _episodes(tested: "Tested") -> Figures:
     """Return how well new labels are learnt from one and from five pictures, as far as there are enough of enough labels."""
     import torch
 
-    from labelwise.evaluate.episodes import EpisodeSettings, evaluate_many_episodes
+    from labelwise.evaluate.episodes import EpisodeSettings, evaluate_episodes
 
     targets = tested.split.targets
     sizes = torch.bincount(targets[targets >= 0])
@@ -175,7 +172,7 @@ def _episodes(tested: "Tested") -> Figures:
     settings = [EpisodeSettings(ways=ways[shots], shots=shots, queries=QUERIES) for shots in ways if ways[shots] >= 2]
     if not settings:
         return "episodes", [], []
-    results = evaluate_many_episodes(tested, settings)
+    results = [evaluate_episodes(tested, each) for each in settings]
     table = plain_table("new labels from a few pictures", *(f">{rule}" for rule in results[0].accuracy))
     values = []
     for one in results:

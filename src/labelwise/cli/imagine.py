@@ -3,7 +3,6 @@
 import csv
 import re
 from collections import Counter
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -45,7 +44,7 @@ def imagine(  # noqa: PLR0913 - the options of the verb
 
     With --out: a sheet of the nearest real pictures for each label, a plane of real and generated features, and a table.
     """
-    from labelwise.evaluate.imagined import draw_imagined, imagined_view
+    from labelwise.evaluate.imagined import draw_imagined
     from labelwise.tasks.imagine import imagine as run
 
     classifier = open_model(model, device)
@@ -61,7 +60,7 @@ def imagine(  # noqa: PLR0913 - the options of the verb
         out_folder.mkdir(parents=True, exist_ok=True)
         files = [str(out_folder / "imagined.csv"), str(out_folder / "plane.png")]
         _write_table(Path(files[0]), rows)
-        draw_imagined(imagined_view(classifier, imagined, targets, projection)).savefig(files[1], dpi=120)
+        draw_imagined(classifier, imagined, targets, projection).savefig(files[1], dpi=120)
         files += _draw_sheets(out_folder, part, rows)
     document = {"model": str(model), "data": data, "split": part.name, "measured": part.figures(), "count": count}
     table = _table(rows, f"{data}, {part.name}: {count} generated features of each label")
@@ -89,7 +88,7 @@ def _figures(
         return {}
     count = imagined.features.shape[1]
     result = evaluate_imagined(classifier, imagined.gallery[known], targets[known], count=count, seed=seed)
-    return {one.label: asdict(one) for one in result}
+    return {one["label"]: one for one in result}
 
 
 def _rows(

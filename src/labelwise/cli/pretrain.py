@@ -3,7 +3,6 @@
 import shutil
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from json import loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -85,7 +84,7 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
         if not isinstance(method, Patches):
             shutil.rmtree(folder)
     if tests is not None and dataset is not None:
-        about["neighbours"] = asdict(probe_neighbours(encoder, dataset.split("train"), tests))
+        about["neighbours"] = probe_neighbours(encoder, dataset.split("train"), tests)
     show({"weights": str(out_file), **about}, *_lines(out_file, about), json=json)
     if not json:
         _tell_use(out_file)

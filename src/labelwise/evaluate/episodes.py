@@ -3,7 +3,6 @@
 Every image is encoded once; what an episode learns and asks is computed from embeddings, many episodes at a time.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import sqrt
@@ -39,6 +38,9 @@ class Estimate:
     mean: float
     error: float
 
+    def __str__(self) -> str:
+        return f"{100 * self.mean:.2f} +- {100 * self.error:.2f} %"
+
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodeResult:
@@ -47,7 +49,7 @@ class EpisodeResult:
     settings: EpisodeSettings  # which episodes
     labels: int  # how many labels of the split have enough images to be drawn
     images: int  # how many labelled images there are
-    # of taught, labels learnt as teach does; and on the same codes and episodes of nearest mean, the label
+    # of taught, labels learnt as teach does; and on the same embeddings and episodes of nearest mean, the label
     # whose examples' mean embedding is nearest, and of cosine, the label whose mean has the largest cosine
     accuracy: dict[str, Estimate]
     leaked: float  # share of the images that the classifier was trained or calibrated on; anything but 0 flatters it
@@ -55,27 +57,16 @@ class EpisodeResult:
 
 def evaluate_episodes(tested: Tested, settings: EpisodeSettings | None = None) -> EpisodeResult:
     """Return how well a model learns new labels from a few images; what labels it was bound to is of no account."""
-    return evaluate_many_episodes(tested, [settings or EpisodeSettings()])[0]
-
-
-def evaluate_many_episodes(tested: Tested, settings: Sequence[EpisodeSettings]) -> list[EpisodeResult]:
-    """Return the result of each of several settings."""
-    tested = tested.own_labelled()
-    model, embeddings, split = tested.classifier.model, tested.scores.embeddings, tested.split
-    sizes = torch.bincount(split.targets.cpu())
-    return [
-        EpisodeResult(
-            settings=each,
-            labels=int((sizes >= each.shots + each.queries).sum()),
-            images=len(split),
-            accuracy={
-                name: estimate(hits)
-                for name, hits in episode_accuracies(model, embeddings, split.targets, each).items()
-            },
-            leaked=tested.leaked,
-        )
-        for each in settings
-    ]
+    settings, tested = settings or EpisodeSettings(), tested.own_labelled()
+    targets = tested.split.targets
+    hits = episode_accuracies(tested.classifier.model, tested.scores.embeddings, targets, settings)
+    return EpisodeResult(
+        settings=settings,
+        labels=int((torch.bincount(targets.cpu()) >= settings.shots + settings.queries).sum()),
+        images=len(tested),
+        accuracy={name: estimate(values) for name, values in hits.items()},
+        leaked=tested.leaked,
+    )
 
 
 @torch.no_grad()
@@ -85,16 +76,16 @@ def episode_accuracies(
     """Return the accuracy of each episode ``[count]`` by each rule, from image embeddings ``[n, d]`` and targets ``[n]``."""
     if settings.count < 2:
         raise UsageError(f"An error needs at least two episodes; given {settings.count}.")
-    drawn = episodes(targets, settings.ways, settings.shots, settings.queries, settings.count, settings.seed)
+    draws = episodes(targets, settings.ways, settings.shots, settings.queries, settings.count, settings.seed)
     size = settings.ways * (settings.shots + settings.queries) * embeddings.shape[1]
-    found: dict[str, list[Tensor]] = {}
-    while some := list(islice(drawn, max(1, CHUNK // size))):
+    hits: dict[str, list[Tensor]] = {}
+    while some := list(islice(draws, max(1, CHUNK // size))):
         rows = [torch.stack([each.support for each in some]), torch.stack([each.query for each in some])]
         support, query = (embeddings[part.to(embeddings.device)] for part in rows)
         for name, scores in _scores(model, support, query).items():
             truth = torch.arange(settings.ways, device=scores.device).repeat_interleave(settings.queries)
-            found.setdefault(name, []).append((scores.argmax(2) == truth).double().mean(1).cpu())
-    return {name: torch.cat(parts) for name, parts in found.items()}
+            hits.setdefault(name, []).append((scores.argmax(2) == truth).double().mean(1).cpu())
+    return {name: torch.cat(parts) for name, parts in hits.items()}
 
 
 def estimate(values: Tensor) -> Estimate:

@@ -17,14 +17,14 @@ SIDE = 192  # of each picture that is written, at least
 
 def write_fooled(folder: Path, tested: Tested, epsilon: float, most: int) -> list[dict[str, Any]]:
     """Write at most so many fooled pictures into a folder, and return the file, the label and the answer of each."""
-    found = attack(tested.classifier, tested.split.images, tested.targets, AttackSettings(epsilon=epsilon))
+    result = attack(tested.classifier, tested.split.images, tested.targets, AttackSettings(epsilon=epsilon))
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for number, row in enumerate((found.fooled & ~found.wrong).nonzero()[:most, 0].tolist()):
+    for number, row in enumerate((result.fooled & ~result.wrong).nonzero()[:most, 0].tolist()):
         file = folder / f"{number:03d}.png"
-        Image.fromarray(strip(found.clean[row], found.images[row], epsilon)).save(file)
+        Image.fromarray(strip(result.clean[row], result.images[row], epsilon)).save(file)
         label = tested.labels.names[int(tested.split.targets[row])]
-        written.append({"file": str(file), "label": label, "answer": found.answers[row]})
+        written.append({"file": str(file), "label": label, "answer": result.answers[row]})
     return written
 
 
@@ -34,5 +34,5 @@ def strip(clean: Tensor, perturbed: Tensor, epsilon: float) -> NDArray[np.uint8]
     times = max(1, -(-SIDE // panels.shape[3]))
     panels = panels.expand(-1, 3, -1, -1).repeat_interleave(times, 2).repeat_interleave(times, 3)
     whole = panels.permute(2, 0, 3, 1).flatten(1, 2)
-    made: NDArray[np.uint8] = (whole * 255).round().to(torch.uint8).numpy()
-    return made
+    pixels: NDArray[np.uint8] = (whole * 255).round().to(torch.uint8).numpy()
+    return pixels

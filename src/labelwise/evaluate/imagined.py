@@ -1,7 +1,6 @@
 """How good generated features are, for labels with test images; and a plane to look at them beside real ones."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -18,34 +17,13 @@ Projection = Literal["pca", "umap", "tsne"]
 COLOURED = 10  # labels that one can tell apart in a plane
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImaginedLabel:
-    """Figures of one label, over its generated features and its test images."""
-
-    label: str  # its name
-    described: bool  # whether it is known from a description alone
-    images: int  # how many test images it has
-    # from the mean of what was generated to the mean of the real images, where 1 is the mean distance between
-    # the means of two labels
-    offset: float
-    precision: float  # share of generated features whose nearest real image has the right label
-    real_precision: float  # the same for real images and the nearest other one, which is what can be expected at best
-    # root mean square distance of generated features to their mean, where 1 is that of real images; None with
-    # one
-    spread: float | None
-
-
 def evaluate_imagined(
     classifier: Classifier, real: Tensor, targets: Tensor, *, count: int = 50, seed: int = 0
-) -> list[ImaginedLabel]:
+) -> list[dict[str, Any]]:
     """Return how good features are that a model generates, for every label with images, in the order of the classifier's.
 
-    Args:
-        classifier: one whose model can generate features.
-        real: features of test images of one label each ``[n, f]``, as ``imagine`` keeps them of its gallery.
-        targets: the position of each one's label among the classifier's ``[n]``.
-        count: how many features to generate for each label.
-        seed: of what is drawn at random.
+    ``real [n, f]`` are features of test images of one label each, as ``imagine`` keeps them of its gallery; ``targets [n]``
+    where that label stands among the classifier's; ``count`` how many features are generated for each label.
     """
     columns, own = torch.unique(targets.cpu(), return_inverse=True)
     k = len(columns)
@@ -64,15 +42,18 @@ def evaluate_imagined(
         mine = own == label
         spread = _spread(real[mine])
         figures.append(
-            ImaginedLabel(
-                label=name,
-                described=name in classifier.unseen,
-                images=int(mine.sum()),
-                offset=float((rows.mean(0) - means[label]).norm()) / between if between else 0.0,
-                precision=float((own[distances(rows, real).argmin(1)] == label).float().mean()),
-                real_precision=float((own[nearest[mine]] == label).float().mean()),
-                spread=_spread(rows) / spread if spread else None,
-            )
+            {
+                "label": name,
+                "described": name in classifier.unseen,
+                "images": int(mine.sum()),
+                # from the mean of what was generated to that of real images; 1 is the mean distance of two labels
+                "offset": float((rows.mean(0) - means[label]).norm()) / between if between else 0.0,
+                # the share whose nearest real image has the right label; of real images, what can be expected at best
+                "precision": float((own[distances(rows, real).argmin(1)] == label).float().mean()),
+                "real_precision": float((own[nearest[mine]] == label).float().mean()),
+                # root mean square distance to their mean, where 1 is that of real images; None with one image
+                "spread": _spread(rows) / spread if spread else None,
+            }
         )
     return figures
 
@@ -92,38 +73,41 @@ def _spread(rows: Tensor) -> float:
     return float(rows.var(0).sum().sqrt()) if len(rows) > 1 else 0.0
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class ImaginedView:
-    """Real images and generated features in a plane."""
+def draw_imagined(classifier: Classifier, imagined: Imagined, targets: Tensor, projection: Projection = "pca") -> Any:
+    """Return a figure of what was imagined in a plane with the gallery, whose targets ``[n]`` are -1 where not known.
 
-    names: tuple[str, ...]  # the labels that were imagined
-    real: Tensor  # the real images [n, 2]
-    targets: Tensor  # which of the names each real image has, -1 for another or none [n]
-    seen: Tensor  # whether training had images of the label of each real image [n]
-    made: Tensor  # the generated features [k, count, 2]
-    projection: Projection  # pca, umap or tsne
+    Grey dots are real images of other labels, coloured ones of the imagined labels; crosses are generated.
+    """
+    from matplotlib import colormaps
+    from matplotlib.figure import Figure
 
-
-def imagined_view(
-    classifier: Classifier, imagined: Imagined, targets: Tensor, projection: Projection = "pca"
-) -> ImaginedView:
-    """Return what was imagined in a plane with the gallery of real images, whose targets ``[n]`` are -1 where not known."""
     n, (k, count, _) = len(imagined.gallery), imagined.features.shape
     if len(targets) != n or n + k * count < 3:
         raise UsageError(f"There are {n} gallery images and {len(targets)} targets; give as many, and 3 points in all.")
     rows = torch.cat([imagined.gallery, imagined.features.flatten(0, 1)])
     points = torch.as_tensor(_planar(projection, len(rows)).fit_transform(rows.numpy())).float()
-    places = torch.full((len(classifier.labels) + 1,), -1)
-    places[[classifier.labels.index(name) for name in imagined.names]] = torch.arange(k)
-    seen = torch.tensor([name not in classifier.unseen for name in classifier.labels.names] + [False])
-    return ImaginedView(
-        names=imagined.names,
-        real=points[:n],
-        targets=places[targets.cpu()],
-        seen=seen[targets.cpu()],
-        made=points[n:].reshape(k, count, 2),
-        projection=projection,
-    )
+    real, made = points[:n], points[n:].reshape(k, count, 2)
+    seen = torch.tensor([name not in classifier.unseen for name in classifier.labels.names] + [False])[targets.cpu()]
+    columns = [classifier.labels.index(name) for name in imagined.names[:COLOURED]]
+    other = ~torch.isin(targets.cpu(), torch.tensor(columns))
+    clouds: list[tuple[Tensor, int, str, Any, str]] = [  # points, size, marker, colour, words
+        (real[other & seen], 8, "o", "#cccccc", "other labels, seen"),
+        (real[other & ~seen], 8, "o", "#888888", "other labels, not seen"),
+    ]
+    for place, (column, name) in enumerate(zip(columns, imagined.names, strict=False)):
+        colour = colormaps["tab10"](place)
+        clouds.append((real[targets.cpu() == column], 14, "o", colour, f"{name}, real"))
+        clouds.append((made[place], 22, "x", colour, f"{name}, generated"))
+    figure = Figure(figsize=(7.4, 5), layout="constrained", facecolor="white")
+    axes: Any = figure.subplots()
+    for cloud, size, marker, colour, words in clouds:
+        if len(cloud):
+            look = {"linewidths": 0.9} if marker == "x" else {"linewidths": 0, "alpha": 0.8 if size > 8 else 1}
+            axes.scatter(*cloud.T.numpy(), size, color=colour, marker=marker, label=words, **look)
+    axes.set(xticks=[], yticks=[], xlabel=f"{projection.upper()} 1", ylabel=f"{projection.upper()} 2")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure
 
 
 def _planar(projection: Projection, points: int) -> Any:
@@ -132,34 +116,6 @@ def _planar(projection: Projection, points: int) -> Any:
     from sklearn.manifold import TSNE
 
     return TSNE(2, random_state=0, perplexity=min(30.0, (points - 1) / 3))
-
-
-def draw_imagined(view: ImaginedView) -> Any:
-    """Return a figure: grey dots for real images of other labels, coloured ones of the imagined; crosses are generated."""
-    from matplotlib import colormaps
-    from matplotlib.figure import Figure
-
-    table = colormaps["tab10"]
-    figure = Figure(figsize=(7.4, 5), layout="constrained", facecolor="white")
-    axes: Any = figure.subplots()
-    other = (view.targets < 0) | (view.targets >= COLOURED)
-    for rows, shade, words in (
-        (view.real[other & view.seen], "#cccccc", "other labels, seen"),
-        (view.real[other & ~view.seen], "#888888", "other labels, not seen"),
-    ):
-        if len(rows):
-            axes.scatter(*rows.T.numpy(), 8, color=shade, linewidths=0, label=words)
-    for place, name in enumerate(view.names[:COLOURED]):
-        colour = table(place)
-        if len(rows := view.real[view.targets == place]):
-            axes.scatter(*rows.T.numpy(), 14, color=colour, linewidths=0, alpha=0.8, label=f"{name}, real")
-        axes.scatter(
-            *view.made[place].T.numpy(), 22, color=colour, marker="x", linewidths=0.9, label=f"{name}, generated"
-        )
-    axes.set(xticks=[], yticks=[], xlabel=f"{view.projection.upper()} 1", ylabel=f"{view.projection.upper()} 2")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
-    return figure
 
 
 def draw_nearest(row: Mapping[str, Any], images: Mapping[int, Tensor]) -> Any:

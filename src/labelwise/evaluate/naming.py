@@ -39,7 +39,7 @@ class ClusterImages:
 def named_clusters(classifier: Classifier) -> list[NamedCluster]:
     """Return the clusters of a ``zero_label`` classifier, the one whose name is least certain first."""
     model = named_model(classifier)
-    labels, told = model.spec.labels, classifier.origin.summary["naming"]
+    labels, report = model.spec.labels, classifier.origin.summary["naming"]
     together = plain(kept_together(model.overlaps))
     answers = classifier.origin.summary.get("answers", {})
     return [
@@ -51,7 +51,7 @@ def named_clusters(classifier: Classifier) -> list[NamedCluster]:
             together=together[doubt.cluster],
             others=doubt.others,
             **{
-                ours: told[theirs][labels.index(doubt.label)]
+                ours: report[theirs][labels.index(doubt.label)]
                 for ours, theirs in (("size", "sizes"), ("share", "shares"), ("agreement", "agreement"))
             },
         )
@@ -68,15 +68,17 @@ def cluster_images(classifier: Classifier, images: Tensor, count: int = 8, seed:
     """
     model = named_model(classifier)
     check_shape(images, model.spec.shape)
-    codes = classifier.encode(model.prepare(images)).float()
-    answers = model.score(codes, model.encode_labels(model.spec.labels).float()).argmax(1).cpu()
-    far = torch.cdist(codes, model.centres).cpu()
+    embeddings = classifier.encode(model.prepare(images)).float()
+    answers = model.score(embeddings, model.encode_labels(model.spec.labels).float()).argmax(1).cpu()
+    far = torch.cdist(embeddings, model.centres).cpu()
     generator = torch.Generator().manual_seed(seed)
-    found = []
+    clusters = []
     for cluster, label in enumerate(model.names.tolist()):
         rows = (answers == label).nonzero()[:, 0]
         near = rows[far[rows, cluster].argsort(stable=True)]
         rest = near[count:]
-        drawn = rest[torch.randperm(len(rest), generator=generator)[:count]]
-        found.append(ClusterImages(nearest=tuple(near[:count].tolist()), drawn=tuple(drawn.tolist()), count=len(rows)))
-    return found
+        others = rest[torch.randperm(len(rest), generator=generator)[:count]]
+        clusters.append(
+            ClusterImages(nearest=tuple(near[:count].tolist()), drawn=tuple(others.tolist()), count=len(rows))
+        )
+    return clusters

@@ -38,8 +38,8 @@ def compare_answers(first: Tensor, second: Tensor, *, seed: int = 0) -> PairedRe
     if not n:
         raise DataError("There is no image that both were asked about.")
     one, other = int((first & ~second).sum()), int((second & ~first).sum())
-    drawn = np.random.default_rng(seed).multinomial(n, [one / n, other / n, (n - one - other) / n], DRAWS)
-    low, high = np.quantile((drawn[:, 1] - drawn[:, 0]) / n, [0.025, 0.975])
+    draws = np.random.default_rng(seed).multinomial(n, [one / n, other / n, (n - one - other) / n], DRAWS)
+    low, high = np.quantile((draws[:, 1] - draws[:, 0]) / n, [0.025, 0.975])
     return PairedResult(
         images=n,
         only_first=one,

@@ -1,16 +1,15 @@
-"""How alike images are, by every score at once: verification and retrieval on the same codes, of known labels or of new ones."""
+"""How alike images are, by every score at once: verification and retrieval on the same embeddings, of known labels or of new ones."""
 
 from dataclasses import dataclass
 
 import torch
 
 from labelwise.classifier import Classifier
-from labelwise.data.dataset import Dataset, Split
+from labelwise.data.dataset import Dataset
 from labelwise.errors import DataError, listing
 from labelwise.evaluate.retrieval import RetrievalResult, evaluate_retrieval
 from labelwise.evaluate.tested import Tested
 from labelwise.evaluate.verification import VerificationResult, evaluate_verification
-from labelwise.labels import Labels
 from labelwise.tasks.similarity import By, known_scores
 
 
@@ -48,15 +47,10 @@ def evaluate_pairs(tested: Tested, *, most: int | None = None, seed: int = 0) ->
 def evaluate_new_labels(classifier: Classifier, data: Dataset, split: str = "test") -> PairsResult:
     """Return the same for labels that training never saw, such as other speakers; a label that it saw is an error."""
     known = set(classifier.model.spec.labels.names)
-    shared = [name for name in used_labels(data.split(split), data.labels) if name in known]
+    shared = [name for name in (data.labels.names[i] for i in data.split(split).present) if name in known]
     if shared:
         raise DataError(
             f"Training saw {len(shared)} labels of the {split} split, so they are not new: {listing(shared)}. "
             "Divide the data by labels."
         )
     return evaluate_pairs(Tested.of(classifier, data.split(split), data.labels))
-
-
-def used_labels(split: Split, labels: Labels) -> list[str]:
-    """Return the labels that some image of a split has."""
-    return [labels.names[i] for i in split.present]

@@ -17,7 +17,7 @@ from labelwise.data.dataset import SPLITS, Dataset, Skipped, Split
 from labelwise.data.read.files import at_side
 from labelwise.data.split.divide import pool
 from labelwise.errors import DataError, UsageError, listing, suggest
-from labelwise.evaluate.tested import leaked_rows
+from labelwise.evaluate.tested import Tested, leaked_rows
 from labelwise.labels import Labels
 
 ALL = "all"
@@ -76,29 +76,30 @@ class Part:
             "skipped": [asdict(one) for one in self.skipped],
         }
 
+    def tested(self, classifier: Classifier) -> Tested:
+        """Return the images encoded by the classifier that they were chosen for, once for every protocol."""
+        return Tested.of(classifier, self.split, self.labels, self.leaked)
+
     def draw(self, most: int | None, seed: int) -> "Part":
         """Return the part cut to so many images, drawn at random; all of them where there are no more, or for None."""
         count = len(self.split)
         if most is None or most >= count:
             return self
-        kept = torch.randperm(count, generator=torch.Generator().manual_seed(seed))[:most].sort().values
+        rows = torch.randperm(count, generator=torch.Generator().manual_seed(seed))[:most].sort().values
         return replace(
             self,
-            split=self.split.select(kept),
-            rows=self.rows[kept],
-            leaked=self.leaked[kept],
+            split=self.split.select(rows),
+            rows=self.rows[rows],
+            leaked=self.leaked[rows],
             undrawn=self.undrawn + count - most,
         )
 
 
 def choose_part(classifier: Classifier, data: Dataset, split: str | None = None, *, unknown: bool = False) -> Part:
-    """Return the images that a classifier is measured on, by the rule at the top of this file.
+    """Return the images that a classifier is measured on, by the rule at the top of this file, resized where needed.
 
-    Args:
-        classifier: any.
-        data: as its model takes them, or of another size; then they are resized.
-        split: train, val, test or all; None is test where the data name splits, and all of other data.
-        unknown: they are of none of the labels, so they need no label, and where there is no test split, any will do.
+    ``split`` is train, val, test or all; None is test where the data name splits, and all of other data. ``unknown`` images are
+    of none of the labels, so they need no label, and where there is no test split, any will do.
     """
     return choose_parts([(classifier, data)], split, unknown=unknown)[0]
 

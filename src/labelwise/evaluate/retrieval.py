@@ -49,17 +49,15 @@ def query_figures(
     Where a wrong image is as similar as a right one the wrong one comes first, so embeddings that are all alike gain nothing.
     """
     embeddings, by = compared(model, embeddings.float(), by)
-    targets = targets.to(embeddings.device)
+    targets, every = targets.to(embeddings.device), torch.arange(len(embeddings), device=embeddings.device)
     before, precision = [], []
     with torch.no_grad():
-        for rows in torch.split(
-            torch.arange(len(embeddings), device=embeddings.device), max(1, CHUNK // max(1, len(embeddings)))
-        ):
+        for rows in torch.split(every, max(1, CHUNK // max(1, len(embeddings)))):
             same = targets[rows, None] == targets
             same[rows - rows[0], rows] = False
             ask = same.any(1)
             scores = all_alike(model, embeddings[rows[ask]], embeddings, by)
-            scores[torch.arange(len(scores), device=embeddings.device), rows[ask]] = -torch.inf
+            scores[every[: len(scores)], rows[ask]] = -torch.inf
             right = _ranked(scores, same[ask])
             before.append(right.to(torch.uint8).argmax(1))
             precision.append(_precision_at_r(right))

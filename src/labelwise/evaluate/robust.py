@@ -36,7 +36,6 @@ class RobustSettings:
     batch: int = BATCH  # pictures attacked together
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         check_radius(self.epsilon)
         if all(each.black_box for each in self.attacks):
             raise UsageError("Robustness is measured with at least one attack that sees gradients; add Apgd().")
@@ -133,8 +132,8 @@ def _transferred(problem: Problem, surrogate: Classifier, settings: RobustSettin
     other = replace(problem, scores=scores_of(surrogate.to(device)), targets=columns[problem.targets])
     answers = []
     for part in batches(other, settings.batch):
-        shown = Pgd()(part, torch.Generator(device).manual_seed(settings.seed)).images
-        answers.append(classifier.scores_of(classifier.encode(shown, settings.batch)).best)
+        images = Pgd()(part, torch.Generator(device).manual_seed(settings.seed)).images
+        answers.append(classifier.scores_of(classifier.encode(images, settings.batch)).best)
     return torch.cat(answers) == problem.targets
 
 

@@ -19,27 +19,22 @@ from labelwise.scores import Scores
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Tested:
-    """What every protocol works with: the scores of test images, and the truth.
-
-    Attributes:
-        scores: of the images.
-        split: the images as the model takes them, with what the data say of them.
-        labels: what its targets are about.
-        leaks: which of them the classifier was trained or calibrated on ``[n]`` (bool).
-    """
+    """What every protocol works with: the scores of test images, and the truth."""
 
     scores: Scores
-    split: Split
-    labels: Labels
-    leaks: Tensor
+    split: Split  # the images as the model takes them, with what the data say of them
+    labels: Labels  # what its targets are about
+    leaks: Tensor  # which images the classifier was trained or calibrated on [n] (bool)
 
     @classmethod
-    def of(cls, classifier: Classifier, split: Split, labels: Labels | None = None) -> Self:
+    def of(
+        cls, classifier: Classifier, split: Split, labels: Labels | None = None, leaks: Tensor | None = None
+    ) -> Self:
         """Return the images of a split, encoded once; without labels, its targets point into those of the classifier."""
         split = replace(split, images=classifier.batch(split.images)) if len(split) else split
         embeddings = classifier.encode(prepared(classifier.model, split.images))
         scores = Scores(classifier, embeddings, split.images)
-        leaks = leaked_rows(classifier, split.images)
+        leaks = leaked_rows(classifier, split.images) if leaks is None else leaks
         return cls(scores=scores, split=split, labels=labels or classifier.labels, leaks=leaks)
 
     @property
@@ -58,10 +53,6 @@ class Tested:
     def __getitem__(self, rows: Tensor) -> Self:
         """Return the same of some images."""
         return replace(self, scores=self.scores[rows], split=self.split.select(rows), leaks=self.leaks[rows.cpu()])
-
-    def by(self, classifier: Classifier) -> Self:
-        """Return what another classifier with the same model says of the same images."""
-        return replace(self, scores=self.scores.of(classifier))
 
     @property
     def leaked(self) -> float:

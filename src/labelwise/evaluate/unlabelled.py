@@ -1,6 +1,6 @@
 """How good an encoder trained without labels is: a vote of the nearest training images, where labels exist to check it."""
 
-from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,22 +13,13 @@ from labelwise.nn.encoder import ImageEncoder
 CHUNK = 2**25  # scores of pairs held at a time
 
 
-@dataclass(frozen=True, kw_only=True)
-class NeighbourResult:
-    """How often the vote of the nearest training images is right."""
-
-    train_images: int  # how many may vote
-    test_images: int  # how many were asked about
-    k: int  # how many voted on each
-    accuracy: float  # share of test images whose label got the most votes
-
-
 def probe_neighbours(
     encoder: ImageEncoder, train: Split, test: Split, *, k: int = 200, temperature: float = 0.1
-) -> NeighbourResult:
+) -> dict[str, Any]:
     """Return how well the nearest images of ``train`` name those of ``test``, by the encoder's features; see ``neighbour_votes``.
 
-    Images without a label are left out.
+    Images without a label are left out. Returned are how many images may vote and were asked about, how many voted on each (``k``),
+    and the share whose label got the most votes (``accuracy``).
     """
     if train.multilabel or test.multilabel:
         raise UnsupportedError("Neighbours vote for one label of each image; of these, several may be true.")
@@ -42,9 +33,8 @@ def probe_neighbours(
         test_embeddings, embeddings, known.targets.to(embeddings.device), k=k, temperature=temperature
     )
     right = votes.argmax(1).cpu() == asked.targets.cpu()
-    return NeighbourResult(
-        train_images=len(known), test_images=len(asked), k=min(k, len(known)), accuracy=float(right.double().mean())
-    )
+    images = {"train_images": len(known), "test_images": len(asked)}
+    return {**images, "k": min(k, len(known)), "accuracy": float(right.double().mean())}
 
 
 @torch.no_grad()

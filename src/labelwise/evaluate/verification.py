@@ -1,9 +1,9 @@
 """Verification on a test split: how well pairs of one label are told from pairs of different labels."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from labelwise.evaluate.tested import Tested
-from labelwise.metrics import auroc, equal_error_rate
+from labelwise.metrics import auroc, equal_error
 from labelwise.ops.detection import DetCurve, det_curve, min_dcf, misses_at
 from labelwise.tasks.similarity import By
 from labelwise.tasks.verify import scored_pairs
@@ -30,6 +30,7 @@ class VerificationResult:
     misses: float | None
     false_accepts: float | None  # the share of pairs of different labels that it accepts
     leaked: float  # share of the images that the classifier was trained or calibrated on; anything but 0 flatters it
+    curve: DetCurve = field(compare=False, repr=False)  # both errors at every threshold
 
 
 def evaluate_verification(
@@ -40,30 +41,23 @@ def evaluate_verification(
     The threshold of the classifier, if it has one, is measured as well, and its score is meant where ``by`` is None.
     Where there are more than ``most`` pairs of a kind, so many are drawn.
     """
-    return verification_with_curve(tested, by=by, most=most, seed=seed)[0]
-
-
-def verification_with_curve(
-    tested: Tested, *, by: By | None = None, most: int = PAIRS, seed: int = 0
-) -> tuple[VerificationResult, DetCurve]:
-    """Return what ``evaluate_verification`` does, and the curve of both errors behind it."""
     tested = tested.own_labelled()
-    embeddings, rule = tested.scores.embeddings, tested.classifier.verifier
+    model, rule, targets = tested.classifier.model, tested.classifier.verifier, tested.split.targets.cpu()
     score = by or (rule.by if rule else "similarity")
-    same, different = scored_pairs(tested.classifier.model, embeddings, tested.split.targets.cpu(), score, (most, seed))
+    same, different = scored_pairs(model, tested.scores.embeddings, targets, score, (most, seed))
     curve = det_curve(same, different)
     own = rule if rule is not None and rule.by == score else None
-    result = VerificationResult(
+    return VerificationResult(
         images=len(tested),
         same=len(same),
         different=len(different),
         by=score,
-        eer=equal_error_rate(same, different).rate,
-        min_dcf=min_dcf(same, different),
+        eer=equal_error(curve).rate,
+        min_dcf=min_dcf(curve),
         auroc=auroc(same, different),
         det=tuple((share, misses_at(curve, share)) for share in POINTS),
         misses=None if own is None else float((same < own.threshold).double().mean()),
         false_accepts=None if own is None else float((different >= own.threshold).double().mean()),
         leaked=tested.leaked,
+        curve=curve,
     )
-    return result, curve

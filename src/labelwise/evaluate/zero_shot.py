@@ -33,8 +33,8 @@ class ZeroShotResult:
 
 def evaluate_zero_shot(tested: Tested) -> ZeroShotResult:
     """Return the zero-shot figures of test images that have one label each."""
-    found, targets = tested.labelled()
-    calibration, right = found.classifier.calibration, targets.cpu()
+    scores, targets = tested.labelled()
+    calibration, right = scores.classifier.calibration, targets.cpu()
     seen = ~calibration.unseen
     of_seen = seen[right]
     if not (bool(of_seen.any()) and bool((~of_seen).any())):
@@ -42,12 +42,12 @@ def evaluate_zero_shot(tested: Tested) -> ZeroShotResult:
             f"The zero-shot protocol needs test images of labels with training images and of labels without; given "
             f"{int(of_seen.sum())} and {int((~of_seen).sum())}."
         )
-    raw = found.raw.cpu()
+    raw = scores.raw.cpu()
     curve = balance_curve(raw, right, seen, calibration.penalty)
     alone = raw.masked_fill(seen, -torch.inf).argmax(1)[~of_seen]
     (unseen, known), (unseen_raw, known_raw) = curve.at(calibration.seen_penalty), curve.at(0.0)
     return ZeroShotResult(
-        images=len(found),
+        images=len(scores),
         seen_labels=len(torch.unique(right[of_seen])),
         unseen_labels=len(torch.unique(right[~of_seen])),
         zero_shot=per_class_accuracy(alone, right[~of_seen]),

@@ -40,7 +40,7 @@ def det_curve(positive: Tensor, negative: Tensor) -> DetCurve:
     )
 
 
-def min_dcf(positive: Tensor, negative: Tensor, p_target: float = 0.01) -> float:
+def min_dcf(curve: DetCurve, p_target: float = 0.01) -> float:
     """Return the least detection cost over all thresholds, 1 being the cost of always giving the better constant answer.
 
     A miss and a false accept cost the same; ``min(p misses + (1 - p) false accepts) / min(p, 1 - p)``, where p is the share
@@ -48,7 +48,6 @@ def min_dcf(positive: Tensor, negative: Tensor, p_target: float = 0.01) -> float
     """
     if not 0 < p_target < 1:
         raise UsageError(f"The share of positives lies between 0 and 1; given {p_target}.")
-    curve = det_curve(positive, negative)
     costs = p_target * curve.misses + (1 - p_target) * curve.false_accepts
     return float(costs.min()) / min(p_target, 1 - p_target)
 

@@ -21,7 +21,7 @@ from labelwise.evaluate.multilabel import evaluate_multilabel
 from labelwise.evaluate.part import Part
 from labelwise.evaluate.retrieval import evaluate_retrieval
 from labelwise.evaluate.tested import Tested
-from labelwise.evaluate.verification import verification_with_curve
+from labelwise.evaluate.verification import evaluate_verification
 from labelwise.metrics import confusion_matrix
 from labelwise.report import findings
 from labelwise.scores import Scores
@@ -81,9 +81,9 @@ class Case:
                 torch.randperm(len(tested), generator=torch.Generator().manual_seed(seed))[:COMPARED].sort().values
             ]
         self.compared = len(some)
-        pairs = self._attempt("Same or different", partial(verification_with_curve, most=PAIRS, seed=seed), some)
-        self.verification = pairs[0] if pairs else None
-        self.det = pairs[1] if pairs else None
+        self.verification = self._attempt(
+            "Same or different", partial(evaluate_verification, most=PAIRS, seed=seed), some
+        )
         self.zero_shot = self._attempt("Seen and unseen labels", findings.zero_shot, tested)
         self.ordinal = self._attempt("Ordered labels", findings.ordinal, tested)
         self.retrieval = self._attempt("Retrieval", evaluate_retrieval, some)

@@ -28,7 +28,11 @@ def compare(cases: Sequence[Case], seed: int, most: int) -> dict[str, Any]:
             (f"{case.name}: ECE {error}", case.calibration.after, i)
             for i, (case, error) in enumerate(zip(cases, errors, strict=True))
         ],
-        "det": [(case.name, case.verification.eer, case.det, i) for i, case in enumerate(cases) if case.verification],
+        "det": [
+            (case.name, case.verification.eer, case.verification.curve, i)
+            for i, case in enumerate(cases)
+            if case.verification
+        ],
         "mixed": int(mixed.sum()),  # how many images some answer right and others wrong
         "disagreements": [_disagreement(cases, row) for row in rows.tolist()],  # the surest of these
     }

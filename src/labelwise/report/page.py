@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from platform import machine
@@ -191,17 +191,15 @@ def case_figures(case: Case) -> dict[str, Any]:
     figures["unknown"] = {"limit": unknown.limit, "figures": unknown.result}
     figures |= {"compared_images": case.compared, "leaked": case.tested.leaked, "warnings": cautions(case)}
     plain: dict[str, Any] = to_json(figures)
-    if case.zero_shot:
-        del plain["zero_shot"]["curve"]
     return plain
 
 
 def to_json(value: Any) -> Any:
-    """Return a value as JSON can hold it: numbers that are not finite become None."""
+    """Return a value as JSON can hold it: numbers that are not finite become None, and curves are left out."""
     if isinstance(value, Tensor):
         return to_json(value.tolist())
     if is_dataclass(value) and not isinstance(value, type):
-        return to_json(asdict(value))
+        return to_json({name: part for name, part in vars(value).items() if name != "curve"})
     if isinstance(value, Mapping):
         return {str(key): to_json(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

@@ -32,7 +32,6 @@ class AttackSettings:
     batch: int = BATCH  # pictures attacked together
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         check_radius(self.epsilon)
         if not self.attacks:
             raise UsageError("No attack was given; give at least one, such as Pgd().")
@@ -69,12 +68,8 @@ def attack(
 ) -> Attacked:
     """Return perturbed pictures that the classifier answers wrongly, as far as they were found.
 
-    Args:
-        classifier: any classifier of pictures.
-        pictures: paths, PIL images, arrays or tensors; one or many.
-        targets: the true label of each, by name or as its place among the classifier's ``[n]``; None takes what the classifier
-            says of the clean pictures.
-        settings: how to attack.
+    ``targets`` are the true labels, by name or as positions among the classifier's ``[n]``; None takes what the classifier says
+    of the clean pictures.
     """
     settings = settings or AttackSettings()
     scores = scores_of(classifier)

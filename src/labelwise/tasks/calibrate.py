@@ -16,12 +16,10 @@ from labelwise.scores import Scores
 
 
 def calibrate(scores: Scores, targets: Tensor, *, keep: float = 0.95) -> Classifier:
-    """Return the classifier with its calibration and outlier rule fitted on held-out images.
+    """Return the classifier with its calibration and outlier rule fitted on images that training never saw.
 
-    Args:
-        scores: of held-out images that training never saw; an earlier calibration is replaced.
-        targets: their labels ``[n]``, -1 where there is none; where several may be true of an image, which are, ``[n, k]`` (bool).
-        keep: the share of these images that the outlier rule must let pass as known.
+    ``targets`` are their labels ``[n]``, -1 where there is none, or, where several may be true, which are ``[n, k]`` (bool). The
+    outlier rule lets the share ``keep`` of these images pass as known.
     """
     if not 0 < keep < 1:
         raise UsageError(f"The share of images to keep as known lies between 0 and 1; given {keep}.")

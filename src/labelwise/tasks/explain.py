@@ -46,9 +46,9 @@ def explain(scores: Scores, label: str | None = None) -> Explanation:
         raise UsageError(f"Explain takes one picture at a time, not its embedding alone; given {len(scores)}.")
     column = int(scores.best) if label is None else classifier.labels.index(label)
     heat = heat_maps(classifier, images, torch.tensor([column]))[0]
-    shown = images[0][:3].expand(3, -1, -1).permute(1, 2, 0)
+    picture = images[0][:3].expand(3, -1, -1).permute(1, 2, 0)
     name, probability = classifier.labels.names[column], float(scores.yes[0, column])
-    return Explanation(name, probability, heat.cpu().numpy(), shown.contiguous().cpu().numpy())
+    return Explanation(name, probability, heat.cpu().numpy(), picture.contiguous().cpu().numpy())
 
 
 def heat_maps(classifier: Classifier, images: Tensor, columns: Tensor) -> Tensor:
@@ -70,11 +70,11 @@ def heat_maps(classifier: Classifier, images: Tensor, columns: Tensor) -> Tensor
     heat = _heat(classifier, model.feature_maps(pixels), columns)
     if classifier.view.mirror:
         heat = heat + _heat(classifier, model.feature_maps(pixels.flip(3)), columns).flip(3)
-    kept = (slice(None), *classifier.view.window(*pixels.shape[2:]))
+    window = (slice(None), *classifier.view.window(*pixels.shape[2:]))
     whole = torch.zeros_like(pixels[:, 0])
-    heat = interpolate(heat, size=whole[kept].shape[1:], mode="bilinear", align_corners=False)[:, 0]
+    heat = interpolate(heat, size=whole[window].shape[1:], mode="bilinear", align_corners=False)[:, 0]
     low, high = heat.amin((1, 2), keepdim=True), heat.amax((1, 2), keepdim=True)
-    whole[kept] = (heat - low) / (high - low).clamp_min(1e-12)
+    whole[window] = (heat - low) / (high - low).clamp_min(1e-12)
     return whole
 
 

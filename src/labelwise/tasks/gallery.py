@@ -36,7 +36,6 @@ class Gallery:
     index: Index | None = None  # what an approximate search goes by, see with_index; None is none
 
     def __post_init__(self) -> None:
-        """Check that there is one name, and one label or none, for each embedding."""
         if len(self.files) != len(self.embeddings) or (self.labels and len(self.labels) != len(self.embeddings)):
             raise UsageError(
                 f"A gallery needs a name for each embedding, and a label for each or none; given {len(self.embeddings)} embeddings, "
@@ -169,14 +168,14 @@ def gallery_of_files(
     for start in range(0, len(files), READ):
         some = files[start : start + READ]
         try:
-            images, kept, bad = read_files(some, classifier.shape, fit=classifier.view.fit, strict=strict)
+            images, rows, bad = read_files(some, classifier.shape, fit=classifier.view.fit, strict=strict)
         except DataError:  # none of them can be read
             if strict:
                 raise
             skipped += [Skipped(file=str(file), reason="not a picture that can be read") for file in some]
             continue
         parts.append(classifier.encode(images).cpu())
-        names += [str(some[i]) for i in kept]
+        names += [str(some[i]) for i in rows]
         skipped += bad
     return Gallery(embeddings=torch.cat(parts), files=tuple(names), probe=probe), tuple(skipped)
 
@@ -187,9 +186,9 @@ def probe_embeddings(classifier: Classifier) -> Tensor:
     return classifier.encode(noise).cpu()
 
 
-def check_probe(kept: Tensor, here: Tensor) -> None:
+def check_probe(known: Tensor, here: Tensor) -> None:
     """Raise an error where embeddings of the same pictures ``[p, d]`` differ: another model made them."""
-    if kept.shape != here.shape or float((kept - here).norm()) > DRIFT * float(kept.norm()):
+    if known.shape != here.shape or float((known - here).norm()) > DRIFT * float(known.norm()):
         raise UsageError(
             "This gallery was made by another model, so its embeddings mean something else. Build it again with this one."
         )

@@ -32,7 +32,6 @@ class Index:
     digest: str  # what digest_of returned for the embeddings, the centres and the regions
 
     def __post_init__(self) -> None:
-        """Check that every region is there."""
         shapes = self.centres.ndim == 2 and self.regions.ndim == 1 and self.regions.dtype == torch.int32
         if not shapes or (len(self.regions) and not 0 <= self.regions.min() <= self.regions.max() < len(self.centres)):
             raise UsageError(
@@ -82,10 +81,8 @@ class Lists:
         self._lists.train(index.centres.numpy())  # the centres are there: nothing is learnt
         self._lists.nprobe = min(LOOKED_AT, count)
         step = max(1, CHUNK // size)
-        for embeddings_here, regions in zip(
-            torch.split(embeddings, step), torch.split(index.regions, step), strict=True
-        ):
-            add_preassigned(self._lists, normalize(embeddings_here, dim=1).numpy(), regions.long().numpy())
+        for part, regions in zip(torch.split(embeddings, step), torch.split(index.regions, step), strict=True):
+            add_preassigned(self._lists, normalize(part, dim=1).numpy(), regions.long().numpy())
 
     def __len__(self) -> int:
         return int(self._lists.ntotal)

@@ -49,33 +49,28 @@ def imagine(
     count: int = 50,
     seed: int = 0,
 ) -> Imagined:
-    """Return generated features of described labels, and the real images nearest to them.
+    """Return ``count`` generated features of each label, and the real images of a gallery nearest to them.
 
-    Args:
-        classifier: one whose model can generate features, such as that of the method izf.
-        names: labels of the classifier; ones that were just taught by a description, too.
-        gallery: real images to look at: paths, PIL images, arrays or tensors.
-        targets: where the label of each real image stands among the classifier's, -1 where it is not known ``[n]``.
-        count: how many features to generate for each label.
-        seed: of what is drawn at random.
+    The classifier's model must be able to generate features, as that of the method izf is. ``targets [n]`` say where the label of
+    each real image stands among the classifier's, -1 where it is not known.
     """
     if not names or count < 1:
         raise UsageError(f"Give at least one label and a count of 1; given {len(names)} labels and a count of {count}.")
-    made = generated(classifier, names, count, seed)
+    features = generated(classifier, names, count, seed)
     images = classifier.batch(gallery)
     places = torch.full((len(images),), -1) if targets is None else targets.cpu()
     if len(places) != len(images):
         raise UsageError(f"There are {len(images)} images but {len(places)} targets; give one for each image.")
     real = image_features(classifier, images)
-    near = [distances(rows, real).min(1) for rows in made]
+    near = [distances(rows, real).min(1) for rows in features]
     labels = [classifier.labels.index(name) for name in names]
     return Imagined(
         names=tuple(names),
-        features=made,
+        features=features,
         gallery=real,
-        nearest=torch.stack([found.indices for found in near]),
-        distances=torch.stack([found.values for found in near]),
-        typical=torch.stack([_typical(rows, real[places == i]) for rows, i in zip(made, labels, strict=True)]),
+        nearest=torch.stack([one.indices for one in near]),
+        distances=torch.stack([one.values for one in near]),
+        typical=torch.stack([_typical(rows, real[places == i]) for rows, i in zip(features, labels, strict=True)]),
     )
 
 
@@ -103,9 +98,9 @@ def _generating(classifier: Classifier) -> Generates:
     return model
 
 
-def _typical(made: Tensor, real: Tensor) -> Tensor:
+def _typical(features: Tensor, real: Tensor) -> Tensor:
     """Return for each feature ``[m, f]`` the share of real ones ``[n, f]`` that lie no closer to their nearest fellow."""
     if len(real) < 2:
-        return torch.full((len(made),), torch.nan)
+        return torch.full((len(features),), torch.nan)
     own = distances(real, real).fill_diagonal_(torch.inf).amin(1)
-    return (own >= distances(made, real).amin(1)[:, None]).float().mean(1)
+    return (own >= distances(features, real).amin(1)[:, None]).float().mean(1)

@@ -33,10 +33,8 @@ class Ranked:
 def rank(scores: Scores, *, order: Sequence[str] | None = None, coverage: float = 0.8) -> list[Ranked]:
     """Return where each picture stands, sorted from the lowest rank to the highest.
 
-    Args:
-        scores: of pictures, by a classifier whose labels are ordered, or become so here.
-        order: all labels from the lowest to the highest; None is the order that the labels have.
-        coverage: the probability that an interval of levels must hold at least.
+    ``order`` is all labels from the lowest to the highest, None that which they have; an interval of levels holds a probability
+    of ``coverage`` at least.
     """
     classifier = scores.classifier
     columns = level_columns(classifier, order)
@@ -113,7 +111,7 @@ def covering_levels(levels: Tensor, coverage: float = 0.8) -> tuple[Tensor, Tens
     below = torch.cat([levels.new_zeros(n, 1), levels.cumsum(1)], 1)
     first, last = torch.zeros(n, dtype=torch.int64), torch.full((n,), k - 1)
     for width in range(k - 1, 0, -1):
-        held, start = (below[:, width:] - below[:, :-width]).max(1)
-        enough = held >= coverage
+        share, start = (below[:, width:] - below[:, :-width]).max(1)
+        enough = share >= coverage
         first, last = torch.where(enough, start, first), torch.where(enough, start + width - 1, last)
     return first, last

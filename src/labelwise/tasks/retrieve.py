@@ -37,16 +37,15 @@ def retrieve(
     candidates: int | None = CANDIDATES,
     approximate: bool = False,
 ) -> list[list[Match]]:
-    """Return for each query the k pictures of a gallery that are most like it, best first.
+    """Return for each query the k pictures of a gallery, or all of a smaller one, that are most like it, best first.
 
     Args:
         scores: of the queries, by the classifier that made the gallery.
         gallery: where to search.
-        k: how many; all of the gallery if it has fewer.
-        by: the score: the model's ``similarity``, the ``cosine`` of embeddings, their ``sum``, or the cosine of ``whitened`` embeddings.
+        k: how many.
+        by: the model's ``similarity``, the ``cosine`` of embeddings, their ``sum``, or the cosine of ``whitened`` ones.
         candidates: how many of the best by cosine are ranked by another score; None ranks the whole gallery by it.
-        approximate: look only through the part of the gallery where its index says the best are likely to be; scores are
-            those of an exact search, but a picture may be missed.
+        approximate: look only where the gallery's index says the best are likely to be; scores are exact, a picture may be missed.
     """
     classifier = scores.classifier
     gallery.check(classifier)
@@ -73,14 +72,8 @@ def search(  # noqa: PLR0913 - each may be chosen
 ) -> tuple[Tensor, Tensor]:
     """Return the scores and the rows ``[n, k]`` of the most similar embeddings of a gallery, best first, on the CPU.
 
-    Args:
-        model: what made the embeddings.
-        queries: embeddings ``[n, d]``.
-        gallery: embeddings ``[m, d]``, on any device.
-        k: how many; m if there are fewer.
-        candidates: as in ``retrieve``.
-        lists: where to look for candidates; None looks at the whole gallery. A query that finds fewer than k is searched exactly.
-        by: the score.
+    From embeddings ``[n, d]`` and ``[m, d]``, these on any device. Candidates are looked for in ``lists``, in the whole gallery
+    where there are none; a query that finds fewer than k is searched exactly. The rest is as in ``retrieve``.
     """
     check_score(model, by)
     if k < 1 or not len(gallery):
@@ -93,11 +86,11 @@ def search(  # noqa: PLR0913 - each may be chosen
     queries, k = queries.to(model.device).float(), min(k, len(gallery))
     learned = by in ("sum", "whitened") or (by == "similarity" and isinstance(model, Compares))
     first = max(k, candidates) if learned and candidates is not None else k + SPARE if lists is not None else k
-    first, found = min(len(gallery), first), []
+    first, results = min(len(gallery), first), []
     with torch.no_grad():
         for part in torch.split(queries, max(1, min(256, CHUNK // first))):
             if lists is None and (not learned or candidates is None):
-                found.append(_nearest(partial(all_alike, model, by=by) if learned else None, part, gallery, k))
+                results.append(_nearest(partial(all_alike, model, by=by) if learned else None, part, gallery, k))
                 continue
             places = _nearest(None, part, gallery, first)[1] if lists is None else lists.near(part, first)
             scores, places = _ranked(partial(row_alike, model, by=by), part, gallery, places)
@@ -106,8 +99,8 @@ def search(  # noqa: PLR0913 - each may be chosen
                 scores[short, :k], places[short, :k] = search(
                     model, part[short.to(part.device)], gallery, k, candidates, by=by
                 )
-            found.append((scores[:, :k], places[:, :k]))
-    return torch.cat([scores for scores, _ in found]), torch.cat([places for _, places in found])
+            results.append((scores[:, :k], places[:, :k]))
+    return torch.cat([scores for scores, _ in results]), torch.cat([places for _, places in results])
 
 
 def _ranked(alike: Measure, queries: Tensor, gallery: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:

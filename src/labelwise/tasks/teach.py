@@ -32,21 +32,14 @@ def teach(
     """Return the classifier with one more label; the scores of the others stay exactly as they are.
 
     Give one of the three. Pictures teach any classifier; a description teaches one whose method reads them, in the form
-    that the labels of its training had.
-
-    Args:
-        classifier: any classifier.
-        name: the new label.
-        examples: scores of pictures of it, made by this classifier; five are enough to be useful, more are better.
-        texts: a sentence that describes it, or several.
-        vector: its attributes ``[a]``.
+    that the labels of its training had: sentences, or attributes ``[a]``. Five examples are enough to be useful, more are better.
     """
     check_new(classifier, name)
-    given = [word for word, it in (("examples", examples), ("texts", texts), ("vector", vector)) if it is not None]
-    if len(given) != 1:
+    ways = {"examples": examples, "texts": texts, "vector": vector}
+    words = " and ".join(way for way, what in ways.items() if what is not None)
+    if words not in ways:
         raise UsageError(
-            f'A label is learnt from one of examples, texts and vector; given for "{name}": '
-            f"{' and '.join(given) or 'none of them'}."
+            f'A label is learnt from one of examples, texts and vector; given for "{name}": {words or "none of them"}.'
         )
     if examples is None:
         return _from_description(classifier, name, texts, vector)
@@ -94,8 +87,8 @@ def _from_description(classifier: Classifier, name: str, texts: Texts | None, ve
             new = Labels(names=(name,), vectors=_numbers(vector, model)[None])
         new = method.describe(new)
         embedding = model.encode_labels(new)[0].float()
-    made = None if new.vectors is None else new.vectors[0]
-    labels = classifier.labels.add(name, vector=made, texts=new.texts[0] if new.texts else ())
+    attributes = None if new.vectors is None else new.vectors[0]
+    labels = classifier.labels.add(name, vector=attributes, texts=new.texts[0] if new.texts else ())
     return classifier.add(labels, embedding, unseen=True)
 
 
@@ -113,8 +106,8 @@ def _check_form(model: LabelModel, form: Literal["texts", "vectors"]) -> None:
             known.select([known.names[shortest]]), names=("as if it were new",)
         )  # some know trained names by heart
         try:
-            found = model.encode_labels(replace(one, vectors=None))
-            read = "texts" if torch.allclose(found, model.encode_labels(one), rtol=1e-3, atol=1e-5) else "vectors"
+            embedding = model.encode_labels(replace(one, vectors=None))
+            read = "texts" if torch.allclose(embedding, model.encode_labels(one), rtol=1e-3, atol=1e-5) else "vectors"
         except LabelwiseError as error:
             read, why = "vectors", f" Texts cannot be read: {error}"
     if form != read:
@@ -127,28 +120,30 @@ def _check_form(model: LabelModel, form: Literal["texts", "vectors"]) -> None:
 
 def _sentences(texts: Texts | None) -> tuple[str, ...]:
     """Return the sentences of a description."""
-    found = (texts,) if isinstance(texts, str) else tuple(texts or ())
-    wrong = [text for text in found if not isinstance(text, str) or not text.strip()]
-    if wrong or not found:
+    sentences = (texts,) if isinstance(texts, str) else tuple(texts or ())
+    wrong = [text for text in sentences if not isinstance(text, str) or not text.strip()]
+    if wrong or not sentences:
         raise UsageError(
             f"A label is described by a sentence or several; given {repr(wrong[0]) if wrong else 'an empty list'}."
         )
-    return found
+    return sentences
 
 
 def _numbers(vector: Vector, model: LabelModel) -> Tensor:
     """Return a vector ``[a]`` of finite numbers, as many as the model reads."""
     try:
-        found = torch.as_tensor(vector).detach().to("cpu", torch.float32)
+        numbers = torch.as_tensor(vector).detach().to("cpu", torch.float32)
     except (TypeError, ValueError, RuntimeError) as error:
         raise UsageError(f"A vector is a list of numbers; given {type(vector).__name__} ({error}).") from None
     size = cast(Tensor, model.spec.labels.vectors).shape[1]
-    if found.shape != (size,):
+    if numbers.shape != (size,):
         raise UsageError(
             f"Labels of this classifier have vectors of {size} numbers; given "
-            f"{len(found) if found.ndim == 1 else f'an array of shape {list(found.shape)}'}."
+            f"{len(numbers) if numbers.ndim == 1 else f'an array of shape {list(numbers.shape)}'}."
         )
-    if not found.isfinite().all():
-        place = int((~found.isfinite()).nonzero()[0])
-        raise UsageError(f"Number {place + 1} of the vector is {float(found[place])}; only finite numbers can be read.")
-    return found
+    if not numbers.isfinite().all():
+        place = int((~numbers.isfinite()).nonzero()[0])
+        raise UsageError(
+            f"Number {place + 1} of the vector is {float(numbers[place])}; only finite numbers can be read."
+        )
+    return numbers

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from labelwise.classifier import Classifier, Verifier
 from labelwise.errors import DataError, UsageError
-from labelwise.metrics import equal_error_rate
+from labelwise.metrics import equal_error
 from labelwise.model import LabelModel
 from labelwise.ops.calibration import fit_platt
 from labelwise.ops.detection import det_curve, threshold_at
@@ -35,10 +35,7 @@ class Verification:
 def verify(first: Scores, second: Scores, *, by: By | None = None) -> list[Verification]:
     """Return for each pair whether both pictures show the same label, the order of the two being of no account.
 
-    Args:
-        first: of one picture, or n, by a classifier with a verifier, see ``fit_verifier``.
-        second: of one picture, or n; one picture is compared with each of the others.
-        by: the score; None is the one that the verifier was fitted for, and no other will do.
+    One picture is compared with each of several others. ``by`` is the score that the verifier was fitted for, or None.
     """
     rule = check_verifier(first.classifier, by)
     counts = [len(first), len(second)]
@@ -72,14 +69,10 @@ def check_verifier(classifier: Classifier, by: By | None) -> Verifier:
 def fit_verifier(
     scores: Scores, targets: Tensor, rule: Rule = "eer", *, by: By = "similarity", seed: int = 0
 ) -> Classifier:
-    """Return the classifier with a threshold for pairs of pictures, fitted on held-out labelled images.
+    """Return the classifier with a threshold for pairs of pictures, fitted on images that training never saw.
 
-    Args:
-        scores: of images that training never saw; their labels may be ones that the classifier does not know.
-        targets: their labels ``[n]``, -1 where there is none.
-        rule: ``eer``, where both kinds of error are equally frequent, or the share of different pairs to accept at most.
-        by: the score: the model's ``similarity``, the ``cosine`` of embeddings, their ``sum``, or the cosine of ``whitened`` ones.
-        seed: of the pairs that are drawn where there are many.
+    Their labels ``[n]``, -1 where there is none, may be ones that the classifier does not know. The rule is ``eer``, where both
+    kinds of error are equally frequent, or the share of different pairs to accept at most; ``by`` is the score, as in ``retrieve``.
     """
     if several_true(targets):
         raise DataError(
@@ -87,10 +80,11 @@ def fit_verifier(
         )
     classifier = scores.classifier
     same, different = scored_pairs(classifier.model, scores.embeddings, targets, by, (PAIRS, seed))
-    eer, threshold = equal_error_rate(same, different)
+    curve = det_curve(same, different)
+    eer, threshold = equal_error(curve)
     if rule != "eer":
         _check_share(rule, len(different))
-        threshold = threshold_at(det_curve(same, different), rule)
+        threshold = threshold_at(curve, rule)
     truth = torch.cat([torch.ones(len(same)), torch.zeros(len(different))]).bool()
     scale, offset = fit_platt(torch.cat([same, different])[:, None], truth[:, None])
     offset -= float(torch.tensor(len(same) / len(different)).log())  # as if both kinds were equally frequent
@@ -111,7 +105,7 @@ def scored_pairs(
 
     ``targets [n]`` are -1 where an image has no label; ``draw`` is how many pairs of each kind there may be, and the seed.
     """
-    if several_true(targets) or not can_verify(targets):
+    if not can_verify(targets):
         raise DataError(
             "Pairs need at least two images of one label and one image of another; "
             f"given {int((targets >= 0).sum())} labelled images of {len(set(targets.tolist()) - {-1})} labels."
@@ -136,8 +130,6 @@ def pair_scores(model: LabelModel, first: Tensor, second: Tensor, by: By, rows: 
 
     ``rows [p, 2]`` says which rows of embeddings ``[n, d]`` and ``[m, d]`` make a pair; None pairs row i with row i.
     """
-    second, _ = compared(model, second, by)
-    first, by = compared(model, first, by)
     if rows is None:
         rows = torch.arange(len(first))[:, None].expand(-1, 2)
     out = [first.new_empty(0, dtype=torch.float32)]
@@ -145,7 +137,8 @@ def pair_scores(model: LabelModel, first: Tensor, second: Tensor, by: By, rows: 
         for part in torch.split(rows.to(first.device), CHUNK):
             a, b = first[part[:, 0]].float(), second[part[:, 1]].float()
             alike = row_alike(model, a, b, by)
-            out.append(alike if by == "cosine" else (alike + row_alike(model, b, a, by)) / 2)
+            symmetric = by in ("cosine", "whitened")
+            out.append(alike if symmetric else (alike + row_alike(model, b, a, by)) / 2)
     return torch.cat(out)
 
 

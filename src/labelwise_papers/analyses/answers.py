@@ -31,9 +31,9 @@ def yes_rates(tested: Tested, *, seed: int = 0) -> Figures:
 def _rates(scores: Scores, pairs: "Pairs") -> dict[str, float | None]:
     yes, odd = scores.yes > 0.5, odd_answers(scores)
     asked = {"right": yes[pairs.truths], "wrong": yes[pairs.wrong], "every_wrong": yes[~pairs.truths]}
-    odd_yes = (None, None) if odd is None else (odd > 0.5).unbind(1)
-    asked |= dict(zip(("ones", "zeros"), odd_yes, strict=True))  # type: ignore[arg-type]
-    return {name: None if answers is None else float(answers.double().mean()) for name, answers in asked.items()}
+    rates = {name: float(answers.double().mean()) for name, answers in asked.items()}
+    ones, zeros = (None, None) if odd is None else (odd > 0.5).double().mean(0).tolist()
+    return {**rates, "ones": ones, "zeros": zeros}
 
 
 def answer_calibration(tested: Tested, *, seed: int = 0, bins: int = 15) -> Figures:
@@ -55,17 +55,11 @@ def answer_calibration(tested: Tested, *, seed: int = 0, bins: int = 15) -> Figu
 
 
 class Pairs(NamedTuple):
-    """What images are asked about.
+    """What images are asked about."""
 
-    Attributes:
-        truths: which labels are true ``[n, k]`` (bool).
-        right: rows and places of one true label of each image that has any.
-        wrong: rows and places of one wrong label of each image that has any.
-    """
-
-    truths: Tensor
-    right: tuple[Tensor, Tensor]
-    wrong: tuple[Tensor, Tensor]
+    truths: Tensor  # which labels are true [n, k] (bool)
+    right: tuple[Tensor, Tensor]  # rows and columns of one true label of each image that has any
+    wrong: tuple[Tensor, Tensor]  # and of one wrong label
 
 
 def asked_pairs(tested: Tested, seed: int) -> tuple[Scores, Pairs]:

@@ -102,11 +102,11 @@ def evaluate_domain_views(
 ) -> dict[str, DomainsResult]:
     """Return the accuracy on each domain for several ways in which one trained model names labels, each chosen for itself.
 
-    Each label and domain gives a tenth of its images to validation. With a folder in ``run`` all that is finished is kept there,
-    and the same call continues where it stopped.
+    The data's own splits are forgotten; each label and domain gives a tenth of its images to validation. With a folder in
+    ``run`` all that is finished is kept there, and the same call continues where it stopped.
 
     Args:
-        data: with domains; its own splits are forgotten.
+        data: with domains.
         methods: settings to choose among, or one.
         run: seed, device, folder.
         views: what each way makes of a trained model, by name.
@@ -142,8 +142,8 @@ def hold_out(data: Dataset, domain: str, seed: int) -> Dataset:
     known = {name: i for i, name in enumerate(sorted(set(whole.domains)))}
     places = torch.tensor([known[name] for name in whole.domains])
     strata = (whole.targets * len(known) + places)[rows["train"]]
-    rest, held = split_off(strata, VALIDATION_SHARE, seed)
-    return resplit(data, {"train": rows["train"][rest], "val": rows["train"][held], "test": rows["test"]})
+    rest, val = split_off(strata, VALIDATION_SHARE, seed)
+    return resplit(data, {"train": rows["train"][rest], "val": rows["train"][val], "test": rows["test"]})
 
 
 def _check(whole: Split, methods: tuple[Method, ...], every: int, name: str) -> None:

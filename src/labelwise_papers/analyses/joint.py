@@ -44,14 +44,10 @@ def joint_embeddings(scores: Scores, columns: Tensor) -> Tensor:
 def joint_view(
     known: Scores, targets: Tensor, image: Scores, *, projection: Projection = "pca", most: int = 10
 ) -> JointView:
-    """Return training images under their own labels and one more image under each of these labels, in a plane.
+    """Return training images under their own labels ``[n]`` and one more image under each of these labels, in a plane.
 
-    Args:
-        known: of training images, by a classifier whose score is linear in the image embedding.
-        targets: the place of each one's label among the classifier's ``[n]``.
-        image: of the one image to ask about.
-        projection: ``pca``, or ``umap`` as in the paper, which needs the package umap-learn.
-        most: labels to look at, those that score highest for the image; more than 10 are hard to tell apart.
+    The classifier's score must be linear in the image embedding. At most so many labels are looked at, those that score highest
+    for the image: more than 10 are hard to tell apart.
     """
     plane, classifier = find_plane(projection), known.classifier
     best = image.log_odds[0].argsort(descending=True)[:most].cpu()
@@ -99,12 +95,7 @@ def _distances(known: Tensor, targets: Tensor, asked: Tensor) -> Tensor:
 
 
 def draw_joint(view: JointView, truth: str | None = None) -> Any:
-    """Return a figure: a dot for each training image, a star for the image under each label.
-
-    Args:
-        view: what to draw.
-        truth: the image's own label; its star is larger.
-    """
+    """Return a figure: a dot for each training image, a star for the image under each label, larger for its own (``truth``)."""
     from matplotlib import colormaps
     from matplotlib.figure import Figure
 

@@ -40,10 +40,7 @@ def evaluate_named(tested: Tested) -> dict[str, Any]:
 def answer_curve(train: Tested, test: Tested, order: Order = "uncertain first") -> list[float]:
     """Return the accuracy on ``test`` after 0, 1, 2 ... clusters were named by someone who sees the labels of ``train``.
 
-    Args:
-        train: labelled images by which a person would name a cluster, by a classifier that ``zero_label`` made.
-        test: labelled images to measure on.
-        order: which of the clusters left is asked about next: the least certain, or that of the least number.
+    ``order`` says which of the clusters left is asked about next: the least certain, or that of the least number.
     """
     classifier, truth = test.classifier, _true_names(train)
     scores, targets = test.labelled()

@@ -16,14 +16,9 @@ def salient_share(
 ) -> dict[str, Any]:
     """Return the share of pixels that are salient for the true label of their picture, averaged over pictures.
 
-    Args:
-        classifier: any classifier whose model has feature maps.
-        images: pictures ``[n, c, h, w]``.
-        targets: the place of each one's label among the classifier's ``[n]``; -1, no label, is left out.
-        level: a pixel is salient where the heat map (Grad-CAM), from 0 to 1 within each picture, exceeds this.
-        batch: pictures looked at together.
-
-    Also the standard deviation over pictures (``spread``), and the share of pictures where nothing speaks for the label (``blank``).
+    A pixel is salient where the heat map (Grad-CAM), from 0 to 1 within each picture, exceeds ``level``. Pictures without a label
+    (-1) are left out. Also the standard deviation over pictures (``spread``), and the share of pictures where nothing speaks for
+    the label (``blank``).
     """
     if not 0 <= level < 1:
         raise UsageError(f"The level of a salient pixel lies from 0 to below 1; given {level}.")

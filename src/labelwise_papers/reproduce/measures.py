@@ -18,7 +18,7 @@ from labelwise.data import load
 from labelwise.data.read.pictures import as_batch
 from labelwise.errors import UsageError, listing, suggest
 from labelwise.evaluate.closed import evaluate_closed
-from labelwise.evaluate.episodes import EpisodeSettings, evaluate_many_episodes
+from labelwise.evaluate.episodes import EpisodeSettings, evaluate_episodes
 from labelwise.evaluate.ordinal import evaluate_ordinal
 from labelwise.evaluate.outliers import evaluate_outliers
 from labelwise.evaluate.retrieval import KS, evaluate_retrieval
@@ -67,10 +67,8 @@ def calibration(subject: Subject) -> Figures:
 def outliers(subject: Subject, *, sets: tuple[str, ...] = (), made: bool = False) -> Figures:
     """Return the AUROC of telling each set from test images, by confidence and by both signs.
 
-    Args:
-        subject: what is measured.
-        sets: names of data of none of the labels; one that is not at hand gives no figure.
-        made: tiny pictures in place of them, for quick runs.
+    ``sets`` are names of data of none of the labels; one that is not at hand gives no figure. For quick runs tiny pictures are
+    ``made`` in place of them.
     """
     figures: Figures = {}
     for name in sets:
@@ -158,13 +156,11 @@ def episodes(
     subject: Subject, *, ways: int = 5, shots: tuple[int, ...] = (1, 5), queries: int = 15, count: int = 600
 ) -> Figures:
     """Return the accuracy of few-shot episodes as ``n-shot``, by nearest means and by cosine, with 95 % intervals."""
-    settings = [
-        EpisodeSettings(ways=ways, shots=each, queries=queries, count=count, seed=subject.run.seed) for each in shots
-    ]
     figures: Figures = {}
-    for result in evaluate_many_episodes(subject.tested, settings):
-        for way, estimate in result.accuracy.items():
-            words = f"{result.settings.shots}-shot" + ("" if way == "taught" else f", {way}")
+    for each in shots:
+        settings = EpisodeSettings(ways=ways, shots=each, queries=queries, count=count, seed=subject.run.seed)
+        for way, estimate in evaluate_episodes(subject.tested, settings).accuracy.items():
+            words = f"{each}-shot" + ("" if way == "taught" else f", {way}")
             figures |= {words: 100 * estimate.mean, f"{words} (interval)": 100 * estimate.error}
     return figures
 
@@ -195,14 +191,8 @@ def robustness(  # noqa: PLR0913 - the options of the measure
 ) -> Figures:
     """Return accuracy on clean pictures, under FGSM and each PGD alone, and under all attacks together (``worst``).
 
-    Args:
-        subject: what is measured.
-        epsilon: how far a pixel may move, where pixels lie in [0, 1].
-        steps: of PGD, one figure for each.
-        step_size: of PGD, as a share of epsilon; None is 2.5 / steps.
-        adaptive_steps: of the two adaptive attacks, which only ``worst`` counts.
-        queries: of the random search, which only ``worst`` counts.
-        images: test images at most; None is all.
+    Only ``worst`` counts the two adaptive attacks, of ``adaptive_steps``, and the random search, of so many ``queries``. The step
+    size of PGD is a share of epsilon, 2.5 / steps where left out; there is a figure for each number of steps.
     """
     trials: dict[str, Attack] = {"FGSM": Fgsm()}
     trials |= {f"PGD {count}": Pgd(steps=count, step_size=step_size) for count in steps}
@@ -266,10 +256,7 @@ def ordinal(subject: Subject) -> Figures:
 def toy(
     subject: Subject, *, kind: Kind = "flow", steps: int = 4000, unseen_error: float = 0.15, seen_error: float = 0.1
 ) -> Figures:
-    """Return how far the centres are off that a generator learnt in the plane; draws the points.
-
-    A run succeeds (100, else 0) where centres are off by less than the two errors.
-    """
+    """Return how far the centres are off that a generator learnt, and whether by less than two errors (100, else 0); draws them."""
     result = run_toy(kind, subject.run.seed, steps)
     subject.draw(draw_toy([result]), dpi=90)
     right = result.unseen_error < unseen_error and result.seen_error < seen_error

@@ -10,10 +10,8 @@ import os
 import platform
 import resource
 import shutil
-import signal
 import subprocess
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -21,7 +19,6 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
-from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +27,7 @@ import torch
 
 import labelwise
 from labelwise.errors import Interrupted, LabelwiseError, UsageError
-from labelwise.interruption import stopping, unbroken
+from labelwise.interruption import end_with_parent, stopping, unbroken
 from labelwise.training.distribution import choose_device
 from labelwise.training.stages import Run
 from labelwise.writable import sole_writer
@@ -47,29 +44,16 @@ STOP_SECONDS = 60  # for workers to write their checkpoints
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where cells are run.
+    """Where cells are run."""
 
-    Attributes:
-        out: the folder of results, checkpoints and pictures.
-        root: where benchmarks lie; None is the variable ``LABELWISE_DATA``.
-        device: ``auto``, ``cpu`` or ``cuda``.
-        threads: of torch; None leaves it as it is.
-    """
-
-    out: Path
-    root: Path | None = None
+    out: Path  # the folder of results, checkpoints and pictures
+    root: Path | None = None  # where benchmarks lie; None is the variable ``LABELWISE_DATA``
     device: str = "auto"
-    threads: int | None = None
+    threads: int | None = None  # of torch; None leaves it as it is
 
 
 def run_cells(cells: Sequence[Cell], place: Place, tell: Tell) -> list[str]:
-    """Run the cells that have no result yet, one after another; return what failed, in words.
-
-    Args:
-        cells: what is wanted.
-        place: where.
-        tell: is told what begins and what is done.
-    """
+    """Run the cells that have no result yet, one after another; return what failed, in words. ``tell`` hears how far it is."""
     if place.threads:
         torch.set_num_threads(place.threads)
     (place.out / "cells").mkdir(parents=True, exist_ok=True)
@@ -90,9 +74,7 @@ def run_cells(cells: Sequence[Cell], place: Place, tell: Tell) -> list[str]:
                     append_result(place.out, run_cell(cell, place, folder))
                 except (Interrupted, KeyboardInterrupt):
                     raise Interrupted(STOPPED) from None
-                except (
-                    Exception
-                ) as error:  # one cell that fails, for want of memory perhaps, must not stop a night's work
+                except Exception as error:  # one cell that fails, for want of memory perhaps, must not stop a night
                     why = str(error) if isinstance(error, LabelwiseError) else traceback.format_exc()
                     failures.append(f"{cell.title}: {error}")
                     tell(f"{cell.title} failed: {why}")
@@ -196,19 +178,12 @@ def run_in_workers(cells: Sequence[Cell], place: Place, workers: int) -> list[st
 
 def _work(cells: Sequence[Cell], place: Place) -> None:
     """Run cells in a worker process."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     with stopping(""):
         try:
             run_cells(cells, place, lambda text: print(text, file=sys.stderr, flush=True))
         except (Interrupted, KeyboardInterrupt):
             os._exit(1)  # its checkpoint is written
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os.kill(os.getpid(), signal.SIGTERM)
 
 
 @unbroken()

@@ -15,21 +15,13 @@ from labelwise.training.stages import Method, Run
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Subject:
-    """One cell while it is measured.
+    """One cell while it is measured."""
 
-    Attributes:
-        data: None where the measure makes its own.
-        method: None where the measure trains something else.
-        run: seed, device, and the folder of checkpoints; a stopped fit goes on from there.
-        picture: the file that a measure may draw.
-        root: where benchmarks lie.
-    """
-
-    data: Dataset | None
-    method: Method | None
-    run: Run
-    picture: Path
-    root: Path | None
+    data: Dataset | None  # None where the measure makes its own
+    method: Method | None  # None where the measure trains something else
+    run: Run  # seed, device, and the folder of checkpoints; a stopped fit goes on from there
+    picture: Path  # the file that a measure may draw
+    root: Path | None  # where benchmarks lie
 
     @property
     def dataset(self) -> Dataset:
