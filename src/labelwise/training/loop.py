@@ -72,6 +72,13 @@ def train(method: Method, data: TrainData, run: Run) -> tuple[LabelModel, dict[s
     return model, {**summary, "processes": shard.world, "seed": run.seed, "torch": torch.__version__}
 
 
+def _seed(device: torch.device, seed: int) -> None:
+    """Seed what torch draws by itself on a device; ``torch.manual_seed`` looks for every kind of device, half a small step long."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.default_generators[device.index].manual_seed(seed)
+
+
 def _out_of_patience(stage: Stage, now: Progress) -> bool:
     return stage.patience is not None and now.best is not None and now.epoch - 1 - now.best_epoch >= stage.patience
 
@@ -147,7 +154,9 @@ class _Loop:
         seed = mix(self.run.seed, now.stage, now.epoch)
         self.model.train()
         for batch in stage.batches.epoch(seed, now.step, self.shard):
-            torch.manual_seed(mix(seed, now.step, 0))  # alike in all processes, and not the seed of the batch's own rng
+            _seed(
+                self.device, mix(seed, now.step, 0)
+            )  # alike in all processes, and not the seed of the batch's own rng
             done = now.epoch * steps + now.step
             lr = stage.optimizer.lr * stage.schedule.lr_factor(done, steps, stage.epochs)
             for name, value in self._step(replace(batch, done=done / (stage.epochs * steps)), lr).items():
