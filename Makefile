@@ -2,8 +2,6 @@
 PYTHON ?= python3
 BIN := .venv/bin
 export OMP_WAIT_POLICY ?= passive
-# One more than there are cores: a test that waits leaves its core to another.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(1 + (os.cpu_count() or 1))')
 
 .PHONY: demo page test lint format bench clean
 
@@ -20,9 +18,10 @@ demo: .venv/ready
 page: .venv/ready
 	$(BIN)/python tools/page.py --port $(or $(PORT),8000)
 
+# Modules are compiled once, not by each of the processes that the tests start.
 test: .venv/ready
 	@sh tools/browser.sh
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
 lint: .venv/ready
 	$(BIN)/ruff check .
