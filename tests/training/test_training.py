@@ -220,6 +220,29 @@ def test_training_leaves_the_global_generator_alone(blob_data: Dataset) -> None:
     assert torch.equal(torch.rand(3), expected)
 
 
+def test_what_a_step_draws_depends_on_the_step_alone(blob_data: Dataset) -> None:
+    """Whatever the steps before it drew, as in a run that is resumed."""
+    first: dict[int, list[float]] = {1: [], 3: []}
+
+    @dataclass(frozen=True, kw_only=True)
+    class Drawing(Softmax):
+        count: int = 1
+
+        def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
+            (stage,) = super().stages(model, data)
+
+            def loss(batch: Batch) -> dict[str, Tensor]:
+                first[self.count].append(float(torch.rand(self.count)[0]))
+                return stage.loss(batch)
+
+            yield replace(stage, loss=loss)
+
+    for count in first:
+        train(Drawing(epochs=2, batch=16, count=count), training_data(blob_data), Run(device="cpu"))
+    assert first[1] == first[3]
+    assert len(set(first[1])) == len(first[1]) > 4
+
+
 def test_unfinished_run_is_not_overwritten(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run", {"seed": 1})
     folder.start(resume=False)

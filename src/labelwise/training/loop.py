@@ -154,9 +154,8 @@ class _Loop:
         seed = mix(self.run.seed, now.stage, now.epoch)
         self.model.train()
         for batch in stage.batches.epoch(seed, now.step, self.shard):
-            _seed(
-                self.device, mix(seed, now.step, 0)
-            )  # alike in all processes, and not the seed of the batch's own rng
+            # Alike in all processes, and not the seed of the batch's own rng.
+            _seed(self.device, mix(seed, now.step, 0))
             done = now.epoch * steps + now.step
             lr = stage.optimizer.lr * stage.schedule.lr_factor(done, steps, stage.epochs)
             for name, value in self._step(replace(batch, done=done / (stage.epochs * steps)), lr).items():
