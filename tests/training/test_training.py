@@ -233,7 +233,7 @@ def test_what_a_step_draws_depends_on_the_step_alone(blob_data: Dataset) -> None
 
             def loss(batch: Batch) -> dict[str, Tensor]:
                 first[self.count].append(float(torch.rand(self.count)[0]))
-                return stage.loss(batch)
+                return dict(stage.loss(batch))
 
             yield replace(stage, loss=loss)
 
