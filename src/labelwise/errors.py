@@ -2,6 +2,9 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from itertools import islice
+
+COMPARED, LONGEST = 5_000, 200  # names, and letters of each, that are compared with one that is not known
 
 
 class LabelwiseError(Exception):
@@ -34,7 +37,8 @@ class LabelwiseWarning(UserWarning):
 
 def suggest(given: str, known: Iterable[str]) -> str:
     """Return ' Did you mean "x"?' for the nearest known name, or an empty string."""
-    near = get_close_matches(given, list(known), n=1, cutoff=0.5)
+    short = [name for name in islice(known, COMPARED) if len(name) <= LONGEST]
+    near = get_close_matches(given, short, n=1, cutoff=0.5) if len(given) <= LONGEST else []
     return f' Did you mean "{near[0]}"?' if near else ""
 
 

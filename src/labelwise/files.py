@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from labelwise.errors import StoreError
 from labelwise.interruption import unbroken
+from labelwise.limits import check_size
 
 # A file starts with the length of its head (8 bytes) and the head, whose first entry is the checksum of all else. CRC-32 sees
 # every flipped bit, and takes 12 ms for 50 MB where making and writing the file takes 90 (BLAKE2b 55, SHA-256 28).
@@ -24,6 +25,8 @@ PLACE = slice(8 + len(MARK), 8 + len(MARK) + 8)  # of the checksum, in hexadecim
 
 
 CHUNK = 2**20  # bytes read at a time
+# What readers of safetensors raise for files that lie: of unknown kinds of numbers and of shapes that no tensor has, too.
+BROKEN = (SafetensorError, OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError, OverflowError)
 
 
 def write_atomically(path: Path, *content: bytes | memoryview, keep: Path | None = None) -> None:
@@ -61,12 +64,15 @@ def write_tensors(
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return the tensors and the JSON document of a file that ``write_tensors`` wrote; one that was changed is an error."""
     try:
+        check_size(path, path.stat().st_size, StoreError)
         if has_checksum(path):
             _verify(path)
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
             about: dict[str, Any] = json.loads((file.metadata() or {}).get("about", "{}"))
-    except (SafetensorError, OSError, ValueError) as error:
+        if not isinstance(about, dict):
+            raise ValueError("what it says about itself is no table")
+    except BROKEN as error:
         raise StoreError(f"Cannot read {path.name}: {error}. The file is damaged or is no safetensors file.") from None
     about.pop("checksum", None)
     return tensors, about

@@ -16,6 +16,7 @@ from labelwise.errors import LabelwiseError, StoreError, UsageError
 from labelwise.files import read_tensors, state_tensors, write_atomically, write_tensors
 from labelwise.interruption import unbroken
 from labelwise.labels import Labels
+from labelwise.limits import check_size
 from labelwise.rebuild import check_finite, classifier_of
 from labelwise.settings import to_plain
 from labelwise.training.stages import Method
@@ -178,6 +179,7 @@ def _read_about(folder: Path) -> dict[str, Any]:
         hint = f" A version that was being replaced lies in {left[0]}; rename it back." if left else ""
         raise StoreError(f"No saved classifier at {folder}.{hint or ' Make one with fit.'}")
     try:
+        check_size(folder / ABOUT, (folder / ABOUT).stat().st_size, StoreError)
         about: dict[str, Any] = json.loads((folder / ABOUT).read_text())
     except OSError as error:
         raise StoreError(f"{folder} is no saved classifier: cannot read {ABOUT} ({error.strerror}).") from None

@@ -9,14 +9,14 @@ from typer import Argument, Option
 
 import labelwise as lw
 from labelwise.cli.inputs import open_data, open_data_for, open_model
-from labelwise.cli.options import AsJson, Device, EncoderName, Root, Seed, Size, Splits
+from labelwise.cli.options import AsJson, Device, EncoderName, Root, Seed, Size, Splits, limited
 from labelwise.cli.output import note, out, plain_table, show, unbroken
 from labelwise.errors import UsageError
 from labelwise.plugins import plugins
 
 app = typer.Typer(name="data", help="Find, check, split and encode data.", no_args_is_help=True)
 for verb in (verb for plugin in plugins() for verb in plugin.DATA_VERBS):
-    app.command()(verb)
+    app.command()(limited(verb))
 
 Data = Annotated[str, Argument(help="A folder, table, pack or feature file, or the name of a set.")]
 
@@ -38,6 +38,7 @@ def list_(root: Root = None, json: AsJson = False) -> None:
 
 
 @app.command()
+@limited
 def check(
     data: Data,
     sheet: Annotated[Path | None, Option(help="A PNG to write with some pictures of each label.")] = None,
@@ -61,6 +62,7 @@ def check(
 
 
 @app.command()
+@limited
 def split(
     data: Data,
     out_csv: Annotated[Path, Option("--out", help="The CSV to write: file, label, split.")],
@@ -77,6 +79,7 @@ def split(
 
 
 @app.command()
+@limited
 def encode(
     data: Data,
     out_npz: Annotated[Path, Option("--out", help="The .npz file to write.")],

@@ -1,9 +1,15 @@
 """The options that verbs share: the type of each, and what ``--help`` says of it."""
 
+import inspect
+import os
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from typer import Argument, Option
+
+from labelwise.limits import VARIABLE
 
 DATA_HELP = "A folder of pictures, a .csv table, an .npz pack, or the name of an embedded set (finches, digits)."
 SPLIT_HELP = "Which images; left out, test where the data name splits, else all that it was not trained on."
@@ -45,3 +51,31 @@ ScoreBy = Annotated[
 Out = Annotated[Path, Option("--out", help="The folder to write the classifier to.")]
 Overwrite = Annotated[bool, Option("--overwrite", help="Replace a classifier that is already there.")]
 AsJson = Annotated[bool, Option("--json", help="Print one JSON document and nothing else.")]
+MaxGb = Annotated[
+    float | None,
+    Option(
+        "--max-gb", help="Gigabytes of memory that a file may take; left out, LABELWISE_MAX_GB or half of the memory."
+    ),
+]
+
+
+def limited(verb: Callable[..., None]) -> Callable[..., None]:
+    """Return a verb with the option ``--max-gb`` besides its own, for the processes it starts as well."""
+
+    @wraps(verb)
+    def run(*args: Any, max_gb: float | None = None, **options: Any) -> None:
+        before = os.environ.get(VARIABLE)
+        if max_gb is not None:
+            os.environ[VARIABLE] = str(max_gb)
+        try:
+            verb(*args, **options)
+        finally:
+            if max_gb is not None:
+                os.environ.pop(VARIABLE)
+                os.environ.update({} if before is None else {VARIABLE: before})
+
+    own = inspect.signature(verb)
+    more = inspect.Parameter("max_gb", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=MaxGb)
+    run.__signature__ = own.replace(parameters=[*own.parameters.values(), more])  # type: ignore[attr-defined]
+    run.__annotations__ = {**verb.__annotations__, "max_gb": MaxGb}
+    return run

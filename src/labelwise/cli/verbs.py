@@ -19,6 +19,7 @@ from labelwise.cli.explain import explain
 from labelwise.cli.fit import fit
 from labelwise.cli.imagine import imagine
 from labelwise.cli.name import name
+from labelwise.cli.options import limited
 from labelwise.cli.outliers import outliers
 from labelwise.cli.output import fail, note, show_warnings
 from labelwise.cli.pretrain import pretrain
@@ -77,7 +78,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for verb in VERBS:
-    app.command(help="\n\n".join(filter(None, (getdoc(verb), NEEDS.get(verb.__name__)))))(verb)
+    app.command(help="\n\n".join(filter(None, (getdoc(verb), NEEDS.get(verb.__name__)))))(limited(verb))
 app.add_typer(data_app)
 
 

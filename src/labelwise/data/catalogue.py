@@ -15,6 +15,7 @@ from labelwise.data.sets.degraded import degraded
 from labelwise.data.sets.digits import digits
 from labelwise.data.sets.finches import finches, finches_marks, finches_unseen
 from labelwise.errors import DataError, listing, suggest
+from labelwise.limits import at_most
 from labelwise.nn.encoder import Encoder, side_for
 from labelwise.plugins import plugin_for, plugin_with, plugins
 from labelwise.view import WHOLE, View
@@ -38,6 +39,7 @@ def load(
     seed: int = 0,
     strict: bool = False,
     root: str | Path | None = None,
+    max_gb: float | None = None,
 ) -> Dataset:
     """Return the data set that a word names, with what a file beside it says about the labels.
 
@@ -50,7 +52,13 @@ def load(
         seed: of the split, where the source has none of its own.
         strict: make unreadable pictures an error instead of skipping them.
         root: where benchmarks lie; None is the variable ``LABELWISE_DATA``.
+        max_gb: gigabytes of memory that a file may take; None is the variable ``LABELWISE_MAX_GB``, or half of the memory.
     """
+    with at_most(max_gb):
+        return _load(source, size=size, seed=seed, strict=strict, root=root)
+
+
+def _load(source: str | Path, *, size: int | None, seed: int, strict: bool, root: str | Path | None) -> Dataset:
     path, word = Path(source), str(source)
     if not path.exists():
         if word in EMBEDDED:

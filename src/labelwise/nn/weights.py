@@ -3,11 +3,12 @@
 from pathlib import Path
 from typing import Final
 
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from labelwise.errors import StoreError, listing
+from labelwise.files import BROKEN
+from labelwise.limits import check_size
 
 Normalisation = tuple[tuple[float, ...], tuple[float, ...]]  # mean and standard deviation of each channel
 IMAGENET: Final[Normalisation] = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # what torchvision's weights expect
@@ -49,6 +50,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise StoreError(f'There is no file of weights at "{path}". Give the path of a .safetensors file.')
     try:
+        check_size(path, path.stat().st_size, StoreError)
         return load_file(path)
-    except (SafetensorError, OSError) as error:
+    except BROKEN as error:
         raise StoreError(f'"{path}" cannot be read as safetensors ({error}). Save the weights again.') from error

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 
 from labelwise.errors import DataError
+from labelwise.limits import unpacked
 from labelwise_papers.benchmarks.records import Ints, Records, text_lines, tidy
 
 Bytes = npt.NDArray[np.uint8]
@@ -112,7 +113,8 @@ def _joined(
 def _content(file: Path) -> bytes:
     packed = file.with_name(file.name + ".gz")
     try:
-        return file.read_bytes() if file.exists() or not packed.exists() else gzip.decompress(packed.read_bytes())
+        with file.open("rb") if file.exists() or not packed.exists() else gzip.open(packed) as stream:
+            return unpacked(stream, file)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f'Cannot read "{file}" (or .gz): {error}. Look whether it arrived whole.') from None
 

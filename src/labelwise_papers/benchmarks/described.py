@@ -21,6 +21,7 @@ from labelwise.data.labels.words import find_words, packaged_vectors
 from labelwise.data.read.npz_files import open_npz, read_array
 from labelwise.errors import DataError, UsageError, listing
 from labelwise.labels import Labels
+from labelwise.limits import unpacked
 from labelwise_papers.benchmarks.records import text_lines, tidy
 from labelwise_papers.benchmarks.registry import find_marker
 from labelwise_papers.benchmarks.xlsa17 import PARTS, ZeroShotData
@@ -71,8 +72,9 @@ def read_sentences(file: Path) -> Sentences:
             "list of sentences."
         )
     try:
-        sentences = json.loads(gzip.decompress(file.read_bytes()))
-    except (OSError, EOFError, ValueError, zlib.error) as error:
+        with gzip.open(file) as stream:
+            sentences = json.loads(unpacked(stream, file))
+    except (OSError, EOFError, ValueError, RecursionError, zlib.error) as error:
         raise DataError(f'"{file}" is not gzipped JSON, or it is damaged ({error}). Copy it again.') from None
     if not isinstance(sentences, dict) or not all(
         isinstance(texts, list) and all(isinstance(text, str) for text in texts) for texts in sentences.values()

@@ -9,6 +9,7 @@ from pathlib import Path
 from labelwise.data.dataset import Skipped
 from labelwise.data.read.pictures import is_hidden, is_picture, list_pictures
 from labelwise.errors import DataError
+from labelwise.limits import check_size
 from labelwise_papers.benchmarks.entries import ENTRIES
 from labelwise_papers.benchmarks.records import Records, records_of, text_lines, tidy
 
@@ -89,6 +90,7 @@ def _characters(folder: Path) -> list[tuple[str, str, bytes]]:
         with zipfile.ZipFile(packed) as archive:
             names = sorted(name for name in archive.namelist() if is_picture(name))
             split = [(name.split("/")[1:], name) for name in names if not any(map(is_hidden, name.split("/")))]
+            check_size(packed, sum(archive.getinfo(name).file_size for _, name in split))
             return [(parts[0], parts[1], archive.read(name)) for parts, name in split if len(parts) == 3]
     except (OSError, zipfile.BadZipFile) as error:
         raise DataError(f'Cannot read "{folder}" or "{packed}": {error}. Look whether it arrived whole.') from None

@@ -1,6 +1,10 @@
 """Fields of ``.mat`` files, with their MATLAB habits: numbers from 1, columns for items, cells for names."""
 
-from collections.abc import Mapping, Sequence
+import struct
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +13,25 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from labelwise.errors import DataError, listing, suggest
+from labelwise.errors import DataError, LabelwiseError, listing, suggest
+from labelwise.limits import CHUNK, check_size
+
+# Kinds of elements of a file of version 5, classes of arrays that hold others, and how deep they may: one for each label is 2.
+_COMPRESSED, _ARRAY, _CELLS, _DEEPEST = 15, 14, (1, 2, 3), 20
 
 
 def read_mat(file: Path, *needed: str, squeeze: bool = False) -> dict[str, Any]:
     """Return the fields of a ``.mat`` file (up to version 7), these among them; ``squeeze`` drops axes of length 1."""
-    from scipy.io import loadmat
+    from scipy.io import loadmat, whosmat
 
     if not file.is_file():
         raise DataError(f'Cannot read "{file}": no such file. Check the path.')
     try:
+        _check_unpacked(file)
+        check_size(file, sum(8 * prod(shape) for _, shape, kind in whosmat(file, appendmat=False) if kind != "sparse"))
         fields = loadmat(file, appendmat=False, squeeze_me=squeeze)
+    except LabelwiseError:
+        raise
     except NotImplementedError:
         raise DataError(f'"{file}" is a .mat file of version 7.3. Save it with "-v7".') from None
     except Exception as error:  # a damaged file fails in many ways
@@ -30,6 +42,52 @@ def read_mat(file: Path, *needed: str, squeeze: bool = False) -> dict[str, Any]:
     for name in needed:
         _check_field(fields, name, file)
     return fields
+
+
+def _check_unpacked(file: Path) -> None:
+    """Raise an error if the fields of a file take more than is allowed: counted as they unpack, for headers may lie."""
+    size = file.stat().st_size
+    check_size(file, size)
+    with file.open("rb") as stream:
+        order = "<" if stream.read(128)[126:] == b"IM" else ">"
+        while len(tag := stream.read(8)) == 8:
+            kind, length = struct.unpack(f"{order}II", tag)
+            rest = stream.read(length)
+            content = bytearray() if kind == _COMPRESSED else tag + rest
+            packed = zlib.decompressobj()
+            while kind == _COMPRESSED and rest and not packed.eof:
+                content += packed.decompress(rest, CHUNK)
+                rest = packed.unconsumed_tail
+                check_size(file, size := size + CHUNK)
+            _check_cells(memoryview(content), order)
+
+
+def _check_cells(content: memoryview, order: str, depth: int = 0) -> None:
+    """Raise an error for arrays of cells that have more of them than bytes, and for cells inside cells without end."""
+    for kind, body in _elements(content, order):
+        if kind != _ARRAY or not len(body):
+            continue
+        parts = [part for _, part in islice(_elements(body, order), 2)]
+        if depth == _DEEPEST or len(parts) < 2 or len(parts[0]) < 4:
+            raise ValueError("its cells are nested too deep, or are cut off")
+        dims = struct.unpack_from(f"{order}{len(parts[1]) // 4}i", parts[1])
+        if struct.unpack_from(f"{order}I", parts[0])[0] & 255 in _CELLS:
+            if 8 * prod(dims) > len(body) or min(dims, default=0) < 0:
+                raise ValueError(f"an array of {prod(dims)} cells takes {len(body)} bytes")
+            _check_cells(body, order, depth + 1)
+
+
+def _elements(content: memoryview, order: str) -> Iterator[tuple[int, memoryview]]:
+    """Yield the kind and the body of each element of a file of version 5."""
+    at = 0
+    while at + 8 <= len(content):
+        kind, size = struct.unpack_from(f"{order}II", content, at)
+        if kind >> 16:  # a small one, whose body stands in its tag
+            yield kind & 0xFFFF, content[at + 4 : at + 4 + min(kind >> 16, 4)]
+            at += 8
+        else:
+            yield kind, content[at + 8 : at + 8 + size]
+            at += 8 + size + -size % 8
 
 
 def matrix(fields: Mapping[str, Any], name: str, file: Path) -> npt.NDArray[np.float64]:

@@ -16,10 +16,13 @@ import torch
 from labelwise.data.read.csv_files import headed, records
 from labelwise.errors import DataError, UsageError, listing, suggest
 from labelwise.labels import Labels, unfit_name
+from labelwise.limits import check_size
 
 Fields = Sequence[tuple[int, Mapping[str, str]]]  # the number and the cells of each row of a table
 _KEYS = ("text", "texts", "vector", "order", "share")
 _TEXT = re.compile(r"text(_\d+)?")
+# A key of a hundred parts, as a.a.a: the time that tomllib takes is quadratic in them.
+_LONG_KEY = re.compile(r"""(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){100}""")
 
 
 class _Row(NamedTuple):
@@ -79,10 +82,17 @@ def _rows_of_table(file: Path, columns: Sequence[str], table: Fields) -> tuple[d
 def _rows_of_tables(file: Path) -> tuple[dict[str, _Row], tuple[str, ...]]:
     """Return what each table of a TOML or JSON file says about its label, and the names of the attributes."""
     text = _read_text(file)
+    toml = file.suffix.lower() == ".toml"
     try:
-        content = tomllib.loads(text) if file.suffix.lower() == ".toml" else json.loads(text, object_pairs_hook=_once)
+        if toml and _LONG_KEY.search(text):
+            raise RecursionError
+        content = tomllib.loads(text) if toml else json.loads(text, object_pairs_hook=_once)
     except ValueError as error:
         raise DataError(f'"{file}" is not well-formed: {error}.') from None
+    except RecursionError:
+        raise DataError(
+            f'"{file}" is nested too deep: labels, and what is known of each, are all it may hold.'
+        ) from None
     if not isinstance(content, dict) or not isinstance(content.get("labels"), dict):
         raise DataError(f'"{file}" needs a table "labels" with one table for each label: [labels."barn owl"].')
     _check_keys(content, ("labels", "attributes"), f'"{file}"')
@@ -90,7 +100,7 @@ def _rows_of_tables(file: Path) -> tuple[dict[str, _Row], tuple[str, ...]]:
     for name, entry in content["labels"].items():
         where = f'Label "{name}" of "{file}"'
         if not isinstance(entry, dict):
-            raise DataError(f"{where} must be a table with some of: {listing(_KEYS)}. Given: {entry!r}.")
+            raise DataError(f"{where} must be a table with some of: {listing(_KEYS)}. Given: {_short(entry)}.")
         _check_keys(entry, _KEYS, where)
         if label_name(name) in known:
             raise DataError(f"{where} comes twice, in different Unicode spellings. Keep one.")
@@ -129,7 +139,15 @@ def _check_keys(table: Mapping[str, object], keys: Sequence[str], where: str) ->
         if key not in keys:
             raise DataError(f'{where}: unknown key "{key}".{suggest(key, keys)} Keys: {listing(keys)}.')
         if key in ("texts", "vector", "attributes") and not isinstance(value, list):
-            raise DataError(f'{where}, "{key}": a list was expected; given {value!r}.')
+            raise DataError(f'{where}, "{key}": a list was expected; given {_short(value)}.')
+
+
+def _short(value: object) -> str:
+    """Return the beginning of a value in an error."""
+    try:
+        return f"{value!r:.60}"
+    except RecursionError:  # TOML nests without end by dots: a.a.a
+        return "tables inside tables"
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -158,7 +176,7 @@ def _assembled(file: Path, known: Mapping[str, _Row], attributes: tuple[str, ...
             raise DataError(f"{row.where}: its vector has {len(row.vector)} numbers, not {size} as expected.")
         blank = [text for text in row.texts if not isinstance(text, str) or not text.strip()]
         if blank:
-            raise DataError(f'{row.where}, "texts": each must be a sentence; given {blank[0]!r}.')
+            raise DataError(f'{row.where}, "texts": each must be a sentence; given {_short(blank[0])}.')
     columns = attributes or tuple(f"vector[{i}]" for i in range(size))
     vectors = [
         [_finite_number(x, row.where, at) for at, x in zip(columns, row.vector, strict=True)]
@@ -263,6 +281,7 @@ def _number(field: str, where: str) -> float:
 
 def _read_text(file: Path) -> str:
     try:
+        check_size(file, file.stat().st_size)
         return file.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise DataError(f'Cannot read "{file}": {error.strerror}. Check the path and its rights.') from None
@@ -278,7 +297,9 @@ def _finite_number(cell: object, where: str, column: str) -> float:
             value = float(cell)
     if not math.isfinite(value):
         near = suggest(column.casefold(), ("label", "text", "order", "share"))
-        raise DataError(f'{where}, column "{column}": a finite number was expected, as 0.5; given "{cell}".{near}')
+        raise DataError(
+            f'{where}, column "{column}": a finite number was expected, as 0.5; given "{cell!s:.60}".{near}'
+        )
     return value
 
 

@@ -14,8 +14,10 @@ import numpy as np
 from labelwise.data.read.npz_files import read_npz
 from labelwise.data.read.pictures import Array
 from labelwise.errors import DataError
+from labelwise.limits import check_size, max_bytes
 
 _LONGEST_LINE = 1 << 20
+_PER_WORD = 150  # bytes that a word in a table takes beside its letters and its vector
 _Entry = tuple[str, bytes, Sequence[bytes] | Array]
 _HEADER = re.compile(rb"(\d+)[ \t]+([1-9]\d*)\s*")
 
@@ -30,8 +32,9 @@ def stream_vectors(file: Path, binary: bool, wanted: frozenset[str] | None) -> t
         size = int(header[2]) if header else len(first.split()) - 1
         if size < 1 or (binary and not header):
             raise _damaged(file, "Line 1", f"not a {'header' if binary else 'word and its numbers'}: {first[:40]!r}")
+        check_size(file, 4 * size)
         entries = _binary_entries(stream, size) if binary else _text_entries(stream, size, b"" if header else first)
-        read = 0
+        read, letters, most = 0, 0, max_bytes()
         for where, spelling, numbers in entries:
             read += 1
             if len(numbers) != size:
@@ -46,6 +49,9 @@ def stream_vectors(file: Path, binary: bool, wanted: frozenset[str] | None) -> t
             if not np.isfinite(values[-size:]).all():
                 raise _damaged(file, where, f'the vector of "{word}" holds a value that is not a finite number')
             words[word] = len(words)
+            letters += len(spelling)
+            if (total := 4 * len(values) + _PER_WORD * len(words) + letters) > most:
+                check_size(file, total)
     if header and read != int(header[1]):
         raise _damaged(file, "The header", f"it promises {int(header[1])} words, and {read} follow")
     return words, np.frombuffer(values, np.float32).reshape(len(words), size)
@@ -90,6 +96,7 @@ def read_word_arrays(file: Path) -> tuple[list[str], Array]:
     if not beside.exists():
         raise DataError(f'"{file}" needs its words in "{beside}", one a line. Write that file beside it.')
     vectors: Array = np.load(file, mmap_mode="r", allow_pickle=False)
+    check_size(beside, beside.stat().st_size)
     return beside.read_text("utf-8-sig").splitlines(), vectors
 
 
@@ -106,6 +113,7 @@ def choose_vectors(
     for row, word in enumerate(words):
         if wanted is None or word in wanted:
             rows.setdefault(word, row)
+    check_size(where, 4 * len(rows) * matrix.shape[1])
     vectors = np.asarray(matrix[list(rows.values())], np.float32)
     if not np.isfinite(vectors).all():
         bad = list(rows)[int(np.flatnonzero(~np.isfinite(vectors).all(1))[0])]

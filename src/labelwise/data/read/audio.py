@@ -21,11 +21,13 @@ from labelwise.data.read.build import build
 from labelwise.data.read.folders import labelled_files
 from labelwise.data.read.pictures import is_hidden
 from labelwise.errors import DataError, UsageError, listing
+from labelwise.limits import check_size
 
 Floats = npt.NDArray[np.float32]
 
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
 _RATES = (100, 1_000_000)
+_MOST_TIMES = 16  # as much memory as a file of bytes takes while it is read
 _CODECS = {2: "ADPCM", 6: "A-law", 7: "mu-law", 17: "IMA ADPCM", 80: "MPEG", 85: "MP3"}
 
 
@@ -36,6 +38,7 @@ def read_wav(path: str | Path) -> tuple[Tensor, int]:
     """
     file = Path(path)
     try:
+        check_size(file, _MOST_TIMES * file.stat().st_size)
         content = file.read_bytes()
     except OSError as error:
         raise DataError(f'Cannot read "{file}": {error.strerror}. Check the path and its rights.') from None
@@ -54,6 +57,7 @@ def resample(waveforms: Tensor, rate: int, wanted: int) -> Tensor:
         return waveforms
     from scipy.signal import resample_poly
 
+    check_size(f"a sound of {rate} samples per second", 16 * waveforms.numel() * max(1.0, wanted / rate))
     common = gcd(rate, wanted)
     values = resample_poly(waveforms.double().numpy(), wanted // common, rate // common, axis=-1)
     return torch.from_numpy(values).to(waveforms.dtype)
@@ -94,16 +98,17 @@ def audio_folder(
 
 def read_sounds(files: Sequence[Path], rate: int, samples: int) -> tuple[Tensor, list[int], tuple[Skipped, ...]]:
     """Return mono sounds ``[n, samples]``, which of the files they are, and those that could not be read."""
+    check_size(f"{len(files)} sounds", 4 * len(files) * samples)
     sounds = torch.empty(len(files), samples)
     readable: list[int] = []
     skipped: list[Skipped] = []
     for i, file in enumerate(files):
         try:
             sound, own = read_wav(file)
+            sounds[len(readable)] = fit_length(resample(sound.mean(0), own, rate), samples)
         except DataError as fault:
             skipped.append(Skipped(file=str(file), reason=str(fault)))
             continue
-        sounds[len(readable)] = fit_length(resample(sound.mean(0), own, rate), samples)
         readable.append(i)
     return sounds[: len(readable)], readable, tuple(skipped)
 

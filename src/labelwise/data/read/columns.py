@@ -1,6 +1,7 @@
 """What the columns of a table mean, whatever kind of file it is."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -52,8 +53,9 @@ def read_header(columns: Sequence[str], file: str, *, beside: bool = False) -> H
     names = tuple(name.strip().casefold() for name in columns)
     known = [name for name in names if name in _ONE_OF_EACH or _TEXT.fullmatch(name)]
     features = () if "path" in names or beside else _feature_positions(names, file)
+    counts, positions = Counter(names), {name: i for i, name in reversed([*enumerate(names)])}
     for name in known:
-        if names.count(name) > 1:
+        if counts[name] > 1:
             raise DataError(f'The table "{file}" has more than one column "{name}". Its columns: {listing(names)}.')
     if {"label", "labels"} <= set(names):
         raise DataError(
@@ -65,17 +67,14 @@ def read_header(columns: Sequence[str], file: str, *, beside: bool = False) -> H
             f'The table "{file}" has no column "path".{suggest("path", names)} Its columns: {listing(names)}. '
             "Pictures need a path, features the columns f0, f1, and so on."
         )
-    other = [
-        name
-        for i, name in enumerate(names)
-        if name not in known and i not in features and not _is_feature(name) and name
-    ]
+    meant = {"", *known, *(names[i] for i in features)}
+    other = [name for name in names if name not in meant and not _is_feature(name)]
     if not {"label", "labels"} & set(names) and other:
         raise DataError(
             f'The table "{file}" has no column "label".{suggest("label", names)} Its columns: {listing(names)}. '
             f"Rename the one that holds the labels; where there are none, remove the others: {listing(other)}."
         )
-    return Header(names=names, cells={name: names.index(name) for name in sorted(known, key=_rank)}, features=features)
+    return Header(names=names, cells={name: positions[name] for name in sorted(known, key=_rank)}, features=features)
 
 
 def _rank(name: str) -> tuple[int, str]:
@@ -111,6 +110,6 @@ def _feature_positions(names: Sequence[str], file: str) -> tuple[int, ...]:
             f'The table "{file}" has features of two kinds: column "{mixed[0]}" and "feature_...". Rename one kind.'
         )
     if len(set(features)) < len(features):
-        twice = next(name for name in features if features.count(name) > 1)
+        twice = next(name for name, count in Counter(features).items() if count > 1)
         raise DataError(f'The table "{file}" has more than one column "{twice}". Its columns: {listing(names)}.')
     return tuple(positions)

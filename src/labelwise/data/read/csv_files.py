@@ -11,8 +11,10 @@ import numpy as np
 
 from labelwise.data.read.columns import Columns, Floats, Header, read_header
 from labelwise.errors import DataError
+from labelwise.limits import check_size, max_bytes
 
 _SEPARATORS = ",;\t"
+_POINTER = 8  # bytes that a cell takes at least: it may be empty
 
 
 def read_csv(file: Path, *, beside: bool = False) -> Columns:
@@ -25,7 +27,11 @@ def read_csv(file: Path, *, beside: bool = False) -> Columns:
         numbers: list[int] = []
         values = bytearray()
         cells: dict[str, list[str]] = {name: [] for name in header.cells}
+        most, size = max_bytes(), 0
         for number, fields in rows:
+            size += _POINTER * len(header.cells) + 4 * len(header.features)
+            if size > most:
+                check_size(file, size)
             for name, position in header.cells.items():
                 cells[name].append(fields[position].strip())
             if header.features:
@@ -51,6 +57,7 @@ def headed(file: Path, *, what: str = "table", errors: str = "strict") -> Genera
 def records(file: Path, *, what: str = "table", errors: str = "strict") -> Generator[tuple[int, list[str]]]:
     """Yield the fields of each row that has any content, with its number; the first is 1. Errors call the file ``what``."""
     try:
+        check_size(file, file.stat().st_size)
         with file.open(encoding="utf-8-sig", errors=errors, newline="") as stream:
             separator = max(_SEPARATORS, key=stream.readline(1 << 20).count)
             stream.seek(0)

@@ -32,6 +32,7 @@ from labelwise.data.dataset import Skipped
 from labelwise.data.read.decoding import QUIET, Frame, UnreadableError, decode
 from labelwise.errors import DataError
 from labelwise.interruption import leave_to_parent, stoppable
+from labelwise.limits import memory
 from labelwise.view import Fit
 
 CHUNK = 64  # pictures that a worker decodes in one go
@@ -52,12 +53,7 @@ def cache_folder() -> Path:
 def fits_in_memory(n: int, shape: Sequence[int]) -> bool:
     """Return whether n pictures of this shape should be held in memory; ``LABELWISE_MEMORY_MB`` sets the limit."""
     megabytes = os.environ.get("LABELWISE_MEMORY_MB")
-    limit = (
-        float(megabytes) * 2**20
-        if megabytes
-        else MEMORY_SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    )
-    return n * prod(shape) <= limit
+    return n * prod(shape) <= (float(megabytes) * 2**20 if megabytes else MEMORY_SHARE * memory())
 
 
 def decode_to_disk(

@@ -2,8 +2,9 @@
 
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from math import prod
 from pathlib import Path
 from typing import IO, Any
 
@@ -13,13 +14,16 @@ from torch import Tensor
 
 from labelwise.data.read.pictures import Array
 from labelwise.errors import DataError, UsageError, listing
+from labelwise.limits import check_size
 
 _BYTES_AT_ONCE = 1 << 20
+_PACKED_AS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # other kinds cannot be unpacked a piece at a time
 
 
 def read_npz(file: Path, *needed: str) -> dict[str, Array]:
     """Return the arrays of an ``.npz`` file, ``needed`` ones among them; Python objects in it are refused."""
     with open_npz(file) as archive:
+        check_arrays(archive, npz_keys(archive))
         arrays = {key: read_array(archive, key) for key in npz_keys(archive)}
     missing = [key for key in needed if key not in arrays]
     if missing:
@@ -40,6 +44,23 @@ def open_npz(file: Path) -> Iterator[zipfile.ZipFile]:
 def npz_keys(archive: zipfile.ZipFile) -> list[str]:
     """Return the names of the arrays in an open file."""
     return [name.removesuffix(".npy") for name in archive.namelist()]
+
+
+def check_arrays(archive: zipfile.ZipFile, keys: Iterable[str]) -> None:
+    """Raise an error if these arrays of an open file would take more memory than is allowed, by their headers."""
+    size = 0
+    for key in keys:
+        if archive.getinfo(f"{key}.npy").compress_type not in _PACKED_AS:
+            raise ValueError(f'"{key}" is packed in a way that numpy does not write')
+        with archive.open(f"{key}.npy") as member:
+            shape, _, dtype = _array_header(member)
+            size += _array_size(shape, dtype)
+        check_size(str(archive.filename or getattr(archive.fp, "name", "")), size)
+
+
+def _array_size(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    """Return how many bytes an array takes, read as it is or as float32."""
+    return prod(shape) * max(dtype.itemsize, 4 if dtype.kind in "iuf" and len(shape) == 2 else 1)
 
 
 def read_array(archive: zipfile.ZipFile, key: str) -> Any:
@@ -67,6 +88,7 @@ def read_npy_matrix(file: Path) -> Tensor:
         shape, fortran, dtype = _array_header(stream)
         if dtype == np.float32 and dtype.isnative and not fortran and len(shape) == 2 and all(shape):
             return torch.from_numpy(np.load(file, mmap_mode="c", allow_pickle=False))  # a private copy, page by page
+        check_size(file, _array_size(shape, dtype))
         return _read_values(stream, shape, fortran, dtype)
 
 

@@ -30,12 +30,13 @@ from labelwise.data.labels.knowledge import find_knowledge
 from labelwise.data.read.arrays import as_images
 from labelwise.data.read.build import build
 from labelwise.data.read.csv_files import read_csv
-from labelwise.data.read.npz_files import npz_keys, open_npz, read_array, read_npy_matrix, read_npz_matrix
+from labelwise.data.read.npz_files import check_arrays, npz_keys, open_npz, read_array, read_npy_matrix, read_npz_matrix
 from labelwise.data.read.pictures import Array, as_batch, read_files
 from labelwise.data.read.rows import Rows, as_labels, label_rows
 from labelwise.data.read.tables import table_rows
 from labelwise.data.split.make import split_name
 from labelwise.errors import DataError, UsageError, listing
+from labelwise.limits import check_size
 
 # The key of each column, first the one that is written, then those of other tools; one of each at most.
 KEYS = {
@@ -107,8 +108,9 @@ def _packed(file: Path, size: int | None, *, foreign: bool = False) -> Rows:
     with open_npz(file) as archive:
         keys = _column_keys(npz_keys(archive), foreign)
         kind = _kind(keys, ("features",) if foreign else ("images", "features", "data"), npz_keys(archive))
-        matrix = read_npz_matrix(archive, keys[kind]) if kind == "features" else None
         wanted = [column for column in keys if column == kind or column not in ("features", "images", "data")]
+        check_arrays(archive, [keys[column] for column in wanted])
+        matrix = read_npz_matrix(archive, keys[kind]) if kind == "features" else None
         columns = {column: read_array(archive, keys[column]) for column in wanted if column != "features"}
     if "labels" in columns:
         names = as_labels(columns["classes"]).tolist() if "classes" in columns else None
@@ -124,9 +126,11 @@ def _packed(file: Path, size: int | None, *, foreign: bool = False) -> Rows:
     if kind == "data":
         encoded = encoded_files(columns["data"], columns["offsets"], len(rows))
         side = size or _side(encoded)
+        check_size(file, len(encoded) * 3 * side**2)
         images, readable, skipped = read_files(encoded, (3, side, side))
         return replace(rows.select(readable), images=images, skipped=skipped)
     images = as_images(columns["images"])
+    check_size(file, len(images) * images.shape[1] * (size or 0) ** 2)
     return replace(rows, images=as_batch(images, (images.shape[1], size, size)) if size else images)
 
 

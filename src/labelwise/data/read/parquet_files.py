@@ -8,8 +8,10 @@ import numpy as np
 
 from labelwise.data.read.columns import Columns, Floats, Header, read_header
 from labelwise.errors import DataError, UnsupportedError
+from labelwise.limits import check_size
 
-_COLUMNS_AT_ONCE = 16
+_COLUMNS_AT_ONCE, _ROWS_AT_ONCE = 16, 1 << 16
+_POINTER = 8  # bytes that a cell takes at least
 
 
 def read_parquet(file: Path) -> Columns:
@@ -23,6 +25,8 @@ def read_parquet(file: Path) -> Columns:
         ) from None
     try:
         with parquet.ParquetFile(file) as table:
+            texts = [field.name for field in table.schema_arrow if pyarrow.types.is_string(field.type)]
+        with parquet.ParquetFile(file, read_dictionary=texts) as table:
             return _columns(file, table)
     except FileNotFoundError:
         raise DataError(f'Cannot read the table "{file}": no such file. Check the path.') from None
@@ -34,6 +38,7 @@ def read_parquet(file: Path) -> Columns:
 def _columns(file: Path, table: Any) -> Columns:
     names, n = table.schema_arrow.names, table.metadata.num_rows
     header = read_header(names, str(file))
+    check_size(file, n * (4 * len(header.features) + _POINTER * len(header.cells)))
     cells = {name: _texts(table, names[position], file) for name, position in header.cells.items()}
     features = _features(table, header, file) if header.features else None
     filled = [features is not None or any(column[i] for column in cells.values()) for i in range(n)]
@@ -44,7 +49,7 @@ def _columns(file: Path, table: Any) -> Columns:
 
 def _texts(table: Any, name: str, file: Path) -> list[str]:
     """Return a column as text; only text and whole numbers can be."""
-    values = _read(table, [name], file)[0].to_pylist()
+    values = _values(table, name, file)
     for number, value in enumerate(values, 1):
         if value is not None and (isinstance(value, bool) or not isinstance(value, str | int)):
             raise DataError(
@@ -53,6 +58,26 @@ def _texts(table: Any, name: str, file: Path) -> list[str]:
         if isinstance(value, str) and "\0" in value:
             raise DataError(f'Row {number} of "{file}", column "{name}": it holds a NUL character. Remove it.')
     return ["" if value is None else str(value).strip() for value in values]
+
+
+def _values(table: Any, name: str, file: Path) -> list[object]:
+    """Return the cells of a column; of a text that stands in a million rows, which take a few bytes there, one copy."""
+    values: list[object] = []
+    texts: dict[object, object] = {}
+    words, size, last = [], 0, None
+    for batch in table.iter_batches(batch_size=_ROWS_AT_ONCE, columns=[name]):
+        column = batch.column(0)
+        if not hasattr(column, "dictionary"):
+            values += column.to_pylist()
+            continue
+        if last is None or not column.dictionary.equals(last):
+            last = column.dictionary
+            check_size(file, size := size + last.nbytes)
+            words = [texts.setdefault(word, word) for word in last.to_pylist()]
+        values += [None if i is None else words[i] for i in column.indices.to_pylist()]
+    if len(values) != table.metadata.num_rows:
+        raise DataError(f'The table "{file}" is damaged: column "{name}" is not whole.')
+    return values
 
 
 def _features(table: Any, header: Header, file: Path) -> Floats:

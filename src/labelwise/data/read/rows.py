@@ -12,6 +12,7 @@ from torch import Tensor
 from labelwise.data.dataset import PER_IMAGE, Skipped
 from labelwise.data.read.pictures import Array
 from labelwise.errors import DataError, UsageError, listing, suggest
+from labelwise.limits import check_size
 from labelwise.ops.targets import among_labels, labels_present
 
 Targets = Sequence[int] | Sequence[str] | Array | Tensor
@@ -74,6 +75,7 @@ def named_rows(labels: Sequence[str | None], several: Sequence[tuple[str, ...]] 
     position: dict[str | None, int] = {name: i for i, name in enumerate(names)}
     if not several or not names:
         return Rows(names=names, targets=torch.tensor([position.get(label, -1) for label in labels], dtype=torch.int64))
+    check_size(f"{len(several)} pictures with {len(names)} labels", len(several) * len(names))
     targets = torch.zeros(len(several), len(names), dtype=torch.bool)
     pairs = [(row, position[name]) for row, each in enumerate(several) for name in each]
     targets[tuple(torch.tensor(pairs).T)] = True
