@@ -14,7 +14,7 @@ from typer import Argument, Option
 import labelwise as lw
 from labelwise.cli.inputs import open_data_for, open_model
 from labelwise.cli.options import DATA_HELP, AsJson, Device, Model, Root, Seed, SplitName, Splits
-from labelwise.cli.output import PLOTS, bar, note, percent, plain_table, show, unbroken, warn_leaked
+from labelwise.cli.output import PLOTS, bar, note, percent, plain_table, show, styled, unbroken, warn_leaked
 from labelwise.errors import DataError, UsageError, listing
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def analyse(  # noqa: PLR0913 - the options of the verb
         out_picture.parent.mkdir(parents=True, exist_ok=True)
         draw().savefig(out_picture, dpi=120)
         document["out"] = str(out_picture)
-        lines.append(f"[bold]{out_picture}[/] drawn")
+        lines.append(styled((str(out_picture), "bold"), " drawn"))
     show(document, *lines, json=json)
 
 
@@ -209,7 +209,7 @@ def _joint(asked: Asked) -> Analysis:
     most = max((value for value in distances if value is not None), default=1.0)
     for name, value in zip(view.names, distances, strict=True):
         cells = ("", "") if value is None else (bar(value / most), f"{value:.2f}")
-        table.add_row(f"[bold]{name}[/]" if name == truth else name, *cells)
+        table.add_row(styled((name, "bold" if name == truth else "")), *cells)
     rows = zip(view.names, distances, view.asked.tolist(), strict=True)
     places = [{"label": name, "distance": value, "place": place} for name, value, place in rows]
     figures = {"label": truth, "training_images": len(view.points), "projection": view.projection, "asked": places}

@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from labelwise.cli.options import Data, Device, EncoderName, Root, Seed
-from labelwise.cli.output import out
+from labelwise.cli.output import out, styled
 from labelwise.errors import LabelwiseError, UsageError
 
 Benchmark = Annotated[str, Argument(help="The name of a benchmark.")]
@@ -71,7 +71,7 @@ def get(name: Benchmark, root: Root = None) -> None:
     if not entry.remotes:
         raise UsageError(f"{name} cannot be downloaded by itself.\n{words(name, root)}")
     folder = download(entry, data_root(root))
-    out().print(f"[bold]{name}[/] is in {folder}. Licence: {entry.licence}. Cite: {entry.citation}")
+    out().print(styled((name, "bold"), f" is in {folder}. Licence: {entry.licence}. Cite: {entry.citation}"))
 
 
 def zero_shot(  # noqa: PLR0913 - the options of the verb
@@ -100,6 +100,5 @@ def zero_shot(  # noqa: PLR0913 - the options of the verb
     result = build_zero_shot(features, known, unseen=unseen or 0.25, seed=seed)
     write_xlsa17(out_folder, result)
     counts = ", ".join(f"{len(rows)} {part}" for part, rows in result.rows.items())
-    out().print(
-        f"[bold]{out_folder}[/]: {len(result.seen)} seen and {len(result.unseen)} unseen labels; images {counts}"
-    )
+    about = f": {len(result.seen)} seen and {len(result.unseen)} unseen labels; images {counts}"
+    out().print(styled((str(out_folder), "bold"), about))

@@ -8,7 +8,7 @@ from typer import Argument
 import labelwise as lw
 from labelwise.cli.inputs import open_model, open_pictures
 from labelwise.cli.options import AsJson, Device, Image, Model
-from labelwise.cli.output import percent, show
+from labelwise.cli.output import percent, show, styled
 
 
 def ask(
@@ -22,6 +22,6 @@ def ask(
     classifier = open_model(model, device)
     images, _, _ = open_pictures(classifier, [image], strict=True)
     (answer,) = lw.ask(classifier, images, label)
-    word = "[bold green]yes[/]" if answer.yes else "[bold red]no[/]"
-    line = f"Is it {label}? {word} (probability of a yes: {percent(answer.probability)})"
+    word = ("yes", "bold green") if answer.yes else ("no", "bold red")
+    line = styled(f"Is it {label}? ", word, f" (probability of a yes: {percent(answer.probability)})")
     show({"model": str(model), "file": str(image), **asdict(answer)}, line, json=json)

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from rich.console import RenderableType
-from rich.text import Text
 from typer import Option
 
 from labelwise.cli.inputs import open_model, open_part
 from labelwise.cli.options import AsJson, Data, Device, Model, Root, Seed, SplitName, Splits
-from labelwise.cli.output import bar, percent, plain_table, show, unbroken, warn_leaked
+from labelwise.cli.output import bar, percent, plain_table, show, styled, unbroken, warn_leaked
 from labelwise.errors import UsageError
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ def attack(  # noqa: PLR0913 - the options of the verb
     lines = [unbroken(part.words), *_lines(result, title)]
     if out_folder is not None:
         about["pictures"] = write_fooled(out_folder, tested, radius, pictures)
-        lines.append(Text(f"{out_folder}: {len(about['pictures'])} pictures (clean, perturbed, difference)"))
+        lines.append(styled(f"{out_folder}: {len(about['pictures'])} pictures (clean, perturbed, difference)"))
     show(about, *lines, json=json)
 
 
@@ -81,10 +80,10 @@ def parse_radius(words: str) -> float:
 
 def _lines(result: "RobustResult", title: str) -> list[RenderableType]:
     rows = [(name, bar(share), percent(share)) for name, share in {"none": result.clean, **result.attacks}.items()]
-    worst = f"[bold]{percent(result.worst)}[/] ± {100 * result.error:.1f}"
-    rows.append(("[bold]worst[/]", bar(result.worst), worst))
+    worst = styled((percent(result.worst), "bold"), f" ± {100 * result.error:.1f}")
+    rows.append((styled(("worst", "bold")), bar(result.worst), worst))
     table = plain_table("attack", "", ">accuracy", title=title, rows=rows)
-    words = {True: Text("passed", style="green"), False: Text("failed", style="bold red")}
-    checks = ((check.name, words[check.passed], Text(check.words)) for check in result.checks)
-    masked = "[bold red]The gradients look masked: do not quote the worst figure as robustness.[/]"
+    answers = {True: styled(("passed", "green")), False: styled(("failed", "bold red"))}
+    checks = ((check.name, answers[check.passed], check.words) for check in result.checks)
+    masked = styled(("The gradients look masked: do not quote the worst figure as robustness.", "bold red"))
     return [table, "", plain_table("check", "", "seen", rows=checks), *([masked] if result.warnings else [])]

@@ -2,13 +2,12 @@
 
 from typing import Annotated
 
-from rich.text import Text
 from typer import Option
 
 import labelwise as lw
 from labelwise.cli.inputs import open_data_for, open_model
 from labelwise.cli.options import Choice, Data, Model, Out, Overwrite, Root, ScoreBy, Splits
-from labelwise.cli.output import calibration_line, show, unbroken
+from labelwise.cli.output import calibration_line, show, styled, unbroken
 
 SPLIT_HELP = (
     "Which images, never those you test on; left out, val, or all pictures of your own that it was not trained on."
@@ -46,7 +45,7 @@ def calibrate(  # noqa: PLR0913 - the options of the verb
     lw.save(calibrated, out_folder, overwrite=overwrite)
     figures = calibrated.origin.summary["calibration"]
     about = f": calibration error {calibration_line(figures)}, on {figures['images']} images"
-    show(None, unbroken(part.words), Text(str(out_folder), style="bold").append(about, style="not bold"), json=False)
+    show(None, unbroken(part.words), styled((str(out_folder), "bold"), about), json=False)
 
 
 def _part(classifier: "lw.Classifier", data: "lw.data.Dataset", split: str | None) -> "lw.evaluate.Part":

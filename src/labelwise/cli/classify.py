@@ -8,7 +8,7 @@ from typer import Option
 import labelwise as lw
 from labelwise.cli.inputs import open_model, open_pictures
 from labelwise.cli.options import AsJson, Device, Model, Paths, Strict
-from labelwise.cli.output import bar, percent, plain_table, show
+from labelwise.cli.output import bar, percent, plain_table, show, styled
 
 
 def classify(
@@ -31,7 +31,7 @@ def classify(
         # the best labels; where several may be true each that is, or that none is and the nearest
         count = max(len(one.labels), 1) if multilabel else len(one.top)
         for rank, (label, value) in enumerate(one.top[:count]):
-            words = label if rank or one.known else f"[yellow]{one.label}[/]; nearest {label}"
-            bold = multilabel or not rank
-            table.add_row("" if rank else name, f"[bold]{words}[/]" if bold else words, bar(value), percent(value))
+            style = "bold" if multilabel or not rank else ""
+            unknown = () if rank or one.known else ((one.label, f"{style} yellow"), ("; nearest ", style))
+            table.add_row("" if rank else name, styled(*unknown, (label, style)), bar(value), percent(value))
     show({"model": str(model), "predictions": rows, "skipped": skipped}, table, json=json)

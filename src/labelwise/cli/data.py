@@ -10,7 +10,7 @@ from typer import Argument, Option
 import labelwise as lw
 from labelwise.cli.inputs import open_data, open_data_for, open_model
 from labelwise.cli.options import AsJson, Device, EncoderName, Root, Seed, Size, Splits, limited
-from labelwise.cli.output import note, out, plain_table, show, unbroken
+from labelwise.cli.output import note, out, plain_table, show, styled, unbroken
 from labelwise.errors import UsageError
 from labelwise.plugins import plugins
 
@@ -28,10 +28,11 @@ def list_(root: Root = None, json: AsJson = False) -> None:
     rows = [row for plugin in plugins() for row in plugin.rows(root)]
     table = plain_table("name", "", ">classes", ">train", ">test", "found")
     for name in embedded:
-        table.add_row(name, "images", "", "", "", "[green]embedded[/]")
+        table.add_row(name, "images", "", "", "", styled(("embedded", "green")))
     for row in rows:
         counts = (f"{row[n]:,}" if row[n] else "" for n in ("classes", "train", "test"))
-        table.add_row(row["name"], row["what"], *counts, Path(row["found"]).name if row["found"] else "[dim]missing[/]")
+        place = Path(row["found"]).name if row["found"] else styled(("missing", "dim"))
+        table.add_row(row["name"], row["what"], *counts, place)
     show({"embedded": embedded, "benchmarks": rows}, table, json=json)
     if not json:
         note("labelwise data where NAME says what to download, where to put it, and the licence.")
@@ -75,7 +76,7 @@ def split(
     divided = lw.data.divide(_read(data, None, root), kind, held, seed)
     lw.data.write_split(divided, out_csv)
     counts = ", ".join(f"{len(part)} {name}" for name, part in divided.splits.items())
-    out().print(f"[bold]{out_csv}[/]: {counts}")
+    out().print(styled((str(out_csv), "bold"), f": {counts}"))
 
 
 @app.command()
@@ -95,7 +96,7 @@ def encode(
     features = read_features(data, encoder, size, root, device)
     write_features(features, out_npz)
     images = sum(len(part) for part in features.splits.values())
-    out().print(f"[bold]{out_npz}[/]: {images} images, {features.shape[0]} numbers each")
+    out().print(styled((str(out_npz), "bold"), f": {images} images, {features.shape[0]} numbers each"))
 
 
 def _read(data: str, size: int | None, root: Path | None, splits: Path | None = None) -> "lw.data.Dataset":

@@ -13,7 +13,7 @@ from typer import Option
 import labelwise as lw
 from labelwise.cli.inputs import open_data, tell_skipped
 from labelwise.cli.options import AsJson, Data, Device, Out, Overwrite, Root, Seed, Settings, Size, Splits, Strict
-from labelwise.cli.output import calibration_line, note, out, percent, plain_table, settings_table, show
+from labelwise.cli.output import calibration_line, note, out, percent, plain_table, settings_table, show, styled
 from labelwise.cli.run_folder import sole_verb, weights_told
 from labelwise.errors import DataError, UsageError, listing
 from labelwise.settings import pairs_of
@@ -122,7 +122,8 @@ def _lines(classifier: "lw.Classifier", folder: Path) -> Iterator[RenderableType
     """Yield what is said of a classifier: how it was trained, and what validation images say."""
     summary = classifier.origin.summary
     about, accuracy = summary["training"], ""
-    yield f"[bold]{folder}[/]: {len(classifier.labels)} labels, trained in {about['seconds']:.0f} s on {about['device']}"
+    training = f": {len(classifier.labels)} labels, trained in {about['seconds']:.0f} s on {about['device']}"
+    yield styled((str(folder), "bold"), training)
     if "validation_accuracy" in about:
         accuracy = f"validation: accuracy {percent(about['validation_accuracy'])}, "
     elif "validation_precision" in about:

@@ -1,7 +1,6 @@
 """The verb imagine: what would it look like?"""
 
 import csv
-import re
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -12,7 +11,8 @@ from typer import Option
 import labelwise as lw
 from labelwise.cli.inputs import open_model, open_part
 from labelwise.cli.options import AsJson, Data, Device, Model, Root, Seed, SplitName, Splits
-from labelwise.cli.output import note, percent, plain_table, show, unbroken
+from labelwise.cli.output import note, percent, plain_table, show, styled, unbroken
+from labelwise.display import as_file_name, to_cell
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -64,7 +64,7 @@ def imagine(  # noqa: PLR0913 - the options of the verb
         files += _draw_sheets(out_folder, part, rows)
     document = {"model": str(model), "data": data, "split": part.name, "measured": part.figures(), "count": count}
     table = _table(rows, f"{data}, {part.name}: {count} generated features of each label")
-    written = (f"[bold]{file}[/] written" for file in files)
+    written = (styled((file, "bold"), " written") for file in files)
     show(document | {"labels": rows, "files": files}, unbroken(part.words), table, *written, json=json)
 
 
@@ -130,7 +130,9 @@ def _write_table(path: Path, rows: list[dict[str, Any]]) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, [key for key in rows[0] if key != "neighbours"], extrasaction="ignore")
         writer.writeheader()
-        writer.writerows({**row, "nearest": "; ".join(one["image"] for one in row["nearest"])} for row in rows)
+        for row in rows:
+            nearest = to_cell("; ".join(one["image"] for one in row["nearest"]))
+            writer.writerow({**row, "label": to_cell(row["label"]), "nearest": nearest})
 
 
 def _draw_sheets(folder: Path, part: "lw.evaluate.Part", rows: list[dict[str, Any]]) -> list[str]:
@@ -145,7 +147,6 @@ def _draw_sheets(folder: Path, part: "lw.evaluate.Part", rows: list[dict[str, An
     pictures = dict(zip(part.rows.tolist(), part.split.images, strict=True))
     files = []
     for number, row in enumerate(rows, 1):
-        safe = re.sub(r"[^\w.-]+", "_", row["label"])
-        files.append(str(folder / f"{number:02d}-{safe}.png"))
+        files.append(str(folder / f"{number:02d}-{as_file_name(row['label'])}.png"))
         draw_nearest(row, pictures).savefig(files[-1], dpi=100)
     return files

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import labelwise as lw
 from labelwise.cli.output import note
+from labelwise.display import visible
 from labelwise.errors import DataError, UsageError, listing
 
 if TYPE_CHECKING:
@@ -102,6 +103,6 @@ def open_pictures(
 def tell_skipped(skipped: Sequence["Skipped"], where: str = "pictures in all.") -> None:
     """Say which files could not be read; of many, the first and how many there are."""
     for one in skipped[:TOLD]:
-        note(f"Skipped {one.file}: {one.reason}")
+        note(f"Skipped {visible(one.file)}: {one.reason}")
     if len(skipped) > TOLD:
         note(f"Skipped {len(skipped)} {where}")

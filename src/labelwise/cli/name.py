@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import RenderableType
-from rich.text import Text
 from typer import Argument, Option
 
 import labelwise as lw
 from labelwise.cli.inputs import open_data_for, open_model, open_pictures
 from labelwise.cli.options import AsJson, Device, Model, Overwrite, Root, Strict
-from labelwise.cli.output import note, percent, plain_table, show
+from labelwise.cli.output import note, percent, plain_table, show, styled
+from labelwise.display import visible
 from labelwise.errors import DataError, UsageError, listing
 
 if TYPE_CHECKING:
@@ -103,10 +103,10 @@ def name(  # noqa: PLR0913 - the options of the verb
         report.mkdir(parents=True, exist_ok=True)
         page = naming_page(f"Names in {model.name}", clusters, pictures.clusters, pictures.images, pictures.files)
         (report / PAGE).write_text(page, encoding="utf-8")
-        lines.append(Text(f"Report: {report / PAGE}"))
+        lines.append(styled(f"Report: {report / PAGE}"))
     if out_folder is not None:
         lw.save(classifier, out_folder, overwrite=overwrite)
-        lines.append(Text(f"Written: {out_folder}"))
+        lines.append(styled(f"Written: {out_folder}"))
     empty: dict[str, Any] = {"examples": [], "drawn": [], "images": None}
     rows = [
         {**asdict(one), **(pictures.examples(one.cluster) if pictures else empty), "sheet": files.get(one.cluster)}
@@ -225,7 +225,7 @@ def _question(one: "NamedCluster", pictures: Pictures | None, files: dict[int, s
         note(f"Cluster {one.cluster}: {listing(pictures.examples(one.cluster)['examples'])}")
     others = "".join(f"; or {label} {percent(share)}" for label, share in one.others)
     question = f"Cluster {one.cluster} [{one.label}, {percent(one.certainty)} sure{others}]: "
-    print(question, end="", file=sys.stderr, flush=True)
+    print(visible(question), end="", file=sys.stderr, flush=True)
     line = sys.stdin.readline()
     return line.strip() if line else None
 
@@ -238,10 +238,10 @@ def _tables(
         sure = "you said so" if one.answered else percent(one.certainty)
         other = f"{one.others[0][0]} {percent(one.others[0][1])}" if one.others else ""
         cells = [str(one.cluster), one.label, sure, other, *map(percent, (one.size, one.share, one.agreement))]
-        table.add_row(*map(Text, cells))
+        table.add_row(*cells)
     yield table
     if files:
-        yield Text(f"Sheets: {next(iter(files.values()))} and {len(files) - 1} more")
+        yield styled(f"Sheets: {next(iter(files.values()))} and {len(files) - 1} more")
     elif pictures is not None:
-        near = ((str(one.cluster), Text(listing(pictures.examples(one.cluster)["examples"]))) for one in clusters)
+        near = ((str(one.cluster), listing(pictures.examples(one.cluster)["examples"])) for one in clusters)
         yield plain_table(">cluster", "nearest to its centre", rows=near)

@@ -60,7 +60,13 @@ MaxGb = Annotated[
 
 
 def limited(verb: Callable[..., None]) -> Callable[..., None]:
-    """Return a verb with the option ``--max-gb`` besides its own, for the processes it starts as well."""
+    """Return a verb that reads data or a classifier with the option ``--max-gb`` besides its own; others as they are.
+
+    It holds for the processes that the verb starts as well.
+    """
+    own = inspect.signature(verb)
+    if not {"data", "model"} & set(own.parameters):
+        return verb
 
     @wraps(verb)
     def run(*args: Any, max_gb: float | None = None, **options: Any) -> None:
@@ -74,7 +80,6 @@ def limited(verb: Callable[..., None]) -> Callable[..., None]:
                 os.environ.pop(VARIABLE)
                 os.environ.update({} if before is None else {VARIABLE: before})
 
-    own = inspect.signature(verb)
     more = inspect.Parameter("max_gb", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=MaxGb)
     run.__signature__ = own.replace(parameters=[*own.parameters.values(), more])  # type: ignore[attr-defined]
     run.__annotations__ = {**verb.__annotations__, "max_gb": MaxGb}

@@ -8,7 +8,7 @@ from typer import Option
 
 from labelwise.cli.inputs import open_model, open_part, open_pictures
 from labelwise.cli.options import AsJson, Device, Model, Paths, Strict
-from labelwise.cli.output import bar, percent, plain_table, show, unbroken
+from labelwise.cli.output import bar, percent, plain_table, show, styled, unbroken
 
 
 def outliers(
@@ -28,7 +28,7 @@ def outliers(
     scores = classifier.scores(images)
     strangest = sorted(zip(names, run(scores), strict=True), key=lambda pair: -pair[1].score)
     cells = (
-        (name, bar(one.score), f"{one.score:.4f}", "[yellow]unknown[/]" if one.flagged else "")
+        (name, bar(one.score), f"{one.score:.4f}", styled(("unknown" if one.flagged else "", "yellow")))
         for name, one in strangest
     )
     lines: list[RenderableType] = [plain_table("picture", "", ">outlier score", "", rows=cells)]

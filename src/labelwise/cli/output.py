@@ -3,13 +3,13 @@
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from json import dumps
 from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from labelwise.display import as_json, visible
 from labelwise.errors import LabelwiseWarning
 from labelwise.settings import describe
 
@@ -17,20 +17,39 @@ PLOTS = (".png", ".svg", ".pdf")  # what a curve or another plot is written as
 BAR = 20  # how wide a bar is
 
 
+class Terminal(Console):
+    """A console that shows text as it is: no word of it is markup, and letters that steer a terminal are spelled out.
+
+    A style is given by ``styled``, the only way here to make rich text.
+    """
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, markup=False, emoji=False, highlight=not stderr)
+
+    def render_str(self, text: str, **options: Any) -> Text:  # type: ignore[override]
+        """Return a line or a cell as rich text."""
+        return super().render_str(visible(text), **options)
+
+
+def styled(*parts: str | tuple[str, str]) -> Text:
+    """Return a line of parts, each a text or a text and its style: ``styled((name, "bold"), ": 3 labels")``."""
+    return Text.assemble(*(visible(part) if isinstance(part, str) else (visible(part[0]), part[1]) for part in parts))
+
+
 def out() -> Console:
     """Return the console for results."""
-    return Console(soft_wrap=False)
+    return Terminal()
 
 
 def note(text: str) -> None:
     """Tell the user something beside the result."""
-    Console(stderr=True, highlight=False).print(Text(text))
+    Terminal(stderr=True).print(Text(visible(text, lines=True)))
 
 
 def fail(error: Exception, code: int) -> int:
     """Print an error and return the exit code."""
-    Console(stderr=True, highlight=False).print(
-        Text("Error: ", style="bold red").append(str(error), style="not bold default")
+    Terminal(stderr=True).print(
+        Text("Error: ", style="bold red").append(visible(str(error), lines=True), style="not bold default")
     )
     return code
 
@@ -54,7 +73,7 @@ def show_warnings() -> Iterator[None]:
 def show(document: Any, *lines: RenderableType, json: bool) -> None:
     """Print a result: as one JSON document if asked for, or as tables and lines for people, those by ``unbroken`` not folded."""
     if json:
-        print(dumps(document, ensure_ascii=False, indent=1))
+        print(as_json(document, indent=1))
         return
     for line in lines:
         out().print(line, soft_wrap=isinstance(line, Text) and bool(line.no_wrap))
@@ -62,7 +81,7 @@ def show(document: Any, *lines: RenderableType, json: bool) -> None:
 
 def unbroken(text: str) -> Text:
     """Return a line that is printed as one, however long it is."""
-    return Text(text, no_wrap=True)
+    return Text(visible(text), no_wrap=True)
 
 
 def plain_table(*columns: str, title: str | None = None, rows: Iterable[Sequence[RenderableType]] = ()) -> Table:

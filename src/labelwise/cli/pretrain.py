@@ -12,7 +12,7 @@ from typer import Argument, Option
 import labelwise as lw
 from labelwise.cli.inputs import open_data, tell_skipped
 from labelwise.cli.options import AsJson, Device, Overwrite, Root, Seed, Settings, Size, Splits, Strict
-from labelwise.cli.output import note, out, percent, settings_table, show
+from labelwise.cli.output import note, out, percent, settings_table, show, styled
 from labelwise.cli.run_folder import sole_verb, weights_told
 from labelwise.errors import UsageError
 from labelwise.settings import override, pairs_of
@@ -167,7 +167,7 @@ def _train(
 
 
 def _lines(file: Path, about: Mapping[str, Any]) -> Iterator[str]:
-    yield f"[bold]{file}[/]: {about['images']} images, {about['seconds']:.0f} s on {about['device']}"
+    yield styled((str(file), "bold"), f": {about['images']} images, {about['seconds']:.0f} s on {about['device']}")
     if "loss" in about:
         figures = ", ".join(f"{name} {about[name]:.3f}" for name in ("loss", "alignment", "uniformity"))
         yield f"last epoch: {figures} (alignment: 0 is best; uniformity: lower is more even)"

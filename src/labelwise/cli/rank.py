@@ -9,7 +9,7 @@ from typer import Option
 
 from labelwise.cli.inputs import open_model, open_pictures
 from labelwise.cli.options import AsJson, Device, Model, Paths, Strict
-from labelwise.cli.output import plain_table, show
+from labelwise.cli.output import plain_table, show, styled
 
 DRAWN = 20  # more levels than this are too many to draw in a column
 HEIGHTS = "▁▂▃▄▅▆▇█"
@@ -42,15 +42,15 @@ def rank(
     table = plain_table("picture", ">rank", "level", ">80 % sure", *(["levels"] if few else []), "")
     for one in pictures:
         low, high = (names.index(end) + 1 for end in one.interval)
-        cells = [Text(files[one.picture]), Text(f"{one.rank:.2f}"), Text(one.median, style="bold")]
-        cells += [Text(f"{low}" if low == high else f"{low} to {high}")]
+        cells = [files[one.picture], f"{one.rank:.2f}", styled((one.median, "bold"))]
+        cells += [f"{low}" if low == high else f"{low} to {high}"]
         cells += [_columns(list(one.probabilities.values()))] if few else []
-        table.add_row(*cells, Text("" if one.known else "unknown", style="yellow"))
-    line = Text(f"1 is {names[0]}, {len(names)} is {names[-1]}")
+        table.add_row(*cells, styled(("" if one.known else "unknown", "yellow")))
+    line = styled(f"1 is {names[0]}, {len(names)} is {names[-1]}")
     show({"model": str(model), "levels": names, "pictures": rows, "skipped": skipped}, table, line, json=json)
 
 
 def _columns(shares: list[float]) -> Text:
     """Return one column for each share in [0, 1], drawn as high as it is large."""
     heights = (HEIGHTS[round(max(0.0, min(1.0, share)) * (len(HEIGHTS) - 1))] for share in shares)
-    return Text("".join(heights), style="cyan")
+    return styled(("".join(heights), "cyan"))

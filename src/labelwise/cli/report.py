@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console
 from rich.markup import escape
-from rich.text import Text
 from typer import Option
 
 from labelwise.cli.inputs import open_data
 from labelwise.cli.options import AsJson, Data, Device, Model, Root, Seed, SplitName, Splits, Unknown
-from labelwise.cli.output import note, show, unbroken
+from labelwise.cli.output import note, show, styled, unbroken
+from labelwise.display import visible
 from labelwise.errors import UsageError, listing
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def report(  # noqa: PLR0913 - the options of the verb
             examples=examples,
             commands=(*_fit_commands(folders, list(saved.values()), (data, dataset.name), places), again),
             seed=seed,
-            tell=lambda text: status.update(escape(text)),
+            tell=lambda text: status.update(escape(visible(text))),
         )
         page = run(first, reader, settings)
         page.write(out_html)
@@ -71,7 +71,7 @@ def report(  # noqa: PLR0913 - the options of the verb
     if unknown is not None:
         lines.append(unbroken(f"As unknown: {figures['measured_unknown']['words']}"))
     about = f": {page.title}, {figures['images']} images ({out_html.stat().st_size / 1000:,.0f} kB)"
-    lines.append(Text(str(out_html), style="bold").append(about, style="not bold"))
+    lines.append(styled((str(out_html), "bold"), about))
     show({**figures, "out": str(out_html)}, *lines, json=json)
 
 

@@ -4,7 +4,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from rich.text import Text
 from typer import Option
 
 import labelwise as lw
@@ -52,7 +51,7 @@ def retrieve(  # noqa: PLR0913 - the options of the verb
     for name, matches in zip(names, answers, strict=True):
         others = [match for match in matches if match.file != str(Path(name).resolve())][:k]
         queries.append({"file": name, "matches": [asdict(match) for match in others]})
-        rows = ((Text(match.file), f"{match.score:.4f}") for match in others)
+        rows = ((match.file, f"{match.score:.4f}") for match in others)
         tables.append(plain_table(f"most like {name}", ">score", rows=rows))
     document = {"model": str(model), "gallery": len(searched), "queries": queries, "skipped": skipped}
     show(document, *tables, json=json)

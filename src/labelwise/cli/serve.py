@@ -8,7 +8,7 @@ from typer import Option
 
 from labelwise.cli.inputs import open_model
 from labelwise.cli.options import AsJson, Device, Model
-from labelwise.cli.output import note, show
+from labelwise.cli.output import note, show, styled
 from labelwise.errors import UsageError
 
 
@@ -90,7 +90,7 @@ def export(
     exported = write(open_model(model), onnx, overwrite=overwrite)
     size = f"{exported.labels} labels, {exported.megabytes:.1f} MB; scores differ by {exported.difference:.1e} at most"
     document = {"model": str(model), **asdict(exported), "file": str(exported.file)}
-    show(document, f"[bold]{exported.file}[/]: {size}", json=json)
+    show(document, styled((str(exported.file), "bold"), f": {size}"), json=json)
 
 
 def demo(

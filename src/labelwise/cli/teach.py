@@ -8,7 +8,7 @@ from typer import Argument, Option
 import labelwise as lw
 from labelwise.cli.inputs import open_model, open_pictures
 from labelwise.cli.options import Model, Name, Out, Overwrite
-from labelwise.cli.output import out
+from labelwise.cli.output import out, styled
 from labelwise.errors import UsageError, listing
 
 
@@ -44,7 +44,7 @@ def teach(  # noqa: PLR0913 - the options of the verb
     else:
         taught, source = lw.teach(classifier, name, vector=read_vector(vector or "", name)), "its attributes"
     lw.save(taught, out_folder, overwrite=overwrite)
-    out().print(f'[bold]{out_folder}[/]: "{name}" learnt from {source}; {len(taught.labels)} labels')
+    out().print(styled((str(out_folder), "bold"), f': "{name}" learnt from {source}; {len(taught.labels)} labels'))
 
 
 def forget(model: Model, name: Name, out_folder: Out, overwrite: Overwrite = False) -> None:
@@ -54,4 +54,4 @@ def forget(model: Model, name: Name, out_folder: Out, overwrite: Overwrite = Fal
     check_free(out_folder, overwrite)
     left = open_model(model).remove(name)
     lw.save(left, out_folder, overwrite=overwrite)
-    out().print(f'[bold]{out_folder}[/]: "{name}" forgotten; {len(left.labels)} labels')
+    out().print(styled((str(out_folder), "bold"), f': "{name}" forgotten; {len(left.labels)} labels'))

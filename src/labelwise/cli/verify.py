@@ -4,12 +4,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-from rich.text import Text
 from typer import Argument, Option
 
 from labelwise.cli.inputs import open_model, open_pictures
 from labelwise.cli.options import AsJson, Device, Model
-from labelwise.cli.output import percent, plain_table, show
+from labelwise.cli.output import percent, plain_table, show, styled
 from labelwise.errors import DataError, UsageError
 
 
@@ -36,8 +35,8 @@ def verify(
     table = plain_table("picture", "and", "", ">score", ">probability of same")
     for (a, b), one in zip(asked, answers, strict=True):
         rows.append({"first": str(a), "second": str(b), **asdict(one)})
-        answer = Text("same", style="green") if one.same else Text("different", style="yellow")
-        table.add_row(Text(str(a)), Text(str(b)), answer, f"{one.score:.4f}", percent(one.probability))
+        answer = styled(("same", "green") if one.same else ("different", "yellow"))
+        table.add_row(str(a), str(b), answer, f"{one.score:.4f}", percent(one.probability))
     rule = classifier.verifier
     show({"model": str(model), "pairs": rows, "rule": None if rule is None else asdict(rule)}, table, json=json)
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from labelwise.classifier import Classifier
+from labelwise.display import caption
 from labelwise.errors import DataError, UsageError
 from labelwise.ops.plane import find_plane
 from labelwise.ops.retrieval import distances
@@ -103,7 +104,7 @@ def draw_imagined(classifier: Classifier, imagined: Imagined, targets: Tensor, p
     for cloud, size, marker, colour, words in clouds:
         if len(cloud):
             look = {"linewidths": 0.9} if marker == "x" else {"linewidths": 0, "alpha": 0.8 if size > 8 else 1}
-            axes.scatter(*cloud.T.numpy(), size, color=colour, marker=marker, label=words, **look)
+            axes.scatter(*cloud.T.numpy(), size, color=colour, marker=marker, label=caption(words), **look)
     axes.set(xticks=[], yticks=[], xlabel=f"{projection.upper()} 1", ylabel=f"{projection.upper()} 2")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
@@ -131,7 +132,7 @@ def draw_nearest(row: Mapping[str, Any], images: Mapping[int, Tensor]) -> Any:
     down = -(-len(near) // across)
     figure = Figure(figsize=(max(5, 1.25 * across), 1.5 * down + 0.5), layout="constrained", facecolor="white")
     known = "from its description alone" if row["described"] else "trained on images"
-    figure.suptitle(f"{row['label']}, {known}: the real pictures nearest to what was generated", fontsize=10)
+    figure.suptitle(f"{caption(row['label'])}, {known}: the real pictures nearest to what was generated", fontsize=10)
     panels = figure.subplots(down, across, squeeze=False).ravel()
     for panel in panels:
         panel.axis("off")
@@ -140,5 +141,5 @@ def draw_nearest(row: Mapping[str, Any], images: Mapping[int, Tensor]) -> Any:
         panel.imshow(picture, cmap="gray") if picture.shape[2] == 1 else panel.imshow(picture)
         wrong = one["label"] and row["images"]
         colour = "#1a7f37" if one["label"] == row["label"] else "#b42318" if wrong else "#555555"
-        panel.set_title(one["label"] or "no label", fontsize=6.5, color=colour, pad=2)
+        panel.set_title(caption(one["label"] or "no label"), fontsize=6.5, color=colour, pad=2)
     return figure

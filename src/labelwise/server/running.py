@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import logging
 import multiprocessing
 import os
@@ -19,6 +18,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from labelwise.display import as_json, visible
 from labelwise.errors import LabelwiseError, StoreError, UsageError
 from labelwise.server.abilities import check_pictures
 from labelwise.server.app import build
@@ -207,15 +207,21 @@ class _Lines(logging.Formatter):
         row |= getattr(record, "about", {})
         if record.exc_info:
             row["trace"] = self.formatException(record.exc_info)
-        return json.dumps(row, ensure_ascii=False)
+        return as_json(row)
+
+
+class _Plain(logging.Formatter):
+    """Lines for people: what a request says cannot begin a line, nor steer the terminal."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - of the standard library
+        """Return the line of a record."""
+        return visible(super().formatMessage(record))
 
 
 def _log(service: Service) -> None:
     """Send the log to standard error."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        _Lines() if service.log == "json" else logging.Formatter("%(asctime)s %(levelname)s %(message)s")
-    )
+    handler.setFormatter(_Lines() if service.log == "json" else _Plain("%(asctime)s %(levelname)s %(message)s"))
     LOG.handlers[:] = [handler]
     LOG.propagate = False
     LOG.setLevel(logging.INFO)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from labelwise.display import caption
 from labelwise.errors import DataError, UnsupportedError
 from labelwise.ops.linear import linear_scores
 from labelwise.ops.plane import Projection, find_plane
@@ -104,7 +105,7 @@ def draw_joint(view: JointView, truth: str | None = None) -> Any:
     axes = figure.subplots()
     for place, name in enumerate(view.names):
         x, y = view.points[view.targets == place].T
-        axes.scatter(x, y, 12, color=table(place % table.N), alpha=0.45, linewidths=0, label=name)
+        axes.scatter(x, y, 12, color=table(place % table.N), alpha=0.45, linewidths=0, label=caption(name))
     for place, (name, (x, y)) in enumerate(zip(view.names, view.asked.tolist(), strict=True)):
         size, edge = (340, 1.4) if name == truth else (110, 0.7)
         colour, above = table(place % table.N), 3 + (name == truth)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from labelwise.classifier import Classifier
+from labelwise.display import caption
 from labelwise.errors import DataError, UnsupportedError, UsageError
 from labelwise.model import check_shape
 from labelwise.tasks.explain import explain, heat_maps
@@ -59,5 +60,5 @@ def draw_saliency(classifier: Classifier, images: Tensor, targets: Tensor, *, le
         if share:
             across, down = torch.arange(width) + 0.5, torch.arange(height) + 0.5
             place.contour(across, down, why.heat, [level], colors="white", linewidths=1)
-        place.set_title(f"{why.label}\n{100 * share:.1f} % salient", fontsize=8, color="#222222")
+        place.set_title(f"{caption(why.label)}\n{100 * share:.1f} % salient", fontsize=8, color="#222222")
     return figure

@@ -5,8 +5,9 @@ from dataclasses import replace
 from itertools import chain, groupby, repeat
 
 from rich.table import Table
+from rich.text import Text
 
-from labelwise.cli.output import note, out, plain_table
+from labelwise.cli.output import note, out, plain_table, styled
 from labelwise.errors import DataError, UsageError, listing
 from labelwise_papers.recipe import Recipe, find_recipes, read_recipe, recipe_files
 from labelwise_papers.reproduce.cells import Choice, cells_of
@@ -51,7 +52,7 @@ def print_tables(recipes: list[Recipe], place: Place, choice: Choice, as_markdow
         if as_markdown:
             print(markdown(recipe, lines, results) + "\n")
             continue
-        out().print(f"[bold]{recipe.name}[/]: {recipe.title}", highlight=False)
+        out().print(styled((recipe.name, "bold"), f": {recipe.title}"), highlight=False)
         for data, own in groupby(lines, lambda line: line.data):
             out().print(_table(data, own))
         file = draw_recipe(recipe, results, choice, place.out / "pictures")
@@ -81,17 +82,17 @@ def list_recipes(name: str | None, place: Place, choice: Choice) -> None:
     )
 
 
-def _listed(recipe: Recipe, place: Place, choice: Choice, done: set[str]) -> list[str]:
+def _listed(recipe: Recipe, place: Place, choice: Choice, done: set[str]) -> list[Text]:
     """Return the lines of one recipe."""
     _, gone = sets_at_hand(recipe, tuple(recipe.data), place.root)
-    lines = [f"[bold]{recipe.name}[/]  {recipe.title}"]
+    lines = [styled((recipe.name, "bold"), f"  {recipe.title}")]
     for name in recipe.data:
         every = list(cells_of(recipe, replace(choice, data=()), [name]))
         run = sum(cell.key in done for cell in every)
         stands = recipe.data[name].stands_for
-        words = "[red]missing[/]" if name in gone else f"stands in for {stands}" if stands else "[green]at hand[/]"
-        lines.append(f"    {name}: {words}, {run} of {len(every)} cells run")
+        state = ("missing", "red") if name in gone else f"stands in for {stands}" if stands else ("at hand", "green")
+        lines.append(styled(f"    {name}: ", state, f", {run} of {len(every)} cells run"))
     cost = recipe.cost
     about = "" if cost.measured else "~"
     size = f"{about}{cost.minutes:g} minutes and {about}{cost.memory_mib} MiB a cell"
-    return [*lines, f"    [dim]{size} on {cost.machine}[/]"]
+    return [*lines, styled("    ", (f"{size} on {cost.machine}", "dim"))]

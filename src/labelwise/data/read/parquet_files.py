@@ -25,9 +25,11 @@ def read_parquet(file: Path) -> Columns:
         ) from None
     try:
         with parquet.ParquetFile(file) as table:
-            texts = [field.name for field in table.schema_arrow if pyarrow.types.is_string(field.type)]
+            header = read_header(table.schema_arrow.names, str(file))
+            fields = [table.schema_arrow.field(position) for position in header.cells.values()]
+            texts = [field.name for field in fields if pyarrow.types.is_string(field.type)]
         with parquet.ParquetFile(file, read_dictionary=texts) as table:
-            return _columns(file, table)
+            return _columns(file, table, header)
     except FileNotFoundError:
         raise DataError(f'Cannot read the table "{file}": no such file. Check the path.') from None
     except (OSError, ValueError, pyarrow.ArrowException) as error:
@@ -35,9 +37,8 @@ def read_parquet(file: Path) -> Columns:
         raise DataError(f'The table "{file}" is no Parquet file, or it is damaged ({first}). Write it again.') from None
 
 
-def _columns(file: Path, table: Any) -> Columns:
+def _columns(file: Path, table: Any, header: Header) -> Columns:
     names, n = table.schema_arrow.names, table.metadata.num_rows
-    header = read_header(names, str(file))
     check_size(file, n * (4 * len(header.features) + _POINTER * len(header.cells)))
     cells = {name: _texts(table, names[position], file) for name, position in header.cells.items()}
     features = _features(table, header, file) if header.features else None

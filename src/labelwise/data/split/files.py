@@ -11,6 +11,7 @@ from labelwise.data.dataset import SPLITS, Dataset
 from labelwise.data.read.csv_files import headed
 from labelwise.data.split.divide import pool, resplit
 from labelwise.data.split.make import split_name
+from labelwise.display import from_cell, to_cell
 from labelwise.errors import DataError, listing, suggest
 from labelwise.files import write_atomically
 
@@ -33,7 +34,7 @@ def write_split(dataset: Dataset, path: str | Path) -> None:
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
+    writer.writerows([to_cell(cell) for cell in row] for row in zip(*columns.values(), strict=True))
     try:
         write_atomically(Path(path), text.getvalue().encode("utf-8", "surrogateescape"))
     except OSError as error:
@@ -101,4 +102,4 @@ def _read(file: Path) -> list[tuple[int, dict[str, str]]]:
                 f'The split "{file}" needs one column "{column}"; its columns: {listing(columns) or "none"}.'
                 + suggest(column, columns)
             )
-    return [(number, dict(zip(columns, fields, strict=True))) for number, fields in rows]
+    return [(number, dict(zip(columns, map(from_cell, fields), strict=True))) for number, fields in rows]
