@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: demo page test lint format bench clean
+.PHONY: demo page test lint format bench soak clean
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] <= (3, 13) else "labelwise needs Python 3.11 to 3.13; set PYTHON=...")'
@@ -36,6 +36,10 @@ bench: .venv/ready
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet --editable '.[bench]'
 	$(BIN)/python benchmarks/indicator_negatives.py
 	$(BIN)/python benchmarks/augment.py
+
+# A service under load and faults, with a model of what it must know: 30 minutes, or HOURS=2.
+soak: .venv/ready
+	$(BIN)/python tools/soak.py --minutes $(if $(HOURS),$$(($(HOURS) * 60)),30)
 
 clean:
 	rm -rf .venv demo .pytest_cache .mypy_cache .ruff_cache

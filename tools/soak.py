@@ -1,0 +1,399 @@
+"""A service with several workers under mixed load and faults, and a model of what it must know beside it.
+
+    python tools/soak.py [--minutes 30] [--workers 2] [--seed 0] [--json FILE]
+
+Clients classify, teach, forget and search; others are slow or rude. Between quiet times a fault is drawn: a worker or the whole is
+killed, processes are stopped for seconds, the disk is full or read-only, a bit of a copy of the state is flipped.
+Every answer is checked in the manner of Jepsen: each acknowledged change is there, no read goes back in time, nothing is invented. A
+change whose answer was lost may be there or not, but never both. Where the state cannot lie on a small disk of its own (mount asks
+for rights), the disk is made full by a limit on the size of files, and is never read-only. Clocks are not moved, and the disk is
+never slow: both need tools that are not here.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import quote
+
+HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent / "benchmarks"))
+
+from serve import Running, Talk, encoded, fitted  # noqa: E402 - of the folder above
+
+QUIET = 8.0  # seconds between two faults
+DISK = 256  # megabytes of the small disk
+LABELS = 6  # that a writer keeps at most
+LOST = (OSError, EOFError, asyncio.IncompleteReadError, asyncio.TimeoutError)
+PATIENCE = 60  # seconds after which an answer is lost
+
+
+@dataclass
+class Model:
+    """What clients know of the service: nothing else may be true of it."""
+
+    base: frozenset[str]
+    present: dict[str, bool | None] = field(default_factory=dict)  # of each label ever asked for; None: not known
+    moved: dict[str, float] = field(default_factory=dict)  # when a change of it was last asked for or answered
+    change: int = 0  # the largest number in any answer so far
+    acknowledged: int = 0
+    unsure: int = 0
+    lost: list[str] = field(default_factory=list)
+    stale: list[str] = field(default_factory=list)
+    invented: list[str] = field(default_factory=list)
+
+    def settle(self, label: str, present: bool | None) -> None:
+        """Note what is known of a label from now on."""
+        self.present[label], self.moved[label] = present, time.monotonic()
+
+    def check(self, names: set[str], change: int, least: int, began: float) -> None:
+        """Compare an answer with all that was known before it was asked."""
+        if change < least:
+            self.stale.append(f"change {change} after {least}")
+        if strange := names - self.base - set(self.present):
+            self.invented.append(str(sorted(strange)[:3]))
+        for label in self.base - names:
+            self.lost.append(f"{label} of the model, change {change}")
+        for label, present in self.present.items():
+            if present is not None and self.moved[label] < began and (label in names) != present:
+                (self.lost if present else self.stale).append(f"{label} at change {change}, {present} was acknowledged")
+        self.change = max(self.change, change)
+
+
+@dataclass
+class Figures:
+    """What is counted."""
+
+    requests: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    failures: Counter[str] = field(default_factory=Counter)  # 5xx, by what was wrong then
+    seconds: dict[str, list[float]] = field(default_factory=lambda: {"quiet": [], "fault": []})
+    rss: int = 0
+    flips: Counter[str] = field(default_factory=Counter)
+
+
+class Soak:
+    """A service, its clients and its faults."""
+
+    def __init__(self, home: Path, workers: int, seed: int, small: bool) -> None:
+        self.home, self.small, self.drawn = home, small, random.Random(seed)
+        self.folder = home / "model.lw"
+        gallery = home / "gallery"
+        self.options = ("--workers", str(workers), "--gallery", str(gallery), "--timeout", "5", "--device", "cpu")
+        self.pictures = [file.read_bytes() for file in sorted(gallery.iterdir())]
+        self.service = Running(self.folder, *self.options)
+        self.model = Model(frozenset(self._names()))
+        self.figures, self.fault, self.ended = Figures(), "", False
+
+    def _names(self) -> list[str]:
+        about = json.loads((self.folder / "classifier.json").read_text())
+        return list(about["labels"]["names"])
+
+    # Clients
+
+    async def ask(self, method: str, path: str, body: bytes = b"") -> tuple[int, dict[str, object]] | None:
+        """Return the status and the document of an answer, or None where the connection was lost."""
+        fault, began, route = self.fault, time.monotonic(), path.partition("?")[0]
+        try:
+            async with asyncio.timeout(PATIENCE), Talk(self.service.port) as talk:
+                status, document = await talk.ask(method, path, body)
+        except LOST:
+            self.figures.requests[f"{route} lost"] += 1
+            if not (fault or self.fault):
+                self.figures.failures["connection lost while quiet"] += 1
+            await asyncio.sleep(0.2)
+            return None
+        self.figures.requests[f"{route} {status}"] += 1
+        fault = fault or self.fault
+        if status >= 500:
+            self.figures.failures[f"{status} {fault or 'quiet'}"] += 1
+        if status == 200:
+            self.figures.seconds["fault" if fault else "quiet"].append(time.monotonic() - began)
+        return status, document
+
+    async def read(self) -> None:
+        """Ask what the labels are, by one of two ways, and check the answer."""
+        while not self.ended:
+            least, began = self.model.change, time.monotonic()
+            direct = self.drawn.random() < 0.3
+            path = ("GET", "/labels") if direct else ("POST", "/classify?top=1000")
+            answer = await self.ask(*path, b"" if direct else self.drawn.choice(self.pictures))
+            if answer is not None and answer[0] == 200:
+                document: dict[str, object] = answer[1]
+                rows, key = (document["labels"], "name") if direct else (document["top"], "label")
+                assert isinstance(rows, list)
+                change = document["change"]
+                assert isinstance(change, int)
+                self.model.check({row[key] for row in rows}, change, least, began)
+            await asyncio.sleep(self.drawn.uniform(0, 0.1))
+
+    async def write(self, own: int) -> None:
+        """Teach and forget labels that nobody else changes."""
+        for number in range(10**9):
+            if self.ended:
+                return
+            labels = [name for name, there in self.model.present.items() if name.startswith(f"w{own}-") and there]
+            teach = len(labels) < 2 or (len(labels) < LABELS and self.drawn.random() < 0.5)
+            label = f"w{own}-{number}" if teach else self.drawn.choice(labels)
+            before = self.model.present.get(label, False)
+            self.model.settle(label, None)
+            route = f"/{'teach' if teach else 'forget'}?label={quote(label)}"
+            answer = await self.ask("POST", route, self.drawn.choice(self.pictures) if teach else b"")
+            if answer is not None and answer[0] == 200:
+                change = answer[1]["change"]
+                assert isinstance(change, int)
+                self.model.change = max(self.model.change, change)
+                self.model.acknowledged += 1
+                self.model.settle(label, teach)
+            elif answer is not None and 400 <= answer[0] < 500:
+                self.model.settle(label, before)
+            else:
+                self.model.unsure += 1
+            await asyncio.sleep(self.drawn.uniform(0, 0.2))
+
+    async def search(self) -> None:
+        """Look for pictures like another."""
+        while not self.ended:
+            await self.ask("POST", "/retrieve?top=3", self.drawn.choice(self.pictures))
+            await asyncio.sleep(self.drawn.uniform(0, 0.5))
+
+    async def annoy(self) -> None:
+        """Send halves of requests, none at all, and what is no request; take no answer."""
+        halves = (b"", b"POST /classify HTTP/1.1\r\nHost: 127.", b"\x16\x03\x01\0\xff" * 40, b"GET / HTTP/9.9\r\n\r\n")
+        body = b"POST /teach?label=half HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: image/png\r\nContent-Length: 9999\r\n\r\nab"
+        while not self.ended:
+            with contextlib.suppress(*LOST):
+                _, writer = await asyncio.open_connection("127.0.0.1", self.service.port)
+                writer.write(self.drawn.choice((*halves, body)))
+                await asyncio.sleep(self.drawn.uniform(0, 7))
+                writer.close()
+            self.figures.requests["rude"] += 1
+            await asyncio.sleep(0.1)
+
+    async def watch(self) -> None:
+        """Note how much memory the service takes."""
+        while not self.ended:
+            total = 0
+            for pid in (self.service.process.pid, *self.workers()):
+                with contextlib.suppress(OSError):
+                    total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
+            self.figures.rss = max(self.figures.rss, total)
+            await asyncio.sleep(0.5)
+
+    # Faults
+
+    def workers(self) -> list[int]:
+        """Return the processes that the service started."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+                if parent == self.service.process.pid and b"spawn_main" in (folder / "cmdline").read_bytes():
+                    found.append(int(folder.name))
+        return found
+
+    async def kill_worker(self) -> None:
+        """Kill one of the workers."""
+        os.kill(self.drawn.choice(self.workers()), signal.SIGKILL)
+        await asyncio.sleep(3)
+
+    async def kill_all(self) -> None:
+        """Kill the service, start it again, and look whether all is there."""
+        self.service.end(signal.SIGKILL)
+        await asyncio.sleep(0.5)
+        self.service = await asyncio.to_thread(Running, self.folder, *self.options)
+
+    async def stop(self) -> None:
+        """Stop a worker, or all of them, for seconds."""
+        workers = self.workers()
+        some = workers if self.drawn.random() < 0.3 else workers[:1]
+        for pid in some:
+            os.kill(pid, signal.SIGSTOP)
+        await asyncio.sleep(self.drawn.uniform(0.5, 4))
+        for pid in some:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+    async def full_disk(self) -> None:
+        """Let the disk of the state have no room."""
+        async with self._ballast() if self.small else self._limit():
+            await asyncio.sleep(self.drawn.uniform(1, 4))
+
+    @contextlib.asynccontextmanager
+    async def _ballast(self) -> AsyncIterator[None]:
+        ballast = self.home / "ballast"
+        with ballast.open("wb") as file, contextlib.suppress(OSError):
+            while True:
+                file.write(bytes(1 << 16))
+                file.flush()
+        try:
+            yield
+        finally:
+            ballast.unlink()
+
+    @contextlib.asynccontextmanager
+    async def _limit(self) -> AsyncIterator[None]:
+        pids = (self.service.process.pid, *self.workers())
+        hard = {pid: resource.prlimit(pid, resource.RLIMIT_FSIZE)[1] for pid in pids}
+        for pid in pids:
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (4096, hard[pid]))
+        try:
+            yield
+        finally:
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard[pid], hard[pid]))
+
+    async def read_only_disk(self) -> None:
+        """Let the disk of the state be read-only; where files are open for writing a system refuses."""
+        if subprocess.run(["mount", "-o", "remount,ro", str(self.home)], capture_output=True, check=False).returncode:
+            self.figures.faults["read_only_disk refused by the system"] += 1
+            return
+        try:
+            await asyncio.sleep(self.drawn.uniform(1, 4))
+        finally:
+            subprocess.run(["mount", "-o", "remount,rw", str(self.home)], check=True)
+
+    async def flip_bit(self) -> None:
+        """Flip a bit in a copy of the state, and look whether a start tells, or knows all labels."""
+        with tempfile.TemporaryDirectory() as folder:
+            copy, before = Path(folder) / "copy.lw", self.model.acknowledged
+            await asyncio.to_thread(shutil.copytree, self.folder, copy)
+            files = [file for file in sorted(copy.rglob("*")) if file.is_file() and file.stat().st_size]
+            file = self.drawn.choice(files)
+            content = bytearray(file.read_bytes())
+            content[self.drawn.randrange(len(content))] ^= 1 << self.drawn.randrange(8)
+            file.write_bytes(content)
+            certain = {name for name, there in self.model.present.items() if there}
+            words = [sys.executable, "-m", "labelwise", "serve", str(copy), "--bake", f"{folder}/baked.lw"]
+            done = await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True)
+            if done.returncode:
+                kind = "a traceback" if "Traceback" in done.stderr else "told"
+            else:
+                about = json.loads(Path(folder, "baked.lw", "classifier.json").read_text())
+                names = set(about["labels"]["names"])
+                settled = {name for name in certain if self.model.present.get(name)}
+                kind = "harmless" if settled <= names or before != self.model.acknowledged else "silent loss"
+            self.figures.flips[f"{kind} ({file.name})" if kind != "told" else kind] += 1
+
+    async def disturb(self) -> None:
+        """Draw one fault after another."""
+        faults: list[Callable[[], Awaitable[None]]] = [
+            self.kill_worker, self.kill_worker, self.kill_all, self.stop, self.full_disk, self.flip_bit,
+            *([self.read_only_disk] if self.small else []),
+        ]  # fmt: skip
+        while not self.ended:
+            await asyncio.sleep(QUIET * self.drawn.uniform(0.5, 1.5))
+            fault = self.drawn.choice(faults)
+            name = getattr(fault, "__name__", "")
+            self.figures.faults[name] += 1
+            self.fault = "" if name == "flip_bit" else name  # in a copy: the service does not see it
+            await fault()
+            await asyncio.sleep(2)
+            self.fault = ""
+
+    async def run(self, seconds: float) -> dict[str, object]:
+        """Return the figures of so many seconds."""
+        clients = [self.write(i) for i in range(3)] + [self.read() for _ in range(4)] + [self.search()]
+        clients += [self.annoy() for _ in range(3)] + [self.watch()]
+        tasks = [asyncio.create_task(client) for client in clients]
+        disturbing = asyncio.create_task(self.disturb())
+        await asyncio.wait([*tasks, disturbing], timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
+        while self.fault and not disturbing.done():
+            await asyncio.sleep(0.2)
+        self.ended = True
+        disturbing.cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        broken = [repr(one) for one in results if isinstance(one, BaseException)]
+        if disturbing.done() and not disturbing.cancelled() and disturbing.exception():
+            broken.append(repr(disturbing.exception()))
+        await self.kill_all()  # what a fresh start knows is checked last
+        self.ended, least, began = False, self.model.change, time.monotonic()
+        answer = await self.ask("GET", "/labels")
+        assert answer is not None
+        rows, change = answer[1]["labels"], answer[1]["change"]
+        assert isinstance(rows, list)
+        assert isinstance(change, int)
+        self.model.check({row["name"] for row in rows}, change, least, began)
+        self.service.end()
+        return self.summary() | {"broken": broken}
+
+    def summary(self) -> dict[str, object]:
+        """Return all figures as one document."""
+        model, figures = self.model, self.figures
+        times = {kind: sorted(values) for kind, values in figures.seconds.items()}
+        share = {"p50": 0.5, "p99": 0.99}
+        return {
+            "requests": figures.requests.total(),
+            "by route and status": dict(sorted(figures.requests.items())),
+            "faults": dict(figures.faults),
+            "acknowledged": model.acknowledged,
+            "not known": model.unsure,
+            "lost": model.lost[:20],
+            "stale": model.stale[:20],
+            "invented": model.invented[:20],
+            "counts": {"lost": len(model.lost), "stale": len(model.stale), "invented": len(model.invented)},
+            "5xx": dict(figures.failures),
+            "flipped bits": dict(figures.flips),
+            "largest RSS, MB": figures.rss // 10**6,
+            "milliseconds": {
+                f"{kind} {name}": round(1000 * values[min(len(values) - 1, int(part * len(values)))], 1)
+                for kind, values in times.items()
+                for name, part in share.items()
+                if values
+            },
+        }
+
+
+@contextlib.contextmanager
+def small_disk(home: Path) -> Iterator[bool]:
+    """While open, a folder lies on a small disk of its own where the system allows it; say whether it does."""
+    words = ["mount", "-t", "tmpfs", "-o", f"size={DISK}m", "labelwise-soak", str(home)]
+    mounted = shutil.which("mount") and not subprocess.run(words, capture_output=True, check=False).returncode
+    try:
+        yield bool(mounted)
+    finally:
+        if mounted:
+            subprocess.run(["umount", "--lazy", str(home)], check=False)
+
+
+def main() -> None:
+    """Soak, print the figures, and exit with 1 where something was lost, stale, invented or broken."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    from labelwise.data import finches
+
+    with tempfile.TemporaryDirectory() as folder, small_disk(Path(folder)) as small:
+        home = Path(folder)
+        fitted(home).rename(home / "model.lw")
+        (home / "gallery").mkdir()
+        for i, image in enumerate(finches().split("test").images[:16]):
+            (home / "gallery" / f"{i}.png").write_bytes(encoded(image, "PNG"))
+        figures = asyncio.run(Soak(home, given.workers, given.seed, small).run(60 * given.minutes))
+    text = json.dumps(figures, indent=1)
+    print(text)
+    if given.json:
+        given.json.write_text(text + "\n")
+    wrong = [key for key in ("lost", "stale", "invented", "broken") if figures[key]]
+    sys.exit(f"Wrong: {', '.join(wrong)}" if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
