@@ -7,6 +7,7 @@ from pathlib import Path
 from labelwise.data.dataset import Dataset
 from labelwise.data.labels.knowledge import find_knowledge, with_knowledge
 from labelwise.data.read.audio import audio_folder
+from labelwise.data.read.decoding import is_url
 from labelwise.data.read.folders import folder, unknown_data
 from labelwise.data.read.packs import features, pack
 from labelwise.data.read.pictures import as_batch, is_hidden, list_pictures
@@ -49,9 +50,14 @@ def load(
         size: the side in pixels that pictures are brought to; None is as ``folder`` says, or what a benchmark says.
         seed: of the split, where the source has none of its own.
         strict: make unreadable pictures an error instead of skipping them.
-        root: where benchmarks lie; None is the variable ``LABELWISE_DATA``.
+        root: where the paths of a table start, see ``table``; or where benchmarks lie, None is the variable ``LABELWISE_DATA``.
     """
     path, word = Path(source), str(source)
+    if is_url(word):
+        raise DataError(
+            f'"{word}" is an address on the web, and nothing is downloaded. Download it, unpack it where it is an archive, and '
+            "give the folder or the table."
+        )
     if not path.exists():
         if word in EMBEDDED:
             return _fitted(EMBEDDED[word](seed), size)
@@ -64,6 +70,8 @@ def load(
         raise DataError(
             f'No data at "{word}": no such file or folder.{suggest(word, known)} Sets by name: {listing(known, 40)}.'
         )
+    if path.suffix.lower() in TABLES and path.is_file():
+        return table(path, size=size, seed=seed, strict=strict, root=root)
     return _read(path, size, seed, strict)
 
 
@@ -112,8 +120,6 @@ def _read(path: Path, size: int | None, seed: int, strict: bool) -> Dataset:
             return audio_folder(path, seed=seed)
         return folder(path, size=size, seed=seed, strict=strict)
     suffix = path.suffix.lower()
-    if suffix in TABLES:
-        return table(path, size=size, seed=seed, strict=strict)
     if suffix == ".npz":
         return pack(path, size=size, seed=seed)
     if suffix == ".npy":

@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import stat
 import threading
 import warnings
@@ -112,6 +113,8 @@ def reason(error: Exception, frame: Frame) -> str:
     match error:
         case UnreadableError():
             return str(error)
+        case FileNotFoundError() if is_url(str(error.filename)):
+            return "it is an address on the web, and nothing is downloaded. Download it and give the file."
         case FileNotFoundError():
             return "there is no such file. Check the path."
         case PermissionError():
@@ -125,6 +128,11 @@ def reason(error: Exception, frame: Frame) -> str:
         case MemoryError():
             return "there is not enough memory to decode it. Make it smaller."
     return f"it is damaged or cut off ({error}). Replace it or remove it."
+
+
+def is_url(word: str) -> bool:
+    """Return whether a word is an address on the web, also where a path was made of it, which keeps one slash of two."""
+    return re.match("(https?|ftp|s3|gs):/", word, re.IGNORECASE) is not None
 
 
 def _too_large(pixels: str, frame: Frame) -> str:
