@@ -114,7 +114,7 @@ def _method(data: "lw.data.Dataset", wish: "Wish") -> "Method":
         counts = ", ".join(f"{len(split)} {name}" for name, split in data.splits.items())
         about = f"{len(data.labels)} labels, images {counts}, shape {list(data.shape)}; method {decision.method.name}"
         note(f"{data.name}: {about}")
-        tell_skipped(data.skipped, "in all; the log lists them.")
+        tell_skipped(data.skipped)
     return decision.method
 
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from labelwise.data.dataset import Skipped
 
-TOLD = 10  # files that are named one by one where they could not be read
-
 
 def open_model(model: Path, device: str = "cpu") -> "lw.Classifier":
     """Return the classifier in a folder, on the device of this name."""
@@ -99,9 +97,9 @@ def open_pictures(
     return images, [str(files[i]) for i in rows], [asdict(one) for one in skipped]
 
 
-def tell_skipped(skipped: Sequence["Skipped"], where: str = "pictures in all.") -> None:
-    """Say which files could not be read; of many, the first and how many there are."""
-    for one in skipped[:TOLD]:
-        note(f"Skipped {one.file}: {one.reason}")
-    if len(skipped) > TOLD:
-        note(f"Skipped {len(skipped)} {where}")
+def tell_skipped(skipped: Sequence["Skipped"]) -> None:
+    """Say which files could not be read and why."""
+    from labelwise.data.dataset import skipped_lines
+
+    for line in skipped_lines(skipped):
+        note(f"Skipped {line}")

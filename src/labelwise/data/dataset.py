@@ -149,6 +149,15 @@ class Skipped:
     reason: str
 
 
+def skipped_lines(skipped: Sequence[Skipped], named: int = 3, most: int = 10) -> list[str]:
+    """Return a line for each reason, with some of its files, and one that counts all where not each file is named."""
+    reasons: dict[str, list[str]] = {}
+    for one in skipped:
+        reasons.setdefault(one.reason, []).append(one.file)
+    lines = [f"{listing(files, named)}: {reason}" for reason, files in list(reasons.items())[:most]]
+    return lines if len(reasons) <= most else [*lines, f"{len(skipped)} files in all."]
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Dataset:
     """Labels and splits under a name. Only evaluation reaches for ``test``; methods receive ``TrainData``."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from labelwise.data.dataset import SPLITS, Dataset, Split
+from labelwise.data.dataset import SPLITS, Dataset, Skipped, Split, skipped_lines
 from labelwise.data.labels.knowledge import describe_labels
 from labelwise.data.sheets import draw_sheet
 from labelwise.data.split.divide import joined_images
@@ -39,6 +39,7 @@ class Inspection:
     # images of the largest label for one of the smallest that has any; None without labelled images
     imbalance: float | None
     unreadable: dict[str, int]  # how many files were left out for each reason
+    skipped: tuple[Skipped, ...]  # these files
     empty: tuple[str, ...]  # labels without any image
     unseen: tuple[str, ...]  # labels with images, but none in train
     leaks: LeakReport  # what two splits share
@@ -72,6 +73,7 @@ def inspect(dataset: Dataset) -> Inspection:
         multilabel=dataset.multilabel,
         imbalance=max(some) / min(some) if some else None,
         unreadable=dict(Counter(each.reason for each in dataset.skipped).most_common()),
+        skipped=dataset.skipped,
         empty=tuple(name for name in names if not totals[name]),
         unseen=tuple(name for name in names if totals[name] and name not in set(trained)),
         leaks=check_leaks(dataset),
@@ -129,25 +131,28 @@ def lines(inspection: Inspection, needs: Mapping[str, Sequence[str]] | None = No
         notes.append(f"Smallest labels: {listing(sizes[:5])}. Largest: {listing(sizes[:-6:-1])}.")
         notes.append(f"Imbalance: the largest label has {inspection.imbalance:.1f} times the images of the smallest.")
     pieces = {piece: has for piece, has in inspection.pieces.items() if piece not in (DESCRIPTIONS, ONE_LABEL)}
-    for word, there in (("Found", True), ("Missing", False)):
+    for word, there in (("Found", True), ("Optional, and not there", False)):
         words = [piece.replace("_", " ") for piece, has in pieces.items() if has is there]
         notes.append(f"{word}: {listing(words) or 'nothing'}.")
     notes += _problems(inspection)
-    return notes + [_about_method(inspection, method, needed) for method, needed in (needs or {}).items()]
+    methods: dict[str, list[str]] = {}
+    for method, needed in (needs or {}).items():
+        methods.setdefault(_about_method(inspection, method, needed), []).append(method)
+    return notes + [f"{about}: {listing(names, 40)}." for about, names in methods.items()]
 
 
 def _about_method(inspection: Inspection, method: str, needed: Sequence[str]) -> str:
-    """Return whether a method can be trained, in a line."""
+    """Return whether a method can be trained, in words that others may share."""
     lacking = [
         LACKING.get(piece, piece.replace("_", " ")) for piece in missing_pieces(inspection, {method: needed})[method]
     ]
     if lacking:
-        return f"Method {method}: lacks {listing(lacking)}."
+        return f"Methods that would need {listing(lacking)}"
     reads = {DESCRIPTIONS, "vectors", "texts", "image_texts"} & {part for need in needed for part in need.split(" or ")}
     without = len(inspection.empty) + len(inspection.unseen)
     if reads or not without:
-        return f"Method {method}: can train on this."
-    return f"Method {method}: can train on this, without the {without} labels that have no training images."
+        return "Methods that can train on this"
+    return f"Methods that can train on this, without the {without} labels that have no training images"
 
 
 def contact_sheet(dataset: Dataset, path: str | Path, *, images: int = 6, labels: int = 30) -> None:
@@ -183,10 +188,9 @@ def contact_sheet(dataset: Dataset, path: str | Path, *, images: int = 6, labels
 
 def _problems(inspection: Inspection) -> list[str]:
     """Return a line for each thing that is wrong or worth a look."""
-    leaks, unreadable = inspection.leaks, inspection.unreadable
-    notes = []
-    if unreadable:
-        notes.append(f"Left out: {sum(unreadable.values())} ({_counted(unreadable)}).")
+    leaks, notes = inspection.leaks, []
+    if inspection.skipped:
+        notes += [f"Left out: {line}" for line in skipped_lines(inspection.skipped)]
     if any(inspection.unlabelled.values()):
         what = "None of the labels is true" if inspection.multilabel else "Without a label"
         notes.append(f"{what}: {_counted(inspection.unlabelled)}.")
