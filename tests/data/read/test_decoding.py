@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -264,9 +265,14 @@ def test_the_reader_of_heic_is_opened_when_the_first_comes(tmp_path: Path, monke
     calls: list[str] = []
     monkeypatch.setattr(Image, "OPEN", {**Image.OPEN})
     monkeypatch.delitem(Image.OPEN, "HEIF", raising=False)
-    opener = (lambda *_: Image.new("RGB", (9, 9), "red"), lambda prefix: prefix[4:8] == b"ftyp")
+    opener: Any = (lambda *_: Image.new("RGB", (9, 9), "red"), lambda prefix: prefix[4:8] == b"ftyp")
+
+    def register() -> None:
+        calls.append("opened")
+        Image.OPEN["HEIF"] = opener
+
     fake = ModuleType("pillow_heif")
-    fake.register_heif_opener = lambda: calls.append("opened") or Image.OPEN.update(HEIF=opener)  # type: ignore[attr-defined]
+    monkeypatch.setattr(fake, "register_heif_opener", register, raising=False)
     monkeypatch.setitem(sys.modules, "pillow_heif", fake)
     monkeypatch.setattr(Image, "ID", [*Image.ID, "HEIF"])
     decode(encoded(Image.new("RGB", (9, 9)), "PNG"), Frame(8, 8, 3))

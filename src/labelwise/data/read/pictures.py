@@ -33,10 +33,9 @@ Array = npt.NDArray[np.generic]
 Picture = File | Image.Image | Array | Tensor
 Pictures = Picture | Iterable[Picture]
 
-_SUFFIXES = ".jpg", ".jpeg", ".jfif", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff"
-_SUFFIXES += ".ppm", ".pgm", ".pbm", ".pnm", ".avif", ".jp2", ".ico", ".heic", ".heif", ".hif"
+_READ = ".jpg .jpeg .jfif .png .gif .bmp .webp .tif .tiff .ppm .pgm .pbm .pnm .avif .jp2 .ico .heic .heif .hif"
 # what people call pictures: those that cannot be read are listed, too, and told
-IMAGE_SUFFIXES = RAW_SUFFIXES | OTHER_SUFFIXES | set(_SUFFIXES)
+IMAGE_SUFFIXES = RAW_SUFFIXES | OTHER_SUFFIXES | set(_READ.split())
 
 
 def read_files(
