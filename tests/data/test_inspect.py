@@ -58,7 +58,7 @@ def test_an_inspection_counts_and_finds() -> None:
     assert (found.name, found.shape) == ("toys", (3, 12, 10))
     present = {piece for piece, has in found.pieces.items() if has}
     assert present == {"targets", "pictures", "vectors", "order", "image_texts", "descriptions", "one_label"}
-    missing = {"texts", "shares", "similarity", "image_domains", "image_groups"}
+    missing = {"texts", "shares", "similarity", "image_domains", "image_groups", "enough"}
     assert set(found.pieces) - present == missing
 
 

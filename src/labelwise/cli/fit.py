@@ -60,7 +60,7 @@ def fit(  # noqa: PLR0913 - the options of the verb
     folder = out_folder.with_name(out_folder.name + ".run")
     wish = _wish(method if names is None else _method_of_names(method, splits), encoder, words, epochs)
     with sole_verb(out_folder, folder, resume=resume):
-        side = None if size else _side(wish, data)
+        side = _side(wish, data, size)
         if names is None:
             dataset = open_data(data, side, size=size, root=root, splits=splits, strict=strict)
         else:
@@ -90,16 +90,23 @@ def _wish(method: str, encoder: str, words: list[str], epochs: int | None) -> "W
     return Wish(method=method, encoder=encoder, settings=settings)
 
 
-def _side(wish: "Wish", data: str) -> int | None:
+def _side(wish: "Wish", data: str, size: int | None) -> int | None:
     """Return the side to read pictures at, so that they are read once; None leaves it to where they come from.
 
-    Settings that every method would refuse are an error: before data are read.
+    Settings that every method would refuse are an error, and so are weights that are missing and too few pictures: before they
+    are read.
     """
-    from labelwise.data.catalogue import names_own_files, side_to_read
+    from labelwise.data.catalogue import count_pictures, names_own_files, side_to_read
     from labelwise.fitting.choice import encoder_of, possible_method
+    from labelwise.fitting.enough import check_enough
+    from labelwise.nn.encoder import side_for
 
-    method = possible_method(wish, own_pictures=names_own_files(data))
-    return side_to_read(data, encoder_of(method), method.view)
+    own = names_own_files(data)
+    method = possible_method(wish, own_pictures=own)
+    if own:
+        encoder_of(method).check(size or side_for(encoder_of(method), method.view), method.view)
+        check_enough(count_pictures(data), method, data)
+    return None if size else side_to_read(data, encoder_of(method), method.view)
 
 
 def _method(data: "lw.data.Dataset", wish: "Wish") -> "Method":

@@ -18,11 +18,12 @@ from labelwise.files import write_atomically
 
 OF_LABELS = ("vectors", "texts", "order", "shares", "similarity")
 OF_IMAGES = ("texts", "domains", "groups")
-DESCRIPTIONS, ONE_LABEL = "descriptions", "one_label"
+DESCRIPTIONS, ONE_LABEL, ENOUGH = "descriptions", "one_label", "enough"
 
 LACKING = {
     DESCRIPTIONS: "descriptions (vectors or texts of every label)",
     ONE_LABEL: "images of one label each (here several may be true)",
+    ENOUGH: "more images, three of at least two labels, to hold some out",
 }
 
 
@@ -47,7 +48,7 @@ class Inspection:
     # what there is and what is missing: ``targets`` (train images of two labels or more), ``pictures`` (and not
     # features); what labels have: ``vectors``, ``texts``, ``order``, ``shares``, ``similarity``; what images have:
     # ``image_texts``, ``image_domains``, ``image_groups``; ``descriptions``: vectors or texts of every label, or image
-    # texts that describe every label; and ``one_label``: an image has one label at most
+    # texts that describe every label; ``one_label``: an image has one label at most; and ``enough``: some can be held out
     pieces: dict[str, bool]
 
 
@@ -63,7 +64,7 @@ def inspect(dataset: Dataset) -> Inspection:
     pieces = {"targets": len(trained) >= 2, "pictures": len(dataset.shape) == 3}
     pieces |= {piece: getattr(dataset.labels, piece) is not None for piece in OF_LABELS}
     pieces |= {f"image_{piece}": any(any(getattr(part, piece)) for part in splits.values()) for piece in OF_IMAGES}
-    pieces |= {DESCRIPTIONS: _described(dataset), ONE_LABEL: not dataset.multilabel}
+    pieces |= {DESCRIPTIONS: _described(dataset), ONE_LABEL: not dataset.multilabel, ENOUGH: _enough(dataset, counts)}
     return Inspection(
         name=dataset.name,
         shape=dataset.shape,
@@ -87,6 +88,13 @@ def _label_counts(part: Split, k: int) -> list[int]:
     if part.multilabel:
         return part.targets.sum(0).tolist()
     return torch.bincount(part.targets.cpu() + 1, minlength=k + 1)[1:].tolist()
+
+
+def _enough(dataset: Dataset, counts: Mapping[str, Mapping[str, int]]) -> bool:
+    """Return whether there are two validation images of labels that are trained on, or two can be set aside."""
+    trained = [count for count in counts.values() if count.get("train")]
+    held = sum(count.get("val", 0) for count in trained)
+    return dataset.multilabel or held >= 2 or (not held and sum(count["train"] > 1 for count in trained) >= 2)
 
 
 def _described(dataset: Dataset) -> bool:
@@ -130,7 +138,7 @@ def lines(inspection: Inspection, needs: Mapping[str, Sequence[str]] | None = No
     elif inspection.imbalance is not None:
         notes.append(f"Smallest labels: {listing(sizes[:5])}. Largest: {listing(sizes[:-6:-1])}.")
         notes.append(f"Imbalance: the largest label has {inspection.imbalance:.1f} times the images of the smallest.")
-    pieces = {piece: has for piece, has in inspection.pieces.items() if piece not in (DESCRIPTIONS, ONE_LABEL)}
+    pieces = {piece: has for piece, has in inspection.pieces.items() if piece not in LACKING}
     for word, there in (("Found", True), ("Optional, and not there", False)):
         words = [piece.replace("_", " ") for piece, has in pieces.items() if has is there]
         notes.append(f"{word}: {listing(words) or 'nothing'}.")

@@ -59,9 +59,7 @@ def table(
     outside the table's folder, and ``root`` names another folder that they lie in.
     """
     file = Path(path)
-    columns = read_parquet(file) if file.suffix.lower() in PARQUET_SUFFIXES else read_csv(file)
-    if not len(columns):
-        raise DataError(f'"{file}" has no rows below its header. Add one for each picture.')
+    columns = read_table(file)
     rows = table_rows(columns)
     if columns.features is not None:
         rows = replace(rows, images=torch.from_numpy(columns.features), owned=True)
@@ -73,6 +71,14 @@ def table(
     rows = _distinct(replace(rows, files=tuple(paths)), columns)
     homes = {label: f'label "{label}"' for label in rows.names}
     return from_files(file, rows, homes, size=size, seed=seed, strict=strict)
+
+
+def read_table(file: Path) -> Columns:
+    """Return the cells of a table, which has rows."""
+    columns = read_parquet(file) if file.suffix.lower() in PARQUET_SUFFIXES else read_csv(file)
+    if not len(columns):
+        raise DataError(f'"{file}" has no rows below its header. Add one for each picture.')
+    return columns
 
 
 def table_rows(columns: Columns) -> Rows:
