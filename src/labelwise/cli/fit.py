@@ -13,7 +13,7 @@ from typer import Option
 import labelwise as lw
 from labelwise.cli.inputs import open_data, tell_skipped
 from labelwise.cli.options import AsJson, Data, Device, Out, Overwrite, Root, Seed, Settings, Size, Splits, Strict
-from labelwise.cli.output import calibration_line, note, out, percent, plain_table, settings_table, show
+from labelwise.cli.output import calibration_line, note, percent, plain_table, settings_tables, show
 from labelwise.cli.run_folder import sole_verb, weights_told
 from labelwise.errors import DataError, UsageError, listing
 from labelwise.settings import pairs_of
@@ -48,9 +48,10 @@ def fit(  # noqa: PLR0913 - the options of the verb
     """Train on what you know, calibrate, and save a classifier."""
     words = list(set_ or [])
     if "help" in words:
-        from labelwise.methods import method_class
+        from labelwise.methods import METHODS, method_class
 
-        out().print(settings_table(method_class("indicator" if method == "auto" else method)()))
+        chosen = method_class(next(iter(METHODS)) if method == "auto" else method)()
+        show(None, *settings_tables(chosen), json=False)
         return
     from labelwise.data.read.folders import unsorted_data
     from labelwise.store import check_free, check_savable, save

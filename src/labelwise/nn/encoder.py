@@ -34,11 +34,13 @@ PIECE = {"cpu": 8, "cuda": 256}  # images that a frozen trunk takes at a time; o
 
 @dataclass(frozen=True, kw_only=True)
 class Encoder:
-    """Which image encoder."""
+    """Which image encoder: what turns a picture into numbers. The first thing to change where accuracy is too low."""
 
-    backbone: str = "auto"  # a name that `build_backbone` knows; "auto" is "efficientnet_lite0" where it is frozen
-    width: int | None = None  # the backbone's base width; None is the published one
-    code_size: int | None = None  # d; None is the size of the backbone's embedding
+    # a network by name: convnet, resnet18, resnet50, efficientnet_lite0, timm:NAME ...; "auto" is "efficientnet_lite0"
+    # where it is frozen, else a small one. Larger ones see more and take longer.
+    backbone: str = "auto"
+    width: int | None = None  # the backbone's base width; None is the published one, a smaller one is quicker
+    code_size: int | None = None  # how many numbers a picture becomes; None is what the backbone makes
     # a .safetensors file of the backbone's weights; None starts from the public ones where the backbone brings them
     # (efficientnet_lite0 and those of other libraries), else at random
     weights: str | None = None
