@@ -1,12 +1,14 @@
 """The tasks as a person calls them: a classifier and pictures in, answers out. Each encodes a picture once."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from torch import Tensor
 
 from labelwise.classifier import Classifier
 from labelwise.data.dataset import Split
 from labelwise.data.read.pictures import Pictures
+from labelwise.errors import UsageError
 from labelwise.tasks import ask as ask_task
 from labelwise.tasks import calibrate as calibrate_task
 from labelwise.tasks import classify as classify_task
@@ -25,10 +27,16 @@ def classify(classifier: Classifier, pictures: Pictures, *, top: int = 5) -> lis
     return classify_task.classify(classifier.scores(pictures), top=top)
 
 
-def ask(classifier: Classifier, pictures: Pictures, label: str) -> list[ask_task.Answer]:
-    """Return one answer per picture to "is it a ``label``?"."""
-    classifier.labels.index(label)
-    return ask_task.ask(classifier.scores(pictures), label)
+def ask(
+    classifier: Classifier, pictures: Pictures, label: str | None = None, *, text: str | None = None
+) -> list[ask_task.Answer]:
+    """Return one answer per picture to "is it a ``label``?", or whether a sentence is true of it where the model reads them."""
+    if (label is None) == (text is None):
+        raise UsageError("Ask about a label or about a sentence (text=), one of the two.")
+    asked = classifier if text is None else ask_task.check_text(classifier, text)
+    name = label or ask_task.DRAFT
+    asked.labels.index(name)
+    return [replace(one, label=text or name) for one in ask_task.ask(asked.scores(pictures), name)]
 
 
 def outliers(classifier: Classifier, pictures: Pictures) -> list[outliers_task.Outlier]:

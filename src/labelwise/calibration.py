@@ -6,6 +6,8 @@ from typing import Literal, Self
 import torch
 from torch import Tensor
 
+from labelwise.settings import brief
+
 Penalty = Literal["offset", "scale"]
 
 
@@ -33,6 +35,8 @@ class Calibration:
     exclusive: bool = False
     # whether several labels may be true of one image, or none; each is then answered on its own
     multilabel: bool = False
+
+    __repr__ = brief
 
     @classmethod
     def none(cls, count: int, *, exclusive: bool, penalty: Penalty, device: torch.device) -> Self:

@@ -13,7 +13,7 @@ from torch import Tensor
 from labelwise.calibration import Calibration
 from labelwise.data.read.pictures import Pictures, as_batch
 from labelwise.data.split.hashes import image_hashes
-from labelwise.errors import UnsupportedError, UsageError
+from labelwise.errors import UnsupportedError, UsageError, listing
 from labelwise.familiarity import Familiarity
 from labelwise.labels import Labels
 from labelwise.model import LabelModel, as_float, check_shape
@@ -43,6 +43,12 @@ class Origin:
     summary: Mapping[str, Any] = field(default_factory=dict)  # how it came about, plain JSON values
     train_hashes: Tensor | None = None  # of the images it was trained and calibrated on, so that a leak can be told
 
+    def __repr__(self) -> str:
+        hashes = 0 if self.train_hashes is None else len(self.train_hashes)
+        return (
+            f"<Origin: {getattr(self.method, 'name', 'no method')}, {listing(self.summary)}; made from {hashes} images>"
+        )
+
     def with_images(self, images: Tensor | None) -> Self:
         """Return it with these images, if there are any, among those that the classifier was made from."""
         if images is None:
@@ -62,6 +68,10 @@ class Classifier:
     familiarity: Familiarity = field(default_factory=Familiarity)  # when an image is none of the labels
     verifier: Verifier | None = None  # when two images are of the same label; None is not chosen yet
     origin: Origin = field(default_factory=Origin)  # where it came from
+
+    def __repr__(self) -> str:
+        kind = getattr(self.origin.method, "name", type(self.model).__name__)
+        return f"<Classifier: {kind}, {self.labels!r:.200}, images {' x '.join(map(str, self.shape))}>"
 
     @property
     def unseen(self) -> frozenset[str]:

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from labelwise.model import SensesFamiliarity
+from labelwise.settings import brief
 
 if TYPE_CHECKING:
     from labelwise.scores import Scores
@@ -38,6 +39,8 @@ class Familiarity:
     # embeddings of training images, of unit length [m, d]; what is far from all of them is unfamiliar
     memory: Tensor | None = None
     rule: OutlierRule | None = None  # when an image is none of the labels; None is not chosen yet
+
+    __repr__ = brief
 
     @property
     def limit(self) -> float:

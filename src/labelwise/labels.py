@@ -62,6 +62,12 @@ class Labels:
     def __len__(self) -> int:
         return len(self.names)
 
+    def __repr__(self) -> str:
+        known = [
+            what for what in ("vectors", "texts", "order", "shares", "similarity") if getattr(self, what) is not None
+        ]
+        return f"<{len(self)} labels: {listing(self.names, 6)}{'; with ' + listing(known) if known else ''}>"
+
     def index(self, name: str) -> int:
         """Return the position of a label, or raise an error that lists the known ones."""
         if name not in self._positions:

@@ -74,6 +74,9 @@ class Scores:
         """Whether each picture is none of the labels ``[n]``."""
         return self.strangeness > self.classifier.familiarity.limit
 
+    def __repr__(self) -> str:
+        return f"<Scores of {len(self)} pictures and {self.classifier.labels!r:.200}>"
+
     def __len__(self) -> int:
         return len(self.embeddings)
 

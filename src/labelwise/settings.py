@@ -75,6 +75,22 @@ def describe(settings: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
             yield f"{prefix}{f.name}", json.dumps(to_plain(value))
 
 
+def brief(record: Any) -> str:
+    """Return a record in a line: arrays by their shape, long texts and lists by their beginning. For ``__repr__``."""
+    return (
+        f"{type(record).__name__}({', '.join(f'{f.name}={_brief(getattr(record, f.name))}' for f in fields(record))})"
+    )
+
+
+def _brief(value: Any) -> str:
+    shape = getattr(value, "shape", None)
+    if hasattr(value, "dtype") and shape is not None:
+        return f"{str(value.dtype).removeprefix('torch.')} {list(shape)}"
+    if isinstance(value, tuple | list | Mapping) and len(value) > 4:
+        return f"<{len(value)} entries>"
+    return text if len(text := repr(value)) <= 80 else f"<{type(value).__name__}>"
+
+
 def _override(settings: Any, changes: Sequence[tuple[list[str], str, str]]) -> Any:
     """Return the settings changed by texts, each under the path and the whole key that were given."""
     known = [f.name for f in fields(settings) if f.init]
@@ -99,7 +115,7 @@ def _override(settings: Any, changes: Sequence[tuple[list[str], str, str]]) -> A
 
 
 def _inner_dataclass(kind: Any, key: str) -> Any:
-    for option in _options(kind):
+    for option in options_of(kind):
         if is_dataclass(option):
             return option
     raise UsageError(f'"{key}" has too many parts.')
@@ -116,12 +132,13 @@ def _parse(text: str) -> Any:
         return [_parse(part) for part in text.split(",")] if "," in text else text
 
 
-def _options(kind: Any) -> tuple[Any, ...]:
+def options_of(kind: Any) -> tuple[Any, ...]:
+    """Return the kinds that a union is made of, or the one kind."""
     return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
 
 
 def _convert(value: Any, kind: Any, key: str) -> Any:
-    results = (_try(value, option, key) for option in _options(kind))
+    results = (_try(value, option, key) for option in options_of(kind))
     result = next((result for result in results if result is not MISSING), MISSING)
     if result is MISSING:
         raise UsageError(f'Setting "{key}" must be {_words(kind)}; given {json.dumps(value, default=str)}.')
@@ -158,7 +175,7 @@ def _is_number(value: Any) -> bool:
 def _words(kind: Any) -> str:
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "none"}
     parts = []
-    for option in _options(kind):
+    for option in options_of(kind):
         if get_origin(option) is Literal:
             parts.append("one of " + listing(str(a) for a in get_args(option)))
         elif get_origin(option) is dict:

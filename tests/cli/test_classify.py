@@ -28,3 +28,5 @@ def test_classify_skips_or_refuses_what_it_cannot_read(run: Any, model: Path, pi
     assert "broken.jpg" in err
     assert run("classify", model, broken, good, "--strict")[0] == 1
     assert run("classify", model, broken)[0] == 1
+    _, _, err = run("classify", model, "https://example.org/1.jpg")
+    assert "Download it and give the file" in " ".join(err.split())

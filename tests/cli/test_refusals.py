@@ -1,6 +1,7 @@
 """What could not be saved is refused before pictures are read, or at the latest before the first epoch; after it nothing is lost."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -294,3 +295,35 @@ def test_text_that_no_file_can_hold(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"UTF-8 text, and this is none: .*\\udcff"):
         lw.save(changed(classifier, summary={"training": {"data": "x\udcff"}}), tmp_path / "m")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("unread")
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--encoder", "resnet999"], 'No backbone "resnet999"'),
+        (["--encoder", "resnet18"], "would keep its random weights"),
+        (["--set", "encoder.weights=none.safetensors"], "There is no file of weights"),
+    ],
+)
+def test_an_encoder_that_is_not_there(run: Any, words: list[str], told: str, pictures: Path, tmp_path: Path) -> None:
+    for size in ([], ["--size", 8]):
+        code, out, err = run("fit", pictures, "--out", tmp_path / "m.lw", *words, *size)
+        assert (code, out) == (2 if "weights" not in words[1] else 1, "")
+        assert told in one_line(err)
+
+
+@pytest.mark.usefixtures("unread")
+@pytest.mark.parametrize("listed", [False, True], ids=["folder", "table"])
+def test_too_few_pictures_and_one_label(run: Any, listed: bool, tmp_path: Path) -> None:
+    files = [tmp_path / "few" / name / "1.png" for name in ("cat", "dog")]
+    for file in files:
+        file.parent.mkdir(parents=True)
+        Image.new("RGB", (8, 8)).save(file)
+    for count, told in ((2, "too few pictures: cat 1, dog 1. Method softmax needs 3"), (1, "of one label only (cat)")):
+        (tmp_path / "t.csv").write_text("path,label\n" + "".join(f"{f},{f.parent.name}\n" for f in files[:count]))
+        data = tmp_path / "t.csv" if listed else tmp_path / "few"
+        code, out, err = run("fit", data, "--out", tmp_path / "m.lw", *FIT)
+        assert (code, out) == (1, "")
+        assert told in one_line(err)
+        shutil.rmtree(files[1].parent, ignore_errors=True)

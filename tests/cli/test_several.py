@@ -84,7 +84,7 @@ def test_the_other_verbs_work(run: Any, model: Path, table: Path, tmp_path: Path
     code, out, _ = run("data", "check", table, "--size", 8, "--sheet", tmp_path / "s.png")
     assert code == 0
     assert "Several labels may be true of one image" in out
-    assert "Method softmax: lacks images of one label each" in out
+    assert "Methods that would need images of one label each" in out
     code, out, _ = run("analyse", model, table, "--what", "calibration", "--json")
     assert json.loads(out)["every"]["pairs"] == 150
     code, _, _ = run("teach", model, "violet", "--examples", table.parent / "test0.png", "--out", tmp_path / "t.lw")

@@ -1,14 +1,16 @@
 """All verbs: the help, and wrong use."""
 
 import ast
+import re
 import subprocess
 import sys
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from labelwise import cli
+from labelwise import __version__, cli
 from labelwise.cli.verbs import VERBS
 from labelwise.model import CAPABILITIES, Generates, LearnsFromExamples, Locates, Whitens
 
@@ -59,6 +61,12 @@ def test_verbs_share_no_private_function() -> None:
         (["fit", "finchs", "--out", "m"], 1, 'Did you mean "finches"?'),
         (["evaluate", "nowhere.lw", "finches"], 1, "No saved classifier at nowhere.lw"),
         (["fit", "finches"], 2, "--out"),
+        (
+            ["fit", "https://example.org/photos.zip", "--out", "m"],
+            1,
+            "an address on the web, and nothing is downloaded",
+        ),
+        (["fit", "split.csv", "--out", "m"], 1, '"labelwise fit PHOTOS --splits split.csv"'),
         (["fly"], 2, "No such command"),
         (["fit", "finches", "--out", "m", "--device", "tpu"], 2, "auto, cpu or cuda"),
     ],
@@ -67,8 +75,25 @@ def test_wrong_use(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], code: int, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "split.csv").write_text("file,label,split\na/1.jpg,a,train\n")
     got, out, err = run(*words)
     assert got == code
     assert message in " ".join(err.split())
     assert out == ""
     assert not (tmp_path / "m").exists()
+
+
+def test_the_version_is_told_without_torch() -> None:
+    printed = alone(
+        "import sys; sys.argv = ['labelwise', '--version']\nfrom labelwise.cli import main\ntry: main()\n"
+        "except SystemExit as stop: assert not stop.code\nassert 'torch' not in sys.modules"
+    )
+    assert re.fullmatch(rf"labelwise {re.escape(__version__)} \(Python 3\.\d+\.\S+, torch \d+\.\d+\S*\)\n", printed)
+
+
+def test_every_verb_that_reads_data_takes_a_root(run: Any) -> None:
+    verbs = [[verb.__name__] for verb in VERBS if "root" in signature(verb).parameters]
+    reading = {"fit", "pretrain", "evaluate", "report", "calibrate", "imagine", "attack", "name", "analyse", "outliers"}
+    assert reading <= {name for (name,) in verbs}
+    for words in (*verbs, ["data", "check"], ["data", "split"], ["data", "encode"]):
+        assert "--root" in run(*words, "--help")[1]

@@ -226,11 +226,14 @@ def test_no_protocol_where_one_kind_of_label_is_tested(run: Any, by_text: Path, 
 
 def test_check_says_which_methods_can_train(run: Any, squares: Path, tmp_path: Path) -> None:
     said = run("data", "check", squares, *split_of(squares))[1]
-    assert "Method clarel: can train on this." in said
-    assert "Method indicator: can train on this, without the 2 labels that have no training images." in said
+    assert "Methods that can train on this: clarel," in said
+    assert "Methods that can train on this, without the 2 labels that have no training images: indicator," in said
     bare = shutil.copytree(squares, tmp_path / "bare")
     (bare / "labels.csv").unlink()
-    assert "Method eszsl: lacks descriptions (vectors or texts of every label)." in run("data", "check", bare)[1]
+    assert (
+        "Methods that would need descriptions (vectors or texts of every label): clarel, eszsl,"
+        in run("data", "check", bare)[1]
+    )
     assert json.loads(run("data", "check", bare, "--json")[1])["methods"]["clarel"] == ["descriptions"]
 
 

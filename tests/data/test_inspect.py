@@ -33,9 +33,9 @@ def toys() -> Dataset:
             "test": Split(images=images[5:], targets=targets[5:], files=files[5:]),
         },
         skipped=(
-            Skipped(file="a", reason="it is empty"),
-            Skipped(file="b", reason="no picture"),
-            Skipped(file="c", reason="it is empty"),
+            Skipped(file="a.png", reason="it is empty"),
+            Skipped(file="c.png", reason="no picture"),
+            Skipped(file="b.png", reason="it is empty"),
         ),
     )
 
@@ -58,7 +58,7 @@ def test_an_inspection_counts_and_finds() -> None:
     assert (found.name, found.shape) == ("toys", (3, 12, 10))
     present = {piece for piece, has in found.pieces.items() if has}
     assert present == {"targets", "pictures", "vectors", "order", "image_texts", "descriptions", "one_label"}
-    missing = {"texts", "shares", "similarity", "image_domains", "image_groups"}
+    missing = {"texts", "shares", "similarity", "image_domains", "image_groups", "enough"}
     assert set(found.pieces) - present == missing
 
 
@@ -74,8 +74,9 @@ def test_an_inspection_in_words() -> None:
         "Smallest labels: yak 1, okapi 2, owl 4. Largest: owl 4, okapi 2, yak 1.",
         "Imbalance: the largest label has 4.0 times the images of the smallest.",
         "Found: targets, pictures, vectors, order, image texts.",
-        "Missing: texts, shares, similarity, image domains, image groups.",
-        "Left out: 3 (2 it is empty, 1 no picture).",
+        "Optional, and not there: texts, shares, similarity, image domains, image groups.",
+        "Left out: a.png, b.png: it is empty",
+        "Left out: c.png: no picture",
         "Without a label: 1 train, 0 test.",
         "Labels without images: newt.",
         "Labels without training images: yak.",
@@ -83,9 +84,8 @@ def test_an_inspection_in_words() -> None:
         "Duplicates: 1 images equal an earlier one of their split.",
         "Equal images with different labels: 1: 0.png (train) owl = 2.png (train) okapi.",
         "Look alike across splits: 1: 6.png (test) like 1.png (train).",
-        "Method indicator: can train on this, without the 2 labels that have no training images.",
-        "Method izf: can train on this.",
-        "Method clarel: can train on this.",
+        "Methods that can train on this, without the 2 labels that have no training images: indicator.",
+        "Methods that can train on this: izf, clarel.",
     ]
 
 
@@ -98,7 +98,7 @@ def test_what_methods_lack_is_named() -> None:
         "izf": ("targets", "vectors"),
         "clarel": ("texts or image_texts",),
     }
-    assert lines(found, NEEDS)[-1] == "Method clarel: lacks texts or image texts."
+    assert lines(found, NEEDS)[-1] == "Methods that would need texts or image texts: clarel."
     with pytest.raises(UsageError, match=r'Method izf needs "vector", which no data have. Did you mean "vectors"'):
         missing_pieces(found, {"izf": ["vector"]})
 
@@ -122,8 +122,8 @@ def test_labels_are_described_by_themselves_or_by_their_images(
     found = inspect(Dataset(name="two", labels=Labels(names=("a", "b"), **known), splits={"train": part}))
     needs = {"eszsl": ("targets", "descriptions")}
     assert missing_pieces(found, needs) == {"eszsl": () if described else ("descriptions",)}
-    lacks = "lacks descriptions (vectors or texts of every label)"
-    assert lines(found, needs)[-1] == f"Method eszsl: {'can train on this' if described else lacks}."
+    which = "can train on this" if described else "would need descriptions (vectors or texts of every label)"
+    assert lines(found, needs)[-1] == f"Methods that {which}: eszsl."
     assert not any("descriptions" in line for line in lines(found))
 
 

@@ -256,8 +256,8 @@ def test_an_inspection_counts_each_label_of_an_image() -> None:
     assert f"Several labels may be true of one image: {mean:.1f} on average." in said
     assert any(line.startswith("None of the labels is true: ") for line in said)
     assert said[-2:] == [
-        "Method indicator: can train on this.",
-        "Method softmax: lacks images of one label each (here several may be true).",
+        "Methods that can train on this: indicator.",
+        "Methods that would need images of one label each (here several may be true): softmax.",
     ]
 
 

@@ -3,25 +3,38 @@
 from dataclasses import asdict
 from typing import Annotated
 
-from typer import Argument
+from typer import Argument, Option
 
-import labelwise as lw
 from labelwise.cli.inputs import open_model, open_pictures
 from labelwise.cli.options import AsJson, Device, Image, Model
 from labelwise.cli.output import percent, show, styled
+from labelwise.errors import UsageError
 
 
 def ask(
     model: Model,
     image: Image,
-    label: Annotated[str, Argument(help="The label to ask about.")],
+    label: Annotated[str | None, Argument(help="The label to ask about.")] = None,
+    text: Annotated[
+        str | None, Option(help="A sentence to ask about in place of a label, of a classifier that reads them.")
+    ] = None,
     json: AsJson = False,
     device: Device = "auto",
 ) -> None:
     """Is it a y? Yes or no, with a probability."""
+    from labelwise.tasks.ask import DRAFT, check_text
+    from labelwise.tasks.ask import ask as run
+
+    if (label is None) == (text is None):
+        raise UsageError('Ask about a label, or about a sentence: --text "a small white bird". Give one of the two.')
     classifier = open_model(model, device)
+    if text is not None:
+        classifier = check_text(classifier, text)
+    name = label or DRAFT
+    classifier.labels.index(name)
     images, _, _ = open_pictures(classifier, [image], strict=True)
-    (answer,) = lw.ask(classifier, images, label)
+    (answer,) = run(classifier.scores(images), name)
     word = ("yes", "bold green") if answer.yes else ("no", "bold red")
-    line = styled(f"Is it {label}? ", word, f" (probability of a yes: {percent(answer.probability)})")
-    show({"model": str(model), "file": str(image), **asdict(answer)}, line, json=json)
+    about = asdict(answer) if text is None else {**asdict(answer), "label": None, "text": text}
+    line = styled(f"Is it {label or text}? ", word, f" (probability of a yes: {percent(answer.probability)})")
+    show({"model": str(model), "file": str(image), **about}, line, json=json)

@@ -49,12 +49,17 @@ def check(
     json: AsJson = False,
 ) -> None:
     """What is in it: counts, sizes, unreadable files, duplicates, leaks, what is known of labels, what can train."""
-    from labelwise.data.inspect import ONE_LABEL, contact_sheet, inspect, lines, missing_pieces
+    from labelwise.data.inspect import ENOUGH, ONE_LABEL, contact_sheet, inspect, lines, missing_pieces
     from labelwise.methods import METHODS
 
     dataset = _read(data, size, root, splits)
     about = inspect(dataset)
-    needs = {name: method.needs + (() if method.multilabel else (ONE_LABEL,)) for name, method in METHODS.items()}
+    needs = {
+        name: method.needs
+        + (() if method.multilabel else (ONE_LABEL,))
+        + ((ENOUGH,) if "targets" in method.needs and not (method.leaves_out or method.zero_shot) else ())
+        for name, method in METHODS.items()
+    }
     if sheet is not None:
         contact_sheet(dataset, sheet)
         note(f"Wrote {sheet}")

@@ -13,7 +13,7 @@ from typer import Option
 import labelwise as lw
 from labelwise.cli.inputs import open_data, tell_skipped
 from labelwise.cli.options import AsJson, Data, Device, Out, Overwrite, Root, Seed, Settings, Size, Splits, Strict
-from labelwise.cli.output import calibration_line, note, out, percent, plain_table, settings_table, show, styled
+from labelwise.cli.output import calibration_line, note, percent, plain_table, settings_tables, show, styled
 from labelwise.cli.run_folder import sole_verb, weights_told
 from labelwise.errors import DataError, UsageError, listing
 from labelwise.settings import pairs_of
@@ -48,9 +48,10 @@ def fit(  # noqa: PLR0913 - the options of the verb
     """Train on what you know, calibrate, and save a classifier."""
     words = list(set_ or [])
     if "help" in words:
-        from labelwise.methods import method_class
+        from labelwise.methods import METHODS, method_class
 
-        out().print(settings_table(method_class("indicator" if method == "auto" else method)()))
+        chosen = method_class(next(iter(METHODS)) if method == "auto" else method)()
+        show(None, *settings_tables(chosen), json=False)
         return
     from labelwise.data.read.folders import unsorted_data
     from labelwise.store import check_free, check_savable, save
@@ -60,7 +61,7 @@ def fit(  # noqa: PLR0913 - the options of the verb
     folder = out_folder.with_name(out_folder.name + ".run")
     wish = _wish(method if names is None else _method_of_names(method, splits), encoder, words, epochs)
     with sole_verb(out_folder, folder, resume=resume):
-        side = None if size else _side(wish, data)
+        side = _side(wish, data, size)
         if names is None:
             dataset = open_data(data, side, size=size, root=root, splits=splits, strict=strict)
         else:
@@ -90,16 +91,23 @@ def _wish(method: str, encoder: str, words: list[str], epochs: int | None) -> "W
     return Wish(method=method, encoder=encoder, settings=settings)
 
 
-def _side(wish: "Wish", data: str) -> int | None:
+def _side(wish: "Wish", data: str, size: int | None) -> int | None:
     """Return the side to read pictures at, so that they are read once; None leaves it to where they come from.
 
-    Settings that every method would refuse are an error: before data are read.
+    Settings that every method would refuse are an error, and so are weights that are missing and too few pictures: before they
+    are read.
     """
-    from labelwise.data.catalogue import names_own_files, side_to_read
+    from labelwise.data.catalogue import count_pictures, names_own_files, side_to_read
     from labelwise.fitting.choice import encoder_of, possible_method
+    from labelwise.fitting.enough import check_enough
+    from labelwise.nn.encoder import side_for
 
-    method = possible_method(wish, own_pictures=names_own_files(data))
-    return side_to_read(data, encoder_of(method), method.view)
+    own = names_own_files(data)
+    method = possible_method(wish, own_pictures=own)
+    if own:
+        encoder_of(method).check(size or side_for(encoder_of(method), method.view), method.view)
+        check_enough(count_pictures(data), method, data)
+    return None if size else side_to_read(data, encoder_of(method), method.view)
 
 
 def _method(data: "lw.data.Dataset", wish: "Wish") -> "Method":
@@ -114,7 +122,7 @@ def _method(data: "lw.data.Dataset", wish: "Wish") -> "Method":
         counts = ", ".join(f"{len(split)} {name}" for name, split in data.splits.items())
         about = f"{len(data.labels)} labels, images {counts}, shape {list(data.shape)}; method {decision.method.name}"
         note(f"{data.name}: {about}")
-        tell_skipped(data.skipped, "in all; the log lists them.")
+        tell_skipped(data.skipped)
     return decision.method
 
 

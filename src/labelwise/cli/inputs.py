@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING
 
 import labelwise as lw
 from labelwise.cli.output import note
-from labelwise.display import visible
 from labelwise.errors import DataError, UsageError, listing
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from labelwise.data.dataset import Skipped
-
-TOLD = 10  # files that are named one by one where they could not be read
 
 
 def open_model(model: Path, device: str = "cpu") -> "lw.Classifier":
@@ -100,9 +97,9 @@ def open_pictures(
     return images, [str(files[i]) for i in rows], [asdict(one) for one in skipped]
 
 
-def tell_skipped(skipped: Sequence["Skipped"], where: str = "pictures in all.") -> None:
-    """Say which files could not be read; of many, the first and how many there are."""
-    for one in skipped[:TOLD]:
-        note(f"Skipped {visible(one.file)}: {one.reason}")
-    if len(skipped) > TOLD:
-        note(f"Skipped {len(skipped)} {where}")
+def tell_skipped(skipped: Sequence["Skipped"]) -> None:
+    """Say which files could not be read and why."""
+    from labelwise.data.dataset import skipped_lines
+
+    for line in skipped_lines(skipped):
+        note(f"Skipped {line}")

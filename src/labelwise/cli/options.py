@@ -21,7 +21,12 @@ Image = Annotated[Path, Argument(help="One picture.")]
 Name = Annotated[str, Argument(help="The label.")]
 
 Root = Annotated[
-    Path | None, Option("--data-root", help="The folder of all benchmarks; else the variable LABELWISE_DATA.")
+    Path | None,
+    Option(
+        "--root",
+        "--data-root",
+        help="The folder that the paths of a table start at, or that of all benchmarks; else the variable LABELWISE_DATA.",
+    ),
 ]
 Splits = Annotated[Path | None, Option(help="A table that says which picture is in which split; see data split.")]
 Choice = Literal["train", "val", "test", "all"]

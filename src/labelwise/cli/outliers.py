@@ -7,14 +7,15 @@ from rich.console import RenderableType
 from typer import Option
 
 from labelwise.cli.inputs import open_model, open_part, open_pictures
-from labelwise.cli.options import AsJson, Device, Model, Paths, Strict
+from labelwise.cli.options import AsJson, Device, Model, Paths, Root, Strict
 from labelwise.cli.output import bar, percent, plain_table, show, styled, unbroken
 
 
-def outliers(
+def outliers(  # noqa: PLR0913 - the options of the verb
     model: Model,
     paths: Paths,
     known: Annotated[str | None, Option(help="Data with test images of known labels, to measure against.")] = None,
+    root: Root = None,
     json: AsJson = False,
     strict: Strict = False,
     device: Device = "auto",
@@ -34,7 +35,7 @@ def outliers(
     lines: list[RenderableType] = [plain_table("picture", "", ">outlier score", "", rows=cells)]
     figures: dict[str, Any] = {}
     if known is not None:
-        part = open_part(classifier, known)
+        part = open_part(classifier, known, root=root)
         result = evaluate_outliers(classifier.scores(part.split.images), scores)
         figures = {"measured": part.figures(), **asdict(result)}
         lines.append(f"AUROC {percent(result.auroc)}, FPR95 {percent(result.fpr95)} against {known}")

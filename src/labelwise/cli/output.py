@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -11,7 +11,9 @@ from rich.text import Text
 
 from labelwise.display import as_json, visible
 from labelwise.errors import LabelwiseWarning
-from labelwise.settings import describe
+
+if TYPE_CHECKING:
+    from labelwise.settings_help import Setting
 
 PLOTS = (".png", ".svg", ".pdf")  # what a curve or another plot is written as
 BAR = 20  # how wide a bar is
@@ -114,9 +116,21 @@ def calibration_line(figures: Mapping[str, Any]) -> str:
     return " before, ".join(percent(figures[f"{kind}_{when}"]) for when in ("before", "after")) + " after"
 
 
-def settings_table(settings: Any) -> Table:
-    """Return the settings of a method and their defaults."""
-    return plain_table("setting", "default", rows=describe(settings))
+def settings_tables(settings: Any) -> Iterator[RenderableType]:
+    """Yield the settings of a method in groups: what each is for, and its default."""
+    from labelwise.settings_help import explain
+
+    groups: dict[str, list[Setting]] = {}
+    for one in explain(settings):
+        groups.setdefault(one.group, []).append(one)
+    for group, rows in groups.items():
+        yield Text(group, style="bold").append(f"  {rows[0].about}", style="not bold")
+        table = plain_table("  setting", "default", "what it is for")
+        for one in rows:
+            table.add_row(Text(f"  {one.key}"), Text(one.default), Text(one.words))
+        yield table
+        yield ""
+    yield Text("Give a setting as --set key=value, and more as --set key=value --set key=value.")
 
 
 def warn_leaked(share: float, advice: str = ".") -> None:

@@ -12,7 +12,7 @@ from typer import Argument, Option
 import labelwise as lw
 from labelwise.cli.inputs import open_data, tell_skipped
 from labelwise.cli.options import AsJson, Device, Overwrite, Root, Seed, Settings, Size, Splits, Strict
-from labelwise.cli.output import note, out, percent, settings_table, show, styled
+from labelwise.cli.output import note, percent, settings_tables, show, styled
 from labelwise.cli.run_folder import sole_verb, weights_told
 from labelwise.errors import UsageError
 from labelwise.settings import override, pairs_of
@@ -58,7 +58,7 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
 
     words = list(set_ or [])
     if "help" in words:
-        out().print(settings_table(Patches() if kind == PATCHES else Pretrain()))
+        show(None, *settings_tables(Patches() if kind == PATCHES else Pretrain()), json=False)
         return
     method = _method(kind, words)
     if isinstance(method, Patches) and (resume is not None or device == "cuda"):

@@ -1,13 +1,17 @@
 """All verbs under one name. Nothing heavy is imported before a verb runs."""
 
+import platform
 import sys
 from collections.abc import Callable
+from importlib import metadata
 from inspect import getdoc
-from typing import Any
+from typing import Annotated, Any
 
 import typer
+from typer import Option
 from typer.core import TyperGroup
 
+from labelwise import __version__
 from labelwise.capabilities import COMPARE, GENERATE, LEARN, LOCATE, WHITEN
 from labelwise.cli.ask import ask
 from labelwise.cli.attack import attack
@@ -77,6 +81,25 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _show_version(asked: bool) -> None:
+    """Print the version of this library, of Python and of torch, which is not imported for that."""
+    if asked:
+        print(f"labelwise {__version__} (Python {platform.python_version()}, torch {metadata.version('torch')})")
+        raise typer.Exit
+
+
+VERSION_HELP = "Print the versions of labelwise, Python and torch, and exit."
+
+
+@app.callback(help=app.info.help)
+def common(
+    version: Annotated[bool, Option("--version", is_eager=True, callback=_show_version, help=VERSION_HELP)] = False,
+) -> None:
+    """Take what is said before a verb."""
+
+
 for verb in VERBS:
     app.command(help="\n\n".join(filter(None, (getdoc(verb), NEEDS.get(verb.__name__)))))(limited(verb))
 app.add_typer(data_app)

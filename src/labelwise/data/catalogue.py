@@ -1,5 +1,6 @@
 """Data by one word: the name of an embedded set or a benchmark, or the path of what a user has."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -7,10 +8,11 @@ from pathlib import Path
 from labelwise.data.dataset import Dataset
 from labelwise.data.labels.knowledge import find_knowledge, with_knowledge
 from labelwise.data.read.audio import audio_folder
-from labelwise.data.read.folders import folder, unknown_data
+from labelwise.data.read.decoding import is_url
+from labelwise.data.read.folders import folder, labelled_files, unknown_data
 from labelwise.data.read.packs import features, pack
 from labelwise.data.read.pictures import as_batch, is_hidden, list_pictures
-from labelwise.data.read.tables import table
+from labelwise.data.read.tables import read_table, table, table_rows
 from labelwise.data.sets.degraded import degraded
 from labelwise.data.sets.digits import digits
 from labelwise.data.sets.finches import finches, finches_marks, finches_unseen
@@ -51,7 +53,7 @@ def load(
         size: the side in pixels that pictures are brought to; None is as ``folder`` says, or what a benchmark says.
         seed: of the split, where the source has none of its own.
         strict: make unreadable pictures an error instead of skipping them.
-        root: where benchmarks lie; None is the variable ``LABELWISE_DATA``.
+        root: where the paths of a table start, see ``table``; or where benchmarks lie, None is the variable ``LABELWISE_DATA``.
         max_gb: gigabytes of memory that a file may take; None is the variable ``LABELWISE_MAX_GB``, or half of the memory.
     """
     with at_most(max_gb):
@@ -60,6 +62,11 @@ def load(
 
 def _load(source: str | Path, *, size: int | None, seed: int, strict: bool, root: str | Path | None) -> Dataset:
     path, word = Path(source), str(source)
+    if is_url(word):
+        raise DataError(
+            f'"{word}" is an address on the web, and nothing is downloaded. Download it, unpack it where it is an archive, and '
+            "give the folder or the table."
+        )
     if not path.exists():
         if word in EMBEDDED:
             return _fitted(EMBEDDED[word](seed), size)
@@ -72,6 +79,8 @@ def _load(source: str | Path, *, size: int | None, seed: int, strict: bool, root
         raise DataError(
             f'No data at "{word}": no such file or folder.{suggest(word, known)} Sets by name: {listing(known, 40)}.'
         )
+    if path.suffix.lower() in TABLES and path.is_file():
+        return table(path, size=size, seed=seed, strict=strict, root=root)
     return _read(path, size, seed, strict)
 
 
@@ -79,6 +88,27 @@ def names_own_files(source: str | Path) -> bool:
     """Return whether a word names a folder or table of a person's own, which mostly are pictures."""
     path = Path(source)
     return (path.is_dir() and not plugin_for(path)) or path.suffix.lower() in TABLES
+
+
+def count_pictures(source: str | Path) -> dict[str, int]:
+    """Return how many picture files of each label a folder or table of a person's own names, none of them read; else nothing.
+
+    Nothing, too, for what is wrong in another way, and where the source says by itself which pictures validate, or more of labels.
+    """
+    path = Path(source)
+    try:
+        if find_knowledge(path if path.is_dir() else path.parent):
+            return {}
+        if path.is_dir() and names_own_files(path):
+            rows, _ = labelled_files(path, list_pictures)
+        elif path.is_file() and path.suffix.lower() in TABLES:
+            rows = table_rows(read_table(path))
+        else:
+            return {}
+    except DataError:
+        return {}
+    single = rows.files and rows.targets.ndim == 1 and "val" not in rows.splits
+    return Counter(rows.names[i] for i in rows.targets.tolist()) if single and rows.names else {}
 
 
 def side_to_read(source: str | Path, encoder: Encoder, view: View = WHOLE) -> int | None:
@@ -120,8 +150,6 @@ def _read(path: Path, size: int | None, seed: int, strict: bool) -> Dataset:
             return audio_folder(path, seed=seed)
         return folder(path, size=size, seed=seed, strict=strict)
     suffix = path.suffix.lower()
-    if suffix in TABLES:
-        return table(path, size=size, seed=seed, strict=strict)
     if suffix == ".npz":
         return pack(path, size=size, seed=seed)
     if suffix == ".npy":

@@ -57,6 +57,11 @@ class Split:
             bad = int((~torch.isfinite(self.images)).any(1).nonzero()[0])
             raise DataError(f"Row {bad} of the features holds a value that is not a finite number (NaN or infinity).")
 
+    def __repr__(self) -> str:
+        pieces = ["several labels each" if self.multilabel else f"{len(self.present)} labels"]
+        pieces += [what for what in PER_IMAGE if getattr(self, what)]
+        return f"<Split: {len(self)} images {' x '.join(map(str, self.shape))}; {listing(pieces)}>"
+
     def __len__(self) -> int:
         return len(self.images)
 
@@ -149,6 +154,15 @@ class Skipped:
     reason: str
 
 
+def skipped_lines(skipped: Sequence[Skipped], named: int = 3, most: int = 10) -> list[str]:
+    """Return a line for each reason, with some of its files, and one that counts all where not each file is named."""
+    reasons: dict[str, list[str]] = {}
+    for one in skipped:
+        reasons.setdefault(one.reason, []).append(one.file)
+    lines = [f"{listing(files, named)}: {reason}" for reason, files in list(reasons.items())[:most]]
+    return lines if len(reasons) <= most else [*lines, f"{len(skipped)} files in all."]
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Dataset:
     """Labels and splits under a name. Only evaluation reaches for ``test``; methods receive ``TrainData``."""
@@ -183,6 +197,11 @@ class Dataset:
                 )
             if not split.multilabel and len(split) and not -1 <= int(targets.min()) <= int(targets.max()) < k:
                 raise DataError(f"Targets of split {name} must lie in -1..{k - 1} (-1: no label).")
+
+    def __repr__(self) -> str:
+        counts = listing(f"{len(split)} {name}" for name, split in self.splits.items())
+        left = f", {len(self.skipped)} files skipped" if self.skipped else ""
+        return f"<Dataset {self.name}: {self.labels!r:.200}, images {counts}, {' x '.join(map(str, self.shape))}{left}>"
 
     def split(self, name: str) -> Split:
         """Return one split, or raise an error that lists those there are."""

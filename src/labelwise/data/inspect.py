@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from labelwise.data.dataset import SPLITS, Dataset, Split
+from labelwise.data.dataset import SPLITS, Dataset, Skipped, Split, skipped_lines
 from labelwise.data.labels.knowledge import describe_labels
 from labelwise.data.sheets import draw_sheet
 from labelwise.data.split.divide import joined_images
@@ -18,11 +18,12 @@ from labelwise.files import write_atomically
 
 OF_LABELS = ("vectors", "texts", "order", "shares", "similarity")
 OF_IMAGES = ("texts", "domains", "groups")
-DESCRIPTIONS, ONE_LABEL = "descriptions", "one_label"
+DESCRIPTIONS, ONE_LABEL, ENOUGH = "descriptions", "one_label", "enough"
 
 LACKING = {
     DESCRIPTIONS: "descriptions (vectors or texts of every label)",
     ONE_LABEL: "images of one label each (here several may be true)",
+    ENOUGH: "more images, three of at least two labels, to hold some out",
 }
 
 
@@ -39,6 +40,7 @@ class Inspection:
     # images of the largest label for one of the smallest that has any; None without labelled images
     imbalance: float | None
     unreadable: dict[str, int]  # how many files were left out for each reason
+    skipped: tuple[Skipped, ...]  # these files
     empty: tuple[str, ...]  # labels without any image
     unseen: tuple[str, ...]  # labels with images, but none in train
     leaks: LeakReport  # what two splits share
@@ -46,7 +48,7 @@ class Inspection:
     # what there is and what is missing: ``targets`` (train images of two labels or more), ``pictures`` (and not
     # features); what labels have: ``vectors``, ``texts``, ``order``, ``shares``, ``similarity``; what images have:
     # ``image_texts``, ``image_domains``, ``image_groups``; ``descriptions``: vectors or texts of every label, or image
-    # texts that describe every label; and ``one_label``: an image has one label at most
+    # texts that describe every label; ``one_label``: an image has one label at most; and ``enough``: some can be held out
     pieces: dict[str, bool]
 
 
@@ -62,7 +64,7 @@ def inspect(dataset: Dataset) -> Inspection:
     pieces = {"targets": len(trained) >= 2, "pictures": len(dataset.shape) == 3}
     pieces |= {piece: getattr(dataset.labels, piece) is not None for piece in OF_LABELS}
     pieces |= {f"image_{piece}": any(any(getattr(part, piece)) for part in splits.values()) for piece in OF_IMAGES}
-    pieces |= {DESCRIPTIONS: _described(dataset), ONE_LABEL: not dataset.multilabel}
+    pieces |= {DESCRIPTIONS: _described(dataset), ONE_LABEL: not dataset.multilabel, ENOUGH: _enough(dataset, counts)}
     return Inspection(
         name=dataset.name,
         shape=dataset.shape,
@@ -72,6 +74,7 @@ def inspect(dataset: Dataset) -> Inspection:
         multilabel=dataset.multilabel,
         imbalance=max(some) / min(some) if some else None,
         unreadable=dict(Counter(each.reason for each in dataset.skipped).most_common()),
+        skipped=dataset.skipped,
         empty=tuple(name for name in names if not totals[name]),
         unseen=tuple(name for name in names if totals[name] and name not in set(trained)),
         leaks=check_leaks(dataset),
@@ -85,6 +88,13 @@ def _label_counts(part: Split, k: int) -> list[int]:
     if part.multilabel:
         return part.targets.sum(0).tolist()
     return torch.bincount(part.targets.cpu() + 1, minlength=k + 1)[1:].tolist()
+
+
+def _enough(dataset: Dataset, counts: Mapping[str, Mapping[str, int]]) -> bool:
+    """Return whether there are two validation images of labels that are trained on, or two can be set aside."""
+    trained = [count for count in counts.values() if count.get("train")]
+    held = sum(count.get("val", 0) for count in trained)
+    return dataset.multilabel or held >= 2 or (not held and sum(count["train"] > 1 for count in trained) >= 2)
 
 
 def _described(dataset: Dataset) -> bool:
@@ -128,26 +138,29 @@ def lines(inspection: Inspection, needs: Mapping[str, Sequence[str]] | None = No
     elif inspection.imbalance is not None:
         notes.append(f"Smallest labels: {listing(sizes[:5])}. Largest: {listing(sizes[:-6:-1])}.")
         notes.append(f"Imbalance: the largest label has {inspection.imbalance:.1f} times the images of the smallest.")
-    pieces = {piece: has for piece, has in inspection.pieces.items() if piece not in (DESCRIPTIONS, ONE_LABEL)}
-    for word, there in (("Found", True), ("Missing", False)):
+    pieces = {piece: has for piece, has in inspection.pieces.items() if piece not in LACKING}
+    for word, there in (("Found", True), ("Optional, and not there", False)):
         words = [piece.replace("_", " ") for piece, has in pieces.items() if has is there]
         notes.append(f"{word}: {listing(words) or 'nothing'}.")
     notes += _problems(inspection)
-    return notes + [_about_method(inspection, method, needed) for method, needed in (needs or {}).items()]
+    methods: dict[str, list[str]] = {}
+    for method, needed in (needs or {}).items():
+        methods.setdefault(_about_method(inspection, method, needed), []).append(method)
+    return notes + [f"{about}: {listing(names, 40)}." for about, names in methods.items()]
 
 
 def _about_method(inspection: Inspection, method: str, needed: Sequence[str]) -> str:
-    """Return whether a method can be trained, in a line."""
+    """Return whether a method can be trained, in words that others may share."""
     lacking = [
         LACKING.get(piece, piece.replace("_", " ")) for piece in missing_pieces(inspection, {method: needed})[method]
     ]
     if lacking:
-        return f"Method {method}: lacks {listing(lacking)}."
+        return f"Methods that would need {listing(lacking)}"
     reads = {DESCRIPTIONS, "vectors", "texts", "image_texts"} & {part for need in needed for part in need.split(" or ")}
     without = len(inspection.empty) + len(inspection.unseen)
     if reads or not without:
-        return f"Method {method}: can train on this."
-    return f"Method {method}: can train on this, without the {without} labels that have no training images."
+        return "Methods that can train on this"
+    return f"Methods that can train on this, without the {without} labels that have no training images"
 
 
 def contact_sheet(dataset: Dataset, path: str | Path, *, images: int = 6, labels: int = 30) -> None:
@@ -183,10 +196,9 @@ def contact_sheet(dataset: Dataset, path: str | Path, *, images: int = 6, labels
 
 def _problems(inspection: Inspection) -> list[str]:
     """Return a line for each thing that is wrong or worth a look."""
-    leaks, unreadable = inspection.leaks, inspection.unreadable
-    notes = []
-    if unreadable:
-        notes.append(f"Left out: {sum(unreadable.values())} ({_counted(unreadable)}).")
+    leaks, notes = inspection.leaks, []
+    if inspection.skipped:
+        notes += [f"Left out: {line}" for line in skipped_lines(inspection.skipped)]
     if any(inspection.unlabelled.values()):
         what = "None of the labels is true" if inspection.multilabel else "Without a label"
         notes.append(f"{what}: {_counted(inspection.unlabelled)}.")

@@ -19,6 +19,7 @@ from labelwise.data.split.divide import pool
 from labelwise.errors import DataError, UsageError, listing, suggest
 from labelwise.evaluate.tested import Tested, leaked_rows
 from labelwise.labels import Labels
+from labelwise.settings import brief
 
 ALL = "all"
 CHOICES = (*SPLITS, ALL)
@@ -45,6 +46,8 @@ class Part:
     skipped: tuple[Skipped, ...] = ()  # files of the data that could not be read
     shape: tuple[int, ...] = ()  # of the images before they were brought to the model's
     doubt: str = ""  # why images of training could not be told, in words; empty where they could
+
+    __repr__ = brief
 
     @property
     def words(self) -> str:

@@ -15,6 +15,7 @@ from labelwise.errors import DataError, listing
 from labelwise.labels import Labels
 from labelwise.model import prepared
 from labelwise.scores import Scores
+from labelwise.settings import brief
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -25,6 +26,8 @@ class Tested:
     split: Split  # the images as the model takes them, with what the data say of them
     labels: Labels  # what its targets are about
     leaks: Tensor  # which images the classifier was trained or calibrated on [n] (bool)
+
+    __repr__ = brief
 
     @classmethod
     def of(

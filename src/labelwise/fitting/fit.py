@@ -11,6 +11,7 @@ from labelwise.data.labels.knowledge import require
 from labelwise.data.read.files import at_side
 from labelwise.errors import DataError, UsageError, listing
 from labelwise.fitting.choice import decide, encoder_of
+from labelwise.fitting.enough import FEWEST
 from labelwise.fitting.steps import of_labels, origin_of, remembering, set_aside, train_on, validation
 from labelwise.fitting.zero_shot import fit_zero_shot
 from labelwise.labels import unfit_name
@@ -134,8 +135,8 @@ def training_data(data: Dataset, seed: int = 0) -> TrainData:
         whole, held = set_aside(whole, whole.strata, VALIDATION_SHARE, seed)
     if len(held) < 2:
         raise DataError(
-            f"{len(whole) + len(held)} labelled images are too few to set some aside for validation. "
-            "Add images, or a val split."
+            f"{len(whole) + len(held)} labelled images are too few to set some aside for validation. Add images, {FEWEST} of each label "
+            "and more, or a val split."
         )
     unseen = [name for i, name in enumerate(data.labels.names) if i not in set(seen)]
     if not unseen:

@@ -18,7 +18,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from labelwise.errors import LabelwiseError, UsageError
 from labelwise.model import as_float
 from labelwise.nn.backbone import Backbone
-from labelwise.nn.backbones import build_backbone
+from labelwise.nn.backbones import ON_FEATURES, build_backbone
 from labelwise.nn.weights import Normalisation, load_weights
 from labelwise.view import WHOLE, View
 
@@ -34,11 +34,13 @@ PIECE = {"cpu": 8, "cuda": 256}  # images that a frozen trunk takes at a time; o
 
 @dataclass(frozen=True, kw_only=True)
 class Encoder:
-    """Which image encoder."""
+    """Which image encoder: what turns a picture into numbers. The first thing to change where accuracy is too low."""
 
-    backbone: str = "auto"  # a name that `build_backbone` knows; "auto" is "efficientnet_lite0" where it is frozen
-    width: int | None = None  # the backbone's base width; None is the published one
-    code_size: int | None = None  # d; None is the size of the backbone's embedding
+    # a network by name: convnet, resnet18, resnet50, efficientnet_lite0, timm:NAME ...; "auto" is "efficientnet_lite0"
+    # where it is frozen, else a small one. Larger ones see more and take longer.
+    backbone: str = "auto"
+    width: int | None = None  # the backbone's base width; None is the published one, a smaller one is quicker
+    code_size: int | None = None  # how many numbers a picture becomes; None is what the backbone makes
     # a .safetensors file of the backbone's weights; None starts from the public ones where the backbone brings them
     # (efficientnet_lite0 and those of other libraries), else at random
     weights: str | None = None
@@ -76,6 +78,11 @@ class Encoder:
         if trained:
             encoder.load_weights(self.weights)
         return encoder
+
+    def check(self, side: int, view: View = WHOLE) -> None:
+        """Raise an error where it cannot be built for pictures of a side, or its weights cannot be loaded: before these are read."""
+        if self.backbone not in ("auto", *ON_FEATURES) or self.weights is not None:
+            self.build((3, side, side), view).check_weights()
 
     def sized(self, view: View) -> View:
         """Return a view with the side that is set here, which must not contradict its own."""
@@ -184,6 +191,11 @@ class ImageEncoder(nn.Module):
         except LabelwiseError as error:
             self._missing = error
 
+    def check_weights(self) -> None:
+        """Raise the error of weights that could not be loaded."""
+        if self._missing is not None:
+            raise self._missing
+
     def _loaded(self, _: object) -> None:
         self._missing = None
 
@@ -203,8 +215,7 @@ class ImageEncoder(nn.Module):
 
     def prepare(self, x: Tensor) -> Tensor:
         """Return what the backbone takes: what the view keeps of images, of its size, normalised."""
-        if self._missing is not None:
-            raise self._missing
+        self.check_weights()
         size = self.view.size
         if self.view.crop is not None and x.shape[1:] == self.shape:
             x = self.view.centre(x)
@@ -281,8 +292,7 @@ class ImageEncoder(nn.Module):
 
         Nothing happens for waveforms, and where the backbone's weights were made with a fixed mean and std.
         """
-        if self._missing is not None:
-            raise self._missing
+        self.check_weights()
         if self.fixed:
             return
         if tuple(images.shape[1:]) != self.shape or not len(images):

@@ -10,10 +10,10 @@ from labelwise.classifier import Classifier
 from labelwise.errors import LabelwiseError, UsageError
 from labelwise.scores import Scores
 from labelwise.server.settings import Service
+from labelwise.tasks.ask import DRAFT, reading
 from labelwise.tasks.explain import explain
 from labelwise.tasks.teach import teach
 
-DRAFT = "\u0000 asked"  # the name of a label that lives for one question; no client can choose it
 READ_ONLY = "This service is read-only: it was started with --read-only."
 NO_RULE = "This classifier has no rule for outliers: calibrate it first."
 NO_PAIRS = "This classifier has no threshold for pairs of pictures. Fit one with: labelwise calibrate."
@@ -60,7 +60,7 @@ def abilities(classifier: Classifier, service: Service) -> dict[str, str | None]
 
 def with_text(scores: Scores, text: str) -> Scores:
     """Return the scores of the same pictures and of one more label at the end: what a sentence says."""
-    return scores.of(teach(scores.classifier, DRAFT, texts=[text]))
+    return scores.of(reading(scores.classifier, text))
 
 
 def _why_not(task: Callable[..., object], *values: object, **more: object) -> str | None:

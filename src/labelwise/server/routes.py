@@ -17,7 +17,7 @@ from starlette.responses import Response
 from labelwise.classifier import NONE, UNKNOWN
 from labelwise.data.read.decoding import QUIET, Frame
 from labelwise.scores import Scores
-from labelwise.server.abilities import CHANGES, DRAFT, abilities, card, check_pictures, with_text
+from labelwise.server.abilities import CHANGES, abilities, card, check_pictures, with_text
 from labelwise.server.answers import MOST_TEXT, About, AboutLabel, MaybeAbout, Nothing, Top
 from labelwise.server.batches import Answer, Batches
 from labelwise.server.bodies import read_form, read_lesson, read_picture, reply
@@ -28,7 +28,7 @@ from labelwise.server.present import Present, Served
 from labelwise.server.refusals import Refusal, check_label
 from labelwise.server.settings import Service
 from labelwise.store import load, shape_of
-from labelwise.tasks.ask import ask
+from labelwise.tasks.ask import DRAFT, ask
 from labelwise.tasks.classify import classify
 from labelwise.tasks.explain import explain
 from labelwise.tasks.outliers import outliers

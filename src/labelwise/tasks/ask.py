@@ -2,14 +2,19 @@
 
 from dataclasses import dataclass
 
+from labelwise.classifier import Classifier
+from labelwise.errors import LabelwiseError, UnsupportedError, listing
 from labelwise.scores import Scores
+from labelwise.tasks.teach import teach
+
+DRAFT = "\u0000 asked"  # the name of a label that lives for one question; nobody can choose it
 
 
 @dataclass(frozen=True)
 class Answer:
     """A yes or no and how probable a yes is."""
 
-    label: str
+    label: str  # or the sentence that was asked about
     yes: bool
     probability: float
 
@@ -18,3 +23,19 @@ def ask(scores: Scores, label: str) -> list[Answer]:
     """Return one answer per picture to "is it a ``label``?"."""
     column = scores.classifier.labels.index(label)
     return [Answer(label, p >= 0.5, p) for p in scores.yes[:, column].tolist()]
+
+
+def reading(classifier: Classifier, text: str) -> Classifier:
+    """Return the classifier with one more label, ``DRAFT``, at the end: what a sentence says."""
+    return teach(classifier, DRAFT, texts=[text])
+
+
+def check_text(classifier: Classifier, text: str) -> Classifier:
+    """Return what ``reading`` does, or raise an error that says what can be asked instead."""
+    try:
+        return reading(classifier, text)
+    except LabelwiseError as error:
+        raise UnsupportedError(
+            f"This classifier cannot be asked about a sentence. Ask about one of its labels: {listing(classifier.labels.names)}. "
+            f"Why not: {error}"
+        ) from None

@@ -14,6 +14,7 @@ from labelwise.model import as_float
 from labelwise.ops.adaptive_attacks import Apgd
 from labelwise.ops.attacks import Attack, Fgsm, Pgd, Points, Problem, Scores
 from labelwise.ops.square_attack import Square
+from labelwise.settings import brief
 
 QUICK: tuple[Attack, ...] = (Fgsm(), Apgd(), Apgd(loss="ratio"))
 GRADIENTS: tuple[Attack, ...] = (Fgsm(), Pgd(), Apgd(), Apgd(loss="ratio"))
@@ -53,6 +54,8 @@ class Attacked:
     # the smallest radius that was found to fool each picture [n]: 0 where wrong, infinite where none within
     # epsilon did. A bound from above: a better attack may need less. None unless bisections were asked for
     radii: Tensor | None
+
+    __repr__ = brief
 
     @property
     def accuracy(self) -> float:

@@ -22,6 +22,10 @@ class Prediction:
     outlier: float  # the outlier score; larger is stranger
     top: tuple[tuple[str, float], ...]  # the best labels and their probabilities, best first
 
+    def __repr__(self) -> str:
+        best = ", ".join(f"{label} {100 * value:.1f} %" for label, value in self.top[:3])
+        return f"<Prediction: {', '.join(self.labels) or self.label}; {best}>"
+
     @property
     def known(self) -> bool:
         """Whether some label fits."""

@@ -14,6 +14,7 @@ from labelwise.classifier import Classifier
 from labelwise.errors import UnsupportedError, UsageError
 from labelwise.model import Locates, as_float, cannot
 from labelwise.scores import Scores
+from labelwise.settings import brief
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +25,8 @@ class Explanation:
     probability: float  # of a yes to it
     heat: NDArray[np.float32]  # [h, w] in [0, 1]; large where the picture speaks for the label
     picture: NDArray[np.uint8]  # what the model saw, bytes [h, w, 3]
+
+    __repr__ = brief
 
     def overlay(self, side: int = 384) -> Image.Image:
         """Return the picture with the heat map laid over it, its longer side ``side`` pixels."""

@@ -17,6 +17,7 @@ from labelwise.data.read.pictures import Pictures, read_files
 from labelwise.errors import DataError, StoreError, UsageError, listing
 from labelwise.files import read_tensors, write_tensors
 from labelwise.model import LabelModel
+from labelwise.settings import brief
 from labelwise.tasks.gallery_index import Index, Lists, make_index
 
 FORMAT = "labelwise gallery 1"
@@ -34,6 +35,8 @@ class Gallery:
     labels: tuple[str, ...] = ()  # what is known of each picture, m names, or empty
     probe: Tensor  # embeddings of fixed pictures of noise [p, d], which tell whether another model made a gallery
     index: Index | None = None  # what an approximate search goes by, see with_index; None is none
+
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         if len(self.files) != len(self.embeddings) or (self.labels and len(self.labels) != len(self.embeddings)):

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from labelwise.errors import UsageError
+from labelwise.settings import brief
 
 LOOKED_AT = 64  # regions that a query looks through
 DRAWN = 40  # embeddings for each centre that the centres are found from
@@ -30,6 +31,8 @@ class Index:
     centres: Tensor  # of unit length [c, d], float32 on the CPU
     regions: Tensor  # the row of the nearest centre for each embedding [m], int32
     digest: str  # what digest_of returned for the embeddings, the centres and the regions
+
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         shapes = self.centres.ndim == 2 and self.regions.ndim == 1 and self.regions.dtype == torch.int32

@@ -12,6 +12,7 @@ from labelwise.data.read.pictures import Pictures
 from labelwise.errors import UsageError
 from labelwise.model import Generates, as_float, cannot, check_shape
 from labelwise.ops.retrieval import distances
+from labelwise.settings import brief
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -27,6 +28,8 @@ class Imagined:
     # whose nearest fellow is at least as far as the real image nearest to the feature. 0 is stranger than every
     # real image, and real images themselves have 0.5 on average. NaN where fewer than two are known
     typical: Tensor
+
+    __repr__ = brief
 
     def closest(self, name: str, most: int = 16) -> list[tuple[int, float]]:
         """Return different gallery images for a label, and their distances to the generated feature nearest to them.

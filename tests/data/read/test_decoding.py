@@ -1,11 +1,14 @@
 import io
 import os
 import struct
+import sys
 import threading
 import warnings
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +17,7 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from labelwise.data.read.decoding import Frame, UnreadableError, decode
-from labelwise.data.read.pictures import as_batch
+from labelwise.data.read.pictures import as_batch, list_pictures
 from labelwise.errors import DataError, UsageError
 from tests.data.samples import encoded, noise, read_picture
 
@@ -241,3 +244,55 @@ def test_warnings_are_back_after_threads_have_read(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert list(warnings.filters) == before
+
+
+HEIC_HEAD = b"\0\0\0\x18ftypheic\0\0\0\0"
+
+
+@pytest.mark.parametrize("name", ["owl.heic", "owl.HEIF", "called.jpg"])
+def test_a_heic_picture_names_the_package_that_reads_it(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    monkeypatch.delitem(Image.OPEN, "HEIF", raising=False)
+    (tmp_path / name).write_bytes(HEIC_HEAD + bytes(99))
+    for content in (tmp_path / name, HEIC_HEAD):
+        with pytest.raises(UnreadableError, match=r'pillow-heif reads: pip install "labelwise\[heic\]"'):
+            decode(content, Frame(8, 8, 3))
+
+
+def test_the_reader_of_heic_is_opened_when_the_first_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(Image, "OPEN", {**Image.OPEN})
+    monkeypatch.delitem(Image.OPEN, "HEIF", raising=False)
+    opener: Any = (lambda *_: Image.new("RGB", (9, 9), "red"), lambda prefix: prefix[4:8] == b"ftyp")
+
+    def register() -> None:
+        calls.append("opened")
+        Image.OPEN["HEIF"] = opener
+
+    fake = ModuleType("pillow_heif")
+    monkeypatch.setattr(fake, "register_heif_opener", register, raising=False)
+    monkeypatch.setitem(sys.modules, "pillow_heif", fake)
+    monkeypatch.setattr(Image, "ID", [*Image.ID, "HEIF"])
+    decode(encoded(Image.new("RGB", (9, 9)), "PNG"), Frame(8, 8, 3))
+    assert not calls
+    for _ in range(2):
+        assert decode(HEIC_HEAD, Frame(8, 8, 3))[:, 0, 0].tolist() == [255, 0, 0]
+    assert calls == ["opened"]
+
+
+def test_real_heic_pictures_are_read(tmp_path: Path) -> None:
+    heif = pytest.importorskip("pillow_heif")
+    image = Image.fromarray(noise(64, 48)).resize((480, 640))
+    heif.from_pillow(image).save(tmp_path / "owl.heic", quality=95)
+    pixels = decode(tmp_path / "owl.heic", Frame(32, 32, 3)).astype(int)
+    assert abs(pixels - decode(encoded(image, "PNG"), Frame(32, 32, 3))).mean() < 4
+
+
+@pytest.mark.parametrize(("name", "words"), [("a.CR2", r"a raw picture of a camera \(CR2\)"), ("a.psd", r"\(PSD\)")])
+def test_pictures_that_nothing_here_reads_are_told_by_their_name(name: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(encoded(Image.new("RGB", (9, 9)), "TIFF"))
+    assert list_pictures(tmp_path) == [tmp_path / name]
+    with pytest.raises(UnreadableError, match=f"{words}, which is not read. Export it as JPEG or PNG"):
+        decode(tmp_path / name, Frame(8, 8, 3))

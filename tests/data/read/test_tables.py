@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+import labelwise as lw
 from labelwise.data.dataset import UNLABELLED
 from labelwise.data.read.tables import table
 from labelwise.errors import DataError, UnsupportedError
@@ -199,8 +200,13 @@ def test_paths_stay_in_the_folder_of_the_table(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=r'Row 2 of .*, column "path": .* lies outside the folder of the table'):
             table(file, size=4)
         check_values(table(file, size=4, outside=True), ["a", "b"])
+        check_values(table(file, size=4, root=tmp_path), ["a", "b"])
+        with pytest.raises(DataError, match=r"lies outside .*, the root that was named. Name a folder above it"):
+            table(file, size=4, root=tmp_path / "lists")
+    file.write_text("path,label\n" + "\n".join(lines), encoding="utf-8")
+    check_values(lw.data.load(file, size=4, root=tmp_path / "pictures"), ["a", "b"])
     inside = tmp_path / "birds.csv"
-    inside.write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
+    inside.write_text("path,label\n" + "\n".join(start + line for line in lines), encoding="utf-8")
     assert sum(sizes(table(inside, size=4)).values()) == 12
 
 

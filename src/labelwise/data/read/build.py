@@ -39,12 +39,7 @@ def build(
         shares: how much train, val and test get where the rows name no split; None is 70 : 10 : 20.
         parts: the rows of each split, where the source has its own way to divide.
     """
-    if rows.names and "train" in (parts or rows.splits or ("train",)) and len(rows.present()) < 2:
-        only = listing(rows.names[i] for i in rows.present()) or "none"
-        raise DataError(
-            f'"{name}" has pictures of one label only ({only}). At least two are needed, but where all are named test '
-            '(a folder "test" over the labels, or a column "split").'
-        )
+    check_two_labels(name, rows, parts)
     assert rows.images is not None, "the pictures are yet to be read"
     columns = {what: getattr(rows, what) for what in PER_IMAGE}
     whole = Split(images=rows.images, targets=rows.targets, **columns)
@@ -61,6 +56,16 @@ def build(
         labels, knowledge = knowledge.labels, None
     data = Dataset(name=title, labels=labels, splits=splits, skipped=rows.skipped, own_splits=own)
     return with_knowledge(data, knowledge) if knowledge else data
+
+
+def check_two_labels(name: str, rows: Rows, parts: Mapping[str, Tensor] | None = None) -> None:
+    """Raise an error where all pictures to train on have one label."""
+    if rows.names and "train" in (parts or rows.splits or ("train",)) and len(rows.present()) < 2:
+        only = listing(rows.names[i] for i in rows.present()) or "none"
+        raise DataError(
+            f'"{name}" has pictures of one label only ({only}). At least two are needed: add pictures of something else, under a '
+            'label such as "other". Pictures to test on alone are named so: a folder "test" over the labels, or a column "split".'
+        )
 
 
 def divide_rows(name: str, rows: Rows, shares: Shares, seed: int) -> dict[str, Tensor]:

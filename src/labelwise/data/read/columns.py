@@ -63,6 +63,12 @@ def read_header(columns: Sequence[str], file: str, *, beside: bool = False) -> H
             'label, "labels" where several may be true of a picture.'
         )
     if not ("path" in names or features or beside):
+        if {"file", "split"} <= set(names):
+            raise DataError(
+                f'"{file}" is a split, as "labelwise data split" writes it: it says which picture is in which split, not where they '
+                f'are. Give the pictures and the split: "labelwise fit PHOTOS --splits {file}". A table of pictures calls the column '
+                'with their files "path".'
+            )
         raise DataError(
             f'The table "{file}" has no column "path".{suggest("path", names)} Its columns: {listing(names)}. '
             "Pictures need a path, features the columns f0, f1, and so on."

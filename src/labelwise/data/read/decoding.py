@@ -2,10 +2,12 @@
 
 import io
 import os
+import re
 import stat
 import threading
 import warnings
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +21,15 @@ File = str | Path | bytes
 
 MAX_PIXELS = 100_000_000
 # Only formats that Pillow decodes itself: a file called .jpg must not be able to start another program.
-_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000", "ICO")
+_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000", "ICO", "HEIF")
+HEIC = 'it is a HEIC picture, which the package pillow-heif reads: pip install "labelwise[heic]"'
+# What begins like this is a picture that Pillow cannot read by itself: "ftyp" and then the brand of the file, or its first bytes.
+_HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"hevm", b"hevs", b"mif1", b"msf1")
+# How files are called that are pictures to people and to no reader here; those of cameras may begin as TIFF files do.
+RAW_SUFFIXES = frozenset(
+    [".3fr", ".arw", ".cr2", ".cr3", ".dng", ".nef", ".nrw", ".orf", ".pef", ".raf", ".rw2", ".sr2", ".srw", ".x3f"]
+)
+OTHER_SUFFIXES = frozenset((".jxl", ".psd", ".svg"))
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -93,10 +103,9 @@ def decode(path: File, frame: Frame) -> npt.NDArray[np.uint8]:
             )
             raise UnreadableError(f"{what}.")
         Image.init()
-        formats = [name for name in _FORMATS if name in Image.OPEN]
         with io.BytesIO(path) if isinstance(path, bytes) else open(path, "rb") as stream:
-            if not stream.read(1):
-                raise UnreadableError("it is empty (0 bytes). Replace it or remove it.")
+            _check_kind(path, stream.read(12))
+            formats = [name for name in _FORMATS if name in Image.OPEN]
             with Image.open(stream, formats=formats) as image:
                 wide, high = image.size
                 if wide * high > frame.max_pixels:
@@ -107,11 +116,30 @@ def decode(path: File, frame: Frame) -> npt.NDArray[np.uint8]:
         raise UnreadableError(reason(error, frame)) from None
 
 
+def _check_kind(path: File, head: bytes) -> None:
+    """Raise an error for what cannot be read, by the name of a file and its first bytes; a HEIC picture opens its reader."""
+    if not head:
+        raise UnreadableError("it is empty (0 bytes). Replace it or remove it.")
+    suffix = "" if isinstance(path, bytes) else os.path.splitext(path)[1].lower()
+    if suffix in RAW_SUFFIXES or suffix in OTHER_SUFFIXES:
+        what = "a raw picture of a camera" if suffix in RAW_SUFFIXES else "a picture"
+        raise UnreadableError(f"it is {what} ({suffix[1:].upper()}), which is not read. Export it as JPEG or PNG.")
+    if head[4:8] == b"ftyp" and head[8:12] in _HEIF_BRANDS and "HEIF" not in Image.OPEN:
+        try:
+            import_module("pillow_heif").register_heif_opener()
+        except ImportError:
+            raise UnreadableError(f"{HEIC}, or export it as JPEG.") from None
+    if head[4:12] in (b"ftypavif", b"ftypavis") and "AVIF" not in Image.OPEN:
+        raise UnreadableError("it is an AVIF picture, which this Pillow does not read: pip install -U pillow.")
+
+
 def reason(error: Exception, frame: Frame) -> str:
     """Return what is wrong with a picture and what to do about it."""
     match error:
         case UnreadableError():
             return str(error)
+        case FileNotFoundError() if is_url(str(error.filename)):
+            return "it is an address on the web, and nothing is downloaded. Download it and give the file."
         case FileNotFoundError():
             return "there is no such file. Check the path."
         case PermissionError():
@@ -125,6 +153,11 @@ def reason(error: Exception, frame: Frame) -> str:
         case MemoryError():
             return "there is not enough memory to decode it. Make it smaller."
     return f"it is damaged or cut off ({error}). Replace it or remove it."
+
+
+def is_url(word: str) -> bool:
+    """Return whether a word is an address on the web, also where a path was made of it, which keeps one slash of two."""
+    return re.match("(https?|ftp|s3|gs):/", word, re.IGNORECASE) is not None
 
 
 def _too_large(pixels: str, frame: Frame) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from hashlib import blake2b
+from importlib.util import find_spec
 from itertools import repeat
 from math import prod
 from multiprocessing import get_all_start_methods, get_context
@@ -71,6 +72,7 @@ def decode_to_disk(
     )  # which says about itself, with a checksum over names, sizes and dates of the pictures:
     about: dict[str, Any] = {"format": FORMAT, "checksum": key, "pictures": len(paths), "shape": list(shape)}
     about |= {} if fit == "cut" else {"fit": fit}
+    about |= {"heif": True} if find_spec("pillow_heif") else {}  # what could not be read without it now can
     faults = _read_record(file, about)
     if faults is None:
         with _lock(folder / f"{key}.lock"):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from labelwise.data.dataset import Dataset, Skipped, Split
 from labelwise.data.labels.knowledge import find_knowledge
-from labelwise.data.read.build import build, divide_rows
+from labelwise.data.read.build import build, check_two_labels, divide_rows
 from labelwise.data.read.disk import decode_to_disk, fits_in_memory
 from labelwise.data.read.pictures import read_files
 from labelwise.data.read.rows import Rows
@@ -32,6 +32,7 @@ def from_files(
     name = source.resolve().name if source.is_dir() else source.stem
     if not len(rows):
         raise DataError(f'"{name}" has no picture in its class folders: {listing(homes)}. Put some in at least two.')
+    check_two_labels(name, rows)
     knowledge = find_knowledge(folder)
     pictures = _read_rows(name, rows, size or side_for(pretrained_encoder()), seed=seed, strict=strict)
     pictures = pictures.without_absent()

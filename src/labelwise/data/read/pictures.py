@@ -14,7 +14,16 @@ from rich.progress import track
 from torch import Tensor
 
 from labelwise.data.dataset import Skipped
-from labelwise.data.read.decoding import QUIET, Frame, UnreadableError, decode, fitted, reason
+from labelwise.data.read.decoding import (
+    OTHER_SUFFIXES,
+    QUIET,
+    RAW_SUFFIXES,
+    Frame,
+    UnreadableError,
+    decode,
+    fitted,
+    reason,
+)
 from labelwise.data.read.decoding import File as File
 from labelwise.errors import DataError, UsageError
 from labelwise.interruption import stoppable
@@ -24,8 +33,9 @@ Array = npt.NDArray[np.generic]
 Picture = File | Image.Image | Array | Tensor
 Pictures = Picture | Iterable[Picture]
 
-_SUFFIXES = ".jpg", ".jpeg", ".jfif", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff"
-IMAGE_SUFFIXES = frozenset((*_SUFFIXES, ".ppm", ".pgm", ".pbm", ".pnm", ".avif", ".jp2", ".ico"))
+_READ = ".jpg .jpeg .jfif .png .gif .bmp .webp .tif .tiff .ppm .pgm .pbm .pnm .avif .jp2 .ico .heic .heif .hif"
+# what people call pictures: those that cannot be read are listed, too, and told
+IMAGE_SUFFIXES = RAW_SUFFIXES | OTHER_SUFFIXES | set(_READ.split())
 
 
 def read_files(

@@ -3,7 +3,8 @@
 Columns, in any order and spelled in small or capital letters:
 
 - ``path``: a picture file. A relative path starts at the folder of the table, and no path may leave that folder
-  (by ``..``, or as an absolute path to elsewhere) unless ``outside`` says so. Links are followed.
+  (by ``..``, or as an absolute path to elsewhere) unless ``outside`` says so. Where a ``root`` is named, that is the
+  folder that paths start at and stay in; those that lead into it from the folder of the table do, too. Links are followed.
 - ``f0``, ``f1``, ... or ``feature_...``, where there is no ``path``: the features of one picture, finite numbers.
 - ``label``: in every row. Only a table without this column, and without columns of another meaning, is unlabelled:
   all targets are -1, and the only label is called "unlabelled".
@@ -43,29 +44,41 @@ PARQUET_SUFFIXES = frozenset((".parquet", ".pq"))
 
 
 def table(
-    path: str | Path, *, size: int | None = None, seed: int = 0, strict: bool = False, outside: bool = False
+    path: str | Path,
+    *,
+    size: int | None = None,
+    seed: int = 0,
+    strict: bool = False,
+    outside: bool = False,
+    root: str | Path | None = None,
 ) -> Dataset:
     """Return the pictures or the features that a table lists, a CSV file or (with pyarrow) a Parquet file.
 
     What the columns mean is said at the top of this file. What another file beside it says about the labels is read,
     too, see ``data.knowledge``. ``size``, ``seed`` and ``strict`` are as for ``folder``; ``outside`` allows pictures
-    outside the table's folder.
+    outside the table's folder, and ``root`` names another folder that they lie in.
     """
     file = Path(path)
-    columns = read_parquet(file) if file.suffix.lower() in PARQUET_SUFFIXES else read_csv(file)
-    if not len(columns):
-        raise DataError(f'"{file}" has no rows below its header. Add one for each picture.')
+    columns = read_table(file)
     rows = table_rows(columns)
     if columns.features is not None:
         rows = replace(rows, images=torch.from_numpy(columns.features), owned=True)
         return build(file.stem, rows, find_knowledge(file.parent), seed=seed)
     paths = [
-        str(_located(cell, file.parent, columns.cell(row, "path"), outside=outside))
+        _located(cell, file.parent, root, columns.cell(row, "path"), outside=outside)
         for row, cell in enumerate(columns.cells["path"])
     ]
     rows = _distinct(replace(rows, files=tuple(paths)), columns)
     homes = {label: f'label "{label}"' for label in rows.names}
     return from_files(file, rows, homes, size=size, seed=seed, strict=strict)
+
+
+def read_table(file: Path) -> Columns:
+    """Return the cells of a table, which has rows."""
+    columns = read_parquet(file) if file.suffix.lower() in PARQUET_SUFFIXES else read_csv(file)
+    if not len(columns):
+        raise DataError(f'"{file}" has no rows below its header. Add one for each picture.')
+    return columns
 
 
 def table_rows(columns: Columns) -> Rows:
@@ -116,18 +129,22 @@ def _statements(rows: Rows) -> dict[str, Sequence[str | tuple[str, ...]]]:
     return {what: column for what, column in columns.items() if column}
 
 
-def _located(cell: str, here: Path, where: str, *, outside: bool) -> Path:
-    """Return where a picture is, or raise an error where that is outside the table's folder."""
+def _located(cell: str, here: Path, root: str | Path | None, where: str, *, outside: bool) -> str:
+    """Return where a picture is, or raise an error where that is outside the folder that it should lie in."""
     if not cell:
         raise DataError(f"{where}it is empty. Fill it or remove the row.")
-    home = os.path.abspath(here)
-    full = os.path.normpath(os.path.join(home, cell))
-    if not outside and full != home and not full.startswith(home.rstrip(os.sep) + os.sep):
+    home = here if root is None else Path(root)
+    bounds = os.path.abspath(home).rstrip(os.sep) + os.sep
+    places = [os.path.normpath(start / cell) for start in (home, here)]
+    inside = [place for place in places if outside or (os.path.abspath(place) + os.sep).startswith(bounds)]
+    if inside:
+        return inside[0] if root is None else next(filter(os.path.exists, inside), inside[0])
+    if root is None:
         raise DataError(
-            f'{where}"{cell:.200}" lies outside the folder of the table. Move the table above its pictures, or read it '
-            "with data.table(..., outside=True) where you trust it."
+            f'{where}"{cell:.200}" lies outside the folder of the table. Where you trust the table, name the folder that all its '
+            "pictures lie in: --root FOLDER in the shell, data.table(..., root=FOLDER) in Python."
         )
-    return Path(os.path.normpath(here / cell))
+    raise DataError(f'{where}"{cell:.200}" lies outside "{root}", the root that was named. Name a folder above it.')
 
 
 def _labels(columns: Columns, row: int, column: str) -> tuple[str, ...]:

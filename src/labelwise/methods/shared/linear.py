@@ -166,7 +166,7 @@ class ImageMethod(Method):
     """Settings shared by the methods that train an image encoder with labelled images."""
 
     encoder: Encoder = field(default_factory=Encoder)
-    epochs: int = 30  # of each stage
+    epochs: int = 30  # how often to go through the images, in each stage; fewer to try something out, more for a network of its own
     # images of a step, over all processes; of features (precomputed, or of a frozen encoder) at most a tenth of them,
     # and at least eight, so that few images still make enough steps
     batch: int = 64
