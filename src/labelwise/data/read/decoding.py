@@ -1,19 +1,23 @@
 """One picture file decoded to bytes ``[c, h, w]``: formats, EXIF, modes, limits, and in words why it cannot be read."""
 
 import io
-import os
-import stat
 import threading
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 from PIL import ExifTags, Image, UnidentifiedImageError
 
+from labelwise.data.read.headers import UnreadableError as UnreadableError
+from labelwise.data.read.headers import read_header
+from labelwise.data.read.regular import NotAFileError, open_regular
 from labelwise.errors import UsageError
-from labelwise.view import Fit
+
+if TYPE_CHECKING:  # a process that only decodes does without torch
+    from labelwise.view import Fit
 
 File = str | Path | bytes
 
@@ -31,10 +35,6 @@ _TURNS = {
 }
 
 
-class UnreadableError(Exception):
-    """Why a picture cannot be read and what to do, in words for the user."""
-
-
 @dataclass(frozen=True)
 class Frame:
     """What a picture is made to fit, and how (see ``View``)."""
@@ -43,7 +43,7 @@ class Frame:
     width: int
     channels: int
     max_pixels: int = MAX_PIXELS
-    fit: Fit = "cut"
+    fit: "Fit" = "cut"
 
     def __post_init__(self) -> None:
         if self.channels not in (1, 3):
@@ -84,27 +84,38 @@ class _Quiet:
 QUIET = _Quiet()
 
 
-def decode(path: File, frame: Frame) -> npt.NDArray[np.uint8]:
+def decode(file: File, frame: Frame) -> npt.NDArray[np.uint8]:
     """Return the bytes ``[c, h, w]`` of a picture file, or raise ``UnreadableError`` and nothing else."""
     try:
-        if not isinstance(path, bytes) and not stat.S_ISREG(mode := os.stat(path).st_mode):
-            what = (
-                "it is a folder. Give the pictures in it" if stat.S_ISDIR(mode) else "it is not a file. Give a picture"
-            )
-            raise UnreadableError(f"{what}.")
-        Image.init()
-        formats = [name for name in _FORMATS if name in Image.OPEN]
-        with io.BytesIO(path) if isinstance(path, bytes) else open(path, "rb") as stream:
-            if not stream.read(1):
-                raise UnreadableError("it is empty (0 bytes). Replace it or remove it.")
-            with Image.open(stream, formats=formats) as image:
-                wide, high = image.size
-                if wide * high > frame.max_pixels:
-                    raise UnreadableError(_too_large(f"{wide}x{high} = {wide * high}", frame))
-                drafted = image.draft("L" if frame.channels == 1 else None, (max(frame.height, frame.width),) * 2)
-                return fitted(image, frame, drafted[1][2:] if drafted else None)
+        with opened(file) as stream:
+            check_header(stream, frame)
+            return decode_stream(stream, frame)
     except Exception as error:
         raise UnreadableError(reason(error, frame)) from None
+
+
+def opened(file: File) -> BinaryIO:
+    """Return the content of a file as a stream."""
+    return io.BytesIO(file) if isinstance(file, bytes) else open_regular(file)
+
+
+def check_header(stream: BinaryIO, frame: Frame) -> float | None:
+    """Return the seconds that decoding is likely to take, None where the header does not say, or raise why nobody should."""
+    header = read_header(stream)
+    if not header.bytes:
+        raise UnreadableError("it is empty (0 bytes). Replace it or remove it.")
+    _check_pixels(header.width, header.height, frame)
+    return header.seconds
+
+
+def decode_stream(stream: BinaryIO, frame: Frame) -> npt.NDArray[np.uint8]:
+    """Return the bytes ``[c, h, w]`` of a picture whose header was checked, or raise whatever a decoder does (see ``reason``)."""
+    Image.init()
+    formats = [name for name in _FORMATS if name in Image.OPEN]
+    with Image.open(stream, formats=formats) as image:
+        _check_pixels(*image.size, frame)
+        drafted = image.draft("L" if frame.channels == 1 else None, (max(frame.height, frame.width),) * 2)
+        return fitted(image, frame, drafted[1][2:] if drafted else None)
 
 
 def reason(error: Exception, frame: Frame) -> str:
@@ -112,6 +123,13 @@ def reason(error: Exception, frame: Frame) -> str:
     match error:
         case UnreadableError():
             return str(error)
+        case NotAFileError():
+            what = (
+                "it is a folder. Give the pictures in it"
+                if "folder" in str(error)
+                else f"{error.strerror}. Give a picture"
+            )
+            return f"{what}."
         case FileNotFoundError():
             return "there is no such file. Check the path."
         case PermissionError():
@@ -125,6 +143,11 @@ def reason(error: Exception, frame: Frame) -> str:
         case MemoryError():
             return "there is not enough memory to decode it. Make it smaller."
     return f"it is damaged or cut off ({error}). Replace it or remove it."
+
+
+def _check_pixels(width: int, height: int, frame: Frame) -> None:
+    if width * height > frame.max_pixels:
+        raise UnreadableError(_too_large(f"{width}x{height} = {width * height}", frame))
 
 
 def _too_large(pixels: str, frame: Frame) -> str:

@@ -14,8 +14,9 @@ from rich.progress import track
 from torch import Tensor
 
 from labelwise.data.dataset import Skipped
-from labelwise.data.read.decoding import QUIET, Frame, UnreadableError, decode, fitted, reason
+from labelwise.data.read.decoding import QUIET, Frame, UnreadableError, fitted, reason
 from labelwise.data.read.decoding import File as File
+from labelwise.data.read.workers import decode_safely
 from labelwise.errors import DataError, UsageError
 from labelwise.interruption import stoppable
 from labelwise.view import Fit
@@ -45,7 +46,7 @@ def read_files(
 
     def read(i: int) -> str | None:
         try:
-            pixels[i] = decode(paths[i], frame)
+            pixels[i] = decode_safely(paths[i], frame)
         except UnreadableError as fault:
             return str(fault)
         return None
