@@ -1,6 +1,6 @@
 """Micro-batching: pictures of several requests are decoded side by side and encoded together.
 
-Decoders take requests as they come. One thread owns the model: it takes whatever is decoded, up to a limit, and encodes each
+Requests are decoded in lanes (see ``lanes``). One thread owns the model: it takes whatever is decoded, up to a limit, and encodes each
 picture once; while it works, the next batch gathers. It waits for more only while pictures are being decoded, and never longer
 than the bound. So a lone request is answered at once, and many requests share the cost of a pass. What is asked of the pictures
 is no matter here: a request gets the scores of its own.
@@ -11,21 +11,25 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from queue import Empty, SimpleQueue
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from labelwise.classifier import Classifier
-from labelwise.data.read.decoding import Frame, UnreadableError, decode
+from labelwise.data.read.decoding import Frame, UnreadableError
+from labelwise.data.read.workers import Pixels
 from labelwise.scores import Scores
+from labelwise.server.lanes import Lanes, Work, seconds_of
 from labelwise.server.present import Served
 from labelwise.server.refusals import LATER, Refusal
 from labelwise.server.settings import Service
 
 Answer = tuple[Scores, int]
+SHORT = 2**18  # bytes of pictures whose headers are read at once; others in a thread, for they may have many parts
 SHARED = ("best", "stated", "yes", "confidence", "strangeness", "unknown")  # computed for a whole batch at once
 
 
@@ -37,9 +41,14 @@ class Job:
     future: "asyncio.Future[Answer]"
     images: Tensor | None = None
 
+    @property
+    def over(self) -> bool:
+        """Whether nobody waits any more."""
+        return self.future.done()
+
 
 class Batches:
-    """Threads that decode, and one that owns the model; ``observe`` is told the size of every batch."""
+    """Lanes that decode, and a thread that owns the model; ``observe`` is told the size of every batch."""
 
     def __init__(
         self, service: Service, frame: Frame, present: Callable[[], Served], observe: Callable[[int], None]
@@ -48,21 +57,20 @@ class Batches:
         self.service, self.present, self.observe = service, present, observe
         cores = max(1, (os.cpu_count() or 1) // service.workers)
         self.threads = max(1, cores - 1)  # one core is left for reading requests and decoding
-        self._decoders = ThreadPoolExecutor(min(4, cores), "decode")
+        self._lanes = Lanes(frame, min(4, cores), self._decoded)
         self._waiting: set[Job] = set()  # accepted, not decoded yet
         self._ready: SimpleQueue[Job | None] = SimpleQueue()  # None is the end
         self._next: Job | None = None  # did not fit into the last batch
-        self._stopping = False
         self._model = threading.Thread(target=self._score_all, daemon=True)
 
     def start(self) -> None:
-        """Start the thread that owns the model."""
+        """Start the threads."""
+        self._lanes.start()
         self._model.start()
 
     def stop(self) -> None:
         """Let the threads finish what was accepted, and end them."""
-        self._stopping = True
-        self._decoders.shutdown()
+        self._lanes.stop()
         self._ready.put(None)
         self._model.join()
 
@@ -73,22 +81,29 @@ class Batches:
 
     async def scores(self, pictures: Sequence[bytes]) -> Answer:
         """Return the scores of pictures and the change that they belong to, or raise why there are none."""
-        if self._stopping:
-            raise Refusal(503, "The service is about to stop. Ask again in a moment.", LATER)
+        try:
+            reading = partial(seconds_of, pictures, self.frame)
+            seconds = await asyncio.to_thread(reading) if sum(map(len, pictures)) > SHORT else reading()
+        except UnreadableError as error:
+            raise _unreadable(str(error)) from None
         job = Job(pictures, asyncio.get_running_loop().create_future())
         self._waiting.add(job)
-        self._decoders.submit(self._decode, job)
-        return await job.future
-
-    def _decode(self, job: Job) -> None:
         try:
-            job.images = torch.stack([torch.from_numpy(decode(one, self.frame)) for one in job.pictures])
+            if not self._lanes.put(job, seconds):
+                raise Refusal(503, "The service is about to stop. Ask again in a moment.", LATER)
+            return await job.future
+        finally:
+            self._waiting.discard(job)
+
+    def _decoded(self, job: Work, pixels: list[Pixels | str] | Exception) -> None:
+        assert isinstance(job, Job)
+        if isinstance(pixels, Exception):
+            _deliver([job], [pixels])
+        elif fault := next((each for each in pixels if isinstance(each, str)), None):
+            _deliver([job], [_unreadable(fault)])
+        else:
+            job.images = torch.from_numpy(np.stack([each for each in pixels if not isinstance(each, str)]))
             self._ready.put(job)
-        except UnreadableError as error:
-            status = 413 if "too many pixels" in str(error) else 400
-            _deliver([job], [Refusal(status, f"Cannot read the picture: {error}")])
-        except Exception as error:
-            _deliver([job], [error])
         self._waiting.discard(job)
 
     def _score_all(self) -> None:
@@ -139,6 +154,10 @@ def scored(classifier: Classifier, parts: Sequence[Tensor]) -> list[Scores]:
     for scores, *values in zip(lots, *columns, strict=True):
         vars(scores).update(zip(SHARED, values, strict=True))
     return lots
+
+
+def _unreadable(fault: str) -> Refusal:
+    return Refusal(413 if "too many pixels" in fault else 400, f"Cannot read the picture: {fault}")
 
 
 def _deliver(jobs: Sequence[Job], answers: Sequence[Answer | Exception]) -> None:

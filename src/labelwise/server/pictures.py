@@ -10,8 +10,9 @@ from pathlib import Path
 from PIL import Image
 
 from labelwise.classifier import Classifier
-from labelwise.data.read.decoding import QUIET, Frame, UnreadableError, decode
+from labelwise.data.read.decoding import Frame
 from labelwise.data.read.pictures import list_pictures
+from labelwise.data.read.workers import crew
 from labelwise.errors import DataError
 from labelwise.server.refusals import Refusal
 from labelwise.tasks.gallery import Gallery, gallery_of_files
@@ -53,11 +54,9 @@ def _with_ids(files: Iterable[Path]) -> Files:
 @lru_cache(maxsize=512)
 def small_picture(file: Path, pixels: int) -> bytes:
     """Return a picture as a small JPEG."""
-    try:
-        with QUIET:
-            array = decode(file, Frame(SIDE, SIDE, 3, pixels))
-    except UnreadableError as error:
-        raise Refusal(404, f"The picture cannot be read any more: {error}") from None
+    (array,) = crew().decode([file], Frame(SIDE, SIDE, 3, pixels), low=True)
+    if isinstance(array, str):
+        raise Refusal(404, f"The picture cannot be read any more: {array}")
     stream = io.BytesIO()
     Image.fromarray(array.transpose(1, 2, 0)).save(stream, "JPEG", quality=85)
     return stream.getvalue()

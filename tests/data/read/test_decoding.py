@@ -182,7 +182,10 @@ BROKEN = {
         b"BM" + struct.pack("<IIIIIIHHIIIIII", 54, 0, 54, 40, 0, 9, 1, 24, 0, 0, 0, 0, 0, 0),
         "no pixels|damaged",
     ),
-    "bomb": (png_header(40_000, 30_000), r"too many pixels \(1200000000; the limit is 100000000\). Make it smaller"),
+    "bomb": (
+        png_header(40_000, 30_000),
+        r"too many pixels \(40000x30000 = 1200000000; the limit is 100000000\). Make it smaller",
+    ),
     "large": (png_header(12_000, 12_000), r"too many pixels \(12000x12000 = 144000000; the limit is 100000000\)"),
     "not finite": (encoded(Image.fromarray(np.full((8, 8), np.nan, np.float32)), "TIFF"), "not finite numbers"),
 }
@@ -210,14 +213,14 @@ def test_missing_folder_and_forbidden_files(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(DataError, match=r"it cannot be opened \(Too many levels of symbolic links\). Check the path"):
         read_picture(tmp_path / "ring.jpg", 8)
     os.mkfifo(tmp_path / "pipe.jpg")
-    with pytest.raises(DataError, match="it is not a file"):
+    with pytest.raises(DataError, match="it is a named pipe, not a file"):
         read_picture(tmp_path / "pipe.jpg", 8)
     (tmp_path / "shut.jpg").write_bytes(b"x")
 
     def forbidden(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("builtins.open", forbidden)  # rights do not bind every user
+    monkeypatch.setattr("os.open", forbidden)  # rights do not bind every user
     with pytest.raises(DataError, match=r"permission to read it is denied. Change its rights"):
         read_picture(tmp_path / "shut.jpg", 8)
 

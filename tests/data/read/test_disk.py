@@ -117,7 +117,7 @@ def test_of_several_processes_one_writes_and_all_have_the_right_rows(tmp_path: P
                 file.write(".")
             return decode(path, frame)
 
-        vars(disk)["decode"] = counted  # in this process and its workers
+        vars(disk)["decode_safely"] = counted  # in this process and its workers
         images, mine, skipped = decode_to_disk(paths, SHAPE, folder=tmp_path / "cache", workers=1 + number % 2)
         assert torch.equal(images, expected)
         assert mine == kept

@@ -3,19 +3,24 @@
 import io
 import os
 import re
-import stat
 import threading
 import warnings
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 from PIL import ExifTags, Image, UnidentifiedImageError
 
+from labelwise.data.read.headers import UnreadableError as UnreadableError
+from labelwise.data.read.headers import read_header
+from labelwise.data.read.regular import NotAFileError, open_regular
 from labelwise.errors import UsageError
-from labelwise.view import Fit
+
+if TYPE_CHECKING:  # a process that only decodes does without torch
+    from labelwise.view import Fit
 
 File = str | Path | bytes
 
@@ -41,10 +46,6 @@ _TURNS = {
 }
 
 
-class UnreadableError(Exception):
-    """Why a picture cannot be read and what to do, in words for the user."""
-
-
 @dataclass(frozen=True)
 class Frame:
     """What a picture is made to fit, and how (see ``View``)."""
@@ -53,7 +54,7 @@ class Frame:
     width: int
     channels: int
     max_pixels: int = MAX_PIXELS
-    fit: Fit = "cut"
+    fit: "Fit" = "cut"
 
     def __post_init__(self) -> None:
         if self.channels not in (1, 3):
@@ -94,43 +95,58 @@ class _Quiet:
 QUIET = _Quiet()
 
 
-def decode(path: File, frame: Frame) -> npt.NDArray[np.uint8]:
+def decode(file: File, frame: Frame) -> npt.NDArray[np.uint8]:
     """Return the bytes ``[c, h, w]`` of a picture file, or raise ``UnreadableError`` and nothing else."""
     try:
-        if not isinstance(path, bytes) and not stat.S_ISREG(mode := os.stat(path).st_mode):
-            what = (
-                "it is a folder. Give the pictures in it" if stat.S_ISDIR(mode) else "it is not a file. Give a picture"
-            )
-            raise UnreadableError(f"{what}.")
-        Image.init()
-        with io.BytesIO(path) if isinstance(path, bytes) else open(path, "rb") as stream:
-            _check_kind(path, stream.read(12))
-            formats = [name for name in _FORMATS if name in Image.OPEN]
-            with Image.open(stream, formats=formats) as image:
-                wide, high = image.size
-                if wide * high > frame.max_pixels:
-                    raise UnreadableError(_too_large(f"{wide}x{high} = {wide * high}", frame))
-                drafted = image.draft("L" if frame.channels == 1 else None, (max(frame.height, frame.width),) * 2)
-                return fitted(image, frame, drafted[1][2:] if drafted else None)
+        with opened(file) as stream:
+            check_header(stream, frame)
+            return decode_stream(stream, frame)
     except Exception as error:
         raise UnreadableError(reason(error, frame)) from None
 
 
-def _check_kind(path: File, head: bytes) -> None:
-    """Raise an error for what cannot be read, by the name of a file and its first bytes; a HEIC picture opens its reader."""
-    if not head:
-        raise UnreadableError("it is empty (0 bytes). Replace it or remove it.")
-    suffix = "" if isinstance(path, bytes) else os.path.splitext(path)[1].lower()
+def opened(file: File) -> BinaryIO:
+    """Return the content of a file as a stream; one whose name says that nobody here reads it raises ``UnreadableError``."""
+    if isinstance(file, bytes):
+        return io.BytesIO(file)
+    stream, suffix = open_regular(file), os.path.splitext(file)[1].lower()
     if suffix in RAW_SUFFIXES or suffix in OTHER_SUFFIXES:
+        stream.close()
         what = "a raw picture of a camera" if suffix in RAW_SUFFIXES else "a picture"
         raise UnreadableError(f"it is {what} ({suffix[1:].upper()}), which is not read. Export it as JPEG or PNG.")
+    return stream
+
+
+def check_header(stream: BinaryIO, frame: Frame) -> float | None:
+    """Return the seconds that decoding is likely to take, None where the header does not say, or raise why nobody should."""
+    header = read_header(stream)
+    if not header.bytes:
+        raise UnreadableError("it is empty (0 bytes). Replace it or remove it.")
+    _check_kind(stream.read(12))
+    stream.seek(0)
+    _check_pixels(header.width, header.height, frame)
+    return header.seconds
+
+
+def _check_kind(head: bytes) -> None:
+    """Raise an error for what cannot be read, by its first bytes; a HEIC picture opens its reader."""
     if head[4:8] == b"ftyp" and head[8:12] in _HEIF_BRANDS and "HEIF" not in Image.OPEN:
         try:
             import_module("pillow_heif").register_heif_opener()
         except ImportError:
             raise UnreadableError(f"{HEIC}, or export it as JPEG.") from None
+    Image.init()
     if head[4:12] in (b"ftypavif", b"ftypavis") and "AVIF" not in Image.OPEN:
         raise UnreadableError("it is an AVIF picture, which this Pillow does not read: pip install -U pillow.")
+
+
+def decode_stream(stream: BinaryIO, frame: Frame) -> npt.NDArray[np.uint8]:
+    """Return the bytes ``[c, h, w]`` of a picture whose header was checked, or raise whatever a decoder does (see ``reason``)."""
+    formats = [name for name in _FORMATS if name in Image.OPEN]
+    with Image.open(stream, formats=formats) as image:
+        _check_pixels(*image.size, frame)
+        drafted = image.draft("L" if frame.channels == 1 else None, (max(frame.height, frame.width),) * 2)
+        return fitted(image, frame, drafted[1][2:] if drafted else None)
 
 
 def reason(error: Exception, frame: Frame) -> str:
@@ -140,6 +156,13 @@ def reason(error: Exception, frame: Frame) -> str:
             return str(error)
         case FileNotFoundError() if is_url(str(error.filename)):
             return "it is an address on the web, and nothing is downloaded. Download it and give the file."
+        case NotAFileError():
+            what = (
+                "it is a folder. Give the pictures in it"
+                if "folder" in str(error)
+                else f"{error.strerror}. Give a picture"
+            )
+            return f"{what}."
         case FileNotFoundError():
             return "there is no such file. Check the path."
         case PermissionError():
@@ -158,6 +181,11 @@ def reason(error: Exception, frame: Frame) -> str:
 def is_url(word: str) -> bool:
     """Return whether a word is an address on the web, also where a path was made of it, which keeps one slash of two."""
     return re.match("(https?|ftp|s3|gs):/", word, re.IGNORECASE) is not None
+
+
+def _check_pixels(width: int, height: int, frame: Frame) -> None:
+    if width * height > frame.max_pixels:
+        raise UnreadableError(_too_large(f"{width}x{height} = {width * height}", frame))
 
 
 def _too_large(pixels: str, frame: Frame) -> str:

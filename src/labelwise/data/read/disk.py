@@ -30,7 +30,8 @@ from rich.progress import track
 from torch import Tensor
 
 from labelwise.data.dataset import Skipped
-from labelwise.data.read.decoding import QUIET, Frame, UnreadableError, decode
+from labelwise.data.read.decoding import QUIET, Frame, UnreadableError
+from labelwise.data.read.workers import decode_safely
 from labelwise.errors import DataError
 from labelwise.interruption import leave_to_parent, stoppable
 from labelwise.limits import memory
@@ -196,7 +197,7 @@ def _decode_part(paths: list[Path], start: int, frame: Frame, pixels: Path) -> F
     with QUIET:
         for row, path in enumerate(paths):
             try:
-                rows[row] = decode(path, frame)
+                rows[row] = decode_safely(path, frame)
                 faults.append(None)
             except UnreadableError as fault:
                 faults.append(str(fault))

@@ -20,11 +20,11 @@ from labelwise.data.read.decoding import (
     RAW_SUFFIXES,
     Frame,
     UnreadableError,
-    decode,
     fitted,
     reason,
 )
 from labelwise.data.read.decoding import File as File
+from labelwise.data.read.workers import decode_safely
 from labelwise.errors import DataError, UsageError
 from labelwise.interruption import stoppable
 from labelwise.view import Fit
@@ -55,7 +55,7 @@ def read_files(
 
     def read(i: int) -> str | None:
         try:
-            pixels[i] = decode(paths[i], frame)
+            pixels[i] = decode_safely(paths[i], frame)
         except UnreadableError as fault:
             return str(fault)
         return None

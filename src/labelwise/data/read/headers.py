@@ -1,0 +1,216 @@
+"""What the header of a picture says, read before anything is decoded: how large it is, and how long decoding will take.
+
+A decoder trusts the file: it runs through a progressive JPEG once for each scan that the file claims, and ten bytes claim one. One
+pass over markers and chunks, as far as the decoder will go, counts what costs time. Limits lie far above what cameras and
+programs write, and each says why. Only the first frame of an animation and the first page of a file is ever decoded, so what
+follows it is not counted, but for chunks, which are read.
+"""
+
+import contextlib
+import re
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from os import SEEK_CUR, SEEK_END
+from typing import BinaryIO
+
+SCANS = 100  # of a JPEG. libjpeg writes 10 and mozjpeg up to 20; libtiff refuses above 100, too
+PARTS = 4_000  # segments and chunks. The largest: a depth map as XMP, 10 MB in 160 segments of 64 kB; 255 of a colour profile
+PART_BYTES = 256  # and one part for so many bytes of a file: libpng writes image data in chunks of 8 kB, cameras of 32 kB and more
+MEGABYTE = 1_000_000
+METADATA = {
+    "ICC": 4 * MEGABYTE,  # profiles of printing presses have up to 3 MB, those of cameras and screens 4 kB
+    "EXIF": 4 * MEGABYTE,  # 64 kB in a JPEG; elsewhere with a preview and the notes of the maker
+    "XMP": 32 * MEGABYTE,  # phones put depth maps and a second picture there, 2 to 10 MB
+}
+_KINDS = {b"iCCP": "ICC", b"eXIf": "EXIF", b"iTXt": "XMP", b"ICCP": "ICC", b"EXIF": "EXIF", b"XMP ": "XMP"}
+_PREFIXES = {b"ICC_PROFILE\0": "ICC", b"Exif\0\0": "EXIF", b"http://ns.adobe.com/": "XMP"}
+_ALONE = frozenset((0x01, *range(0xD0, 0xD9)))  # JPEG markers without a length
+_SIZES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # JPEG markers that give the size
+_MARKER = re.compile(rb"\xff+([^\x00\xff\xd0-\xd7])")
+# What else Pillow may take the file for: TIFF, AVIF, JPEG 2000, PPM, ICO.
+_OTHERS = re.compile(rb"II|MM|....ftyp|\x00\x00\x00\x0cjP|\xff\x4f|P[0-9a-zA-Z]|\x00\x00\x01\x00", re.DOTALL)
+_BLOCK = 2**20
+_HEAVY = 100_000  # bytes of EXIF that may refer to each other so often that reading them takes gigabytes
+
+# Nanoseconds of processor time, of one core of a server, rounded up. A JPEG is mostly its bytes, and each scan a pass over all.
+_PER_PIXEL = {"JPEG": 1.0, "PNG": 25.0, "WEBP": 20.0, "GIF": 10.0, "BMP": 8.0}
+_PER_BYTE = 10.0
+
+
+class UnreadableError(Exception):
+    """Why a picture cannot be read and what to do, in words for the user."""
+
+
+@dataclass
+class Header:
+    """What a file says about itself."""
+
+    format: str = ""  # JPEG, PNG, WEBP, GIF or BMP; "other" that are not read here; nothing where it is no picture
+    width: int = 0
+    height: int = 0
+    scans: int = 1
+    parts: int = 0  # segments and chunks
+    bytes: int = 0  # of the file
+    metadata: dict[str, int] | None = None  # bytes of ICC, EXIF, XMP
+
+    @property
+    def seconds(self) -> float | None:
+        """Processor time that decoding is likely to take; None where the header does not say."""
+        if self.format == "other" or (self.metadata or {}).get("EXIF", 0) > _HEAVY:
+            return None
+        return 1e-9 * (
+            _PER_PIXEL.get(self.format, 0.0) * self.width * self.height * self.scans + _PER_BYTE * self.bytes
+        )
+
+    def add(self, kind: str, size: int) -> None:
+        """Count a part and, where it is metadata, its bytes."""
+        self.parts += 1
+        if self.parts > PARTS + self.bytes // PART_BYTES:
+            raise UnreadableError(
+                f"it is made of more than {self.parts - 1} parts, as no camera or program writes it. Save it anew."
+            )
+        if kind:
+            self.metadata = self.metadata or {}
+            self.metadata[kind] = self.metadata.get(kind, 0) + size
+            if self.metadata[kind] > METADATA[kind]:
+                raise UnreadableError(f"it has more than {METADATA[kind]} bytes of {kind} data. Save it without them.")
+
+
+def read_header(stream: BinaryIO) -> Header:
+    """Return what a picture says about itself, or raise ``UnreadableError`` where that is beyond a limit; the stream is at its start then.
+
+    What is cut off or damaged is left to the decoder to tell.
+    """
+    header = Header(bytes=stream.seek(0, SEEK_END))
+    stream.seek(0)
+    start = stream.read(16)
+    if _OTHERS.match(start):
+        header.format = "other"
+    for magic, format, read in _FORMATS:
+        if start.startswith(magic) and (format != "WEBP" or start[8:12] == b"WEBP"):
+            header.format = format
+            stream.seek(len(magic))
+            with contextlib.suppress(struct.error, IndexError):
+                read(stream, header)
+            break
+    stream.seek(0)
+    return header
+
+
+def _jpeg(stream: BinaryIO, header: Header) -> None:
+    """Read the segments up to the first scan, then count the scans."""
+    while (mark := _next_marker(stream, header)) and mark != 0xD9:
+        if mark in _ALONE:
+            header.add("", 0)
+            continue
+        size = struct.unpack(">H", stream.read(2))[0] - 2
+        content = stream.read(min(size, 32)) if size > 0 else b""
+        if mark == 0xDA:
+            _count_scans(stream, header)
+            break
+        if mark in _SIZES:
+            header.height, header.width = struct.unpack(">HH", content[1:5])
+        kind = next((name for prefix, name in _PREFIXES.items() if content.startswith(prefix)), "")
+        header.add(kind, size)
+        stream.seek(max(0, size - len(content)), SEEK_CUR)
+
+
+def _next_marker(stream: BinaryIO, header: Header) -> int:
+    """Return the next marker of a JPEG, 0 at the end; what lies between two segments is read byte by byte, and counts so."""
+    while byte := stream.read(1):
+        if byte == b"\xff":
+            while (mark := stream.read(1)) == b"\xff":
+                header.add("", 0)
+            if mark != b"\0":
+                return mark[0] if mark else 0
+        header.add("", 0)
+    return 0
+
+
+def _count_scans(stream: BinaryIO, header: Header) -> None:
+    """Count the scans: first all that looks like one, which is quick; and where that is too much, what is one."""
+    start, seam, likely = stream.tell(), b"", 1
+    while block := stream.read(_BLOCK):
+        likely += block.count(b"\xff\xda") + (seam == b"\xff" and block[:1] == b"\xda")
+        seam = block[-1:]
+    if likely > SCANS:
+        stream.seek(start)
+        likely = _true_scans(stream.read())
+    header.scans = likely
+    if likely > SCANS:
+        raise UnreadableError(f"it has more than {SCANS} scans, as no camera or program writes it. Save it anew.")
+
+
+def _true_scans(content: bytes) -> int:
+    """Return the number of scans in what follows the first one's head: one more than the limit where there are more."""
+    scans, at = 1, 0
+    while scans <= SCANS and (marker := _MARKER.search(content, at)):
+        mark = marker[1][0]
+        if mark == 0xD9:
+            break
+        scans, at = scans + (mark == 0xDA), marker.end()
+        if mark not in _ALONE:
+            at += int.from_bytes(content[at : at + 2])
+    return scans
+
+
+def _png(stream: BinaryIO, header: Header) -> None:
+    while len(head := stream.read(8)) == 8 and head[4:] != b"IEND":
+        size = int.from_bytes(head[:4])
+        if head[4:] == b"IHDR":
+            header.width, header.height = struct.unpack(">II", stream.read(8))
+            stream.seek(-8, SEEK_CUR)
+        header.add(_KINDS.get(head[4:], ""), size)
+        stream.seek(size + 4, SEEK_CUR)
+
+
+def _webp(stream: BinaryIO, header: Header) -> None:
+    stream.seek(12)
+    while len(head := stream.read(8)) == 8:
+        size, content = int.from_bytes(head[4:], "little"), b""
+        if head[:3] == b"VP8" and not header.width:
+            content = stream.read(10)
+            header.width, header.height = _webp_size(head[3:4], content)
+        header.add(_KINDS.get(head[:4], ""), size)
+        stream.seek(size + size % 2 - len(content), SEEK_CUR)
+
+
+def _webp_size(kind: bytes, content: bytes) -> tuple[int, int]:
+    if kind == b"X":
+        return 1 + int.from_bytes(content[4:7], "little"), 1 + int.from_bytes(content[7:10], "little")
+    if kind == b"L":
+        bits = int.from_bytes(content[1:5], "little")
+        return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
+    width, height = struct.unpack("<HH", content[6:10])
+    return width & 0x3FFF, height & 0x3FFF
+
+
+def _gif(stream: BinaryIO, header: Header) -> None:
+    """Read the blocks up to the first frame, which may be larger than the screen."""
+    width, height, flags = struct.unpack("<HHB", stream.read(9)[2:7])
+    stream.seek(3 << (flags & 7) + 1 if flags & 128 else 0, SEEK_CUR)
+    while (kind := stream.read(1)) and kind not in (b",", b";"):
+        header.add("", 0)
+        if kind == b"!":
+            stream.seek(1, SEEK_CUR)
+            while size := stream.read(1)[0]:
+                header.add("", 0)
+                stream.seek(size, SEEK_CUR)
+    left, top, wide, high = struct.unpack("<HHHH", stream.read(8)) if kind == b"," else (0, 0, 0, 0)
+    header.width, header.height = max(width, left + wide), max(height, top + high)
+
+
+def _bmp(stream: BinaryIO, header: Header) -> None:
+    content = stream.read(24)
+    old = int.from_bytes(content[12:16], "little") == 12
+    header.width, header.height = map(abs, struct.unpack_from("<HH" if old else "<ii", content, 16))
+
+
+_FORMATS: tuple[tuple[bytes, str, Callable[[BinaryIO, Header], None]], ...] = (
+    (b"\xff\xd8", "JPEG", _jpeg),
+    (b"\x89PNG\r\n\x1a\n", "PNG", _png),
+    (b"RIFF", "WEBP", _webp),
+    (b"GIF8", "GIF", _gif),
+    (b"BM", "BMP", _bmp),
+)

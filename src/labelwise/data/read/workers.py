@@ -1,0 +1,213 @@
+"""Pictures decoded in processes of their own, which one of them may exhaust or break without harm to anybody else.
+
+A worker is a small Python process without torch (a tenth of a second to start, 40 MB). The kernel ends it when a picture takes more
+processor time than its header lets expect, many times over, and refuses it more memory than pictures of the allowed size
+take. Whoever waits is then told so, another worker goes on with the other pictures, and a new one is started when it is needed.
+A picture comes back as bytes, never as an object: what broke a decoder cannot reach the process that asked.
+"""
+
+import atexit
+import marshal
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import astuple
+from functools import cache
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from labelwise.data.read.decoding import (
+    QUIET,
+    File,
+    Frame,
+    UnreadableError,
+    check_header,
+    decode_stream,
+    opened,
+    reason,
+)
+
+Pixels = npt.NDArray[np.uint8]
+HERE = 1.0  # seconds: pictures that are likely to take less are decoded without a worker, but for a service's
+LEAST_SECONDS, TIMES = 2.0, 10.0  # a picture may take so long, and so many times what its header lets expect
+UNKNOWN_SECONDS = 60.0  # for formats whose header is not read here: 100 million pixels of JPEG 2000 take 20
+WALL = 1200.0  # seconds on the clock, however busy the cores are
+PIXEL_BYTES = 32  # of memory at most: JPEG 2000 holds 28, a progressive JPEG of four colours 16, a WebP with alpha 16
+SPARE = 2**28  # bytes of memory beside: for what Python and the decoders hold
+TOO_LONG = "decoding it takes far longer than its size lets expect. Save it anew."
+BROKEN = "its decoder broke down on it. Save it anew."
+# Whoever imports ``labelwise.data`` imports torch, so that a worker puts an empty package in its place.
+BOOT = (
+    "import sys, types; package = types.ModuleType('labelwise.data'); package.__path__ = [sys.argv[1]]; "
+    "sys.modules['labelwise.data'] = package; from labelwise.data.read.workers import work; work(*map(int, sys.argv[2:]))"
+)
+
+
+class LostError(Exception):
+    """A worker that has ended, and in words what the picture did to it."""
+
+
+class Worker:
+    """A process that decodes; one of low rank leaves the processor to all others."""
+
+    def __init__(self, *, low: bool) -> None:
+        self._pipe, theirs = Pipe()
+        settings = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", BOOT, str(Path(__file__).parents[1]), str(theirs.fileno()), str(int(low))],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                env={**os.environ, **settings, "OPENBLAS_NUM_THREADS": "1"},
+                start_new_session=True,  # Ctrl-C is for whoever started it
+            )
+
+    def decode(self, pictures: Sequence[File], frame: Frame) -> Iterator[Pixels | str]:
+        """Yield the bytes ``[c, h, w]`` of each picture, or why it cannot be read; raise ``LostError`` where one ends the process."""
+        contents = [each if isinstance(each, bytes) else str(each) for each in pictures]
+        try:
+            self._pipe.send_bytes(marshal.dumps((astuple(frame), contents)))
+            for _ in pictures:
+                if not self._pipe.poll(WALL):
+                    raise LostError(TOO_LONG)
+                answer = self._pipe.recv_bytes()
+                if answer[:1] == b"-":
+                    yield answer[1:].decode(errors="replace")
+                else:
+                    yield np.frombuffer(bytearray(answer), np.uint8, offset=1).reshape(frame.shape)
+        except (OSError, EOFError):
+            signals = {-signal.SIGXCPU: TOO_LONG}
+            raise LostError(signals.get(self._process.wait(), BROKEN)) from None
+
+    def end(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+        self._pipe.close()
+
+
+class Crew:
+    """The workers of this process: one is lent to whoever decodes, and started where none is idle."""
+
+    def __init__(self, owner: int) -> None:
+        self._owner = owner
+        self._idle: dict[bool, deque[Worker]] = {False: deque(), True: deque()}
+
+    def prepare(self, count: int) -> None:
+        """Start workers until so many are idle, without waiting until they are up."""
+        while len(self._idle[False]) < count:
+            self._idle[False].append(Worker(low=False))
+
+    def decode(self, pictures: Sequence[File], frame: Frame, *, low: bool = False) -> Iterator[Pixels | str]:
+        """Yield what ``Worker.decode`` does for all pictures, those after one that ends its worker included."""
+        at, idle = 0, self._idle[low]
+        while at < len(pictures):
+            try:
+                worker = idle.pop()
+            except IndexError:
+                worker = Worker(low=low)
+            whole = False
+            try:
+                for pixels in worker.decode(pictures[at:], frame):
+                    at += 1
+                    yield pixels
+                whole = True
+            except LostError as lost:
+                idle.append(Worker(low=low))  # which starts while the next picture is on its way
+                at += 1
+                yield str(lost)
+            finally:
+                if whole and len(idle) <= (os.cpu_count() or 1):
+                    idle.append(worker)
+                else:
+                    worker.end()
+
+    def close(self) -> None:
+        """End the workers that are idle; a fork of this process must not."""
+        for idle in self._idle.values():
+            while idle and os.getpid() == self._owner:
+                idle.pop().end()
+
+
+@cache
+def _crew(owner: int) -> Crew:
+    crew = Crew(owner)
+    atexit.register(crew.close)
+    return crew
+
+
+def crew() -> Crew:
+    """Return the one crew of this process, which a fork of it does not share."""
+    return _crew(os.getpid())
+
+
+def decode_safely(file: File, frame: Frame) -> Pixels:
+    """Return the bytes ``[c, h, w]`` of a picture, by a worker where it is large, or raise ``UnreadableError`` and nothing else."""
+    try:
+        with opened(file) as stream:
+            seconds = check_header(stream, frame)
+            if seconds is not None and seconds < HERE:
+                return decode_stream(stream, frame)
+        (pixels,) = crew().decode([file], frame)
+    except Exception as error:
+        raise UnreadableError(reason(error, frame)) from None
+    if isinstance(pixels, str):
+        raise UnreadableError(pixels)
+    return pixels
+
+
+def work(connection: int, low: int) -> None:
+    """Decode what comes over a connection until it ends; what a worker runs."""
+    if low:
+        os.nice(10)
+    for what in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE):  # a decoder has nothing to write
+        resource.setrlimit(what, (0, 0))
+    own = _own_memory()
+    with Connection(connection) as pipe, QUIET, suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        while True:
+            request = pipe.recv_bytes()
+            about, pictures = marshal.loads(request)
+            frame = Frame(*about)
+            _limit(resource.RLIMIT_AS, own + SPARE + PIXEL_BYTES * frame.max_pixels + 4 * len(request))
+            for picture in pictures:
+                try:
+                    answer = b"+" + _decode(picture, frame).tobytes()
+                except Exception as error:
+                    answer = b"-" + reason(error, frame).encode(errors="backslashreplace")
+                pipe.send_bytes(answer)
+
+
+def _decode(picture: File, frame: Frame) -> Pixels:
+    """Return the bytes ``[c, h, w]`` of a picture, within its limit of time."""
+    _limit_time(LEAST_SECONDS)
+    with opened(picture) as stream:
+        seconds = check_header(stream, frame)
+        _limit_time(UNKNOWN_SECONDS if seconds is None else LEAST_SECONDS + TIMES * seconds)
+        return decode_stream(stream, frame)
+
+
+def _limit_time(seconds: float) -> None:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    _limit(resource.RLIMIT_CPU, round(used.ru_utime + used.ru_stime + seconds + 0.5))
+
+
+def _limit(what: int, most: int) -> None:
+    with suppress(ValueError, OSError):  # where the system has no such limit, or a lower one
+        resource.setrlimit(what, (most, resource.getrlimit(what)[1]))
+
+
+def _own_memory() -> int:
+    """Return the bytes of address space that this process takes, 0 where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return 0
