@@ -15,7 +15,7 @@ from torch import Tensor
 from labelwise.api import ask, classify, explain, teach
 from labelwise.classifier import Classifier
 from labelwise.data import Dataset, Split, digits, finches
-from labelwise.data.inspect import contact_sheet
+from labelwise.data.overview import contact_sheet
 from labelwise.data.sets.finches import finches_unseen
 from labelwise.data.sheets import draw_sheet
 from labelwise.evaluate.closed import evaluate_closed

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from labelwise.data import apply_split, arrays, contact_sheet, divide, inspect, load, pack, pool, table, write_split
 from labelwise.data.dataset import Dataset, Split
-from labelwise.data.inspect import ONE_LABEL, lines, missing_pieces
 from labelwise.data.labels.knowledge import Knowledge, with_knowledge
+from labelwise.data.overview import ONE_LABEL, lines, missing_pieces
 from labelwise.data.sets.finches import MARKS, SPECIES, finches_marks
 from labelwise.data.split.leaks import check_leaks
 from labelwise.errors import DataError, LabelwiseError, UsageError

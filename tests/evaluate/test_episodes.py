@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from labelwise.data.episodes import episodes
+from labelwise.data.episode import episodes
 from labelwise.errors import DataError, UsageError
 from labelwise.evaluate import episodes as module
 from labelwise.evaluate.episodes import (

@@ -49,7 +49,7 @@ def check(
     json: AsJson = False,
 ) -> None:
     """What is in it: counts, sizes, unreadable files, duplicates, leaks, what is known of labels, what can train."""
-    from labelwise.data.inspect import ENOUGH, ONE_LABEL, contact_sheet, inspect, lines, missing_pieces
+    from labelwise.data.overview import ENOUGH, ONE_LABEL, contact_sheet, inspect, lines, missing_pieces
     from labelwise.methods import METHODS
 
     dataset = _read(data, size, root, splits)

@@ -130,7 +130,8 @@ def _lines(classifier: "lw.Classifier", folder: Path) -> Iterator[RenderableType
     """Yield what is said of a classifier: how it was trained, and what validation images say."""
     summary = classifier.origin.summary
     about, accuracy = summary["training"], ""
-    training = f": {len(classifier.labels)} labels, trained in {about['seconds']:.0f} s on {about['device']}"
+    encoded = f", pictures encoded by {summary['encoder_runtime']}" if "encoder_runtime" in summary else ""
+    training = f": {len(classifier.labels)} labels, trained in {about['seconds']:.0f} s on {about['device']}{encoded}"
     yield styled((str(folder), "bold"), training)
     if "validation_accuracy" in about:
         accuracy = f"validation: accuracy {percent(about['validation_accuracy'])}, "

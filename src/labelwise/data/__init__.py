@@ -1,27 +1,34 @@
-"""Data: sources, splits, what is known about labels, and augmentation on the device."""
+"""Data: sources, splits, what is known about labels, and augmentation on the device. Nothing is imported before it is used."""
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from warnings import warn
 
-from labelwise.data.augment import Augment
-from labelwise.data.catalogue import EMBEDDED, load
-from labelwise.data.dataset import Dataset, Skipped, Split, TrainData
-from labelwise.data.episodes import Episode, episodes
-from labelwise.data.inspect import contact_sheet, inspect
-from labelwise.data.labels.knowledge import Knowledge, describe_labels, find_knowledge, read_knowledge, with_knowledge
-from labelwise.data.labels.words import WordVectors, name_vectors, packaged_vectors, read_vectors
-from labelwise.data.read.arrays import arrays
-from labelwise.data.read.audio import audio_folder
-from labelwise.data.read.folders import folder
-from labelwise.data.read.packs import features, pack
-from labelwise.data.read.tables import table
-from labelwise.data.sets.degraded import degraded
-from labelwise.data.sets.digits import digits
-from labelwise.data.sets.finches import finches
-from labelwise.data.split.divide import divide, pool, resplit
-from labelwise.data.split.files import apply_split, write_split
-from labelwise.data.split.leaks import check_leaks, near_duplicates, refuse_leaks
+if TYPE_CHECKING:
+    from labelwise.data.augment import Augment
+    from labelwise.data.catalogue import EMBEDDED, load
+    from labelwise.data.dataset import Dataset, Skipped, Split, TrainData
+    from labelwise.data.episode import Episode, episodes
+    from labelwise.data.labels.knowledge import (
+        Knowledge,
+        describe_labels,
+        find_knowledge,
+        read_knowledge,
+        with_knowledge,
+    )
+    from labelwise.data.labels.words import WordVectors, name_vectors, packaged_vectors, read_vectors
+    from labelwise.data.overview import contact_sheet, inspect
+    from labelwise.data.read.arrays import arrays
+    from labelwise.data.read.audio import audio_folder
+    from labelwise.data.read.folders import folder
+    from labelwise.data.read.packs import features, pack
+    from labelwise.data.read.tables import table
+    from labelwise.data.sets.degraded import degraded
+    from labelwise.data.sets.digits import digits
+    from labelwise.data.sets.finches import finches
+    from labelwise.data.split.divide import divide, pool, resplit
+    from labelwise.data.split.files import apply_split, write_split
+    from labelwise.data.split.leaks import check_leaks, near_duplicates, refuse_leaks
 
 __all__ = [
     "EMBEDDED",
@@ -63,6 +70,45 @@ __all__ = [
     "write_split",
 ]
 
+_PLACES = {
+    "Augment": "augment",
+    "Dataset": "dataset",
+    "EMBEDDED": "catalogue",
+    "Episode": "episode",
+    "Knowledge": "labels.knowledge",
+    "Skipped": "dataset",
+    "Split": "dataset",
+    "TrainData": "dataset",
+    "WordVectors": "labels.words",
+    "apply_split": "split.files",
+    "arrays": "read.arrays",
+    "audio_folder": "read.audio",
+    "check_leaks": "split.leaks",
+    "contact_sheet": "overview",
+    "degraded": "sets.degraded",
+    "describe_labels": "labels.knowledge",
+    "digits": "sets.digits",
+    "divide": "split.divide",
+    "episodes": "episode",
+    "features": "read.packs",
+    "finches": "sets.finches",
+    "find_knowledge": "labels.knowledge",
+    "folder": "read.folders",
+    "inspect": "overview",
+    "load": "catalogue",
+    "name_vectors": "labels.words",
+    "near_duplicates": "split.leaks",
+    "pack": "read.packs",
+    "packaged_vectors": "labels.words",
+    "pool": "split.divide",
+    "read_knowledge": "labels.knowledge",
+    "read_vectors": "labels.words",
+    "refuse_leaks": "split.leaks",
+    "resplit": "split.divide",
+    "table": "read.tables",
+    "with_knowledge": "labels.knowledge",
+    "write_split": "split.files",
+}
 _MOVED = {
     "list_benchmarks": "",
     "load_benchmark": "",
@@ -75,9 +121,15 @@ _MOVED = {
 
 
 def __getattr__(name: str) -> Any:
-    """Return a name that has moved, with a warning; the next version no longer knows it here."""
+    """Return a public name, importing where it lives on first use; one that has moved comes with a warning, for one version."""
+    if name in _PLACES:
+        return getattr(import_module(f"labelwise.data.{_PLACES[name]}"), name)
     if name not in _MOVED:
         raise AttributeError(f"module labelwise.data has no attribute {name!r}")
     module = f"labelwise_papers.benchmarks{_MOVED[name]}"
     warn(f"labelwise.data.{name} is now {module}.{name}", DeprecationWarning, stacklevel=2)
     return getattr(import_module(module), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

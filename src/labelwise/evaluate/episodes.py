@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from labelwise.capabilities import LEARN
-from labelwise.data.episodes import episodes
+from labelwise.data.episode import episodes
 from labelwise.errors import UsageError
 from labelwise.evaluate.tested import Tested
 from labelwise.model import LabelModel, LearnsFromExamples, cannot

@@ -55,7 +55,7 @@ def fit(data: Dataset, method: Method | None = None, run: Run | None = None) -> 
     bound = replace(bound, calibration=replace(bound.calibration, multilabel=data.multilabel))
     scores = bound.scores_of(bound.encode(prepared(model, part.val.images)))
     about |= {"validation_images": len(part.val), **_merit(scores.log_odds.cpu(), part.val)}
-    bound = replace(bound, origin=origin_of(method, part, {"training": about}))
+    bound = replace(bound, origin=origin_of(method, part, {"training": about}, model))
     targets = part.val.targets
     done = calibrate(scores.of(bound), targets)
     if part.val.multilabel or len(scores) > MOST_VERIFIED or not can_verify(targets):
@@ -82,7 +82,7 @@ def _fit_unlabelled(data: Dataset, method: Method, run: Run) -> Classifier:
     model, about = train_on(part, data, method, run)
     if not isinstance(model, NamesClusters):
         raise cannot(model, f"be calibrated: method {method.name} reads no label, and it has no second opinions")
-    origin = origin_of(method, part, {"training": about, **model.about()})
+    origin = origin_of(method, part, {"training": about, **model.about()}, model)
     bound = remembering(replace(bind(model, data.labels), origin=origin), whole.images)
     embeddings = bound.encode(prepared(model, held.images))
     opinions = model.second_opinions(embeddings)

@@ -11,6 +11,7 @@ from labelwise.data.dataset import Dataset, Split, TrainData
 from labelwise.data.split.make import split_off
 from labelwise.familiarity import memorable
 from labelwise.model import LabelModel, prepared
+from labelwise.nn.encoder import ImageEncoder
 from labelwise.ops.targets import among_labels
 from labelwise.training.loop import train
 from labelwise.training.stages import Method, Run
@@ -43,8 +44,10 @@ def train_on(part: TrainData, data: Dataset, method: Method, run: Run) -> tuple[
     return model, {"data": data.name, "images": len(part.train), "skipped": len(notes), **summary}
 
 
-def origin_of(method: Method, part: TrainData, summary: dict[str, Any]) -> Origin:
-    """Return where a classifier trained on this comes from."""
+def origin_of(method: Method, part: TrainData, summary: dict[str, Any], model: LabelModel) -> Origin:
+    """Return where a classifier trained on this comes from, and what ran its encoder where that is frozen."""
+    used = {each.runtime.used for each in model.modules() if isinstance(each, ImageEncoder)} - {""}
+    summary |= {"encoder_runtime": ", ".join(used)} if used else {}
     return Origin(method=method, summary=summary).with_images(part.train.images).with_images(part.val.images)
 
 

@@ -221,7 +221,7 @@ def _bound(
             bound,
             calibration=held_back.fitted(scale / wider, offset, trial.calibration.temperature),
             familiarity=Familiarity(rule=trial.familiarity.rule),
-            origin=origin_of(method, data, {"training": about, **trial.origin.summary}),
+            origin=origin_of(method, data, {"training": about, **trial.origin.summary}, model),
         ),
         data.train.images,
     )

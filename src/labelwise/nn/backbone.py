@@ -51,7 +51,7 @@ class _Thinning(nn.Conv2d):
         if input.device.type != "cpu":
             return super().forward(input)
         down, right = self.stride
-        return F.conv2d(input[:, :, ::down, ::right], self.weight)
+        return F.conv2d(input[:, :, ::down, ::right], self.weight, self.bias)
 
 
 def convolution(channels: int, out: int, kernel: int, stride: int = 1) -> nn.Conv2d:

@@ -4,7 +4,7 @@ The network is the published one: no squeeze-and-excite, ReLU6, and padding as T
 to the right and the bottom.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -41,11 +41,16 @@ class SameConvolution(nn.Conv2d):
     def __init__(self, channels: int, out: int, kernel: int, stride: int = 1, groups: int = 1) -> None:
         super().__init__(channels, out, kernel, stride, kernel // 2 if stride == 1 else 0, groups=groups, bias=False)
 
+    def spare(self, shape: Sequence[int]) -> list[tuple[int, int]]:
+        """Return how many pixels are added before and after the height and the width of maps ``(n, c, h, w)``."""
+        stride, kernel = self.stride[0], self.kernel_size[0]
+        sums = [max((-(-side // stride) - 1) * stride + kernel - side, 0) for side in shape[2:]]
+        return [(pixels // 2, pixels - pixels // 2) for pixels in sums]
+
     def forward(self, x: Tensor) -> Tensor:
         """Return the maps."""
-        if (stride := self.stride[0]) > 1:
-            spare = [max((-(-side // stride) - 1) * stride + self.kernel_size[0] - side, 0) for side in x.shape[2:]]
-            x = F.pad(x, [part for side in reversed(spare) for part in (side // 2, side - side // 2)])
+        if self.stride[0] > 1:
+            x = F.pad(x, [pixels for side in reversed(self.spare(x.shape)) for pixels in side])
         return super().forward(x)
 
 

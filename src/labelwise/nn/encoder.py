@@ -19,6 +19,7 @@ from labelwise.errors import LabelwiseError, UsageError
 from labelwise.model import as_float
 from labelwise.nn.backbone import Backbone
 from labelwise.nn.backbones import ON_FEATURES, build_backbone
+from labelwise.nn.runtime import PIECE, Network, Runtime
 from labelwise.nn.weights import Normalisation, load_weights
 from labelwise.view import WHOLE, View
 
@@ -29,7 +30,6 @@ FLOOR = 1e-3  # smallest standard deviation, relative to the largest
 LARGEST = 2**28  # numbers of an image: one of more than 9,000 pixels a side is a mistake
 QUIET = 1e-5  # root mean square of a waveform below which it is not made louder: silence stays silence
 LENGTH = 4.0  # root mean square of a standardised embedding: the right learning rate then does not depend on its size
-PIECE = {"cpu": 8, "cuda": 256}  # images that a frozen trunk takes at a time; on a CPU few fit its caches best
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,6 +174,7 @@ class ImageEncoder(nn.Module):
             self.backbone.requires_grad_(False).eval()
         self._missing: LabelwiseError | None = None
         self._encoded = Kept()
+        self.runtime = Runtime()  # what a frozen backbone is run by
         self.register_load_state_dict_post_hook(ImageEncoder._loaded)  # type: ignore[no-untyped-call]
 
     def load_weights(self, path: str | None) -> None:
@@ -238,15 +239,18 @@ class ImageEncoder(nn.Module):
 
     def trunk(self, x: Tensor) -> Tensor:
         """Return the backbone's features ``[n, d_backbone]`` of images in [0, 1]; a frozen one takes a few at a time."""
-        whole = not self.frozen or x.requires_grad or torch.compiler.is_exporting()
-        parts = [x] if whole else torch.split(x, PIECE.get(x.device.type, 8))
-        features = [self._seen(self.prepare(part)) for part in parts]
+        if not self.frozen or x.requires_grad or torch.compiler.is_exporting():
+            return self._seen(self.prepare(x), self.backbone)
+        features = []
+        for part in torch.split(x, PIECE.get(x.device.type, 8)):
+            images = self.prepare(part)
+            features.append(self._seen(images, self.runtime.network(self.backbone, images)))
         return features[0] if len(features) == 1 else torch.cat(features)
 
-    def _seen(self, x: Tensor) -> Tensor:
-        """Return the backbone's features of what it takes, and of the mirror image where that counts, too."""
-        features: Tensor = self.backbone(x)
-        return (features + self.backbone(x.flip(3))) / 2 if self.mirrors else features
+    def _seen(self, x: Tensor, network: Network) -> Tensor:
+        """Return the features that a network makes of what it takes, and of the mirror image where that counts, too."""
+        features = network(x)
+        return (features + network(x.flip(3))) / 2 if self.mirrors else features
 
     def finish(self, features: Tensor) -> Tensor:
         """Return embeddings ``[n, d]`` from the backbone's features ``[n, d_backbone]``; those not trained get one length."""
@@ -278,6 +282,7 @@ class ImageEncoder(nn.Module):
         was_training, device = self.training, self.mean.device
         parts = torch.split(images, PIECE.get(device.type, 8))
         self.eval()
+        self.runtime.expect(len(images))
         try:
             rows = [self.trunk(as_float(part.to(device))).float() for part in shown(parts, "Encoding images")]
         finally:

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from labelwise.data.episodes import episodes
+from labelwise.data.episode import episodes
 from labelwise.errors import DataError, UsageError
 
 TARGETS = st.lists(st.integers(-1, 6), min_size=30, max_size=120).map(torch.tensor)

@@ -11,7 +11,7 @@ from PIL import Image
 
 from labelwise.data import load
 from labelwise.data.dataset import Dataset, Skipped, Split
-from labelwise.data.inspect import contact_sheet, inspect, lines, missing_pieces
+from labelwise.data.overview import contact_sheet, inspect, lines, missing_pieces
 from labelwise.errors import DataError, UnsupportedError, UsageError
 from labelwise.labels import Labels
 

@@ -1,0 +1,94 @@
+"""How a frozen network is run on a CPU: by ONNX Runtime where that is installed, else by torch with batch norms folded.
+
+Both give what the network gives to 1e-4. What is made for it lives as long as the network stays as it is; to make it takes as
+long as ``FEW`` pictures, so the first few go through the network itself.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from labelwise.errors import UnsupportedError
+from labelwise.nn.backbone import Backbone
+from labelwise.nn.folding import folded, onnx_file
+
+FEW = 20  # pictures that take as long as what saves time on more; see benchmarks/encode.py
+TOLERANCE = 1e-4  # of features, relative to the largest where that is above 1
+PIECE = {"cpu": 4, "cuda": 256}  # images that a frozen network takes at a time; on a CPU few fit its caches best
+
+Network = Callable[[Tensor], Tensor]
+
+
+class Runtime:
+    """Runs a frozen network; a copy starts anew, for sessions of ONNX Runtime cannot be copied."""
+
+    def __init__(self) -> None:
+        self.used = ""  # what ran last, in words; empty before
+        self._pictures = 0
+        self._made: tuple[object, Network, str] | None = None  # of which state, what runs it, its name
+
+    def __reduce__(self) -> tuple[type["Runtime"], tuple[()]]:
+        return Runtime, ()
+
+    def expect(self, pictures: int) -> None:
+        """Note that so many pictures are to come."""
+        self._pictures += pictures
+
+    def network(self, backbone: Backbone, images: Tensor) -> Network:
+        """Return what turns normalised images such as these ``[n, c, h, w]`` into features ``[n, d]``: the network or its like."""
+        self._pictures += len(images)
+        plain = images.device.type != "cpu" or images.dtype != torch.float32 or not len(images)
+        if plain or self._pictures <= FEW:
+            self.used = f"torch {torch.__version__}"
+            return backbone
+        state = _state(backbone), tuple(images.shape[1:]), torch.get_num_threads()
+        if self._made is None or self._made[0] != state:
+            self._made = (state, *_fastest(backbone, images[:1]))
+        self.used = self._made[2]
+        return self._made[1]
+
+
+def _state(backbone: Backbone) -> tuple[tuple[int, int], ...]:
+    """Return what changes where a weight does."""
+    tensors = (*backbone.parameters(), *backbone.buffers())
+    return tuple((each.data_ptr(), 0 if each.is_inference() else each._version) for each in tensors)
+
+
+def _fastest(backbone: Backbone, image: Tensor) -> tuple[Network, str]:
+    """Return the fastest form of a network for images such as this one ``[1, c, h, w]``, and what it is called."""
+    with torch.no_grad():
+        try:
+            module = folded(backbone)
+            wanted = backbone(image)
+        except UnsupportedError:
+            return backbone, f"torch {torch.__version__}"
+        forms: list[Callable[[], tuple[Network, str]]] = [lambda: (module, f"torch {torch.__version__}, folded")]
+        if find_spec("onnxruntime") is not None:
+            forms.insert(0, lambda: _session(module, image))
+        for form in forms:
+            try:
+                network, name = form()
+                difference = float((network(image) - wanted).abs().max()) / max(1.0, float(wanted.abs().max()))
+            except Exception:  # errors of ONNX Runtime have no class of their own; the next form does as well
+                continue
+            if difference <= TOLERANCE:
+                return network, name
+    return backbone, f"torch {torch.__version__}"
+
+
+def _session(module: fx.GraphModule, image: Tensor) -> tuple[Network, str]:
+    """Return a folded network as ONNX Runtime runs it, with as many threads as torch has, and its name."""
+    runtime: Any = import_module("onnxruntime")
+    options = runtime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = torch.get_num_threads()
+    session = runtime.InferenceSession(onnx_file(module, image), options, providers=["CPUExecutionProvider"])
+
+    def run(images: Tensor) -> Tensor:
+        return torch.from_numpy(session.run(None, {"images": images.detach().contiguous().numpy()})[0])
+
+    return run, f"onnxruntime {runtime.__version__}"

@@ -1,0 +1,137 @@
+"""A frozen network gives the same features whatever runs it."""
+
+import copy
+import pickle
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from labelwise.errors import UnsupportedError
+from labelwise.nn import runtime
+from labelwise.nn.backbones import build_backbone
+from labelwise.nn.encoder import ImageEncoder
+from labelwise.nn.folding import folded, onnx_file
+from labelwise.nn.networks import ConvNet
+from labelwise.view import WHOLE, View
+
+NETWORKS = ("convnet", "resnet18", "resnet50", "vgg11_bn", "wrn28_10", "efficientnet_lite0")
+
+
+def network(name: str, shape: tuple[int, ...]) -> ImageEncoder:
+    """Return a frozen encoder whose batch norms do something, as those of trained weights do."""
+    torch.manual_seed(0)
+    view = View(size=None, crop=0.875) if shape[1] == shape[2] else WHOLE
+    backbone = build_backbone(name, view.seen(shape), None if name == "efficientnet_lite0" else 4)
+    for part in backbone.modules():
+        if isinstance(part, torch.nn.BatchNorm2d):
+            for tensor in (part.weight.data, part.running_mean, part.running_var):
+                assert tensor is not None
+                tensor.uniform_(0.5, 1.5)
+            part.bias.data.normal_()
+    return ImageEncoder(backbone, shape, frozen=True, view=view).eval()
+
+
+def noise(n: int, shape: tuple[int, ...]) -> Tensor:
+    return torch.randint(0, 256, (n, *shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+
+
+def slow(encoder: ImageEncoder, images: Tensor) -> Tensor:
+    """Return features as the plain network makes them, one picture at a time."""
+    rows = []
+    for image in torch.split(images, 1):
+        x = encoder.prepare(image.float() / 255)
+        row = encoder.backbone(x)
+        rows.append((row + encoder.backbone(x.flip(3))) / 2 if encoder.view.mirror else row)
+    return torch.cat(rows).detach()
+
+
+def differ(ours: Tensor, wanted: Tensor) -> float:
+    return float((ours - wanted).abs().max()) / max(1.0, float(wanted.abs().max()))
+
+
+@pytest.mark.parametrize("by", ["onnxruntime", "folded"])
+@pytest.mark.parametrize("shape", [(3, 64, 64), (3, 37, 50)])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_features_are_those_of_the_network(
+    name: str, shape: tuple[int, ...], by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if by == "folded":
+        monkeypatch.setattr(runtime, "find_spec", lambda _: None)
+    else:
+        pytest.importorskip("onnxruntime")
+    monkeypatch.setattr(runtime, "FEW", 2)
+    encoder, images = network(name, shape), noise(6, shape)
+    assert differ(encoder.features(images), slow(encoder, images)) <= runtime.TOLERANCE
+    assert by in encoder.runtime.used
+    encoder.view = replace(encoder.view, mirror=True)
+    assert differ(encoder.features(images.clone()), slow(encoder, images)) <= runtime.TOLERANCE
+
+
+def test_few_pictures_do_not_pay_for_a_graph_and_many_do() -> None:
+    pytest.importorskip("onnxruntime")
+    encoder = network("convnet", (3, 16, 16))
+    encoder.features(noise(runtime.FEW // 2, (3, 16, 16)))
+    assert encoder.runtime.used.startswith("torch")
+    encoder.features(noise(runtime.FEW + 1, (3, 16, 16)))
+    assert encoder.runtime.used.startswith("onnxruntime")
+
+
+def test_other_weights_other_sizes_and_copies_are_run_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "FEW", 0)
+    encoder, images = network("convnet", (3, 16, 16)), noise(3, (3, 16, 16))
+    before = encoder.features(images)
+    with torch.no_grad():
+        next(encoder.backbone.parameters()).mul_(2)
+    assert differ(encoder.features(images.clone()), slow(encoder, images)) <= 1e-4
+    assert differ(before, slow(encoder, images)) > 1e-2
+    large = noise(3, (3, 24, 20))
+    assert differ(encoder.features(large), slow(encoder, large)) <= 1e-4
+    for twin in (copy.deepcopy(encoder), pickle.loads(pickle.dumps(encoder))):
+        assert differ(twin.features(images.clone()), slow(encoder, images)) <= 1e-4
+
+
+def test_gradients_go_through_the_network_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "FEW", 0)
+    encoder, images = network("convnet", (3, 16, 16)), (noise(2, (3, 16, 16)).float() / 255).requires_grad_()
+    encoder(images).sum().backward()
+    assert images.grad is not None
+    assert bool(images.grad.any())
+
+
+def test_what_runs_wrong_or_not_at_all_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "FEW", 0)
+    images = noise(2, (3, 16, 16))
+    with monkeypatch.context() as patch:
+        patch.setattr(runtime, "onnx_file", lambda *_: b"damaged")
+        encoder = network("convnet", (3, 16, 16))
+        assert differ(encoder.features(images), slow(encoder, images)) <= 1e-4
+        assert "folded" in encoder.runtime.used
+    with monkeypatch.context() as patch:
+        patch.setattr(runtime, "_session", lambda *_: (lambda x: x.new_zeros(len(x), 32), "onnxruntime"))
+        encoder = network("convnet", (3, 16, 16))
+        assert differ(encoder.features(images), slow(encoder, images)) <= 1e-4
+        assert "folded" in encoder.runtime.used
+
+
+class Choosing(ConvNet):
+    """A network whose way depends on what it sees."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) * (2 if x.sum() > 0 else 1)
+
+
+def test_a_network_that_cannot_be_traced_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "FEW", 0)
+    backbone, images = Choosing((3, 16, 16), width=4), noise(2, (3, 16, 16))
+    with pytest.raises(UnsupportedError):
+        folded(backbone)
+    encoder = ImageEncoder(backbone, (3, 16, 16), frozen=True)
+    assert differ(encoder.features(images), slow(encoder, images)) <= 1e-5
+    assert encoder.runtime.used == f"torch {torch.__version__}"
+
+
+def test_a_step_that_no_operation_is_known_for_is_an_error() -> None:
+    with pytest.raises(UnsupportedError, match="leaky_relu"):
+        onnx_file(folded(build_backbone("resnet12", (3, 16, 16), 4).eval()), torch.zeros(1, 3, 16, 16))
