@@ -25,7 +25,11 @@ def serve(  # noqa: PLR0913 - the options of the verb
     batch: Annotated[int, Option(help="Pictures encoded together at most.")] = 16,
     wait: Annotated[float, Option(help="Milliseconds that a picture waits for others at most.")] = 1.0,
     queue: Annotated[int, Option(help="Requests in work at most.")] = 256,
-    timeout: Annotated[float, Option(help="Seconds within which a request must have arrived.")] = 20.0,
+    timeout: Annotated[
+        float, Option(help="Seconds within which a request must have arrived, and its answer be taken.")
+    ] = 20.0,
+    connections: Annotated[int, Option(help="Open connections of a worker at most.")] = 1000,
+    per_address: Annotated[int, Option(help="Open connections of one address at most.")] = 256,
     body: Annotated[float, Option(help="Megabytes of a request at most.")] = 16.0,
     pixels: Annotated[float, Option(help="Millions of pixels of a picture at most.")] = 25.0,
     allow_host: Annotated[
@@ -58,6 +62,8 @@ def serve(  # noqa: PLR0913 - the options of the verb
         pixels=int(pixels * MEGABYTE),
         rate=rate,
         timeout=timeout,
+        connections=connections,
+        per_address=per_address,
         allow_hosts=tuple(allow_host or ()),
         allow_origins=tuple(allow_origin or ()),
         log=log,

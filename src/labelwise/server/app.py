@@ -59,7 +59,7 @@ class Route:
     body: dict[str, Any] | None = None
 
 
-def build(service: Service, measures: Measures | None = None) -> ASGIApp:
+def build(service: Service, measures: Measures | None = None) -> Guard:
     """Return the application of a service, its classifier loaded and its changes read."""
     measures = measures or Measures()
     does = Routes(service, measures)

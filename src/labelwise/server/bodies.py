@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -24,9 +25,21 @@ T = TypeVar("T")
 
 
 def reply(document: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a JSON answer; it is not validated anew, which would take longer than the question."""
-    text = json.dumps(document, ensure_ascii=False, allow_nan=False)
+    """Return a JSON answer, null for what is no number; it is not validated anew, which would take longer than the question."""
+    try:
+        text = json.dumps(document, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(document), ensure_ascii=False, allow_nan=False)
     return Response(text.encode(errors="replace"), status, headers, JSON)
+
+
+def _finite(document: Any) -> Any:
+    """Return a document with None in place of infinite numbers and of those that are none."""
+    if isinstance(document, dict):
+        return {name: _finite(value) for name, value in document.items()}
+    if isinstance(document, list | tuple):
+        return [_finite(value) for value in document]
+    return None if isinstance(document, float) and not math.isfinite(document) else document
 
 
 def refused(refusal: Refusal) -> Response:

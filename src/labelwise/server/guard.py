@@ -1,5 +1,6 @@
 """What stands before the routes: who may ask, how much, how often; and what every answer carries."""
 
+import asyncio
 import hmac
 import logging
 import secrets
@@ -34,6 +35,9 @@ HEADERS = [
 ]
 ADDRESSES = 10_000  # whose rates are remembered
 OPEN = ("/", "/health")
+STATE = ("/health", "/metrics")  # answered however busy the service is
+CROWDED = "labelwise.crowded"  # in a scope: whether the connection is one too many
+MOST_DIGITS = 15  # of a length
 FOLDERS = ("/static/", "/gallery/", "/examples/")
 
 
@@ -60,10 +64,11 @@ class Guard:
 
     def __init__(self, app: ASGIApp, service: Service, measures: Measures, routes: frozenset[str]) -> None:
         self.app, self.service, self.measures, self.routes = app, service, measures, routes
-        self._buckets = Buckets(service.rate) if service.rate else None
+        self._buckets = (Buckets(service.rate), Buckets(service.rate)) if service.rate else None
         self._token = None if service.token is None else f"Bearer {service.token}".encode()
         self._names = service.names
-        self._inside, self._bytes = 0, 0
+        self._inside, self._bytes = 0, 0  # requests in work, and the bytes of their bodies
+        self.accepted, self.stopping = 0, False  # requests whose answer is not taken yet; whether no more are accepted
         self._most_bytes = max(16 * service.body, 256_000_000)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -72,11 +77,18 @@ class Guard:
             await self.app(scope, receive, send)
             return
         began, status, headers = time.perf_counter(), 0, Headers(scope=scope)
-        allowed = self._allowed_origin(headers)
+        allowed, length, accepted = self._allowed_origin(headers), -1, 0
+
+        def let_go() -> None:
+            """Count a request no more as work: it is answered, though its client may be slow to take the answer."""
+            nonlocal length
+            if length >= 0:
+                self._inside, self._bytes, length = self._inside - 1, self._bytes - length, -1
 
         async def sent(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
+                let_go()
                 status = message["status"]
                 own = {name for name, _ in message["headers"]}
                 message["headers"] = [*message["headers"], *(one for one in HEADERS if one[0] not in own), *allowed]
@@ -84,18 +96,22 @@ class Guard:
 
         try:
             self._check(scope, headers)
-            length = self._length(scope, headers)
-            self._inside, self._bytes = self._inside + 1, self._bytes + length
-            try:
-                preflight = scope["method"] == "OPTIONS" and allowed
-                await (Response(status_code=204) if preflight else self.app)(scope, receive, sent)
-            finally:
-                self._inside, self._bytes = self._inside - 1, self._bytes - length
+            length, accepted = self._length(scope, headers), 1
+            self._inside, self._bytes, self.accepted = self._inside + 1, self._bytes + length, self.accepted + 1
+            preflight = scope["method"] == "OPTIONS" and allowed
+            await (Response(status_code=204) if preflight else self.app)(scope, receive, sent)
         except Refusal as refusal:
             await refused(refusal)(scope, receive, sent)
         except (DataError, UsageError, UnsupportedError) as error:  # a task says what is wrong with the question
             number = 422 if isinstance(error, UnsupportedError) else 400
             await reply({"error": str(error)}, number)(scope, receive, sent)
+        except asyncio.CancelledError:  # the service stops and has waited long enough
+            if status:
+                raise
+            text = (
+                "The service stopped before it could answer. Ask again in a moment; a change may be there all the same."
+            )
+            await refused(Refusal(503, text, LATER | CLOSE))(scope, receive, sent)
         except Exception:
             fault = secrets.token_hex(4)
             LOG.exception("fault %s", fault, extra={"about": {"fault": fault}})
@@ -104,11 +120,18 @@ class Guard:
             text = f"The service met a fault of its own; it is logged as {fault}."
             await reply({"error": text}, 500)(scope, receive, sent)
         finally:
+            let_go()
+            self.accepted -= accepted
             self._note(scope, status, time.perf_counter() - began)
 
     def _check(self, scope: Scope, headers: Headers) -> None:
         """Refuse a request that must not come through."""
         service, path, method = self.service, scope["path"], scope["method"]
+        state = path in STATE
+        if self.stopping:
+            raise Refusal(503, "The service is about to stop. Ask again in a moment.", LATER | CLOSE)
+        if scope.get(CROWDED) and not state:
+            raise Refusal(503, "Too many connections are open. Ask again in a moment.", LATER | CLOSE)
         host = _name(headers.get("host", ""))
         if self._names is not None and host not in self._names:
             raise Refusal(
@@ -116,7 +139,7 @@ class Guard:
             )
         if method not in ("GET", "HEAD", "OPTIONS"):
             self._check_origin(headers)
-        wait = self._buckets.take(_client(scope), time.monotonic()) if self._buckets else 0
+        wait = self._buckets[state].take(_client(scope), time.monotonic()) if self._buckets else 0
         if wait:
             text = f"Too many requests: {service.rate:g} a second are allowed."
             raise Refusal(429, text, {"Retry-After": str(int(wait) + 1)})
@@ -126,7 +149,7 @@ class Guard:
             if not hmac.compare_digest(token, self._token):
                 text = f"The token is {'wrong' if token else 'missing'}. Send the header Authorization: Bearer TOKEN."
                 raise Refusal(401, text, {"WWW-Authenticate": "Bearer"})
-        if self._inside >= service.queue:
+        if self._inside >= service.queue and not state:
             raise Refusal(503, f"{service.queue} requests are in work. Ask again in a moment.", LATER)
 
     def _check_origin(self, headers: Headers) -> None:
@@ -134,7 +157,7 @@ class Guard:
         origin = headers.get("origin")
         if origin is not None and origin in self.service.allow_origins:
             return
-        foreign = origin is not None and urlsplit(origin).netloc != headers.get("host")
+        foreign = origin is not None and _place(origin) != headers.get("host")
         if foreign or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             raise Refusal(403, f'Requests from other web pages are refused (origin "{origin}"). See --allow-origin.')
 
@@ -159,11 +182,12 @@ class Guard:
             if "transfer-encoding" not in headers:
                 return 0
             raise Refusal(411, "Send the length of the body (Content-Length); bodies in chunks are not taken.", CLOSE)
-        if not (stated.isascii() and stated.isdigit()):
+        length, most = length_of(stated), self.service.body
+        if length is None:
             raise Refusal(400, "Content-Length is no number.", CLOSE)
-        length, most = int(stated), self.service.body
         if length > most:
-            raise Refusal(413, f"The body has {length} bytes; the limit is {most}. Make it smaller.", CLOSE)
+            large = f"{length} bytes" if length < 10**MOST_DIGITS else f"more than {10**MOST_DIGITS} bytes"
+            raise Refusal(413, f"The body has {large}; the limit is {most}. Make it smaller.", CLOSE)
         if self._bytes + length > self._most_bytes:
             raise Refusal(503, "Too many large requests are in work. Ask again in a moment.", LATER)
         return length
@@ -181,6 +205,22 @@ class Guard:
             "client": _client(scope),
         }
         LOG.info("%s %s %s %.1f ms", method, path, status, seconds * 1000, extra={"about": about})
+
+
+def length_of(stated: str) -> int | None:
+    """Return the length that a header states, of very many digits some large number; None where it states none."""
+    if not (stated.isascii() and stated.isdigit()):
+        return None
+    digits = stated.lstrip("0")
+    return int(digits or "0") if len(digits) <= MOST_DIGITS else 10**MOST_DIGITS
+
+
+def _place(origin: str) -> str | None:
+    """Return the host and port of a web page; None where its address cannot be read."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
 
 
 def _client(scope: Scope) -> str:

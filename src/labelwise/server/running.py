@@ -5,25 +5,26 @@ import contextlib
 import logging
 import multiprocessing
 import os
+import resource
 import signal
 import socket
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from labelwise.display import as_json, visible
 from labelwise.errors import LabelwiseError, StoreError, UsageError
 from labelwise.server.abilities import check_pictures
 from labelwise.server.app import build
+from labelwise.server.connection import ASIDE, Connection, Crowd
 from labelwise.server.database import Database
-from labelwise.server.guard import LOG
+from labelwise.server.guard import LOG, Guard
 from labelwise.server.measures import Measures
 from labelwise.server.present import folder_of
 from labelwise.server.settings import Service
@@ -31,9 +32,9 @@ from labelwise.store import digest_of, shape_of
 from labelwise.writable import sole_writer
 
 GRACE = 20  # seconds that requests get to end when the service stops
+MOMENT = 0.5  # seconds that it goes on refusing in words whatever happens: many clients are about to ask
 BACKLOG = 1024  # connections that wait to be taken
-CONNECTIONS = 1_000  # open ones of a worker at most
-LONGEST_HEAD = 2**16  # bytes of a request before its body
+SPARE = 128  # files that a worker may open beside its connections
 
 
 def serve(service: Service) -> None:
@@ -72,50 +73,12 @@ def listening(service: Service) -> socket.socket:
     return listener
 
 
-class _Protocol(HttpToolsProtocol):
-    """HTTP over one connection, with limits on a request's head, in seconds and bytes, and on how many connections there are."""
-
-    def __init__(self, config: uvicorn.Config, server_state: Any, app_state: dict[str, Any], _loop: Any = None) -> None:
-        super().__init__(config, server_state, app_state, _loop)
-        self._clock: asyncio.TimerHandle | None = None  # runs while a request's head has not arrived, and only then
-        self._head = 0  # bytes of it so far
-        self._seconds: float = config.head_seconds  # type: ignore[attr-defined]
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        if len(self.connections) > CONNECTIONS:
-            transport.close()
-        self._watch()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self._watch(over=True)
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        self._head = self._head + len(data) if self._waiting else 0
-        if self._head > LONGEST_HEAD:
-            self.transport.close()
-        self._watch()
-
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        self._watch()
-
-    @property
-    def _waiting(self) -> bool:
-        return self.cycle is None or self.cycle.response_complete
-
-    def _watch(self, *, over: bool = False) -> None:
-        if self._waiting and not over:
-            self._clock = self._clock or self.loop.call_later(self._seconds, self.transport.close)
-        elif self._clock is not None:
-            self._clock.cancel()
-            self._clock = None
-
-
 class _Server(uvicorn.Server):
     """A server that ends with exit code 0 when it was told to stop."""
+
+    def __init__(self, config: uvicorn.Config, guard: Guard) -> None:
+        super().__init__(config)
+        self.guard = guard
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -125,6 +88,14 @@ class _Server(uvicorn.Server):
             loop.add_signal_handler(one, self.handle_exit, one, None)
         yield
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer what was accepted, and tell all others to come back, before the port is closed."""
+        self.guard.stopping, clock = True, asyncio.get_running_loop().time
+        began = clock()
+        while clock() < began + MOMENT or (self.guard.accepted and clock() < began + GRACE and not self.force_exit):
+            await asyncio.sleep(0.05)
+        await super().shutdown(sockets)
+
 
 def _serve_one(service: Service, listener: socket.socket, folder: Path | None) -> None:
     """Serve in this process."""
@@ -133,7 +104,7 @@ def _serve_one(service: Service, listener: socket.socket, folder: Path | None) -
     app = build(service, Measures(folder))
     config = uvicorn.Config(
         app,
-        http=_Protocol,
+        http=partial(Connection, _crowd(service), service.timeout),  # type: ignore[arg-type]
         ws="none",
         lifespan="on",
         log_config=None,
@@ -141,14 +112,24 @@ def _serve_one(service: Service, listener: socket.socket, folder: Path | None) -
         server_header=False,
         proxy_headers=False,
         timeout_keep_alive=round(service.timeout) or 1,
-        timeout_graceful_shutdown=GRACE,
+        timeout_graceful_shutdown=2,  # after the grace: connections say goodbye
         backlog=BACKLOG,
     )
-    config.head_seconds = service.timeout  # type: ignore[attr-defined]
-    server = _Server(config)
+    server = _Server(config, app)
     host, port = listener.getsockname()[:2]
     LOG.info("Serving %s on http://%s:%s", service.model, f"[{host}]" if ":" in host else host, port)
     asyncio.run(server.serve(sockets=[listener]))
+
+
+def _crowd(service: Service) -> Crowd:
+    """Return the limits of connections; as many files as the system allows may be open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = service.connections + ASIDE + SPARE
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        return Crowd(max(1, soft - ASIDE - SPARE), service.per_address)
+    return Crowd(service.connections, service.per_address)
 
 
 def _worker(service: Service, listener: socket.socket, folder: str) -> None:

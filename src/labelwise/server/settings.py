@@ -31,16 +31,18 @@ class Service:
     body: int = 16 * MEGABYTE  # bytes of a request at most
     pixels: int = 25_000_000  # of a picture at most; checked before it is decoded
     rate: float = 0.0  # requests a second of one address, over a while; 0 is no limit
-    timeout: float = 20.0  # seconds within which a request must have arrived
+    timeout: float = 20.0  # seconds within which a request must have arrived, and an answer be taken
+    connections: int = 1_000  # open ones of a worker at most
+    per_address: int = 256  # of them, those of one address
     allow_hosts: tuple[str, ...] = ()  # names by which it may be called, beside those of this machine
     allow_origins: tuple[str, ...] = ()  # web pages of other origins that may use it
     log: Literal["plain", "json"] = "plain"  # plain lines, or JSON lines
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        for name in ("workers", "batch", "queue", "body", "pixels"):
+        for name in ("workers", "batch", "queue", "body", "pixels", "connections", "per_address"):
             if getattr(self, name) < 1:
-                raise UsageError(f"--{name} must be at least 1; given {getattr(self, name)}.")
+                raise UsageError(f"--{name.replace('_', '-')} must be at least 1; given {getattr(self, name)}.")
         if not 0 <= self.port < 65536:
             raise UsageError(f"--port lies from 0 to 65535; given {self.port}.")
         if self.wait < 0 or self.rate < 0 or self.timeout <= 0:
