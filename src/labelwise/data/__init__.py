@@ -19,7 +19,7 @@ from labelwise.data.read.tables import table
 from labelwise.data.sets.degraded import degraded
 from labelwise.data.sets.digits import digits
 from labelwise.data.sets.finches import finches
-from labelwise.data.split.divide import divide, pool, resplit
+from labelwise.data.split.divide import divide, group_by, pool, resplit
 from labelwise.data.split.files import apply_split, write_split
 from labelwise.data.split.leaks import check_leaks, near_duplicates, refuse_leaks
 
@@ -47,6 +47,7 @@ __all__ = [
     "finches",
     "find_knowledge",
     "folder",
+    "group_by",
     "inspect",
     "load",
     "name_vectors",

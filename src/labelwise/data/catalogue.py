@@ -14,6 +14,8 @@ from labelwise.data.read.tables import table
 from labelwise.data.sets.degraded import degraded
 from labelwise.data.sets.digits import digits
 from labelwise.data.sets.finches import finches, finches_marks, finches_unseen
+from labelwise.data.split.divide import group_by
+from labelwise.data.split.grouping import Grouping, check_grouping
 from labelwise.errors import DataError, listing, suggest
 from labelwise.nn.encoder import Encoder, side_for
 from labelwise.plugins import plugin_for, plugin_with, plugins
@@ -38,6 +40,7 @@ def load(
     seed: int = 0,
     strict: bool = False,
     root: str | Path | None = None,
+    group: Grouping | None = None,
 ) -> Dataset:
     """Return the data set that a word names, with what a file beside it says about the labels.
 
@@ -50,21 +53,29 @@ def load(
         seed: of the split, where the source has none of its own.
         strict: make unreadable pictures an error instead of skipping them.
         root: where benchmarks lie; None is the variable ``LABELWISE_DATA``.
+        group: what stays together where splits are made, see ``split.grouping``; None is a column of that name, else lookalikes
+            of a person's own pictures, and nothing of other data.
     """
+    if group is not None:
+        check_grouping(group)
     path, word = Path(source), str(source)
     if not path.exists():
         if word in EMBEDDED:
-            return _fitted(EMBEDDED[word](seed), size)
+            return group_by(_fitted(EMBEDDED[word](seed), size), group, seed)
         name, _, protocol = word.removesuffix(QUALITY).partition("/")
         plugin = plugin_with(name)
         if plugin is not None:
             data = plugin.load(name, root=root, size=size, protocol=protocol or None, seed=seed)
-            return degraded(data) if word.endswith(QUALITY) else data
+            return group_by(degraded(data) if word.endswith(QUALITY) else data, group, seed)
         known = [*EMBEDDED, *(name for plugin in plugins() for name in plugin.names())]
         raise DataError(
             f'No data at "{word}": no such file or folder.{suggest(word, known)} Sets by name: {listing(known, 40)}.'
         )
-    return _read(path, size, seed, strict)
+    if path.suffix.lower() in TABLES:
+        return table(path, size=size, seed=seed, strict=strict, group=group)
+    if path.is_dir() and not plugin_for(path) and (list_pictures(path) or not any(path.rglob("*.wav"))):
+        return folder(path, size=size, seed=seed, strict=strict, group=group)
+    return group_by(_read(path, size, seed), group, seed)
 
 
 def names_own_files(source: str | Path) -> bool:
@@ -103,17 +114,14 @@ def load_unlabelled(source: str | Path, shape: tuple[int, ...], root: str | Path
     return load(source, size=size_for(shape), root=root)
 
 
-def _read(path: Path, size: int | None, seed: int, strict: bool) -> Dataset:
+def _read(path: Path, size: int | None, seed: int) -> Dataset:
+    """Return the data of a path that is no folder or table of pictures."""
     if path.is_dir():
         if plugin := plugin_for(path):
             data, knowledge = plugin.read(path, seed), find_knowledge(path)
             return with_knowledge(data, knowledge) if knowledge else data
-        if not list_pictures(path) and any(path.rglob("*.wav")):
-            return audio_folder(path, seed=seed)
-        return folder(path, size=size, seed=seed, strict=strict)
+        return audio_folder(path, seed=seed)
     suffix = path.suffix.lower()
-    if suffix in TABLES:
-        return table(path, size=size, seed=seed, strict=strict)
     if suffix == ".npz":
         return pack(path, size=size, seed=seed)
     if suffix == ".npy":

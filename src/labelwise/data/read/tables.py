@@ -34,6 +34,8 @@ from labelwise.data.read.csv_files import read_csv
 from labelwise.data.read.files import from_files
 from labelwise.data.read.parquet_files import read_parquet
 from labelwise.data.read.rows import Rows, named_rows
+from labelwise.data.split.divide import group_by
+from labelwise.data.split.grouping import Grouping
 from labelwise.data.split.make import split_name
 from labelwise.errors import DataError
 from labelwise.labels import unfit_name
@@ -43,12 +45,18 @@ PARQUET_SUFFIXES = frozenset((".parquet", ".pq"))
 
 
 def table(
-    path: str | Path, *, size: int | None = None, seed: int = 0, strict: bool = False, outside: bool = False
+    path: str | Path,
+    *,
+    size: int | None = None,
+    seed: int = 0,
+    strict: bool = False,
+    outside: bool = False,
+    group: Grouping | None = None,
 ) -> Dataset:
     """Return the pictures or the features that a table lists, a CSV file or (with pyarrow) a Parquet file.
 
     What the columns mean is said at the top of this file. What another file beside it says about the labels is read,
-    too, see ``data.knowledge``. ``size``, ``seed`` and ``strict`` are as for ``folder``; ``outside`` allows pictures
+    too, see ``data.knowledge``. ``size``, ``seed``, ``strict`` and ``group`` are as for ``folder``, but that a column ``group`` comes first; ``outside`` allows pictures
     outside the table's folder.
     """
     file = Path(path)
@@ -58,14 +66,14 @@ def table(
     rows = table_rows(columns)
     if columns.features is not None:
         rows = replace(rows, images=torch.from_numpy(columns.features), owned=True)
-        return build(file.stem, rows, find_knowledge(file.parent), seed=seed)
+        return group_by(build(file.stem, rows, find_knowledge(file.parent), seed=seed), group, seed)
     paths = [
         str(_located(cell, file.parent, columns.cell(row, "path"), outside=outside))
         for row, cell in enumerate(columns.cells["path"])
     ]
     rows = _distinct(replace(rows, files=tuple(paths)), columns)
     homes = {label: f'label "{label}"' for label in rows.names}
-    return from_files(file, rows, homes, size=size, seed=seed, strict=strict)
+    return from_files(file, replace(rows, by=group), homes, size=size, seed=seed, strict=strict)
 
 
 def table_rows(columns: Columns) -> Rows:
