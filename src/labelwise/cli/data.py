@@ -8,8 +8,8 @@ import typer
 from typer import Argument, Option
 
 import labelwise as lw
-from labelwise.cli.inputs import open_data, open_data_for, open_model
-from labelwise.cli.options import AsJson, Device, EncoderName, Root, Seed, Size, Splits, limited
+from labelwise.cli.inputs import open_data, open_data_for, open_model, tell_groups
+from labelwise.cli.options import AsJson, Device, EncoderName, Group, Root, Seed, Size, Splits, limited
 from labelwise.cli.output import note, out, plain_table, show, styled, unbroken
 from labelwise.errors import UsageError
 from labelwise.plugins import plugins
@@ -69,16 +69,18 @@ def check(
 
 @app.command()
 @limited
-def split(
+def split(  # noqa: PLR0913 - the options of the verb
     data: Data,
     out_csv: Annotated[Path, Option("--out", help="The CSV to write: file, label, split.")],
     kind: Annotated[str, Option(help="stratified, grouped, domain or zero-shot.")] = "stratified",
     held: Annotated[str | None, Option(help="The domain to hold out, for --kind domain.")] = None,
     seed: Seed = 0,
+    group: Group = None,
     root: Root = None,
 ) -> None:
     """Divide data anew and save the split as a table you can read and edit; use it with fit --splits."""
-    divided = lw.data.divide(_read(data, None, root), kind, held, seed)
+    divided = lw.data.divide(_read(data, None, root), kind, held, seed, group)
+    tell_groups(divided)
     lw.data.write_split(divided, out_csv)
     counts = ", ".join(f"{len(part)} {name}" for name, part in divided.splits.items())
     out().print(styled((str(out_csv), "bold"), f": {counts}"))

@@ -11,8 +11,21 @@ from rich.console import RenderableType
 from typer import Option
 
 import labelwise as lw
-from labelwise.cli.inputs import open_data, tell_skipped
-from labelwise.cli.options import AsJson, Data, Device, Out, Overwrite, Root, Seed, Settings, Size, Splits, Strict
+from labelwise.cli.inputs import open_data, tell_groups, tell_skipped
+from labelwise.cli.options import (
+    AsJson,
+    Data,
+    Device,
+    Group,
+    Out,
+    Overwrite,
+    Root,
+    Seed,
+    Settings,
+    Size,
+    Splits,
+    Strict,
+)
 from labelwise.cli.output import calibration_line, note, percent, plain_table, settings_tables, show, styled
 from labelwise.cli.run_folder import sole_verb, weights_told
 from labelwise.errors import DataError, UsageError, listing
@@ -35,6 +48,7 @@ def fit(  # noqa: PLR0913 - the options of the verb
     encoder: Annotated[str, Option(help=ENCODER_HELP)] = "auto",
     names: Annotated[str | None, Option(help=NAMES_HELP)] = None,
     splits: Splits = None,
+    group: Group = None,
     root: Root = None,
     epochs: Annotated[int | None, Option(min=1, help="How often to go through the images.")] = None,
     size: Size = None,
@@ -63,7 +77,7 @@ def fit(  # noqa: PLR0913 - the options of the verb
     with sole_verb(out_folder, folder, resume=resume):
         side = _side(wish, data, size)
         if names is None:
-            dataset = open_data(data, side, size=size, root=root, splits=splits, strict=strict)
+            dataset = open_data(data, side, size=size, root=root, splits=splits, strict=strict, group=group)
         else:
             dataset = unsorted_data(Path(data), _read_names(names), size or side, strict)
         dataset = replace(dataset, side_open=dataset.own_pictures and size is None)
@@ -122,6 +136,7 @@ def _method(data: "lw.data.Dataset", wish: "Wish") -> "Method":
         counts = ", ".join(f"{len(split)} {name}" for name, split in data.splits.items())
         about = f"{len(data.labels)} labels, images {counts}, shape {list(data.shape)}; method {decision.method.name}"
         note(f"{data.name}: {about}")
+        tell_groups(data)
         tell_skipped(data.skipped)
     return decision.method
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from labelwise.data.dataset import Skipped
+    from labelwise.data.split.grouping import Grouping
 
 
 def open_model(model: Path, device: str = "cpu") -> "lw.Classifier":
@@ -22,7 +23,7 @@ def open_model(model: Path, device: str = "cpu") -> "lw.Classifier":
     return lw.load(model, device=choose_device(device))
 
 
-def open_data(
+def open_data(  # noqa: PLR0913 - what may be said of data
     data: str,
     side: int | None,
     *,
@@ -30,18 +31,28 @@ def open_data(
     root: Path | None = None,
     splits: Path | None = None,
     strict: bool = False,
+    group: "Grouping | None" = None,
 ) -> "lw.data.Dataset":
     """Return the data that a word names, divided as a table says where one is given.
 
     The side of pictures is ``side`` (None leaves it to where they come from), unless the user asks for another ``size``.
     """
-    dataset = lw.data.load(data, size=size or side, strict=strict, root=root)
+    dataset = lw.data.load(data, size=size or side, strict=strict, root=root, group=group)
     if size is not None and len(dataset.shape) != 3:
         raise UsageError(
             f'--size {size} is the side of pictures, and "{dataset.name}" holds {dataset.shape[0]} numbers for each image. '
             "Leave it out."
         )
     return lw.data.apply_split(dataset, splits) if splits else dataset
+
+
+def tell_groups(dataset: "lw.data.Dataset") -> None:
+    """Say what stays together in the splits, as far as somebody looked for it."""
+    from labelwise.data.split.grouping import group_words
+
+    words = group_words([group for part in dataset.splits.values() for group in part.groups])
+    if words and dataset.grouping != "column":
+        note(words)
 
 
 def open_data_for(

@@ -29,6 +29,13 @@ Root = Annotated[
     ),
 ]
 Splits = Annotated[Path | None, Option(help="A table that says which picture is in which split; see data split.")]
+Group = Annotated[
+    Literal["column", "exif", "lookalike", "folder", "none"] | None,
+    Option(
+        help="What stays on one side of a split: pictures that look alike, of one burst (exif), folder or column group. "
+        "Left out: the column, else lookalikes of your own pictures."
+    ),
+]
 Choice = Literal["train", "val", "test", "all"]
 SplitName = Annotated[Choice | None, Option("--split", help=SPLIT_HELP)]
 Unknown = Annotated[

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from labelwise.data.sets.degraded import degraded
     from labelwise.data.sets.digits import digits
     from labelwise.data.sets.finches import finches
-    from labelwise.data.split.divide import divide, pool, resplit
+    from labelwise.data.split.divide import divide, group_by, pool, resplit
     from labelwise.data.split.files import apply_split, write_split
     from labelwise.data.split.leaks import check_leaks, near_duplicates, refuse_leaks
 
@@ -54,6 +54,7 @@ __all__ = [
     "finches",
     "find_knowledge",
     "folder",
+    "group_by",
     "inspect",
     "load",
     "name_vectors",
@@ -94,6 +95,7 @@ _PLACES = {
     "finches": "sets.finches",
     "find_knowledge": "labels.knowledge",
     "folder": "read.folders",
+    "group_by": "split.divide",
     "inspect": "overview",
     "load": "catalogue",
     "name_vectors": "labels.words",

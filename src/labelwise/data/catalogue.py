@@ -16,6 +16,8 @@ from labelwise.data.read.tables import read_table, table, table_rows
 from labelwise.data.sets.degraded import degraded
 from labelwise.data.sets.digits import digits
 from labelwise.data.sets.finches import finches, finches_marks, finches_unseen
+from labelwise.data.split.divide import group_by
+from labelwise.data.split.grouping import Grouping, check_grouping
 from labelwise.errors import DataError, listing, suggest
 from labelwise.limits import at_most
 from labelwise.nn.encoder import Encoder, side_for
@@ -42,6 +44,7 @@ def load(
     strict: bool = False,
     root: str | Path | None = None,
     max_gb: float | None = None,
+    group: Grouping | None = None,
 ) -> Dataset:
     """Return the data set that a word names, with what a file beside it says about the labels.
 
@@ -55,12 +58,18 @@ def load(
         strict: make unreadable pictures an error instead of skipping them.
         root: where the paths of a table start, see ``table``; or where benchmarks lie, None is the variable ``LABELWISE_DATA``.
         max_gb: gigabytes of memory that a file may take; None is the variable ``LABELWISE_MAX_GB``, or half of the memory.
+        group: what stays together where splits are made, see ``split.grouping``; None is a column of that name, else lookalikes
+            of a person's own pictures, and nothing of other data.
     """
+    if group is not None:
+        check_grouping(group)
     with at_most(max_gb):
-        return _load(source, size=size, seed=seed, strict=strict, root=root)
+        return _load(source, size=size, seed=seed, strict=strict, root=root, group=group)
 
 
-def _load(source: str | Path, *, size: int | None, seed: int, strict: bool, root: str | Path | None) -> Dataset:
+def _load(
+    source: str | Path, *, size: int | None, seed: int, strict: bool, root: str | Path | None, group: Grouping | None
+) -> Dataset:
     path, word = Path(source), str(source)
     if is_url(word):
         raise DataError(
@@ -69,19 +78,21 @@ def _load(source: str | Path, *, size: int | None, seed: int, strict: bool, root
         )
     if not path.exists():
         if word in EMBEDDED:
-            return _fitted(EMBEDDED[word](seed), size)
+            return group_by(_fitted(EMBEDDED[word](seed), size), group, seed)
         name, _, protocol = word.removesuffix(QUALITY).partition("/")
         plugin = plugin_with(name)
         if plugin is not None:
             data = plugin.load(name, root=root, size=size, protocol=protocol or None, seed=seed)
-            return degraded(data) if word.endswith(QUALITY) else data
+            return group_by(degraded(data) if word.endswith(QUALITY) else data, group, seed)
         known = [*EMBEDDED, *(name for plugin in plugins() for name in plugin.names())]
         raise DataError(
             f'No data at "{word}": no such file or folder.{suggest(word, known)} Sets by name: {listing(known, 40)}.'
         )
     if path.suffix.lower() in TABLES and path.is_file():
-        return table(path, size=size, seed=seed, strict=strict, root=root)
-    return _read(path, size, seed, strict)
+        return table(path, size=size, seed=seed, strict=strict, root=root, group=group)
+    if path.is_dir() and not plugin_for(path) and (list_pictures(path) or not any(path.rglob("*.wav"))):
+        return folder(path, size=size, seed=seed, strict=strict, group=group)
+    return group_by(_read(path, size, seed), group, seed)
 
 
 def names_own_files(source: str | Path) -> bool:
@@ -141,14 +152,13 @@ def load_unlabelled(source: str | Path, shape: tuple[int, ...], root: str | Path
     return load(source, size=size_for(shape), root=root)
 
 
-def _read(path: Path, size: int | None, seed: int, strict: bool) -> Dataset:
+def _read(path: Path, size: int | None, seed: int) -> Dataset:
+    """Return the data of a path that is no folder or table of pictures."""
     if path.is_dir():
         if plugin := plugin_for(path):
             data, knowledge = plugin.read(path, seed), find_knowledge(path)
             return with_knowledge(data, knowledge) if knowledge else data
-        if not list_pictures(path) and any(path.rglob("*.wav")):
-            return audio_folder(path, seed=seed)
-        return folder(path, size=size, seed=seed, strict=strict)
+        return audio_folder(path, seed=seed)
     suffix = path.suffix.lower()
     if suffix == ".npz":
         return pack(path, size=size, seed=seed)

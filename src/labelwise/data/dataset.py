@@ -15,7 +15,7 @@ from labelwise.model import Spec
 from labelwise.ops.targets import have_label, label_words, labels_present, several_true, strata, truth_table
 
 SPLITS = ("train", "val", "test")
-PER_IMAGE = ("files", "texts", "domains", "groups")
+PER_IMAGE = ("files", "texts", "domains", "groups", "moments")
 UNLABELLED = "unlabelled"  # the one label of data without any
 
 
@@ -32,6 +32,7 @@ class Split:
     domains: tuple[str, ...] = ()  # where or how each image was taken (a camera, a style), n names, or empty
     # what each image belongs to (an animal, a day): a group never lies on both sides of a split; or empty
     groups: tuple[str, ...] = ()
+    moments: tuple[str, ...] = ()  # when and by which camera each image was taken, n words (blank: unknown), or empty
 
     def __post_init__(self) -> None:
         n = len(self.images)
@@ -177,6 +178,9 @@ class Dataset:
     # whether nobody said which side in pixels these were to be brought to, so that it may follow the encoder; see
     # ``read.files.at_side``
     side_open: bool = False
+    grouping: str = (
+        "column"  # what made ``Split.groups``: the data themselves, or what was looked for (``split.grouping``)
+    )
 
     def __post_init__(self) -> None:
         wrong = [name for name in self.splits if name not in SPLITS]

@@ -3,7 +3,7 @@
 import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -12,6 +12,7 @@ from labelwise.data.dataset import SPLITS, Dataset, Skipped, Split, skipped_line
 from labelwise.data.labels.knowledge import describe_labels
 from labelwise.data.sheets import draw_sheet
 from labelwise.data.split.divide import joined_images
+from labelwise.data.split.grouping import group_words
 from labelwise.data.split.leaks import LeakReport, Lookalike, check_leaks, near_duplicates
 from labelwise.errors import DataError, UnsupportedError, UsageError, listing, suggest
 from labelwise.files import write_atomically
@@ -45,6 +46,7 @@ class Inspection:
     unseen: tuple[str, ...]  # labels with images, but none in train
     leaks: LeakReport  # what two splits share
     lookalikes: tuple[Lookalike, ...]  # images of val and test that look like one of an earlier split
+    groups: str  # what stays together where the data name no splits, in words; blank where nothing does
     # what there is and what is missing: ``targets`` (train images of two labels or more), ``pictures`` (and not
     # features); what labels have: ``vectors``, ``texts``, ``order``, ``shares``, ``similarity``; what images have:
     # ``image_texts``, ``image_domains``, ``image_groups``; ``descriptions``: vectors or texts of every label, or image
@@ -63,7 +65,8 @@ def inspect(dataset: Dataset) -> Inspection:
     some = [total for total in totals.values() if total]
     pieces = {"targets": len(trained) >= 2, "pictures": len(dataset.shape) == 3}
     pieces |= {piece: getattr(dataset.labels, piece) is not None for piece in OF_LABELS}
-    pieces |= {f"image_{piece}": any(any(getattr(part, piece)) for part in splits.values()) for piece in OF_IMAGES}
+    own = [part if dataset.grouping == "column" else replace(part, groups=()) for part in splits.values()]
+    pieces |= {f"image_{piece}": any(any(getattr(part, piece)) for part in own) for piece in OF_IMAGES}
     pieces |= {DESCRIPTIONS: _described(dataset), ONE_LABEL: not dataset.multilabel, ENOUGH: _enough(dataset, counts)}
     return Inspection(
         name=dataset.name,
@@ -79,6 +82,7 @@ def inspect(dataset: Dataset) -> Inspection:
         unseen=tuple(name for name in names if totals[name] and name not in set(trained)),
         leaks=check_leaks(dataset),
         lookalikes=near_duplicates(dataset),
+        groups="" if dataset.own_splits else group_words([each for part in splits.values() for each in part.groups]),
         pieces=pieces,
     )
 
@@ -142,6 +146,7 @@ def lines(inspection: Inspection, needs: Mapping[str, Sequence[str]] | None = No
     for word, there in (("Found", True), ("Optional, and not there", False)):
         words = [piece.replace("_", " ") for piece, has in pieces.items() if has is there]
         notes.append(f"{word}: {listing(words) or 'nothing'}.")
+    notes += [inspection.groups] if inspection.groups else []
     notes += _problems(inspection)
     methods: dict[str, list[str]] = {}
     for method, needed in (needs or {}).items():
@@ -216,6 +221,13 @@ def _problems(inspection: Inspection) -> list[str]:
     if inspection.lookalikes:
         cases = [f"{each.image} like {each.twin}" for each in inspection.lookalikes]
         notes.append(f"Look alike across splits: {len(cases)}: {listing(cases, 5)}.")
+        learnt = sum(each.image.split == "test" and each.twin.split == "train" for each in inspection.lookalikes)
+        if learnt:
+            tests = inspection.images["test"]
+            notes.append(
+                f"{learnt} of {tests} test images have a lookalike in train, so a test flatters: divide the data anew "
+                "(labelwise data split), which keeps lookalikes together."
+            )
     return notes or ["Nothing wrong was found."]
 
 

@@ -23,8 +23,8 @@ def validation(data: Dataset) -> Split:
 
 
 def set_aside(split: Split, strata: Tensor, share: float, seed: int) -> tuple[Split, Split]:
-    """Return the images that stay and a share of each stratum ``[n]`` that is held out."""
-    kept, held = split_off(strata, share, seed)
+    """Return the images that stay and a share of each stratum ``[n]`` that is held out; groups stay whole."""
+    kept, held = split_off(strata, share, seed, split.groups)
     return split.select(kept), split.select(held)
 
 

@@ -54,7 +54,9 @@ def build(
     labels = Labels(names=rows.names or (UNLABELLED,))
     if not rows.names and knowledge:  # which image has which of the labels described is open
         labels, knowledge = knowledge.labels, None
-    data = Dataset(name=title, labels=labels, splits=splits, skipped=rows.skipped, own_splits=own)
+    data = Dataset(
+        name=title, labels=labels, splits=splits, skipped=rows.skipped, own_splits=own, grouping=rows.by or "column"
+    )
     return with_knowledge(data, knowledge) if knowledge else data
 
 
@@ -99,7 +101,7 @@ def _by_shares(name: str, classes: Tensor, groups: Sequence[str], shares: Shares
 def _check_groups(name: str, rows: Rows) -> None:
     """Raise an error where a group lies in more than one split; a blank is no group."""
     home: dict[str, str] = {}
-    for group, split in zip(rows.groups, rows.splits, strict=False):
+    for group, split in zip(rows.groups if rows.by is None else (), rows.splits, strict=False):
         first = home.setdefault(group, split)
         if group and first != split:
             raise DataError(

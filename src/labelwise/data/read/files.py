@@ -14,9 +14,11 @@ from labelwise.data.read.build import build, check_two_labels, divide_rows
 from labelwise.data.read.disk import decode_to_disk, fits_in_memory
 from labelwise.data.read.pictures import read_files
 from labelwise.data.read.rows import Rows
+from labelwise.data.split.grouping import group_columns
 from labelwise.data.split.make import Shares
 from labelwise.errors import DataError, listing
 from labelwise.nn.encoder import pretrained_encoder, side_for
+from labelwise.ops.targets import label_words
 from labelwise.view import Fit
 
 
@@ -54,12 +56,31 @@ def _read_rows(name: str, rows: Rows, side: int, *, seed: int, strict: bool) -> 
     and the rows that come back name the split of each.
     """
     shape = (3, side, side)
-    if not fits_in_memory(len(rows), shape):
+    on_disk = not fits_in_memory(len(rows), shape)
+    if on_disk:
+        rows = _grouped(rows)
         parts = divide_rows(name, rows, Shares(), seed)
         splits = [split for split, part in parts.items() for _ in range(len(part))]
         rows = replace(rows.select(torch.cat(list(parts.values())).tolist()), splits=splits)
     images, readable, skipped = read_paths([Path(file) for file in rows.files], shape, strict=strict)
-    return replace(rows.select(readable), images=images, skipped=skipped, owned=True)
+    pictures = replace(rows.select(readable), images=images, skipped=skipped, owned=True)
+    return pictures if on_disk else _grouped(pictures)
+
+
+def _grouped(rows: Rows) -> Rows:
+    """Return the rows with what keeps them together: as they say, else lookalikes; of pictures yet to be read, by small ones."""
+    if rows.by == "column" and not rows.groups:
+        raise DataError('These data have no groups. Add a column "group" to their table, or group by lookalike.')
+    if rows.by in ("column", "none") or (rows.groups and rows.by is None):
+        return replace(rows, by=None)
+    by, images, readable = rows.by or "lookalike", rows.images, list(range(len(rows)))
+    if images is None and by == "lookalike":
+        images, readable, _ = read_files(rows.files, (1, 32, 32))
+    some = rows.select(readable)
+    columns = group_columns(by, images, some.files, label_words(some.names, some.targets))
+    known = {what: dict(zip(readable, column, strict=False)) for what, column in columns.items() if column}
+    full = {what: tuple(cells.get(i, "") for i in range(len(rows))) for what, cells in known.items()}
+    return replace(replace(rows, groups=(), by=by), **full)  # type: ignore[arg-type]
 
 
 def read_paths(

@@ -13,13 +13,21 @@ from labelwise.data.read.build import build
 from labelwise.data.read.files import from_files
 from labelwise.data.read.pictures import is_hidden, is_picture, list_pictures, read_files
 from labelwise.data.read.rows import Rows, named_rows
+from labelwise.data.split.grouping import Grouping
 from labelwise.data.split.make import SPELLINGS
 from labelwise.errors import DataError, UsageError, listing
 from labelwise.labels import Labels, unfit_name
 from labelwise.nn.encoder import pretrained_encoder, side_for
 
 
-def folder(path: str | Path, *, size: int | None = None, seed: int = 0, strict: bool = False) -> Dataset:
+def folder(
+    path: str | Path,
+    *,
+    size: int | None = None,
+    seed: int = 0,
+    strict: bool = False,
+    group: Grouping | None = None,
+) -> Dataset:
     """Return the pictures of a folder that has one sub-folder for each label: ``birds/owl/1.jpg``.
 
     The sub-folders may also lie in ``train``, ``test`` and ``val`` (or ``valid``, ``validation``). Pictures that
@@ -28,7 +36,7 @@ def folder(path: str | Path, *, size: int | None = None, seed: int = 0, strict: 
 
     Each picture is made to fit a square of the side ``size``. None leaves it to ``fit``, which reads the pictures as
     its encoder takes them; until then it is 224 where a pretrained encoder is installed, else 64. The seed is that of
-    the splits.
+    the splits. Pictures of a ``group`` stay together where splits are made: None is lookalikes, see ``split.grouping``.
     """
     root = Path(path)
     if root.is_file():
@@ -39,7 +47,7 @@ def folder(path: str | Path, *, size: int | None = None, seed: int = 0, strict: 
     loose = [str(file) for top in tops for file in sorted(top.iterdir()) if file.is_file() and is_picture(file.name)]
     if strict and loose:
         raise DataError(f"Pictures lie outside the class folders: {listing(loose)}. Move or remove them.")
-    data = from_files(root, rows, homes, size=size, seed=seed, strict=strict)
+    data = from_files(root, replace(rows, by=group), homes, size=size, seed=seed, strict=strict)
     outside = [Skipped(file=file, reason="it lies outside the class folders") for file in loose]
     return replace(data, skipped=(*data.skipped, *outside))
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from labelwise.data.dataset import PER_IMAGE, Skipped
 from labelwise.data.read.pictures import Array
+from labelwise.data.split.grouping import Grouping
 from labelwise.errors import DataError, UsageError, listing, suggest
 from labelwise.limits import check_size
 from labelwise.ops.targets import among_labels, labels_present
@@ -23,13 +24,15 @@ class Rows:
     """n pictures as columns, one entry for each; ``build`` makes a data set of them."""
 
     names: tuple[str, ...]  # of the labels; empty where there are none, and all targets are -1
-    targets: Tensor  # as in ``Split``, as are files, texts, domains and groups; these may be empty
+    targets: Tensor  # as in ``Split``, as are files, texts, domains, groups and moments; these may be empty
     images: Tensor | None = None  # pixels or features; None where they are yet to be read from the files
     splits: Sequence[str] = ()  # the split of each, where the source names them
     files: tuple[str, ...] = ()
     texts: tuple[tuple[str, ...], ...] = ()
     domains: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
+    moments: tuple[str, ...] = ()
+    by: Grouping | None = None  # what to group by; None is the groups of the source, and lookalikes of picture files
     skipped: tuple[Skipped, ...] = ()  # what could not be read
     owned: bool = False  # whether nobody else holds the images, so that they may be put in another order in place
 

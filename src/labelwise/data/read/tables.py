@@ -35,6 +35,8 @@ from labelwise.data.read.csv_files import read_csv
 from labelwise.data.read.files import from_files
 from labelwise.data.read.parquet_files import read_parquet
 from labelwise.data.read.rows import Rows, named_rows
+from labelwise.data.split.divide import group_by
+from labelwise.data.split.grouping import Grouping
 from labelwise.data.split.make import split_name
 from labelwise.errors import DataError
 from labelwise.labels import unfit_name
@@ -51,26 +53,27 @@ def table(
     strict: bool = False,
     outside: bool = False,
     root: str | Path | None = None,
+    group: Grouping | None = None,
 ) -> Dataset:
     """Return the pictures or the features that a table lists, a CSV file or (with pyarrow) a Parquet file.
 
     What the columns mean is said at the top of this file. What another file beside it says about the labels is read,
-    too, see ``data.knowledge``. ``size``, ``seed`` and ``strict`` are as for ``folder``; ``outside`` allows pictures
-    outside the table's folder, and ``root`` names another folder that they lie in.
+    too, see ``data.knowledge``. ``size``, ``seed``, ``strict`` and ``group`` are as for ``folder``, but that a column ``group``
+    comes first; ``outside`` allows pictures outside the table's folder, and ``root`` names another folder that they lie in.
     """
     file = Path(path)
     columns = read_table(file)
     rows = table_rows(columns)
     if columns.features is not None:
         rows = replace(rows, images=torch.from_numpy(columns.features), owned=True)
-        return build(file.stem, rows, find_knowledge(file.parent), seed=seed)
+        return group_by(build(file.stem, rows, find_knowledge(file.parent), seed=seed), group, seed)
     paths = [
         _located(cell, file.parent, root, columns.cell(row, "path"), outside=outside)
         for row, cell in enumerate(columns.cells["path"])
     ]
     rows = _distinct(replace(rows, files=tuple(paths)), columns)
     homes = {label: f'label "{label}"' for label in rows.names}
-    return from_files(file, rows, homes, size=size, seed=seed, strict=strict)
+    return from_files(file, replace(rows, by=group), homes, size=size, seed=seed, strict=strict)
 
 
 def read_table(file: Path) -> Columns:

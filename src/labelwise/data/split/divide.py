@@ -2,28 +2,38 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from labelwise.data.dataset import PER_IMAGE, SPLITS, Dataset, Split
+from labelwise.data.split.grouping import Grouping, check_grouping, group_columns
 from labelwise.data.split.leaks import refuse_leaks
-from labelwise.data.split.make import VAL_SHARE, Shares, grouped, leave_one_domain_out, split_off, stratified, zero_shot
+from labelwise.data.split.make import VAL_SHARE, Shares, grouped, leave_one_domain_out, split_off, zero_shot
 from labelwise.errors import DataError, UsageError, listing, suggest
 
 KINDS = ("stratified", "grouped", "domain", "zero-shot")
 _COLUMN_BLOCKS = 32
 
 
-def divide(dataset: Dataset, kind: str = "stratified", held: str | None = None, seed: int = 0) -> Dataset:
+def divide(
+    dataset: Dataset,
+    kind: str = "stratified",
+    held: str | None = None,
+    seed: int = 0,
+    group: Grouping | None = None,
+) -> Dataset:
     """Return the data set divided anew, all its images pooled first; one that leaks is refused.
 
-    The kind is ``stratified`` (each label divided), ``grouped`` (no group on two sides), ``domain`` (the domain
-    ``held`` is the test split), or ``zero-shot`` (a fifth of the labels is unseen in training).
+    The kind is ``stratified`` (each label divided), ``grouped`` (the same, and it is an error where there are no groups),
+    ``domain`` (the domain ``held`` is the test split), or ``zero-shot`` (a fifth of the labels is unseen in training). No
+    ``group`` (see ``split.grouping``) lies on two sides of the first two; None is as the data are grouped.
     """
+    dataset = _regrouped(dataset, group)
     whole = pool(dataset)
     if kind == "stratified":
-        rows = stratified(whole.strata, Shares(), seed)
+        rows = grouped(whole.groups or [""] * len(whole), whole.strata, Shares(), seed)
     elif kind == "grouped":
         _check_column(dataset.name, "group", whole.groups)
         rows = grouped(whole.groups, whole.strata, Shares(), seed)
@@ -49,6 +59,36 @@ def divide(dataset: Dataset, kind: str = "stratified", held: str | None = None, 
     divided = resplit(dataset, rows)
     refuse_leaks(divided)
     return divided
+
+
+def group_by(dataset: Dataset, group: Grouping | None, seed: int = 0) -> Dataset:
+    """Return the data set with the ``groups`` of its images; splits that the data do not name are made anew by them."""
+    if group is None:
+        return dataset
+    dataset = _regrouped(dataset, group)
+    if dataset.own_splits:
+        return dataset
+    whole = pool(dataset)
+    rows = grouped(whole.groups or [""] * len(whole), whole.strata, Shares(), seed)
+    return replace(resplit(dataset, rows), own_splits=False)
+
+
+def _regrouped(dataset: Dataset, group: Grouping | None) -> Dataset:
+    """Return the data set with the groups of all images, whatever their split; None looks again for what it was grouped by."""
+    by = cast("Grouping", group or dataset.grouping)
+    check_grouping(by)
+    whole = pool(dataset)
+    if by == "column":
+        if group is not None:
+            _check_column(dataset.name, "group", whole.groups if dataset.grouping == by else ())
+        return dataset
+    columns = group_columns(by, whole.images, whole.files, whole.words(dataset.labels.names))
+    parts = {name: dataset.splits[name] for name in SPLITS if name in dataset.splits}
+    splits, start = {}, 0
+    for name, part in parts.items():
+        own = {what: column[start : start + len(part)] for what, column in columns.items()}
+        splits[name], start = replace(part, **own), start + len(part)  # type: ignore[arg-type]
+    return replace(dataset, splits=splits, grouping=by)
 
 
 def _check_column(name: str, column: str, cells: Sequence[str]) -> None:

@@ -15,9 +15,11 @@ from labelwise.display import from_cell, to_cell
 from labelwise.errors import DataError, listing, suggest
 from labelwise.files import write_atomically
 
+_KEPT = (("domain", "domains"), ("group", "groups"), ("moment", "moments"))
+
 
 def write_split(dataset: Dataset, path: str | Path) -> None:
-    """Write which split each image is in: a CSV file with the columns file, label (or labels), split (domain, group).
+    """Write which split each image is in: a CSV file with the columns file, label (or labels), split (domain, group, moment).
 
     Files are named from the folder that all of them share, so that the file still fits when the data move. See
     ``pool`` for images that come from no file. The label is blank where there is none. A file that is there is
@@ -30,7 +32,7 @@ def write_split(dataset: Dataset, path: str | Path) -> None:
         _column(dataset): whole.words(dataset.labels.names),
         "split": [name for name in SPLITS if name in dataset.splits for _ in range(len(dataset.splits[name]))],
     }
-    columns |= {head: cells for head, cells in (("domain", whole.domains), ("group", whole.groups)) if cells}
+    columns |= {head: cells for head, what in _KEPT if (cells := getattr(whole, what))}
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow(columns)

@@ -1,18 +1,18 @@
 """Leaks: the same file, image or group in two splits; images that look alike; equal images with different labels."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
 from labelwise.data.dataset import SPLITS, Dataset
 from labelwise.data.split.hashes import image_hashes
+from labelwise.data.split.lookalikes import LIKENESS, alike, fingerprints
 from labelwise.errors import DataError, UsageError, listing
-
-_CHUNK = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,8 @@ def check_leaks(dataset: Dataset) -> LeakReport:
     """Return what two splits share (files, images byte for byte, groups), and equal images with different labels."""
     places = _places(dataset)
     parts = [dataset.splits[name] for name in SPLITS if name in dataset.splits]
-    groups = [group for part in parts for group in part.groups or [""] * len(part)]
+    own = dataset.grouping == "column"  # else they are what looks alike, which is no proof
+    groups = [group for part in parts for group in (part.groups if own else ()) or [""] * len(part)]
     equal = _shared([each for part in parts for each in image_hashes(part.images).tolist()], places).values()
     return LeakReport(
         files=tuple(_across(_shared([place.file for place in places], places)).values()),
@@ -93,56 +94,45 @@ def refuse_leaks(dataset: Dataset) -> None:
         )
 
 
-def near_duplicates(dataset: Dataset, *, bits: int = 8, likeness: float = 0.98) -> tuple[Lookalike, ...]:
+def near_duplicates(dataset: Dataset, *, bits: int = 64, likeness: float = LIKENESS) -> tuple[Lookalike, ...]:
     """Return the images that look like one of an earlier split (train, then val), the most alike first.
 
-    Two images look alike where their difference hashes (which of two neighbours is brighter, on a grey thumbnail of 8
-    by 9 pixels) differ in at most ``bits`` of 64 and the thumbnails correlate by ``likeness`` or more: a copy that
-    was resized, brightened, compressed again or cut by a pixel. It is a hint for a person, not a proof: two drawings
-    of the figure 1 look alike as well. Features have no looks, and images of a single grey have none to compare;
-    neither is ever returned.
+    Two images look alike where their thumbnails correlate by ``likeness`` or more (see ``lookalikes``) and their difference
+    hashes (which of two neighbours is brighter, on a grey thumbnail of 8 by 9 pixels) differ in at most ``bits`` of 64: a
+    copy that was resized, brightened, compressed again or cut by a pixel. It is a hint for a person, not a proof: two drawings
+    of the figure 1 look alike as well. Features are compared by their cosine and have no bits; images of a single grey have
+    no looks to compare and are never returned.
     """
     if not 0 <= bits <= 64 or not 0 < likeness <= 1:
         raise UsageError(f"Bits must lie in 0..64 and likeness in (0, 1]; given {bits} and {likeness}.")
-    if len(dataset.shape) == 1:
-        return ()
-    places = _places(dataset)
-    present = [name for name in SPLITS if name in dataset.splits]
-    looks = {name: _looks(dataset.splits[name].images) for name in present}
-    rows = {name: [place for place in places if place.split == name] for name in present}
-    best: dict[Place, Lookalike] = {}
-    for earlier, later in combinations(present, 2):
-        for row, twin, differ, alike in _nearest(looks[later], looks[earlier], bits, likeness):
-            pair = Lookalike(image=rows[later][row], twin=rows[earlier][twin], bits=differ, likeness=alike)
-            if pair.image not in best or alike > best[pair.image].likeness:
-                best[pair.image] = pair
-    return tuple(sorted(best.values(), key=lambda each: -each.likeness))
+    parts = [dataset.splits[name] for name in SPLITS if name in dataset.splits]
+    images = torch.cat([part.images.cpu() for part in parts])
+    split = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    best, twins = np.zeros(len(images), np.float32), np.full(len(images), -1)
+    for first, second, values in alike(fingerprints(images), likeness):  # rows are in the order of splits
+        across = split[first] < split[second]
+        first, second, values = first[across], second[across], values[across]
+        near = _bits(images[first], images[second]) <= bits if bits < 64 else np.full(len(first), True)
+        order = np.argsort(values[near], kind="stable")  # of several for one image the last, most alike, stays
+        one, other, value = (each[near][order] for each in (first, second, values))
+        more = value > best[other]
+        best[other[more]], twins[other[more]] = value[more], one[more]
+    rows = np.flatnonzero(twins >= 0)
+    rows = rows[np.argsort(-best[rows], kind="stable")]
+    places, differ = _places(dataset), _bits(images[rows], images[twins[rows]])
+    return tuple(
+        Lookalike(image=places[row], twin=places[twins[row]], bits=int(count), likeness=float(best[row]))
+        for row, count in zip(rows.tolist(), differ.tolist(), strict=True)
+    )
 
 
-def _looks(images: Tensor) -> tuple[Tensor, Tensor]:
-    """Return hashes of -1 and 1 ``[n, 64]`` and thumbnails of zero mean and unit length ``[n, 72]``."""
-    hashes, thumbnails = [torch.empty(0, 64)], [torch.empty(0, 72)]
-    for part in torch.split(images.cpu(), _CHUNK):
-        small = F.interpolate(part.float().mean(1, keepdim=True), size=(8, 9), mode="area")[:, 0]
-        hashes.append((small[:, :, 1:] > small[:, :, :-1]).flatten(1).float() * 2 - 1)
-        flat = small.flatten(1)
-        thumbnails.append(F.normalize(flat - flat.mean(1, keepdim=True), eps=1e-3))
-    return torch.cat(hashes), torch.cat(thumbnails)
-
-
-def _nearest(
-    ours: tuple[Tensor, Tensor], others: tuple[Tensor, Tensor], bits: int, likeness: float
-) -> Iterable[tuple[int, int, int, float]]:
-    """Yield row, the row most like it among others, differing bits and likeness, where they look alike."""
-    if not len(others[0]):
-        return
-    for start in range(0, len(ours[0]), _CHUNK):
-        hashes, thumbnails = (each[start : start + _CHUNK] for each in ours)
-        differ = (64 - hashes @ others[0].T) / 2  # the dot product of signs counts equal bits less differing ones
-        alike, twins = (thumbnails @ others[1].T).masked_fill_(differ > bits, -1).max(1)
-        for row in (alike >= likeness - 1e-5).nonzero()[:, 0].tolist():
-            twin = int(twins[row])
-            yield start + row, twin, int(differ[row, twin]), min(1.0, float(alike[row]))
+def _bits(images: Tensor, others: Tensor) -> NDArray[np.int64]:
+    """Return in how many of 64 bits the difference hashes of two rows of images differ ``[n]``; none of features."""
+    if images.ndim == 2 or not len(images):
+        return np.zeros(len(images), np.int64)
+    grey = (F.interpolate(each.float().mean(1, keepdim=True), size=(8, 9), mode="area") for each in (images, others))
+    one, other = (small[:, 0, :, 1:] > small[:, 0, :, :-1] for small in grey)
+    return (one != other).flatten(1).sum(1).numpy()
 
 
 def _places(dataset: Dataset) -> list[Place]:

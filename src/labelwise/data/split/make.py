@@ -50,20 +50,28 @@ def stratified(targets: Tensor, shares: Shares, seed: int) -> dict[str, Tensor]:
     train. With fewer, train comes first, then the split with the larger share: one image goes to train,
     two go to train and test.
     """
-    others = sorted(("test", "val"), key=lambda name: -float(getattr(shares, name)))
-    names = [name for name in ("train", *others) if getattr(shares, name) > 0]
+    names = _by_share(shares)
     parts = dict(zip(names, _divide(targets, [getattr(shares, name) for name in names], seed), strict=True))
     return {name: parts[name] for name in SPLITS if name in parts}
 
 
-def split_off(targets: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
+def _by_share(shares: Shares) -> list[str]:
+    """Return the splits that get some: train, then those of larger shares first."""
+    others = sorted(("test", "val"), key=lambda name: -float(getattr(shares, name)))
+    return [name for name in ("train", *others) if getattr(shares, name) > 0]
+
+
+def split_off(targets: Tensor, share: float, seed: int, groups: Sequence[str] = ()) -> tuple[Tensor, Tensor]:
     """Return the rows that stay and the rows held out, a share above 0 and below 1: sorted, disjoint, together all of them.
 
     Each class gives its share within one image; a class with two images or more gives at least one and keeps at
-    least one, and a class with a single image keeps it.
+    least one, and a class with a single image keeps it. Groups, where there are any, stay whole, as ``grouped`` says.
     """
     if not 0 < share < 1:
         raise UsageError(f"The share to hold out must lie between 0 and 1; given {share}.")
+    if any(groups):
+        parts = grouped(groups, targets, Shares(train=1 - share, val=share, test=0), seed)
+        return parts["train"], parts["val"]
     rest, out = _divide(targets, [1 - share, share], seed)
     return rest, out
 
@@ -82,18 +90,44 @@ def leave_one_domain_out(domains: Sequence[str], held: str) -> dict[str, Tensor]
 def grouped(groups: Sequence[str], targets: Tensor, shares: Shares, seed: int) -> dict[str, Tensor]:
     """Return the rows of each split that has a positive share, sorted: no group is in two, and together they are all.
 
-    Groups (a blank name is one of its own) are placed one by one, large ones first, each where the images of every class come
-    nearest to their shares (the least chi-squared distance), and then moved while a move helps. No split is left empty.
+    Groups of several images are placed one by one, large ones first, each where the images of every class come nearest to their
+    shares (the least chi-squared distance), and then moved while a move helps; images alone (a blank name is a group of its
+    own) then fill up the shares of their class, so without any group this is ``stratified``. Each class keeps a group in train,
+    and no split is left empty.
     """
     if len(groups) != len(targets):
         raise UsageError(f"There are {len(targets)} images but {len(groups)} groups; give one for each image.")
-    names = [name for name in SPLITS if getattr(shares, name) > 0]
+    names = _by_share(shares)
     keys = {key: i for i, key in enumerate(dict.fromkeys(name or i for i, name in enumerate(groups)))}
     if len(keys) < len(names):
         raise DataError(f"There are {len(keys)} groups for {len(names)} splits ({listing(names)}); each needs one.")
     member = np.array([keys[name or i] for i, name in enumerate(groups)])
-    home = _place_groups(_group_counts(member, targets), np.array([getattr(shares, name) for name in names]), seed)
-    return {name: _rows(torch.from_numpy(home[member] == i)) for i, name in enumerate(names)}
+    counts, share = _group_counts(member, targets), np.array([getattr(shares, name) for name in names])
+    wanted = share[:, None] * counts.sum(0)
+    home, large = np.full(len(counts), -1), counts.sum(1) > 1
+    home[large] = _place_groups(counts[large], wanted, seed)
+    room = wanted - np.stack([counts[home == i].sum(0) for i in range(len(names))])
+    alone = _rows(torch.from_numpy(~large[member]))
+    for rows in _shuffled_classes(targets.cpu()[alone], seed):
+        own = member[alone[rows].numpy()]
+        column = counts[own[0]].argmax()
+        free = room[:, column].clip(0)
+        partly = len(own) < counts[:, column].sum() and free.sum() > 0  # groups have taken some of its shares
+        sizes = _counts(len(own), (free / free.sum() if partly else share).tolist())
+        home[own] = np.repeat(np.arange(len(names)), sizes)
+    _fill(home, counts, len(names))
+    parts = {name: _rows(torch.from_numpy(home[member] == i)) for i, name in enumerate(names)}
+    return {name: parts[name] for name in SPLITS if name in parts}
+
+
+def _fill(home: np.ndarray, counts: np.ndarray, splits: int) -> None:
+    """Move groups where a class has none in train, the first split, or a split is empty; ``counts`` are by group and class ``[g, k]``."""
+    for absent in np.flatnonzero(counts[home == 0].sum(0) == 0):
+        own = np.flatnonzero(counts[:, absent])
+        home[own[counts[own].sum(1).argmin()]] = 0
+    for empty in np.flatnonzero(np.bincount(home, minlength=splits) == 0):
+        richest = np.flatnonzero(home == np.bincount(home, minlength=splits).argmax())
+        home[richest[counts[richest].sum(1).argmin()]] = empty
 
 
 def zero_shot(
@@ -197,9 +231,8 @@ def _group_counts(member: np.ndarray, targets: Tensor) -> np.ndarray:
     return np.bincount(member * size[1] + classes, minlength=size[0] * size[1]).reshape(size)
 
 
-def _place_groups(counts: np.ndarray, shares: np.ndarray, seed: int) -> np.ndarray:
-    """Return the split of each group ``[g]``, from images by group and class ``[g, k]`` and the share of each split ``[s]``."""
-    wanted = shares[:, None] * counts.sum(0)
+def _place_groups(counts: np.ndarray, wanted: np.ndarray, seed: int) -> np.ndarray:
+    """Return the split of each group ``[g]``, from images by group and class ``[g, k]``, and those that each split should have ``[s, k]``."""
     have = np.zeros_like(wanted)
     home = np.full(len(counts), -1)
     order = np.random.default_rng(seed).permutation(len(counts))
@@ -214,7 +247,4 @@ def _place_groups(counts: np.ndarray, shares: np.ndarray, seed: int) -> np.ndarr
             have[home[group]] += added
         if (home == before).all():
             break
-    for empty in np.flatnonzero(np.bincount(home, minlength=len(shares)) == 0):
-        richest = np.flatnonzero(home == np.bincount(home, minlength=len(shares)).argmax())
-        home[richest[counts[richest].sum(1).argmin()]] = empty
     return home

@@ -1,0 +1,107 @@
+"""Lookalikes: pictures that show the same once more (a copy resized, brightened, compressed again; frames of a burst).
+
+A picture's fingerprint is its grey thumbnail of 16 by 16 pixels, of mean zero and length one; two look alike where these
+correlate by ``LIKENESS``. Features are compared by their cosine around their mean. No picture is compared with all others: a tree over the first
+principal directions, in which two are never farther apart than in all of them, names every pair that can be alike.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+LIKENESS = 0.97
+_SIDE, _CHUNK = 16, 1024
+_DIRECTIONS = (7, 16)
+_PAIRS = 10_000_000  # that are held at once, about
+_SAMPLE = 500  # rows by which these are estimated
+Rows = NDArray[np.int64]
+
+
+def fingerprints(images: Tensor) -> Tensor:
+    """Return what pictures ``[n, c, h, w]`` or features ``[n, a]`` are compared by, of length one; zeros for a single grey."""
+    if images.ndim == 2:
+        rows = images.detach().cpu().float()
+        return F.normalize(rows - rows.mean(0) if len(rows) > 2 else rows)
+    prints = [torch.empty(0, _SIDE * _SIDE)]
+    for part in torch.split(images, _CHUNK):
+        grey = part.sum(1, keepdim=True, dtype=torch.int16).cpu().float() / part.shape[1]
+        flat = F.interpolate(grey, size=(_SIDE, _SIDE), mode="area").flatten(1)
+        flat = flat - flat.mean(1, keepdim=True)
+        prints.append(F.normalize(flat) * (flat.norm(dim=1, keepdim=True) > _SIDE))  # a shade of grey on average
+    return torch.cat(prints)
+
+
+def alike(prints: Tensor, likeness: float = LIKENESS) -> Iterator[tuple[Rows, Rows, NDArray[np.float32]]]:
+    """Yield the pairs of rows that look alike, the smaller row first, and how much; all of them, some at a time."""
+    for first, second in _near(prints, likeness):
+        yield _alike(prints, first, second, likeness)
+
+
+def lookalike_groups(images: Tensor, likeness: float = LIKENESS) -> tuple[str, ...]:
+    """Return the group of each image: those that look alike, directly or by way of others; blank where there is none."""
+    prints = fingerprints(images)
+    member = np.arange(len(prints))
+    for first, second in _near(prints, likeness):
+        apart = member[first] != member[second]
+        one, other, _ = _alike(prints, first[apart], second[apart], likeness)
+        if len(one):
+            member = join_groups(member, one, other)
+    return name_groups("lookalike", member)
+
+
+def join_groups(member: Rows, first: Rows, second: Rows) -> Rows:
+    """Return the group of each row ``[n]`` where the groups of each pair of rows are one."""
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+
+    n = len(member)
+    edges = coo_matrix((np.ones(len(first), dtype=bool), (member[first], member[second])), shape=(n, n))
+    return np.asarray(connected_components(edges, directed=False)[1], dtype=np.int64)[member]
+
+
+def name_groups(kind: str, member: Rows) -> tuple[str, ...]:
+    """Return a name for each row, by its group ``[n]``: "kind 1", "kind 2" in the order of rows; blank for a row alone."""
+    sizes = np.bincount(member, minlength=1)
+    several = [int(group) for group in member.tolist() if sizes[group] > 1]
+    names = {group: f"{kind} {i}" for i, group in enumerate(dict.fromkeys(several), 1)}
+    return tuple(names.get(group, "") for group in member.tolist())
+
+
+def _near(prints: Tensor, likeness: float) -> Iterator[tuple[Rows, Rows]]:
+    """Yield all pairs that can be alike, the smaller row first, and others that are not."""
+    from scipy.spatial import cKDTree
+
+    rows = prints.any(1).nonzero()[:, 0]
+    if len(rows) < 2:
+        return
+    points, number = prints[rows] - prints[rows].mean(0), rows.numpy()
+    directions = torch.linalg.eigh(points.T @ points)[1].flip(1)
+    radius = (2 * (1 - likeness)) ** 0.5 + 1e-3
+    for count in _DIRECTIONS:  # few are quick, and enough unless most pictures are much alike
+        places = (points @ directions[:, :count]).double().numpy()
+        tree = cKDTree(places)
+        some = places[:: max(1, len(places) // _SAMPLE)]
+        total = int(tree.query_ball_point(some, radius, return_length=True).mean() * len(places))
+        if total <= _PAIRS:
+            pairs = number[tree.query_pairs(radius, output_type="ndarray")]
+            yield pairs[:, 0], pairs[:, 1]
+            return
+    step = max(1, len(places) * _PAIRS // total)
+    for start in range(0, len(places), step):
+        near = cKDTree(places[start : start + step]).sparse_distance_matrix(tree, radius, output_type="ndarray")
+        first, second = near["i"] + start, near["j"]
+        ahead = first < second
+        yield number[first[ahead]], number[second[ahead]]
+
+
+def _alike(prints: Tensor, first: Rows, second: Rows, likeness: float) -> tuple[Rows, Rows, NDArray[np.float32]]:
+    """Return those of some pairs that look alike, and how much."""
+    pieces = zip(*(torch.split(torch.from_numpy(rows), _CHUNK * 64) for rows in (first, second)), strict=True)
+    cosines = [torch.empty(0), *((prints[one] * prints[other]).sum(1) for one, other in pieces)]
+    values = torch.cat(cosines).clamp_max(1).numpy()
+    enough = values >= likeness - 1e-5
+    return first[enough], second[enough], values[enough]
