@@ -79,6 +79,12 @@ class Sample:
             rest_weights=self.rest_weights[rows],
         )
 
+    def turned(self, axes: Tensor) -> Self:
+        """Return it in the coordinates of axes ``[d, e]``, in their precision."""
+        rows, means, rest = (part.to(axes) @ axes for part in (self.rows, self.means, self.rest))
+        counts, weights, left = (part.to(axes) for part in (self.counts, self.weights, self.rest_weights))
+        return replace(self, rows=rows, means=means, rest=rest, counts=counts, weights=weights, rest_weights=left)
+
     def scaled(self, by: Tensor) -> Self:
         """Return it with each coordinate multiplied by a number ``[d]``."""
         return replace(self, rows=self.rows * by, means=self.means * by, rest=self.rest * by)
@@ -91,39 +97,48 @@ def left_out_distances(sample: Sample, points: Tensor, own: Tensor) -> Tensor:
     for the rows of its group.
     """
     table = sample.rows.new_empty(len(sample.rows), len(points))
-    norms, inside = points.square().sum(1), sample.inside
+    norms, of_means = points.square().sum(1), sample.means @ points.T
     for rows in _blocks(sample.groups, len(points)):
-        x, u, targets, instead = sample.rows[rows], inside[rows], sample.targets[rows], own[rows]
-        across = x @ u.mT  # [b, g, g]
-        gone = _undone(u, targets, sample)
-        to_points = _distances(x, u, across, gone, points.expand(len(rows), -1, -1), norms.expand(len(rows), -1))
-        to_own = _distances(x, u, across, gone, instead, instead.square().sum(2))
-        table[rows] = to_points.scatter(2, targets[:, None, :].expand_as(to_own), to_own)
+        x, targets, instead = sample.rows[rows], sample.targets[rows], own[rows]
+        u = x - sample.means[targets]
+        across = _products(x, u)  # [b, g, g]
+        gone = _undone(_products(u, u), targets, sample)
+        plain = x.square().sum(2, keepdim=True) + (across @ gone * across).sum(2, keepdim=True)
+        product = (x.flatten(0, 1) @ points.T).view(*rows.shape, -1)
+        to_points = plain + norms + _bent(product, product - of_means[targets], across, gone)
+        to_own = (
+            plain + instead.square().sum(2)[:, None] + _bent(_products(x, instead), _products(u, instead), across, gone)
+        )
+        table[rows] = to_points.scatter_(2, targets[:, None, :].expand_as(to_own), to_own)
     return table
 
 
-def _undone(u: Tensor, targets: Tensor, sample: Sample) -> Tensor:
-    """Return H ``[b, g, g]`` such that leaving out rows u ``[b, g, d]`` adds u' H u to the inverse covariance.
+def _products(x: Tensor, y: Tensor) -> Tensor:
+    """Return the products ``[b, g, h]`` of rows ``[b, g, d]`` and ``[b, h, d]``; of single rows quicker than by matrices."""
+    return (x * y).sum(2, keepdim=True) if x.shape[1] == y.shape[1] == 1 else x @ y.mT
+
+
+def _undone(squares: Tensor, targets: Tensor, sample: Sample) -> Tensor:
+    """Return H ``[b, g, g]`` such that leaving out rows u adds u' H u to the inverse covariance; ``squares`` are u u' ``[b, g, g]``.
 
     The squares inside labels lose u' K u with K = I + 11' / (n - g) for the rows of a label, whose inverse is I - 11' / n;
     where all rows of a label go, 1'u is 0, and K is I.
     """
-    size = u.shape[1]
     counts = sample.counts[targets]
-    same = (targets[:, :, None] == targets[:, None, :]).to(u)
-    stays = (same.sum(2) < counts).to(u)
-    eye = torch.eye(size, dtype=u.dtype, device=u.device)
-    inverse: Tensor = torch.linalg.inv(sample.degrees * (eye - same * (stays / counts)[:, None, :]) - u @ u.mT)
+    same = (targets[:, :, None] == targets[:, None, :]).to(squares)
+    stays = (same.sum(2) < counts).to(squares)
+    eye = torch.eye(squares.shape[1], dtype=squares.dtype, device=squares.device)
+    kept = sample.degrees * (eye - same * (stays / counts)[:, None, :]) - squares
+    inverse: Tensor = 1 / kept if kept.shape[1] == 1 else torch.linalg.inv(kept)
     return inverse
 
 
-def _distances(x: Tensor, u: Tensor, across: Tensor, gone: Tensor, points: Tensor, norms: Tensor) -> Tensor:
-    """Return squared distances ``[b, g, m]`` of x ``[b, g, d]`` to points ``[b, m, d]`` after u' H u was added to the identity."""
-    between = u @ points.mT
+def _bent(product: Tensor, between: Tensor, across: Tensor, gone: Tensor) -> Tensor:
+    """Return the part ``[b, g, m]`` of squared distances of x to points p that depends on both, from x p', u p', x u' and H."""
+    if between.shape[1] == 1:
+        return gone * between.square() - 2 * across * gone * between - 2 * product
     bent = gone @ between
-    plain = x.square().sum(2, keepdim=True) - 2 * x @ points.mT + norms[:, None, :]
-    own = (across @ gone * across).sum(2, keepdim=True)
-    return plain + own - 2 * across @ bent + (between * bent).sum(1, keepdim=True)
+    return (between * bent).sum(1, keepdim=True) - 2 * across @ bent - 2 * product
 
 
 def _blocks(groups: Tensor, columns: int) -> Iterator[Tensor]:
