@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from labelwise.methods.cgan import Cgan
     from labelwise.methods.clarel import Clarel
     from labelwise.methods.devise import Devise
+    from labelwise.methods.discriminant import Discriminant
     from labelwise.methods.eszsl import Eszsl
     from labelwise.methods.indicator import Indicator
     from labelwise.methods.izf import Izf
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 # The class of each method, which lies in the file of its name.
 _CLASSES = {
+    "discriminant": "Discriminant",
     "indicator": "Indicator",
     "prototype": "Prototype",
     "softmax": "Softmax",
@@ -89,6 +91,7 @@ __all__ = [
     "Cgan",
     "Clarel",
     "Devise",
+    "Discriminant",
     "Encoder",
     "Eszsl",
     "ImageMethod",
