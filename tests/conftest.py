@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from labelwise.data.augment import Augment
 from labelwise.data.dataset import Dataset, Split
 from labelwise.labels import Labels
-from labelwise.methods import METHODS, Cgan, Encoder, ImageMethod, Izf, Method, Prototype, ZeroLabel
+from labelwise.methods import METHODS, Cgan, Discriminant, Encoder, ImageMethod, Izf, Method, Prototype, ZeroLabel
 from labelwise.methods.shared.linear import HeadModel
 from labelwise.training.optimizers import Optimizer
 from labelwise.training.stages import Run
@@ -92,8 +92,9 @@ def quick(name: str, epochs: int = 30) -> Method:
     """A method with settings for a second of training."""
     kind = METHODS[name]
     encoder = Encoder(backbone="convnet", width=8)
-    if issubclass(kind, ZeroLabel):
-        return kind(encoder=replace(encoder, weights=colour_weights(), frozen=True), restarts=3, search=20)
+    if issubclass(kind, ZeroLabel | Discriminant):
+        frozen = replace(encoder, weights=colour_weights(), frozen=True)
+        return kind(encoder=frozen, restarts=3, search=20) if issubclass(kind, ZeroLabel) else kind(encoder=frozen)
     assert issubclass(kind, ImageMethod)
     if issubclass(kind, Izf | Cgan):
         own = Optimizer(lr=0.05)

@@ -12,8 +12,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from labelwise.model import SensesFamiliarity
-
 if TYPE_CHECKING:
     from labelwise.scores import Scores
 
@@ -49,7 +47,7 @@ class Familiarity:
         signs = self._signs(scores)
         rule = self.rule or OutlierRule(centre=(0.0, 0.0), spread=(1.0, 1.0), limit=float("inf"))
         scaled = (signs - signs.new_tensor(rule.centre)) / signs.new_tensor(rule.spread)
-        if sign == "both" and self.memory is not None:
+        if sign == "both" and (self.memory is not None or scores.unfamiliarity is not None):
             return scaled.amax(1)
         return scaled[:, 1 if sign == "familiarity" else 0]
 
@@ -73,9 +71,9 @@ class Familiarity:
     def _signs(self, scores: "Scores") -> Tensor:
         """Return lack of confidence, as log-odds, and unfamiliarity, as the model tells it or a cosine distance: ``[n, 2]``."""
         doubt = -torch.logit(scores.confidence, eps=1e-12)
-        model, embeddings = scores.classifier.model, scores.embeddings
-        if isinstance(model, SensesFamiliarity):
-            distance = model.unfamiliarity(embeddings, scores.classifier.label_embeddings).double()
+        embeddings = scores.embeddings
+        if scores.unfamiliarity is not None:
+            distance = scores.unfamiliarity.double()
         elif self.memory is None:
             distance = torch.zeros_like(doubt)
         else:

@@ -25,6 +25,16 @@ def accuracy(predicted: Values, targets: Values) -> float:
     return float((answers == right).double().mean())
 
 
+def share_interval(share: float, count: int, deviations: float = 1.96) -> tuple[float, float]:
+    """Return the interval in which a share measured on so many cases lies truly, 95 times of 100 (Wilson's)."""
+    if count < 1:
+        return 0.0, 1.0
+    extra = deviations**2 / count
+    middle = (share + extra / 2) / (1 + extra)
+    half = deviations * math.sqrt(share * (1 - share) / count + extra / count / 4) / (1 + extra)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
 def per_class_accuracy(predicted: Values, targets: Values) -> float:
     """Return the mean of the accuracies within each class that has a target."""
     answers, right = _rows(predicted, targets)

@@ -5,7 +5,7 @@ images, k labels, d image embedding, e label embedding, a vector.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -130,6 +130,24 @@ class SensesFamiliarity(Protocol):
 
     def unfamiliarity(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
         """Return ``[n]``, larger is stranger, from image embeddings ``[n, d]`` and label embeddings ``[k, e]``."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LeftOut:
+    """What a model says of training images as if each, and those that look like it, had not been among them."""
+
+    scores: Tensor  # of every pair [n, k]
+    unfamiliarity: Tensor  # [n], see ``SensesFamiliarity``
+    tells: Tensor  # which rows say something: an image of their label is left [n] (bool)
+    groups: Tensor  # images that were left out together have the same number [n]
+
+
+@runtime_checkable
+class LeavesOut(SensesFamiliarity, Protocol):
+    """It scores its training images as if it had not seen them, so none need to be held out."""
+
+    def left_out(self, images: Tensor, targets: Tensor, groups: Sequence[str] = ()) -> LeftOut:
+        """Return what it says of all its training images, from their targets ``[n]`` and the names of their groups."""
 
 
 @runtime_checkable

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Self
 import torch
 from torch import Tensor
 
+from labelwise.model import SensesFamiliarity
+
 if TYPE_CHECKING:
     from labelwise.classifier import Classifier
 
@@ -33,6 +35,15 @@ class Scores:
         """What the model says of each pair ``[n, k]``; larger is better."""
         with torch.no_grad():
             return self.classifier.model.score(self.embeddings, self.classifier.label_embeddings)
+
+    @cached_property
+    def unfamiliarity(self) -> Tensor | None:
+        """How far each picture is from all that the model knows ``[n]``, where it tells that by itself."""
+        model = self.classifier.model
+        if not isinstance(model, SensesFamiliarity):
+            return None
+        with torch.no_grad():
+            return model.unfamiliarity(self.embeddings, self.classifier.label_embeddings)
 
     @cached_property
     def log_odds(self) -> Tensor:
@@ -95,7 +106,10 @@ class Scores:
 
     def of(self, classifier: "Classifier") -> Self:
         """Return what another classifier with the same model says of the same pictures; nothing is encoded again."""
-        return type(self)(classifier, self.embeddings, self.images)
+        other = type(self)(classifier, self.embeddings, self.images)
+        if classifier.label_embeddings is self.classifier.label_embeddings:  # what the model says of them is the same
+            vars(other).update({name: vars(self)[name] for name in ("raw", "unfamiliarity") if name in vars(self)})
+        return other
 
 
 def _rows(tensor: Tensor, rows: Tensor | Sequence[int] | slice) -> Tensor:

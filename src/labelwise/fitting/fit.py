@@ -11,6 +11,7 @@ from labelwise.data.labels.knowledge import require
 from labelwise.data.read.files import at_side
 from labelwise.errors import DataError, UsageError, listing
 from labelwise.fitting.choice import decide, encoder_of
+from labelwise.fitting.left_out import MOST_VERIFIED, calibrated_left_out
 from labelwise.fitting.steps import of_labels, origin_of, remembering, set_aside, train_on, validation
 from labelwise.fitting.zero_shot import fit_zero_shot
 from labelwise.labels import unfit_name
@@ -23,14 +24,13 @@ from labelwise.tasks.verify import can_verify, fit_verifier
 from labelwise.training.stages import Method, Run
 
 VALIDATION_SHARE = 0.1
-MOST_VERIFIED = 2_000  # validation images up to which a threshold for pairs is fitted at once
 
 
 def fit(data: Dataset, method: Method | None = None, run: Run | None = None) -> Classifier:
     """Return a classifier trained on the train split and calibrated on the validation split.
 
-    The test split is never read. Without a validation split a tenth of the training images is set aside for it. Methods
-    that read descriptions of labels are fitted as ``zero_shot`` says. Methods that read no target are fitted without any.
+    The test split is never read. Without a validation split a tenth of the training images is set aside for it; but a method whose
+    models can leave a training image out trains on all, and is calibrated on these. Methods that read descriptions of labels are fitted as ``zero_shot`` says. Methods that read no target are fitted without any.
     Pictures from files whose size was left open are read at the size that the method's encoder takes, see ``View``.
 
     Args:
@@ -46,16 +46,20 @@ def fit(data: Dataset, method: Method | None = None, run: Run | None = None) -> 
         return fit_zero_shot(data, method, run)
     if not method.uses_targets:
         return _fit_unlabelled(data, method, run)
-    part = training_data(data, run.seed)
+    part = training_data(data, run.seed, hold_out=not method.leaves_out)
     for piece in (piece for piece in method.needs if hasattr(part.labels, piece)):
         require(part.labels, piece, f"Method {method.name}")
     model, about = train_on(part, data, method, run)
     bound = remembering(bind(model, part.labels), part.train.images)
     bound = replace(bound, calibration=replace(bound.calibration, multilabel=data.multilabel))
-    scores = bound.scores_of(bound.encode(prepared(model, part.val.images)))
-    about |= {"validation_images": len(part.val), **_merit(scores.log_odds.cpu(), part.val)}
+    scores, targets = bound.scores_of(bound.encode(prepared(model, part.val.images))), part.val.targets
+    if len(part.val):
+        about |= {"validation_images": len(part.val), **_merit(scores.log_odds.cpu(), part.val)}
     bound = replace(bound, origin=origin_of(method, part, {"training": about}))
-    targets = part.val.targets
+    if method.leaves_out:
+        done = calibrated_left_out(bound, part.train)
+        if done is not bound or len(part.val) < 2:
+            return done
     done = calibrate(scores.of(bound), targets)
     if part.val.multilabel or len(scores) > MOST_VERIFIED or not can_verify(targets):
         return done
@@ -118,10 +122,11 @@ def _merit(scores: Tensor, val: Split) -> dict[str, float]:
     return {"validation_accuracy": float((scores.argmax(1) == val.targets).double().mean())}
 
 
-def training_data(data: Dataset, seed: int = 0) -> TrainData:
+def training_data(data: Dataset, seed: int = 0, *, hold_out: bool = True) -> TrainData:
     """Return what training may see: labelled train and validation images, and descriptions of labels without any.
 
-    Labels that no training image has are unseen: their descriptions stay, their validation images do not.
+    Labels that no training image has are unseen: their descriptions stay, their validation images do not. Without a validation split some
+    training images are held out, or none.
     """
     seen = data.split("train").present
     if len(seen) < 2:
@@ -130,9 +135,9 @@ def training_data(data: Dataset, seed: int = 0) -> TrainData:
             "Add a folder of other pictures, for example one of things that are not your label."
         )
     whole, held = (of_labels(split, seen, len(data.labels)) for split in (data.split("train"), validation(data)))
-    if not len(held):
+    if hold_out and not len(held):
         whole, held = set_aside(whole, whole.strata, VALIDATION_SHARE, seed)
-    if len(held) < 2:
+    if hold_out and len(held) < 2:
         raise DataError(
             f"{len(whole) + len(held)} labelled images are too few to set some aside for validation. "
             "Add images, or a val split."

@@ -4,6 +4,7 @@ from labelwise.errors import UsageError, listing, suggest
 from labelwise.methods.cgan import Cgan
 from labelwise.methods.clarel import Clarel
 from labelwise.methods.devise import Devise
+from labelwise.methods.discriminant import Discriminant
 from labelwise.methods.eszsl import Eszsl
 from labelwise.methods.indicator import Indicator
 from labelwise.methods.izf import Izf
@@ -16,7 +17,8 @@ from labelwise.methods.supcon import Supcon
 from labelwise.methods.zero_label import ZeroLabel
 from labelwise.training.stages import Method
 
-_EVERY = (Indicator, Prototype, Softmax, Multilabel, Supcon, Clarel, Eszsl, Ridge, Devise, Izf, Cgan, ZeroLabel)
+_TRAINED = (Discriminant, Indicator, Prototype, Softmax, Multilabel, Supcon)
+_EVERY = (*_TRAINED, Clarel, Eszsl, Ridge, Devise, Izf, Cgan, ZeroLabel)
 METHODS: dict[str, type[Method]] = {method.name: method for method in _EVERY}
 
 
@@ -32,6 +34,7 @@ __all__ = [
     "Cgan",
     "Clarel",
     "Devise",
+    "Discriminant",
     "Encoder",
     "Eszsl",
     "ImageMethod",

@@ -4,9 +4,12 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
+from torch.nn.functional import binary_cross_entropy_with_logits
 
 from labelwise.ops.targets import truth_table
+
+MOST_STEPS = 100  # of Newton's method; a handful is usual
+SOFTEST = 1e-6  # the least inverse temperature, relative to the spread of scores: they say nothing, then
 
 
 def fit_platt(scores: Tensor, targets: Tensor) -> tuple[float, float]:
@@ -62,12 +65,21 @@ def fit_temperature(scores: Tensor, targets: Tensor) -> float:
     if k < 2:
         return 1.0
     smoothing = min(0.5, k / (k - 1) / (n + 2))
-
-    def loss(p: Tensor) -> Tensor:
-        return cross_entropy(x * p[0].exp(), targets, label_smoothing=smoothing)
-
-    (log_inverse,) = _minimise(loss, [0.0])
-    return float(torch.tensor(-log_inverse).exp())
+    spread = float(x.std()) or 1.0
+    x = x / spread
+    wanted = (1 - smoothing) * x.gather(1, targets[:, None].to(x.device))[:, 0] + smoothing * x.mean(1)
+    inverse = 1.0
+    for _ in range(MOST_STEPS):  # Newton: convex in 1 / T
+        chances = (x * inverse).softmax(1)
+        mean = (chances * x).sum(1)
+        slope = float((mean - wanted).mean())
+        bend = float(((chances * x.square()).sum(1) - mean.square()).mean())
+        step = min(max(inverse - slope / max(bend, 1e-300), inverse / 4), inverse * 4)
+        step = min(max(step, SOFTEST), 1 / SOFTEST)
+        if abs(step - inverse) <= 1e-12 * inverse:
+            break
+        inverse = step
+    return spread / inverse
 
 
 def _minimise(loss: Callable[[Tensor], Tensor], start: list[float]) -> list[float]:

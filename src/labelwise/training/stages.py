@@ -55,6 +55,8 @@ class Method(ABC):
     needs: ClassVar[tuple[str, ...]] = ("targets",)
     # whether its models score labels that have a description and no image; see ``zero_shot``
     zero_shot: ClassVar[bool] = False
+    # whether its models are ``LeavesOut``, so that no image is held out to calibrate them
+    leaves_out: ClassVar[bool] = False
     # whether it trains on images of which several labels may be true, or none; see ``Split.targets``
     multilabel: ClassVar[bool] = False
 

@@ -27,7 +27,7 @@ from labelwise.training.adversarial import Adversarial
 from labelwise.training.optimizers import Optimizer, Schedule
 from labelwise.training.stages import Loss, Method, Stage
 
-__all__ = ["Encoder", "EncoderModel", "HeadModel", "ImageMethod", "LinearModel", "SoftmaxModel"]
+__all__ = ["Encoder", "EncoderModel", "HeadModel", "ImageMethod", "LinearModel", "RowModel", "SoftmaxModel"]
 
 BATCH = 256  # images encoded at a time outside training
 FEWEST_STEPS, SMALLEST_BATCH = 10, 8  # steps of an epoch over features, as far as batches of this size allow
@@ -68,8 +68,22 @@ class EncoderModel(LabelModel):
         return torch.cat([(by or self.encode_images)(as_float(x.to(self.device))) for x in parts]).float()
 
 
-class LinearModel(EncoderModel):
+class RowModel(EncoderModel):
     """A model whose score is linear in the image embedding: label embeddings are ``[k, d + 1]``, weights and then a bias."""
+
+    def score(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
+        """Return the score of every pair ``[n, k]``: one matrix product."""
+        return linear_scores(image_embeddings, label_embeddings)
+
+    def trained_rows(self, labels: Labels) -> Tensor | slice:
+        """Return where these labels stand among those the model was trained on."""
+        if labels is self.spec.labels:
+            return slice(None)
+        return torch.tensor([self.spec.labels.index(name) for name in labels.names], device=self.device)
+
+
+class LinearModel(RowModel):
+    """One that is trained, and keeps what ``labels_from_examples`` needs of the training images."""
 
     infinite: ClassVar[tuple[str, ...]] = ("background",)
     means: Tensor  # mean training embedding of each label, see `ops.linear.EmbeddingStatistics`
@@ -87,16 +101,6 @@ class LinearModel(EncoderModel):
         for name, shape in shapes.items():
             self.register_buffer(name, torch.zeros(shape))
         self.register_buffer("background", torch.full((d,), torch.inf))
-
-    def score(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
-        """Return the score of every pair ``[n, k]``: one matrix product."""
-        return linear_scores(image_embeddings, label_embeddings)
-
-    def trained_rows(self, labels: Labels) -> Tensor | slice:
-        """Return where these labels stand among those the model was trained on."""
-        if labels is self.spec.labels:
-            return slice(None)
-        return torch.tensor([self.spec.labels.index(name) for name in labels.names], device=self.device)
 
     @torch.no_grad()
     def fit_statistics(self, split: Split) -> None:

@@ -1,0 +1,80 @@
+"""Leaving pictures out in closed form is what refitting without them gives."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from labelwise.ops.left_out import Sample, left_out_distances
+
+K, D = 4, 6
+RIDGE = 0.3
+
+
+def drawn(seed: int, n: int = 30) -> tuple[Tensor, Tensor]:
+    rng = torch.Generator().manual_seed(seed)
+    targets = torch.cat([torch.arange(K).repeat(3), torch.randint(K, (n - 3 * K,), generator=rng)])
+    centres = torch.randn(K, D, generator=rng, dtype=torch.float64)
+    return centres[targets] + 0.5 * torch.randn(n, D, generator=rng, dtype=torch.float64), targets
+
+
+def covariance(rows: Tensor, targets: Tensor, degrees: int) -> tuple[Tensor, Tensor]:
+    """The means of labels and the covariance inside them with its ridge, the slow way."""
+    means = torch.stack([rows[targets == c].mean(0) if (targets == c).any() else rows[0] * 0 for c in range(K)])
+    inside = rows - means[targets]
+    return means, inside.T @ inside / degrees + RIDGE * torch.eye(D)
+
+
+def refitted(rows: Tensor, targets: Tensor, groups: Tensor) -> Tensor:
+    """Distances of each row to the means of labels, all of it fitted again without the rows of its group."""
+    degrees, table = len(rows) - K, torch.empty(len(rows), K, dtype=rows.dtype)
+    for i in range(len(rows)):
+        stay = groups != groups[i]
+        means, within = covariance(rows[stay], targets[stay], degrees)
+        away = rows[i] - means
+        table[i] = (away @ torch.linalg.inv(within) * away).sum(1)
+    return table
+
+
+def closed(rows: Tensor, targets: Tensor, groups: Tensor | None) -> Tensor:
+    """The same by the closed form."""
+    _, within = covariance(rows, targets, len(rows) - K)
+    values, axes = torch.linalg.eigh(within)
+    sample = Sample.of(rows @ axes * values**-0.5, targets, K, groups)
+    return left_out_distances(sample, sample.means, sample.rest)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_one_left_out_is_a_refit_without_it(seed: int) -> None:
+    rows, targets = drawn(seed)
+    expected = refitted(rows, targets, torch.arange(len(rows)))
+    torch.testing.assert_close(closed(rows, targets, None), expected, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_group_left_out_is_a_refit_without_it(seed: int) -> None:
+    rows, targets = drawn(seed)
+    groups = torch.randint(18, (len(rows),), generator=torch.Generator().manual_seed(seed))  # some across labels
+    kept = torch.tensor([[((targets == c) & (groups != g)).any() for c in range(K)] for g in groups.tolist()])
+    assert kept.all()
+    expected = refitted(rows, targets, groups)
+    torch.testing.assert_close(closed(rows, targets, groups), expected, rtol=1e-8, atol=1e-8)
+
+
+def test_a_label_that_is_one_group_has_nothing_left() -> None:
+    rows, targets = drawn(0)
+    groups = torch.where(targets == 2, 99, torch.arange(len(rows)))
+    sample = Sample.of(rows, targets, K, groups)
+    assert (sample.rest_weights[targets == 2] == 0).all()
+    others = [c for c in range(K) if c != 2]
+    expected = refitted(rows, targets, groups)[:, others]
+    torch.testing.assert_close(closed(rows, targets, groups)[:, others], expected, rtol=1e-8, atol=1e-8)
+
+
+def test_copies_make_a_mean_no_better() -> None:
+    rows, targets = drawn(1)
+    twice, both = rows.repeat(2, 1), targets.repeat(2)
+    once = Sample.of(rows, targets, K)
+    copied = Sample.of(twice, both, K, torch.arange(len(rows)).repeat(2))
+    torch.testing.assert_close(copied.weights, once.weights)
+    torch.testing.assert_close(copied.rest_weights[: len(rows)], once.rest_weights)
+    torch.testing.assert_close(copied.rest[: len(rows)], once.rest)
