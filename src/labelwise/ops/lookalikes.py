@@ -1,5 +1,7 @@
 """Pictures that look alike: copies, crops, bursts of a camera."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from scipy.sparse import coo_array
@@ -29,3 +31,10 @@ def lookalike_groups(embeddings: Tensor, groups: Tensor | None = None, alike: fl
     both = np.concatenate(pairs)
     graph = coo_array((np.ones(len(both)), (both[:, 0], both[:, 1])), shape=(n, n))
     return torch.from_numpy(connected_components(graph, directed=False)[1].astype(np.int64)).to(embeddings.device)
+
+
+def together(embeddings: Tensor, groups: Sequence[str]) -> Tensor:
+    """Return the set of each image ``[n]`` that is left out with it: lookalikes, and what the data say belongs together."""
+    named = {name: place for place, name in enumerate(dict.fromkeys(groups))}
+    known = torch.tensor([named[name] for name in groups], device=embeddings.device) if groups else None
+    return lookalike_groups(embeddings, known)
