@@ -149,6 +149,9 @@ class LeavesOut(SensesFamiliarity, Protocol):
     def left_out(self, images: Tensor, targets: Tensor, groups: Sequence[str] = ()) -> LeftOut:
         """Return what it says of all its training images, from their targets ``[n]`` and the names of their groups."""
 
+    def left_out_pairs(self, images: Tensor, targets: Tensor, pairs: Tensor) -> Tensor:
+        """Return how alike pairs ``[p, 2]`` of its training images are by ``Whitens.whitened``, as if it had not seen the two."""
+
 
 @runtime_checkable
 class Completes(Protocol):

@@ -10,7 +10,7 @@ from labelwise.evaluate.tested import Tested
 from labelwise.evaluate.verification import evaluate_verification
 from labelwise.methods import METHODS
 from labelwise.tasks.gallery import make_gallery
-from labelwise.tasks.similarity import all_alike, known_scores, row_alike
+from labelwise.tasks.similarity import By, all_alike, known_scores, row_alike
 from tests.contract.subjects import pictures, trained
 
 
@@ -18,7 +18,9 @@ from tests.contract.subjects import pictures, trained
 def test_verify_and_retrieve(method: str) -> None:
     """What is asked of a pair is a part of what is asked of all, and a fitted threshold tells most pairs."""
     data = pictures(method)
-    classifier = fit_verification(trained(method), data.split("val"))
+    # embeddings that were not trained for these labels tell them apart once they are whitened
+    by: By = "whitened" if METHODS[method].leaves_out else "similarity"
+    classifier = fit_verification(trained(method), data.split("val"), by=by)
     test = data.split("test")
     embeddings = classifier.encode(test.images[:10])
     with torch.no_grad():
@@ -33,7 +35,8 @@ def test_verify_and_retrieve(method: str) -> None:
     same = torch.cat([same, test.targets[:half] == test.targets[half : 2 * half]])
     assert same.any()
     assert not same.all()
-    assert (torch.tensor([one.same for one in found]) == same).double().mean() > 0.8
+    least = 0.7 if METHODS[method].leaves_out else 0.8
+    assert (torch.tensor([one.same for one in found]) == same).double().mean() > least
     assert all(0 <= one.probability <= 1 for one in found)
     names = [str(i) for i in range(len(test))]
     gallery = make_gallery(classifier, test.images, names, test.words(data.labels.names))

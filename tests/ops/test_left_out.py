@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from labelwise.ops.left_out import Sample, left_out_distances
+from labelwise.ops.left_out import Sample, left_out_cosines, left_out_distances
 
 K, D = 4, 6
 RIDGE = 0.3
@@ -78,3 +78,15 @@ def test_copies_make_a_mean_no_better() -> None:
     torch.testing.assert_close(copied.weights, once.weights)
     torch.testing.assert_close(copied.rest_weights[: len(rows)], once.rest_weights)
     torch.testing.assert_close(copied.rest[: len(rows)], once.rest)
+
+
+def test_the_cosine_of_a_pair_is_that_of_a_refit_without_the_two() -> None:
+    rows, targets = drawn(2)
+    pairs = torch.tensor([[0, 4], [3, 17], [5, 6], [29, 1]])
+    values, axes = torch.linalg.eigh(covariance(rows, targets, len(rows) - K)[1])
+    cosines = left_out_cosines(Sample.of(rows @ axes * values**-0.5, targets, K), pairs)
+    for cosine, pair in zip(cosines, pairs, strict=True):
+        stay = torch.ones(len(rows), dtype=torch.bool).index_fill(0, pair, False)
+        inverse = torch.linalg.inv(covariance(rows[stay], targets[stay], len(rows) - K)[1])
+        table = rows[pair] @ inverse @ rows[pair].T
+        torch.testing.assert_close(cosine, table[0, 1] / (table[0, 0] * table[1, 1]).sqrt(), rtol=1e-8, atol=1e-8)

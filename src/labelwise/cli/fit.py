@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import RenderableType
 from typer import Option
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from labelwise.fitting.choice import Wish
     from labelwise.training.stages import Method
 
-METHOD_HELP = "auto, or one of: indicator, prototype, softmax, multilabel, supcon, clarel, eszsl, ridge, devise, izf, cgan, zero_label."
+METHOD_HELP = "auto, or one of: discriminant, indicator, prototype, softmax, multilabel, supcon, clarel, eszsl, ridge, devise, izf, cgan, zero_label."
 NAMES_HELP = "Pictures have no labels: names of labels (cat,dog or a .txt file of lines), for zero_label."
 ENCODER_HELP = "auto, none (as --set says, else trained from scratch), or a pretrained backbone to use as it is."
 
@@ -123,6 +123,8 @@ def _lines(classifier: "lw.Classifier", folder: Path) -> Iterator[RenderableType
     summary = classifier.origin.summary
     about, accuracy = summary["training"], ""
     yield f"[bold]{folder}[/]: {len(classifier.labels)} labels, trained in {about['seconds']:.0f} s on {about['device']}"
+    if "leave_one_out" in summary:
+        yield _left_out_line(summary["leave_one_out"])
     if "validation_accuracy" in about:
         accuracy = f"validation: accuracy {percent(about['validation_accuracy'])}, "
     elif "validation_precision" in about:
@@ -130,9 +132,21 @@ def _lines(classifier: "lw.Classifier", folder: Path) -> Iterator[RenderableType
     elif "naming" in summary:
         yield from _naming_lines(classifier)
         accuracy = "agreement with other restarts, not truth: "
-    else:
+    elif "leave_one_out" not in summary and "calibration" in summary:
         yield from _balance_lines(classifier)
+    if "calibration" not in summary:
+        yield "each label has one picture: nothing says how often answers are right. Add pictures, or a val split."
+        return
     yield f"{accuracy}calibration error {calibration_line(summary['calibration'])}"
+
+
+def _left_out_line(about: dict[str, Any]) -> str:
+    """Return how often training pictures are answered rightly, each as if it had not been there."""
+    low, high = percent(about["low"]), percent(about["high"])
+    return (
+        f"estimated accuracy {percent(about['accuracy'])} (95 of 100 times between {low} and {high}), from {about['images']} "
+        "training images, each left out in turn"
+    )
 
 
 def _balance_lines(classifier: "lw.Classifier") -> Iterator[str]:

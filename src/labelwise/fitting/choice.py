@@ -19,6 +19,8 @@ from labelwise.training.stages import Method
 
 STATED = ("backbone", "width", "size")  # settings of an encoder that a file of weights states
 NETWORK = ("encoder.backbone", "encoder.weights", "encoder.width")  # any of these says which network is meant
+CLOSED, TRAINED = "discriminant", "indicator"  # what is chosen where every image has a label: on features, and else
+MOST_FEATURES = 4_096  # numbers of an image up to which the closed form is chosen: its time grows with their cube
 OPEN = ("auto", "none", "null")  # values that leave a setting open
 
 
@@ -52,7 +54,7 @@ def decide(data: Dataset, wish: Wish | None = None) -> Decision:
     own = data.own_pictures and len(data.shape) == 3
     why: tuple[str, ...] = ()
     if wish.method == "auto":
-        choice = choose_method(data)
+        choice = _on_features(choose_method(data), data, wish, own_pictures=own)
         wish = replace(wish, method=choice.method, settings={**choice.settings, **wish.settings})
         why = (choice.line(),)
     try:
@@ -60,6 +62,21 @@ def decide(data: Dataset, wish: Wish | None = None) -> Decision:
     except UsageError as error:
         raise UsageError(" ".join((*why, str(error)))) from None
     return Decision(method=method, reasons=(_encoder_line(method), *why) if own and wish.leaves_network_open else why)
+
+
+def _on_features(choice: "Choice", data: Dataset, wish: Wish, *, own_pictures: bool) -> "Choice":
+    """Return the closed form in place of a method that would train a head on features, unless settings ask for training."""
+    pictures = len(data.shape) == 3
+    if choice.method != TRAINED or data.multilabel or (not pictures and data.shape[0] > MOST_FEATURES):
+        return choice
+    wish = replace(wish, method=TRAINED)
+    try:
+        if pictures and not encoder_of(make_method(wish, own_pictures=own_pictures)).frozen:
+            return choice
+        make_method(replace(wish, method=CLOSED), own_pictures=own_pictures)
+    except UsageError:
+        return choice
+    return replace(choice, method=CLOSED, alternatives=(TRAINED, *choice.alternatives[:2]))
 
 
 def make_method(wish: Wish, *, own_pictures: bool = False) -> Method:

@@ -11,7 +11,7 @@ from labelwise.data.labels.knowledge import require
 from labelwise.data.read.files import at_side
 from labelwise.errors import DataError, UsageError, listing
 from labelwise.fitting.choice import decide, encoder_of
-from labelwise.fitting.left_out import MOST_VERIFIED, calibrated_left_out
+from labelwise.fitting.left_out import calibrated_left_out
 from labelwise.fitting.steps import of_labels, origin_of, remembering, set_aside, train_on, validation
 from labelwise.fitting.zero_shot import fit_zero_shot
 from labelwise.labels import unfit_name
@@ -24,6 +24,7 @@ from labelwise.tasks.verify import can_verify, fit_verifier
 from labelwise.training.stages import Method, Run
 
 VALIDATION_SHARE = 0.1
+MOST_VERIFIED = 2_000  # validation images up to which a threshold for pairs is fitted at once
 
 
 def fit(data: Dataset, method: Method | None = None, run: Run | None = None) -> Classifier:

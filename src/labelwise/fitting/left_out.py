@@ -3,28 +3,28 @@
 from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from labelwise.classifier import Classifier
 from labelwise.data.dataset import Split
 from labelwise.metrics import confusion_matrix, share_interval
-from labelwise.model import LeavesOut, LeftOut, cannot, prepared
+from labelwise.model import LeavesOut, LeftOut, Whitens, cannot, prepared
+from labelwise.ops.pairs import draw_pairs
 from labelwise.scores import Scores
 from labelwise.tasks.calibrate import calibrate
-from labelwise.tasks.verify import can_verify, fit_verifier
+from labelwise.tasks.verify import can_verify, verifier_of
 
 MOST_CONFUSED = 3  # pairs of labels
 MOST_SUSPICIOUS = 10  # images
 DOUBTFUL = 0.9  # how probable another label is of an image whose own label is suspicious
 FEWEST = 2  # images that calibration takes
-MOST_VERIFIED = 2_000  # images that a threshold for pairs is fitted on
+MOST_PAIRS = 5_000  # of each kind that a threshold for pairs is fitted on
 
 
 def calibrated_left_out(classifier: Classifier, train: Split) -> Classifier:
     """Return the classifier calibrated on its own training images, each left out; as it is where no two share a label.
 
-    Pairs of pictures are compared by embeddings that no label had a part in, so the verifier needs none to be left out.
+    Pairs of pictures are compared by whitened embeddings, as if the model had not seen the two.
     """
     model = classifier.model
     if not isinstance(model, LeavesOut):
@@ -38,8 +38,14 @@ def calibrated_left_out(classifier: Classifier, train: Split) -> Classifier:
     done = calibrate(scores, targets)
     about = _about(scores.of(done), train, tells, left.groups)
     done = replace(done, origin=replace(done.origin, summary={**done.origin.summary, "leave_one_out": about}))
-    some = torch.randperm(len(tells), generator=torch.Generator().manual_seed(0))[:MOST_VERIFIED]
-    return fit_verifier(scores.of(done)[some], targets[some]) if can_verify(targets[some]) else done
+    if not (can_verify(targets) and isinstance(model, Whitens) and model.whitens):
+        return done
+    pairs = draw_pairs(targets, MOST_PAIRS, 0)
+    same, different = (
+        model.left_out_pairs(images, train.targets.to(model.device), tells[rows]).double().cpu()
+        for rows in (pairs.same, pairs.different)
+    )
+    return replace(done, verifier=verifier_of(same, different, "eer", "whitened"))
 
 
 def _scores(classifier: Classifier, images: Tensor, left: LeftOut) -> Scores:
@@ -56,7 +62,7 @@ def _about(scores: Scores, train: Split, rows: Tensor, groups: Tensor) -> dict[s
     names, targets = scores.classifier.labels.names, train.targets[rows].cpu()
     best, chances = scores.best.cpu(), scores.probabilities.cpu()
     right = (best == targets).double()
-    low, high = share_interval(float(right.mean()), len(groups[rows].unique()))
+    low, high = share_interval(float(right.mean()), len(set(groups[rows].tolist())))
     table = confusion_matrix(best, targets, len(names)).fill_diagonal_(0)
     counts, places = table.flatten().sort(descending=True, stable=True)
     confused = [

@@ -19,7 +19,7 @@ from labelwise.methods.shared.linear import Encoder, RowModel
 from labelwise.model import LabelModel, LeftOut, Spec
 from labelwise.ops.beliefs import Spread, label_spread
 from labelwise.ops.discriminant import Whitening, fit_whitening, left_out_scores, root_features
-from labelwise.ops.left_out import Sample, left_out_distances
+from labelwise.ops.left_out import Sample, left_out_cosines, left_out_distances
 from labelwise.ops.linear import linear_scores
 from labelwise.ops.lookalikes import together
 from labelwise.ops.segments import segment_mean
@@ -85,7 +85,7 @@ class DiscriminantModel(RowModel):
         """Take over the closed-form solution for training images and their targets ``[n]``."""
         self.rooted.fill_(float(self.encode_all(images, by=self.encoder).min()) >= 0)
         embeddings, k = self.encode_all(images), len(self.spec.labels)
-        sets = together(embeddings, groups)
+        sets = together(embeddings, targets, groups)
         whitening = fit_whitening(embeddings, targets, k, sets)
         sample = Sample.of(whitening(embeddings.double()), targets, k, sets)
         values = {"root": whitening.root, "centre": whitening.centre, "noise": whitening.noise}
@@ -113,17 +113,30 @@ class DiscriminantModel(RowModel):
     @torch.no_grad()
     def left_out(self, images: Tensor, targets: Tensor, groups: Sequence[str] = ()) -> LeftOut:
         """Return what it says of its training images as if each, and those that look like it, had not been there."""
-        embeddings, k = self.encode_all(images), len(self.spec.labels)
-        sets, whitening = together(embeddings, groups), self.whitening
-        sample = Sample.of(whitening(embeddings.double()), targets, k, sets)
+        sample, whitening = self._sample(images, targets, groups), self.whitening
+        k = len(self.spec.labels)
         points = torch.cat([sample.means, sample.means.new_zeros(1, sample.means.shape[1])])
         table = left_out_distances(sample, points, sample.rest)
         likelihoods = left_out_scores(table[:, :k], sample, whitening.noise)
         scores = whitening.sharpness * (likelihoods + 0.5 * table[:, k:])
         tells = (sample.rest_weights > 0) & bool(whitening.noise)
         return LeftOut(
-            scores=scores.float(), unfamiliarity=-2 * likelihoods.amax(1).float(), tells=tells.cpu(), groups=sets.cpu()
+            scores=scores.float(),
+            unfamiliarity=-2 * likelihoods.amax(1).float(),
+            tells=tells.cpu(),
+            groups=sample.groups.cpu(),
         )
+
+    @torch.no_grad()
+    def left_out_pairs(self, images: Tensor, targets: Tensor, pairs: Tensor) -> Tensor:
+        """Return how alike pairs ``[p, 2]`` of its training images are by whitened embeddings, as if it had not seen the two."""
+        return left_out_cosines(self._sample(images, targets), pairs.to(self.device)).float()
+
+    def _sample(self, images: Tensor, targets: Tensor, groups: Sequence[str] = ()) -> Sample:
+        """Return training images as whitened rows."""
+        embeddings = self.encode_all(images)
+        sets = together(embeddings, targets, groups)
+        return Sample.of(self.whitening(embeddings.double()), targets, len(self.spec.labels), sets)
 
     def unfamiliarity(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
         """Return the squared distance ``[n]`` of images to the nearest mean of a label, in standard deviations."""

@@ -113,6 +113,18 @@ def left_out_distances(sample: Sample, points: Tensor, own: Tensor) -> Tensor:
     return table
 
 
+def left_out_cosines(sample: Sample, pairs: Tensor) -> Tensor:
+    """Return the cosines ``[p]`` of pairs of whitened rows ``[p, 2]``, whitened without the two."""
+    parts = [sample.rows.new_empty(0)]
+    for rows in torch.split(pairs, max(1, CHUNK // (2 * sample.rows.shape[1]))):
+        x, targets = sample.rows[rows], sample.targets[rows]
+        u = x - sample.means[targets]
+        across = x @ u.mT
+        table = x @ x.mT + across @ _undone(u @ u.mT, targets, sample) @ across.mT
+        parts.append(table[:, 0, 1] / (table[:, 0, 0] * table[:, 1, 1]).clamp_min(1e-24).sqrt())
+    return torch.cat(parts)
+
+
 def _products(x: Tensor, y: Tensor) -> Tensor:
     """Return the products ``[b, g, h]`` of rows ``[b, g, d]`` and ``[b, h, d]``; of single rows quicker than by matrices."""
     return (x * y).sum(2, keepdim=True) if x.shape[1] == y.shape[1] == 1 else x @ y.mT

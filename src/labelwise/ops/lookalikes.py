@@ -1,4 +1,4 @@
-"""Pictures that look alike: copies, crops, bursts of a camera."""
+"""Pictures of one label that look alike: copies, crops, bursts of a camera."""
 
 from collections.abc import Sequence
 
@@ -6,35 +6,56 @@ import numpy as np
 import torch
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
+from scipy.special import gammaincinv
 from torch import Tensor
-from torch.nn.functional import normalize
 
-ALIKE = 0.9  # cosine of embeddings around their mean above which two pictures are lookalikes
-CHUNK = 2**24  # cosines held at a time
+from labelwise.ops.segments import segment_mean
 
-
-def lookalike_groups(embeddings: Tensor, groups: Tensor | None = None, alike: float = ALIKE) -> Tensor:
-    """Return the group of each image ``[n]``: images whose embeddings ``[n, d]`` are alike, or alike to others of the group.
-
-    Images of one of the ``groups [n]``, where these are known, stay together.
-    """
-    n = len(embeddings)
-    unit = normalize(embeddings.float() - embeddings.float().mean(0), dim=1)
-    pairs = [np.empty((0, 2), np.int64)]
-    for start in range(0, n, step := max(1, CHUNK // max(1, n))):
-        rows = (unit[start : start + step] @ unit[start:].T > alike).nonzero()
-        pairs.append((rows + start).cpu().numpy())
-    if groups is not None:
-        first = torch.full((int(groups.max()) + 1,), n, device=groups.device)
-        first.scatter_reduce_(0, groups, torch.arange(n, device=groups.device), "amin")
-        pairs.append(torch.stack([torch.arange(n, device=groups.device), first[groups]], 1).cpu().numpy())
-    both = np.concatenate(pairs)
-    graph = coo_array((np.ones(len(both)), (both[:, 0], both[:, 1])), shape=(n, n))
-    return torch.from_numpy(connected_components(graph, directed=False)[1].astype(np.int64)).to(embeddings.device)
+# Squared distance of lookalikes, relative to the mean one of two pictures of a label. Photos planted a second time (re-encoded, cropped,
+# brighter, mirrored) lie below it, and 0 to 4 % of the photos of four real sets do. In few dimensions many pictures come that near
+# by chance: of all pictures this share may.
+ALIKE, BY_CHANCE = 0.3, 0.01
 
 
-def together(embeddings: Tensor, groups: Sequence[str]) -> Tensor:
+def together(embeddings: Tensor, targets: Tensor, groups: Sequence[str]) -> Tensor:
     """Return the set of each image ``[n]`` that is left out with it: lookalikes, and what the data say belongs together."""
     named = {name: place for place, name in enumerate(dict.fromkeys(groups))}
     known = torch.tensor([named[name] for name in groups], device=embeddings.device) if groups else None
-    return lookalike_groups(embeddings, known)
+    return lookalike_groups(embeddings, targets, known)
+
+
+def lookalike_groups(embeddings: Tensor, targets: Tensor, groups: Tensor | None = None) -> Tensor:
+    """Return the group of each image ``[n]``: images of one label whose embeddings ``[n, d]`` are alike, or alike to others of it.
+
+    Images of one of the ``groups [n]``, where these are known, stay together. A copy under another label is no lookalike: one of the
+    two labels is wrong, which leaving the others out shows.
+    """
+    n, x = len(embeddings), embeddings.float()
+    counts = torch.bincount(targets)
+    means = segment_mean(x, targets, len(counts))
+    limit = _limit(x - means[targets], counts)
+    pairs = [torch.arange(n, device=x.device)[:, None].expand(-1, 2)]
+    for label in (counts > 1).nonzero()[:, 0]:
+        rows = (targets == label).nonzero()[:, 0]
+        pairs.append(rows[(torch.cdist(x[rows], x[rows]).square() < limit).nonzero()])
+    if groups is not None:
+        first = torch.full((int(groups.max()) + 1,), n, device=x.device)
+        first.scatter_reduce_(0, groups, torch.arange(n, device=x.device), "amin")
+        pairs.append(torch.stack([torch.arange(n, device=x.device), first[groups]], 1))
+    one, other = torch.cat(pairs).cpu().numpy().T
+    graph = coo_array((np.ones(len(one), np.int8), (one, other)), shape=(n, n))
+    return torch.from_numpy(connected_components(graph, directed=False)[1].astype(np.int64)).to(x.device)
+
+
+def _limit(inside: Tensor, counts: Tensor) -> float:
+    """Return the squared distance below which two of a label are lookalikes, from embeddings around the mean of their label ``[n, d]``.
+
+    Squared distances of a Gaussian spread as a chi-square of as many degrees as it has directions of equal variance.
+    """
+    products = inside @ inside.T if len(inside) < inside.shape[1] else inside.T @ inside
+    total = float(products.trace())
+    degrees = total**2 / max(float(products.square().sum()), 1e-30)
+    pairs = float((counts * (counts - 1)).sum()) / 2
+    chance = min(0.5, BY_CHANCE * len(inside) / max(pairs, 1.0))
+    alike = min(ALIKE, float(2 * gammaincinv(max(degrees, 1e-3) / 2, chance) / max(degrees, 1e-3)))
+    return alike * 2 * total / max(1, len(inside) - int((counts > 0).sum()))

@@ -80,6 +80,12 @@ def fit_verifier(
         )
     classifier = scores.classifier
     same, different = scored_pairs(classifier.model, scores.embeddings, targets, by, (PAIRS, seed))
+    verifier = verifier_of(same, different, rule, by)
+    return replace(classifier, verifier=verifier, origin=classifier.origin.with_images(scores.images))
+
+
+def verifier_of(same: Tensor, different: Tensor, rule: Rule, by: By) -> Verifier:
+    """Return the threshold for pairs of pictures from the scores of pairs of one label ``[p]`` and of different labels ``[q]``."""
     curve = det_curve(same, different)
     eer, threshold = equal_error(curve)
     if rule != "eer":
@@ -88,8 +94,7 @@ def fit_verifier(
     truth = torch.cat([torch.ones(len(same)), torch.zeros(len(different))]).bool()
     scale, offset = fit_platt(torch.cat([same, different])[:, None], truth[:, None])
     offset -= float(torch.tensor(len(same) / len(different)).log())  # as if both kinds were equally frequent
-    verifier = Verifier(by=by, threshold=threshold, rule=rule, eer=eer, scale=scale, offset=offset)
-    return replace(classifier, verifier=verifier, origin=classifier.origin.with_images(scores.images))
+    return Verifier(by=by, threshold=threshold, rule=rule, eer=eer, scale=scale, offset=offset)
 
 
 def can_verify(targets: Tensor) -> bool:

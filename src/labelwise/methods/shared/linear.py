@@ -179,7 +179,8 @@ class StartedModel(LinearModel):
     def solve(self, split: Split) -> None:
         """Set the closed form to that of these images; the probabilities of its labels sum to about 1."""
         embeddings = self.encode_all(split.images)
-        targets, groups = split.targets.to(embeddings.device), together(embeddings, split.groups)
+        targets = split.targets.to(embeddings.device)
+        groups = together(embeddings, targets, split.groups)
         self.base.copy_(closed_form_rows(embeddings, targets, len(self.spec.labels), groups))
         self.base[:, -1] -= linear_scores(embeddings, self.base).logsumexp(1).mean()
 
