@@ -154,6 +154,14 @@ class LeavesOut(SensesFamiliarity, Protocol):
 
 
 @runtime_checkable
+class Completes(Protocol):
+    """It can take images that were held out from its training into what it solves in closed form."""
+
+    def complete(self, images: Tensor, targets: Tensor, groups: Sequence[str] = ()) -> None:
+        """Solve it anew with all images, from their targets ``[n]`` and the names of their groups."""
+
+
+@runtime_checkable
 class FreezesTrunk(Protocol):
     """What it computes of an image before anything that is trained can be kept."""
 

@@ -17,7 +17,7 @@ from labelwise.fitting.steps import of_labels, origin_of, remembering, set_aside
 from labelwise.fitting.zero_shot import fit_zero_shot
 from labelwise.labels import unfit_name
 from labelwise.methods import METHODS
-from labelwise.model import NamesClusters, cannot, prepared
+from labelwise.model import Completes, NamesClusters, cannot, prepared
 from labelwise.nn.encoder import side_for
 from labelwise.ops.ranking import average_precisions
 from labelwise.tasks.calibrate import calibrate
@@ -63,9 +63,13 @@ def fit(data: Dataset, method: Method | None = None, run: Run | None = None) -> 
         if done is not bound or len(part.val) < 2:
             return done
     done = calibrate(scores.of(bound), targets)
-    if part.val.multilabel or len(scores) > MOST_VERIFIED or not can_verify(targets):
+    if not (part.val.multilabel or len(scores) > MOST_VERIFIED or not can_verify(targets)):
+        done = fit_verifier(scores.of(done), targets)
+    if len(validation(data)) or not isinstance(model, Completes):
         return done
-    return fit_verifier(scores.of(done), targets)
+    whole = part.train.join(part.val)
+    model.complete(whole.images, whole.targets, whole.groups)
+    return replace(done, label_embeddings=bind(model, part.labels).label_embeddings)
 
 
 def as_seen_by(method: Method, data: Dataset) -> Dataset:

@@ -21,7 +21,7 @@ from labelwise.ops.beliefs import Spread, label_spread
 from labelwise.ops.discriminant import Whitening, fit_whitening, left_out_scores, root_features
 from labelwise.ops.left_out import Sample, left_out_cosines, left_out_distances
 from labelwise.ops.linear import linear_scores
-from labelwise.ops.lookalikes import lookalike_groups
+from labelwise.ops.lookalikes import together
 from labelwise.ops.segments import segment_mean
 from labelwise.training.stages import Method, Stage
 
@@ -98,12 +98,7 @@ class DiscriminantModel(RowModel):
 
     def _rows(self, means: Tensor, excess: Tensor) -> Tensor:
         """Return label embeddings ``[g, d + 1]`` of whitened means ``[g, d]``; ``excess [g]`` is taken off distances to them."""
-        whitening = self.whitening
-        if not whitening.noise:
-            means, excess = normalize(means, dim=1), excess * 0 + 1  # whose squares are 1: scores are cosines
-        weights = means @ whitening.root
-        bias = 0.5 * (excess - means.square().sum(1)) - weights @ whitening.centre
-        return (whitening.sharpness * torch.cat([weights, bias[:, None]], 1)).float()
+        return self.whitening.label_rows(means, excess)
 
     def labels_from_examples(self, embeddings: Tensor, groups: Tensor) -> Tensor:
         """Return label embeddings ``[g, d + 1]``: means of examples, drawn towards the mean of labels direction by direction."""
@@ -156,13 +151,6 @@ class DiscriminantModel(RowModel):
     def whitened(self, embeddings: Tensor) -> Tensor:
         """Return embeddings ``[n, d]`` in which pictures of one label differ alike in every direction."""
         return (embeddings - self.centre) @ self.root
-
-
-def together(embeddings: Tensor, targets: Tensor, groups: Sequence[str]) -> Tensor:
-    """Return the set of each image ``[n]`` that is left out with it: lookalikes, and what the data say belongs together."""
-    named = {name: place for place, name in enumerate(dict.fromkeys(groups))}
-    known = torch.tensor([named[name] for name in groups], device=embeddings.device) if groups else None
-    return lookalike_groups(embeddings, targets, known)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,11 +19,12 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu, relu, softplus
 
 from labelwise.data.batches import Batch
-from labelwise.data.dataset import TrainData
+from labelwise.data.dataset import Split, TrainData
 from labelwise.errors import UsageError
 from labelwise.labels import Labels
-from labelwise.methods.shared.linear import Encoder, ImageMethod, LinearModel
+from labelwise.methods.shared.linear import Encoder, StartedMethod, StartedModel
 from labelwise.model import LabelModel, Spec
+from labelwise.ops.linear import linear_scores
 from labelwise.ops.negatives import sample_by_score, sample_uniformly, sample_wrong_labels
 from labelwise.ops.targets import several_true
 from labelwise.settings import check_range
@@ -48,6 +49,7 @@ class Projected(NamedTuple):
 
     embeddings: Tensor  # [n, d/2]
     offset: Tensor  # [n, 1]
+    base: Tensor | None = None  # scores of all labels in closed form [n, k], which are added
 
 
 class LabelEncoder(nn.Module):
@@ -74,7 +76,7 @@ class LabelEncoder(nn.Module):
         return ACTIVATIONS[self.activation](chosen + self.first.bias[:, None])
 
 
-class IndicatorModel(LinearModel):
+class IndicatorModel(StartedModel):
     """Image encoder, label encoder and predictor; the label embedding is (w * psi, b)."""
 
     def __init__(self, spec: Spec, encoder: Encoder, activation: Activation) -> None:
@@ -101,9 +103,15 @@ class IndicatorModel(LinearModel):
             with torch.no_grad():
                 self.label_encoder.second.weight.mul_(0.03)
 
+    def start(self, split: Split) -> None:
+        """Begin with the closed form of training images; the second layer of the label encoder is zero."""
+        super().start(split)
+        nn.init.zeros_(self.label_encoder.second.weight)
+
     def encode_labels(self, labels: Labels) -> Tensor:
         """Return label embeddings ``[k, d + 1]``."""
-        return self._embeddings(self.label_encoder(self.trained_rows(labels)))
+        rows = self.trained_rows(labels)
+        return self._embeddings(self.label_encoder(rows)) + self.base[rows]
 
     def encode_label_inputs(self, inputs: Tensor) -> Tensor:
         """Return label embeddings ``[m, d + 1]`` of any label inputs ``[m, k]``, such as all ones or all zeros."""
@@ -114,25 +122,28 @@ class IndicatorModel(LinearModel):
     def project(self, image_embeddings: Tensor) -> Projected:
         """Return all that scores need of images, from their embeddings ``[n, d]``."""
         weighted, second = image_embeddings * self.predictor.weight, self.label_encoder.second
-        return Projected(weighted @ second.weight, (weighted @ second.bias)[:, None] + self.predictor.bias)
+        base = linear_scores(image_embeddings, self.base) if self.started else None
+        return Projected(weighted @ second.weight, (weighted @ second.bias)[:, None] + self.predictor.bias, base)
 
     def scores_of_rows(self, images: Projected, rows: slice) -> Tensor:
         """Return the score of every image with every label at these rows ``[n, m]``."""
-        return torch.addmm(images.offset, images.embeddings, self.label_encoder.hidden(rows))
+        scores = torch.addmm(images.offset, images.embeddings, self.label_encoder.hidden(rows))
+        return scores if images.base is None else scores + images.base[:, rows]
 
     def scores_of_pairs(self, images: Projected, asked: Tensor) -> Tensor:
         """Return the scores of each image with its own labels ``[n, m]``, given at ``asked [n, m]``."""
         if asked.shape[1] * MANY > len(self.spec.labels):
             return self.scores_of_rows(images, slice(None)).gather(1, asked)
         hidden = self.label_encoder.hidden(asked.flatten()).view(-1, *asked.shape)
-        return torch.einsum("nh,hnm->nm", images.embeddings, hidden) + images.offset
+        scores = torch.einsum("nh,hnm->nm", images.embeddings, hidden) + images.offset
+        return scores if images.base is None else scores + images.base.gather(1, asked)
 
     def _embeddings(self, psi: Tensor) -> Tensor:
         return torch.cat([self.predictor.weight * psi, self.predictor.bias.expand(len(psi), 1)], 1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Indicator(ImageMethod):
+class Indicator(StartedMethod):
     """Indicator network."""
 
     name: ClassVar[str] = "indicator"
@@ -163,7 +174,7 @@ class Indicator(ImageMethod):
     def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
         """Yield one stage for each number of negatives, then keep the statistics that adding a label needs."""
         assert isinstance(model, IndicatorModel)
-        model.encoder.fit_normalisation(data.train.images)
+        self.begin(model, data)
         last = len(data.labels) - 1 if self.negatives is None else self.negatives
         for position, negatives in enumerate((*self.curriculum, last)):
             loss = (self.loss_of_several if data.train.multilabel else self.loss)(model, negatives)

@@ -7,20 +7,21 @@ The same S compares two images.
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, linear, normalize, one_hot, pad
 
 from labelwise.data.batches import Batch
-from labelwise.data.dataset import TrainData
+from labelwise.data.dataset import Split, TrainData
 from labelwise.data.groups import GroupedBatches
 from labelwise.errors import UsageError
 from labelwise.labels import Labels
-from labelwise.methods.shared.linear import Encoder, ImageMethod, LinearModel
+from labelwise.methods.shared.linear import Encoder, ImageMethod, StartedMethod, StartedModel
 from labelwise.model import LabelModel, Spec
 from labelwise.nn.similarity import Similarity, SimilaritySettings
+from labelwise.ops.calibration import fit_temperature
 from labelwise.ops.linear import EmbeddingStatistics, linear_scores, solve_label_embeddings
 from labelwise.ops.segments import segment_mean
 from labelwise.settings import check_range
@@ -28,17 +29,25 @@ from labelwise.training.distribution import whole_batch
 from labelwise.training.stages import Loss, Stage
 
 Head = Literal["sim", "dol", "mean"]
+SHARES = (
+    0.0,
+    0.25,
+    0.5,
+    0.75,
+    1.0,
+)  # of what is learned beside the closed form, smallest first: it has to earn its share
 
 
-class PrototypeModel(LinearModel):
+class PrototypeModel(StartedModel):
     """Image encoder, prototypes, similarity, and a dense output layer.
 
     A label's embedding is all that S needs of its prototype and a level that is added to it, or its row of the dense layer
-    ``[d + 1]``, or one after the other.
+    ``[d + 1]``, or one after the other; where there is a closed form, then its row of that ``[d + 1]``.
     """
 
     exclusive = True
     prototypes: Tensor  # C [k, d]
+    share: Tensor  # of what is learned in scores; the rest is that of the closed form
 
     def __init__(self, spec: Spec, encoder: Encoder, settings: "Prototype") -> None:
         super().__init__(spec, encoder)
@@ -48,6 +57,7 @@ class PrototypeModel(LinearModel):
         # of the dense layer: None is a linear score, else this times the cosine with its row (AM-softmax)
         self.cosine = None if settings.margin is None else settings.margin_scale
         self.lifted = settings.lifted  # whether labels learnt from examples are brought to the level of trained ones
+        self.register_buffer("share", torch.ones(()))
         self.compare = Similarity(d, settings.similarity_settings)
         self.dense = nn.Linear(d, k, bias=self.cosine is None)
         start = torch.randn(k, d) if settings.start == "normal" else torch.rand(k, d)
@@ -60,7 +70,8 @@ class PrototypeModel(LinearModel):
         """Return label embeddings ``[k, e]``."""
         rows = self.trained_rows(labels)
         prototypes = self.prototypes[rows]
-        return self._embeddings(prototypes, prototypes.new_zeros(len(prototypes)), self._dense_rows()[rows])
+        learned = self._embeddings(prototypes, prototypes.new_zeros(len(prototypes)), self._dense_rows()[rows])
+        return torch.cat([learned, self.base[rows]], 1) if self.started else learned
 
     def labels_from_examples(self, embeddings: Tensor, groups: Tensor) -> Tensor:
         """Return label embeddings ``[g, e]``: the mean embedding of each group's images becomes a prototype.
@@ -78,9 +89,14 @@ class PrototypeModel(LinearModel):
             directions = normalize(segment_mean(normalize(embeddings, dim=1), groups, count), dim=1)
             rows = pad(directions * self.cosine, (0, 1))
         else:
-            known, trained = EmbeddingStatistics(self.means, self.counts, self.within), self._dense_rows()
-            rows = solve_label_embeddings(embeddings, groups, known, trained)
-        return self._embeddings(means, levels, rows)
+            rows = self._solved(embeddings, groups, self._dense_rows())
+        learned = self._embeddings(means, levels, rows)
+        return torch.cat([learned, self._solved(embeddings, groups, self.base)], 1) if self.started else learned
+
+    def _solved(self, embeddings: Tensor, groups: Tensor, trained: Tensor) -> Tensor:
+        """Return the rows ``[g, d + 1]`` of new labels beside those of trained ones ``[k, d + 1]``, in closed form."""
+        known = EmbeddingStatistics(self.means, self.counts, self.within)
+        return solve_label_embeddings(embeddings, groups, known, trained)
 
     def _levels(self, means: Tensor) -> Tensor:
         """Return what brings S of new labels to the level of trained ones ``[g]``, from their mean embeddings ``[g, d]``.
@@ -93,6 +109,30 @@ class PrototypeModel(LinearModel):
 
     def score(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
         """Return the score of every pair ``[n, k]``, each label on its own."""
+        size = (self.head != "dol") * (self.compare.first_size + 1) + (self.head != "sim") * self.base.shape[1]
+        learned = self._learned(image_embeddings, label_embeddings[:, :size])
+        if label_embeddings.shape[1] == size:
+            return learned
+        return torch.lerp(linear_scores(image_embeddings, label_embeddings[:, size:]), learned, self.share)
+
+    @torch.no_grad()
+    def weigh(self, split: Split) -> None:
+        """Set the share of what is learned in scores to that by which labels of images are most probable."""
+        embeddings, targets = self.encode_all(split.images), split.targets.to(self.device)
+        labels, losses = self.encode_labels(self.spec.labels), {}
+        for share in SHARES:
+            self.share.fill_(share)
+            scores = self.score(embeddings, labels).float()
+            losses[share] = float(cross_entropy(scores / fit_temperature(scores, targets), targets))
+        self.share.fill_(min(losses, key=losses.__getitem__))
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *more: Any) -> None:
+        """Take a state that was saved before there was a closed form, too."""
+        state_dict.setdefault(prefix + "share", torch.ones(()))
+        super()._load_from_state_dict(state_dict, prefix, *more)
+
+    def _learned(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
+        """Return what is learned of the score of every pair ``[n, k]``."""
         if self.head == "dol":
             return self._dense_scores(image_embeddings, label_embeddings)
         e = self.compare.first_size
@@ -141,7 +181,7 @@ class PrototypeModel(LinearModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prototype(ImageMethod):
+class Prototype(StartedMethod):
     """Prototypical classifier with a learned similarity: L_class + L_pair + L_aux.
 
     Ablations of the paper: ``similarity="cosine"``, ``aux_weight=0``, ``prototypes="sgd"``.
@@ -206,9 +246,16 @@ class Prototype(ImageMethod):
         return GroupedBatches(split=plain.split, size=plain.size, augment=plain.augment, group=self.group)
 
     def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
-        """Yield the one stage."""
+        """Yield the one stage, then weigh what was learned against the closed form, where there is one.
+
+        It is trained to its end: the similarity also compares pictures, which no closed form does.
+        """
         assert isinstance(model, PrototypeModel)
-        return self.train_whole(model, data, self.loss(model))
+        self.begin(model, data)
+        yield ImageMethod.stage(self, self.name, model, data, self.loss(model))
+        model.fit_statistics(data.train)
+        if model.started:
+            model.weigh(data.val)
 
     def loss(self, model: PrototypeModel) -> Loss:
         """Return the loss of a batch; prototypes move before they are compared with.

@@ -9,13 +9,13 @@ from torch.nn.functional import cross_entropy
 
 from labelwise.data.batches import Batch
 from labelwise.data.dataset import TrainData
-from labelwise.methods.shared.linear import ImageMethod, LinearModel, SoftmaxModel
+from labelwise.methods.shared.linear import LinearModel, SoftmaxModel, StartedMethod
 from labelwise.model import LabelModel, Spec
 from labelwise.training.stages import Stage
 
 
 @dataclass(frozen=True, kw_only=True)
-class Softmax(ImageMethod):
+class Softmax(StartedMethod):
     """Cross-entropy over all labels; the baseline called B-T in the indicator paper."""
 
     name: ClassVar[str] = "softmax"

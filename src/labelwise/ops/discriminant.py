@@ -37,6 +37,17 @@ class Whitening:
         """Return whitened rows ``[n, d]`` around the centre."""
         return (rows - self.centre) @ self.root
 
+    def label_rows(self, means: Tensor, excess: Tensor) -> Tensor:
+        """Return label embeddings ``[g, d + 1]``, weights and then a bias, of whitened means ``[g, d]``.
+
+        ``excess [g]`` is taken off squared distances to them.
+        """
+        if not self.noise:
+            means, excess = normalize(means, dim=1), excess * 0 + 1  # whose squares are 1: scores are cosines
+        weights = means @ self.root
+        bias = 0.5 * (excess - means.square().sum(1)) - weights @ self.centre
+        return (self.sharpness * torch.cat([weights, bias[:, None]], 1)).float()
+
 
 def fit_whitening(rows: Tensor, targets: Tensor, k: int, groups: Tensor | None = None) -> Whitening:
     """Return the whitening of rows ``[n, d]`` of k labels under which rows left out are most probably of their label.
@@ -69,6 +80,13 @@ def fit_whitening(rows: Tensor, targets: Tensor, k: int, groups: Tensor | None =
         centre, axes = basis @ centre, basis @ axes
     root = (axes * scale) @ axes.T + outside * torch.eye(d, dtype=x.dtype, device=x.device)
     return Whitening(root=root, centre=centre, ridge=ridge, noise=noise, sharpness=sharpness)
+
+
+def closed_form_rows(rows: Tensor, targets: Tensor, k: int, groups: Tensor | None = None) -> Tensor:
+    """Return the embeddings ``[k, d + 1]`` of labels by which rows ``[n, d]`` are told best when left out, see ``fit_whitening``."""
+    whitening = fit_whitening(rows, targets, k, groups)
+    sample = Sample.of(whitening(rows.double()), targets, k, groups)
+    return whitening.label_rows(sample.means, whitening.noise / sample.weights.clamp_min(1))
 
 
 def mean_noise(distances: Tensor, weights: Tensor) -> float:

@@ -1,5 +1,7 @@
 """Pictures of one label that look alike: copies, crops, bursts of a camera."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from scipy.sparse import coo_array
@@ -13,6 +15,13 @@ from labelwise.ops.segments import segment_mean
 # brighter, mirrored) lie below it, and 0 to 4 % of the photos of four real sets do. In few dimensions many pictures come that near
 # by chance: of all pictures this share may.
 ALIKE, BY_CHANCE = 0.3, 0.01
+
+
+def together(embeddings: Tensor, targets: Tensor, groups: Sequence[str]) -> Tensor:
+    """Return the set of each image ``[n]`` that is left out with it: lookalikes, and what the data say belongs together."""
+    named = {name: place for place, name in enumerate(dict.fromkeys(groups))}
+    known = torch.tensor([named[name] for name in groups], device=embeddings.device) if groups else None
+    return lookalike_groups(embeddings, targets, known)
 
 
 def lookalike_groups(embeddings: Tensor, targets: Tensor, groups: Tensor | None = None) -> Tensor:

@@ -105,7 +105,7 @@ class _Loop:
 
     def train_stage(self, stage: Stage, number: int) -> None:
         """Train the model, from the checkpoint on where the run is resumed within this stage."""
-        with noted(active=self.folder is not None) as self.signals:
+        with noted(active=self.folder is not None) as self.signals, _threads(stage.threads):
             self._begin(stage, number)
             now, steps = self.now, len(stage.batches)
             visible = self.run.progress and self.shard.rank == 0
@@ -147,6 +147,8 @@ class _Loop:
             if self.average:
                 self.average.module.load_state_dict(under("average", tensors))
             self.best = {name: tensor.to(self.device) for name, tensor in under("best", tensors).items()}
+        elif stage.begins_well:
+            self._validate(-1)
 
     def _train_epoch(self, bar: Bar) -> None:
         now, stage, steps = self.now, self.stage, len(self.stage.batches)
@@ -194,7 +196,7 @@ class _Loop:
 
     def _end_epoch(self) -> None:
         """Check and validate the weights after an epoch, keep them where they are the best so far, and write the log."""
-        now, stage, merit = self.now, self.stage, None
+        now, stage = self.now, self.stage
         means = {name: value / now.step for name, value in now.sums.items()}
         terms = stage.minimised(means)
         loss, where = sum(terms.values()), f"in epoch {now.epoch + 1} of stage {stage.name}"
@@ -202,13 +204,7 @@ class _Loop:
             raise self._diverged(f"The loss is {loss} {where}")
         self.check_weights(where)
         with self.average.inside(self.model) if self.average else nullcontext():
-            if stage.validate is not None:
-                self.model.eval()
-                with torch.no_grad(), self.signals.let_through():
-                    merit = of_main_process(stage.validate(), self.device)
-                if now.best is None or merit > now.best:
-                    now.best, now.best_epoch = merit, now.epoch
-                    self.best = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+            merit = self._validate(now.epoch)
             if self.writer and self.run.snapshots and (now.epoch + 1) % self.run.snapshots == 0:
                 self.writer.write_weights(f"snapshot-{now.stage}-{now.epoch + 1:05d}", self.model)
         if self.writer:
@@ -216,6 +212,18 @@ class _Loop:
             entry |= {"measured": {name: means[name] for name in stage.measured}} if stage.measured else {}
             self.writer.append_log({**entry, "validation": merit, "seconds": round(self.seconds, 3)})
         now.epoch, now.step, now.sums = now.epoch + 1, 0, {}
+
+    def _validate(self, epoch: int) -> float | None:
+        """Return the figure of merit after an epoch, where there is one, and keep the weights if they are the best so far."""
+        if self.stage.validate is None:
+            return None
+        self.model.eval()
+        with torch.no_grad(), self.signals.let_through():
+            merit = of_main_process(self.stage.validate(), self.device)
+        if self.now.best is None or merit > self.now.best:
+            self.now.best, self.now.best_epoch = merit, epoch
+            self.best = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+        return merit
 
     def _save(self) -> None:
         self.saved = time.monotonic()
@@ -249,6 +257,17 @@ class _Loop:
             f"{what}: training diverged. Lower the learning rate (--set optimizer.lr=...), or check the data for extreme "
             f"values, and start again.{remains}"
         )
+
+
+@contextmanager
+def _threads(count: int | None) -> Iterator[None]:
+    """Let torch compute with so many threads on a CPU meanwhile; None leaves them as they are."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextmanager

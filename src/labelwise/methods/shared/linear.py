@@ -1,11 +1,13 @@
 """What methods with a linear score share: the model's image side, learning from examples, training settings."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from labelwise.data.augment import Augment
 from labelwise.data.batches import ShuffledBatches
@@ -14,6 +16,7 @@ from labelwise.errors import UsageError
 from labelwise.labels import Labels
 from labelwise.model import LabelModel, Spec, as_float
 from labelwise.nn.encoder import Encoder, ImageEncoder
+from labelwise.ops.discriminant import closed_form_rows
 from labelwise.ops.linear import (
     EmbeddingStatistics,
     embedding_statistics,
@@ -22,6 +25,7 @@ from labelwise.ops.linear import (
     unit_statistics,
     whiten,
 )
+from labelwise.ops.lookalikes import together
 from labelwise.settings import check_range
 from labelwise.training.adversarial import Adversarial
 from labelwise.training.optimizers import Optimizer, Schedule
@@ -30,6 +34,7 @@ from labelwise.training.stages import Loss, Method, Stage
 __all__ = ["Encoder", "EncoderModel", "HeadModel", "ImageMethod", "LinearModel", "RowModel", "SoftmaxModel"]
 
 BATCH = 256  # images encoded at a time outside training
+PATIENCE = 2  # epochs without a gain on validation images after which training from the closed form stops
 FEWEST_STEPS, SMALLEST_BATCH = 10, 8  # steps of an epoch over features, as far as batches of this size allow
 
 
@@ -146,17 +151,74 @@ class LinearModel(RowModel):
             raise UsageError("This model was not trained yet, so it cannot learn a label from examples.")
 
 
-class HeadModel(LinearModel):
+class StartedModel(LinearModel):
+    """One that, on features that are not trained, begins with the closed form; what is trained is added to it."""
+
+    base: Tensor  # label embeddings in closed form [k, d + 1]; zeros: none
+
+    def __init__(self, spec: Spec, encoder: Encoder) -> None:
+        super().__init__(spec, encoder)
+        self.register_buffer("base", torch.zeros(len(spec.labels), self.encoder.code_size + 1))
+
+    @property
+    def can_start(self) -> bool:
+        """Whether nothing between images and scores but the label embeddings is trained."""
+        return self.encoder.untrained and isinstance(self.encoder.project, nn.Identity)
+
+    @property
+    def started(self) -> bool:
+        """Whether there is a closed form."""
+        return self.can_start and bool(self.base.any())
+
+    def start(self, split: Split) -> None:
+        """Begin with the closed form of training images, see ``ops.discriminant``; what is trained adds nothing yet."""
+        self.encoder.fit_unit_features(self.encoder.features(split.images))
+        self.solve(split)
+
+    @torch.no_grad()
+    def solve(self, split: Split) -> None:
+        """Set the closed form to that of these images; the probabilities of its labels sum to about 1."""
+        embeddings = self.encode_all(split.images)
+        targets = split.targets.to(embeddings.device)
+        groups = together(embeddings, targets, split.groups)
+        self.base.copy_(closed_form_rows(embeddings, targets, len(self.spec.labels), groups))
+        self.base[:, -1] -= linear_scores(embeddings, self.base).logsumexp(1).mean()
+
+    def complete(self, images: Tensor, targets: Tensor, groups: Sequence[str] = ()) -> None:
+        """Solve the closed form anew with all images, those held out from training among them; what was trained stays added."""
+        if self.started:
+            split = Split(images=images, targets=targets, groups=tuple(groups))
+            self.solve(split)
+            self.fit_statistics(split)
+
+    def likelihood(self, split: Split) -> float:
+        """Return the mean log-likelihood of the labels of images."""
+        scores = self.score(self.encode_all(split.images), self.encode_labels(self.spec.labels))
+        return -float(cross_entropy(scores.float(), split.targets.to(scores.device)))
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *more: Any) -> None:
+        """Take a state that was saved before there was a closed form, too."""
+        state_dict.setdefault(prefix + "base", torch.zeros(self.base.shape))
+        super()._load_from_state_dict(state_dict, prefix, *more)
+
+
+class HeadModel(StartedModel):
     """An ordinary classifier seen label by label: the embedding of a label is its row of the last layer."""
 
     def __init__(self, spec: Spec, encoder: Encoder) -> None:
         super().__init__(spec, encoder)
         self.head = nn.Linear(self.encoder.code_size, len(spec.labels))
 
+    def start(self, split: Split) -> None:
+        """Begin with the closed form of training images; the layer is zero."""
+        super().start(split)
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+
     def encode_labels(self, labels: Labels) -> Tensor:
         """Return the rows of the last layer that belong to these labels ``[k, d + 1]``."""
         rows = self.trained_rows(labels)
-        return torch.cat([self.head.weight[rows], self.head.bias[rows, None]], 1)
+        return torch.cat([self.head.weight[rows], self.head.bias[rows, None]], 1) + self.base[rows]
 
 
 class SoftmaxModel(HeadModel):
@@ -209,9 +271,13 @@ class ImageMethod(Method):
 
     def train_whole(self, model: LinearModel, data: TrainData, loss: Loss) -> Iterator[Stage]:
         """Yield the one stage of an ordinary run, then keep the statistics that adding a label needs."""
-        model.encoder.fit_normalisation(data.train.images)
+        self.begin(model, data)
         yield self.stage(self.name, model, data, loss)
         model.fit_statistics(data.train)
+
+    def begin(self, model: LinearModel, data: TrainData) -> None:
+        """Fit to the training images what comes before training."""
+        model.encoder.fit_normalisation(data.train.images)
 
     def stage(self, name: str, model: nn.Module, data: TrainData, loss: Loss) -> Stage:
         """Return a stage that trains the whole model, or what follows a frozen trunk, with these settings."""
@@ -229,4 +295,30 @@ class ImageMethod(Method):
             schedule=self.schedule,
             clip=self.clip,
             average=self.average,
+            threads=1 if len(data.train.shape) == 1 else None,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartedMethod(ImageMethod):
+    """Settings of methods that begin with the closed form on features that are not trained."""
+
+    # on features (precomputed, or of a frozen encoder) begin with the closed form of method discriminant, and keep what training
+    # adds to it only where validation images gain by it; False trains from nothing, on standardised features, as version 0.1 did
+    closed_form: bool = True
+
+    def begin(self, model: LinearModel, data: TrainData) -> None:
+        """Fit to the training images what comes before training, the closed form where nothing else is between them and scores."""
+        starts = isinstance(model, StartedModel) and model.can_start and self.closed_form and not data.train.multilabel
+        if not starts or len(data.train.shape) > 1:
+            super().begin(model, data)
+        if starts:
+            assert isinstance(model, StartedModel)
+            model.start(data.train)
+
+    def stage(self, name: str, model: nn.Module, data: TrainData, loss: Loss) -> Stage:
+        """Return a stage; where there is a closed form, training stops as soon as validation images do not gain by it."""
+        stage = super().stage(name, model, data, loss)
+        if not isinstance(model, StartedModel) or not model.started:
+            return stage
+        return replace(stage, validate=partial(model.likelihood, data.val), begins_well=True, patience=PATIENCE)
