@@ -41,7 +41,8 @@ def licence(name: str) -> str:
     classes = [
         line.rpartition(" :: ")[2] for line in about.get_all("Classifier") or [] if line.startswith("License ::")
     ]
-    named = about.get("License-Expression") or ", ".join(classes) or (about.get("License") or "").strip()
+    expression, words = (about[key] if key in about else "" for key in ("License-Expression", "License"))
+    named = expression or ", ".join(classes) or words.strip()
     return named if named and len(named) <= LONGEST else "see the package"
 
 

@@ -19,6 +19,7 @@ import random
 import resource
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -278,8 +279,14 @@ class Soak:
         with tempfile.TemporaryDirectory() as folder:
             copy, before = Path(folder) / "copy.lw", self.model.acknowledged
             await asyncio.to_thread(shutil.copytree, self.folder, copy)
-            files = [file for file in sorted(copy.rglob("*")) if file.is_file() and file.stat().st_size]
-            file = self.drawn.choice(files)
+            state = Path(f"{copy}.taught", "changes.sqlite")
+            state.parent.mkdir()
+            with (
+                contextlib.closing(sqlite3.connect(f"{self.folder}.taught/changes.sqlite")) as live,
+                contextlib.closing(sqlite3.connect(state)) as other,
+            ):
+                live.backup(other)
+            file = self.drawn.choice((state, state, state, copy / "weights.safetensors", copy / "classifier.json"))
             content = bytearray(file.read_bytes())
             content[self.drawn.randrange(len(content))] ^= 1 << self.drawn.randrange(8)
             file.write_bytes(content)
@@ -292,8 +299,12 @@ class Soak:
                 about = json.loads(Path(folder, "baked.lw", "classifier.json").read_text())
                 names = set(about["labels"]["names"])
                 settled = {name for name in certain if self.model.present.get(name)}
-                kind = "harmless" if settled <= names or before != self.model.acknowledged else "silent loss"
-            self.figures.flips[f"{kind} ({file.name})" if kind != "told" else kind] += 1
+                kind = (
+                    "harmless" if settled <= names else "state moved" if before != self.model.acknowledged else "lost"
+                )
+            if kind == "lost":
+                self.model.lost.append(f"a flipped bit of {file.name} drops labels without a word")
+            self.figures.flips[f"{kind}, {file.name}"] += 1
 
     async def disturb(self) -> None:
         """Draw one fault after another."""

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from labelwise import limits
+from tests.hostile import corpus
 from tests.hostile.parsers import PARSERS
 
 
@@ -31,3 +32,13 @@ def test_changed_files_are_read_or_refused(
         piece = data.draw(st.binary(max_size=8) | st.sampled_from([b"\xff" * 8, b"\0" * 8, b"9" * 40, b"[" * 2000]))
         content[at : at + data.draw(st.integers(0, 9))] = piece
     parser.accepts(bytes(content), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "header", [b"{'descr': '<f4', 'shape': (3L,", b"{'descr': '<f4', 'fortran_order': False, 'shape': (-1, 2)}"]
+)
+def test_headers_of_arrays_that_are_no_python(header: bytes, tmp_path: Path) -> None:
+    """The first was an error of Python's own tokeniser."""
+    content = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(64)
+    assert not PARSERS["npy"].accepts(content, tmp_path)
+    assert not PARSERS["npz"].accepts(corpus.npz(tmp_path / "x.npz", features=content).read_bytes(), tmp_path)
