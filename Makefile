@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: demo page test lint format bench soak clean
+.PHONY: demo page test lint format bench lowest soak clean
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] <= (3, 13) else "labelwise needs Python 3.11 to 3.13; set PYTHON=...")'
@@ -37,9 +37,19 @@ bench: .venv/ready
 	$(BIN)/python benchmarks/indicator_negatives.py
 	$(BIN)/python benchmarks/augment.py
 
+# The lowest versions that pyproject.toml names, but for torch, which is taken from .venv: the quick part of the tests.
+QUICK := tests/server/test_routes.py tests/server/test_safety.py tests/cli/test_classify.py tests/cli/test_ask.py \
+	tests/cli/test_refusals.py tests/data/read tests/report/test_svg.py tests/test_store.py tests/hostile/test_names.py
+lowest: .venv/ready
+	$(BIN)/python -m venv --clear .venv-lowest
+	$(BIN)/python -c 'import glob, sysconfig; print(sysconfig.get_path("purelib"), file=open(glob.glob(".venv-lowest/lib/*/site-packages")[0] + "/others.pth", "w"))'
+	$(BIN)/python tools/lowest.py > .venv-lowest/lowest.txt
+	.venv-lowest/bin/python -m pip install --quiet --requirement .venv-lowest/lowest.txt
+	PYTHONPATH=src OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n auto --dist worksteal $(QUICK)
+
 # A service under load and faults, with a model of what it must know: 30 minutes, or HOURS=2.
 soak: .venv/ready
 	$(BIN)/python tools/soak.py --minutes $(if $(HOURS),$$(($(HOURS) * 60)),30)
 
 clean:
-	rm -rf .venv demo .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-lowest demo .pytest_cache .mypy_cache .ruff_cache

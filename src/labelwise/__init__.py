@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         verify,
     )
     from labelwise.classifier import Classifier
+    from labelwise.exactness import exact
     from labelwise.fitting.fit import fit
     from labelwise.labels import Labels
     from labelwise.model import LabelModel, Spec
@@ -48,7 +49,19 @@ __all__ = [
     "methods",
     "report",
 ]
-__all__ += ["ask", "attack", "calibrate", "classify", "explain", "fit", "fit_verification", "forget", "imagine", "load"]
+__all__ += [
+    "ask",
+    "attack",
+    "calibrate",
+    "classify",
+    "exact",
+    "explain",
+    "fit",
+    "fit_verification",
+    "forget",
+    "imagine",
+    "load",
+]
 __all__ += ["outliers", "rank", "retrieve", "save", "teach", "verify"]
 
 # Where public names live that are neither packages nor in api. Nothing is imported before it is used: torch takes a second.
@@ -61,6 +74,7 @@ _PLACES = {
     "Spec": "model",
     "View": "view",
     "attack": "tasks.attack",
+    "exact": "exactness",
     "fit": "fitting.fit",
     "imagine": "tasks.imagine",
     "load": "store",

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from typer import Argument, Option
 
+from labelwise.exactness import exact as exactly
 from labelwise.limits import VARIABLE
 
 DATA_HELP = "A folder of pictures, a .csv table, an .npz pack, or the name of an embedded set (finches, digits)."
@@ -71,28 +72,41 @@ MaxGb = Annotated[
 ]
 
 
+Exact = Annotated[
+    bool,
+    Option(
+        "--exact", help="The same bytes whatever the number of threads: one thread, deterministic algorithms. Slower."
+    ),
+]
+EXACT = ("fit", "classify", "evaluate")  # verbs that take it
+
+
 def limited(verb: Callable[..., None]) -> Callable[..., None]:
     """Return a verb that reads data or a classifier with the option ``--max-gb`` besides its own; others as they are.
 
-    It holds for the processes that the verb starts as well.
+    It holds for the processes that the verb starts as well. Some verbs take ``--exact``, too.
     """
     own = inspect.signature(verb)
     if not {"data", "model"} & set(own.parameters):
         return verb
 
     @wraps(verb)
-    def run(*args: Any, max_gb: float | None = None, **options: Any) -> None:
+    def run(*args: Any, max_gb: float | None = None, exact: bool = False, **options: Any) -> None:
         before = os.environ.get(VARIABLE)
         if max_gb is not None:
             os.environ[VARIABLE] = str(max_gb)
         try:
-            verb(*args, **options)
+            with exactly(exact):
+                verb(*args, **options)
         finally:
             if max_gb is not None:
                 os.environ.pop(VARIABLE)
                 os.environ.update({} if before is None else {VARIABLE: before})
 
-    more = inspect.Parameter("max_gb", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=MaxGb)
-    run.__signature__ = own.replace(parameters=[*own.parameters.values(), more])  # type: ignore[attr-defined]
-    run.__annotations__ = {**verb.__annotations__, "max_gb": MaxGb}
+    named = inspect.Parameter.KEYWORD_ONLY
+    more = [inspect.Parameter("max_gb", named, default=None, annotation=MaxGb)]
+    if verb.__name__ in EXACT:
+        more.append(inspect.Parameter("exact", named, default=False, annotation=Exact))
+    run.__signature__ = own.replace(parameters=[*own.parameters.values(), *more])  # type: ignore[attr-defined]
+    run.__annotations__ = {**verb.__annotations__, **{each.name: each.annotation for each in more}}
     return run

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from tokenize import TokenError
 from typing import Literal
 
 import numpy as np
@@ -147,7 +148,7 @@ def read_vectors(path: str | Path, *, keep: Collection[str] | None = None) -> Wo
         if kind in (".npz", ".npy"):
             return WordVectors(*choose_vectors(*read_word_arrays(file), wanted, str(file)))
         return WordVectors(*stream_vectors(file, kind == ".bin", wanted))
-    except (EOFError, ValueError, KeyError, gzip.BadGzipFile, zipfile.BadZipFile, zlib.error) as error:
+    except (EOFError, ValueError, KeyError, TokenError, gzip.BadGzipFile, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f'"{file}" is damaged or not of its kind ({error}). Get it again.') from None
     except OSError as error:
         raise DataError(f'Cannot read "{file}": {error.strerror or error}. Check the path and its rights.') from None

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO, Any
 
 import numpy as np
@@ -102,7 +103,12 @@ def _array_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[An
     """Return the shape, the order and the type of a ``.npy`` stream, which then stands at the data."""
     version = np.lib.format.read_magic(stream)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = read(stream)
+    try:
+        shape, fortran, dtype = read(stream)
+    except (TokenError, RecursionError, TypeError, AttributeError) as error:  # of Python, in which headers are written
+        raise ValueError(f"its header is none: {error}") from None
+    if not all(isinstance(side, int) and 0 <= side < 2**48 for side in shape):
+        raise ValueError(f"its shape is {list(shape)}")
     return shape, fortran, dtype
 
 

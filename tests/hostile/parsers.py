@@ -1,0 +1,215 @@
+"""Every parser that reads a user's file: files to begin with, and how one is read. Only errors for people may come out of it."""
+
+import asyncio
+import gzip
+import io
+import json
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from labelwise.data.labels.knowledge_files import read_labels
+from labelwise.data.labels.words import read_vectors
+from labelwise.data.read.audio import read_sounds, read_wav
+from labelwise.data.read.csv_files import read_csv
+from labelwise.data.read.decoding import Frame, UnreadableError, decode
+from labelwise.data.read.npz_files import read_npy_matrix
+from labelwise.data.read.packs import pack
+from labelwise.data.read.tables import table
+from labelwise.errors import LabelwiseError, UsageError
+from labelwise.files import read_tensors, write_tensors
+from labelwise.nn.weights import read_weights
+from labelwise.store import load
+from labelwise_papers.benchmarks.mat_files import read_mat
+from tests import once
+from tests.hostile import corpus
+
+FEATURES = "f0,f1,label,split\n" + "1,2,a,train\n3,4,b,train\n5,6,a,test\n"
+KNOWN = {
+    "labels": {
+        "a": {"vector": [1, 0.5], "texts": ["an a"], "order": 1},
+        "b": {"vector": [0, 1], "texts": ["b"], "order": 2},
+    }
+}
+TOML = 'attributes = ["x", "y"]\n[labels."barn owl"]\nvector = [1, 2.5]\ntext = "a bird"\nshare = 0.25\n[labels.b]\nvector = [0, 1]\ntext = "b"\nshare = 0.75\n'
+
+
+@dataclass(frozen=True)
+class Parser:
+    """How a kind of file is read."""
+
+    suffix: str
+    seeds: Callable[[], list[bytes]]
+    read: Callable[[Path], object]
+
+    def accepts(self, content: bytes, folder: Path) -> bool:
+        """Whether a file of this content is read or refused in words; any other exception comes out."""
+        file = folder / f"file{self.suffix}"
+        file.write_bytes(content)
+        try:
+            self.read(file)
+        except LabelwiseError:
+            return False
+        return True
+
+
+def saved(write: Callable[[Any], object]) -> bytes:
+    stream = io.BytesIO()
+    write(stream)
+    return stream.getvalue()
+
+
+def from_file(write: Callable[[Path], object], suffix: str) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder, f"file{suffix}"))
+        return Path(folder, f"file{suffix}").read_bytes()
+
+
+def pictures() -> list[bytes]:
+    picture = Image.fromarray(np.arange(16 * 16 * 3, dtype=np.uint8).reshape(16, 16, 3))
+    kinds = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
+    return [saved(lambda stream, kind=kind: picture.save(stream, kind)) for kind in kinds]  # type: ignore[misc]
+
+
+def read_picture(file: Path) -> object:
+    try:
+        return decode(file.read_bytes(), Frame(8, 8, 3))
+    except UnreadableError as error:
+        raise UsageError(str(error)) from None
+
+
+def packs() -> list[bytes]:
+    x, y = np.ones((4, 3), np.float32), np.array(["a", "b", "a", "b"])
+    images = np.zeros((4, 8, 8, 3), np.uint8)
+    data = np.frombuffer(pictures()[0], np.uint8)
+    ends = np.array([0, *[len(data)] * 4])
+    return [
+        saved(lambda stream: np.savez(stream, features=x, labels=y)),
+        saved(lambda stream: np.savez_compressed(stream, images=images, labels=y, split=np.array([0, 0, 1, 1]))),
+        saved(lambda stream: np.savez(stream, data=data, offsets=ends, labels=y)),
+    ]
+
+
+def arrays() -> list[bytes]:
+    return [saved(lambda s, k=k: np.save(s, np.ones((3, 2), k))) for k in ("<f4", ">f8", "|u1", "<i2")]  # type: ignore[misc]
+
+
+def parquets() -> list[bytes]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = pa.table({"f0": [1.0, 2.0, 3.0], "f1": [1, 2, 3], "label": ["a", "b", "a"], "text": ["x", None, "y"]})
+    kinds = ("none", "snappy", "zstd")
+    return [saved(lambda s, k=k: pq.write_table(columns, s, compression=k)) for k in kinds]  # type: ignore[misc]
+
+
+def tensors() -> list[bytes]:
+    values = {"conv1.weight": torch.ones(2, 3), "n": torch.arange(4)}
+    return [from_file(lambda file: write_tensors(file, values, {"kind": 1}), ".safetensors")]
+
+
+def read_both(file: Path) -> None:
+    with suppress(LabelwiseError):
+        read_weights(file)
+    read_tensors(file)
+
+
+def mats() -> list[bytes]:
+    from scipy.io import savemat
+
+    cells = np.array([["a"], ["b"]], dtype=object)
+    fields = {"features": np.ones((3, 2)), "names": cells, "s": {"x": 1.0}}
+    return [saved(lambda s, z=z: savemat(s, fields, do_compression=z)) for z in (False, True)]  # type: ignore[misc]
+
+
+def sounds() -> list[bytes]:
+    return [from_file(lambda file: corpus.wav(file, bytes(range(100)), channels=2), ".wav")]
+
+
+def read_sound(file: Path) -> None:
+    read_wav(file)
+    read_sounds([file], 16_000, 100)
+
+
+def words() -> list[bytes]:
+    return [b"2 3\none 1 2 3\ntwo 4 5 6\n", b"one 1 2 3\nbarn_owl 4 5 6\n"]
+
+
+def binary_words() -> list[bytes]:
+    return [b"2 3\none " + np.ones(3, "<f4").tobytes() + b"\ntwo " + np.ones(3, "<f4").tobytes() + b"\n"]
+
+
+@once.once
+def model_folder() -> str:
+    """The folder of a classifier that was trained for a moment."""
+    import labelwise as lw
+    from tests.conftest import blobs, quick
+
+    folder = once.folder() / "small.lw"
+    lw.save(lw.fit(blobs(), quick("softmax", epochs=1), lw.Run(device="cpu")), folder)
+    return str(folder)
+
+
+def read_model(file: Path) -> object:
+    """A saved classifier whose description is this file."""
+    target = file.parent / "weights.safetensors"
+    if not target.exists():
+        target.write_bytes(Path(model_folder(), "weights.safetensors").read_bytes())
+    return load(file.parent)
+
+
+def forms() -> list[bytes]:
+    part = b'--x\r\nContent-Disposition: form-data; name="images"; filename="a.png"\r\nContent-Type: image/png\r\n\r\n'
+    return [part + pictures()[0] + b"\r\n--x--\r\n", json.dumps({"label": "a", "texts": ["x"]}).encode()]
+
+
+def read_body(file: Path) -> None:
+    """A body as both kinds that teach: a form, and a document."""
+    from starlette.requests import Request
+
+    from labelwise.server.bodies import read_lesson
+    from labelwise.server.refusals import Refusal
+    from labelwise.server.settings import Service
+
+    body, refused = file.read_bytes(), 0
+    for kind in (b"multipart/form-data; boundary=x", b"application/json"):
+
+        async def receive() -> dict[str, object]:
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        scope = {"type": "http", "method": "POST", "headers": [(b"content-type", kind)], "query_string": b""}
+        try:
+            asyncio.run(read_lesson(Request(scope, receive), Service(model=file)))
+        except Refusal:
+            refused += 1
+    if refused == 2:
+        raise UsageError("refused")
+
+
+PARSERS: dict[str, Parser] = {
+    "image": Parser("", pictures, read_picture),
+    "csv": Parser(".csv", lambda: [FEATURES.encode(), FEATURES.replace(",", ";").encode()], read_csv),
+    "table": Parser(".csv", lambda: [FEATURES.encode(), b"f0,labels\n1,a;b\n2,b\n3,\n"], table),
+    "parquet": Parser(".parquet", parquets, table),
+    "npz": Parser(".npz", packs, pack),
+    "npy": Parser(".npy", arrays, read_npy_matrix),
+    "mat": Parser(".mat", mats, read_mat),
+    "safetensors": Parser(".safetensors", tensors, read_both),
+    "labels.json": Parser(".json", lambda: [json.dumps(KNOWN).encode()], read_labels),
+    "labels.toml": Parser(".toml", lambda: [TOML.encode()], read_labels),
+    "labels.csv": Parser(".csv", lambda: [b"label,text,x,order\na,one,1,1\nb,two,0,2\n", b",a,b\na,1,0\nb,0,1\n"], read_labels),
+    "labels.txt": Parser(".txt", lambda: [b"low\nhigh\n"], read_labels),
+    "words": Parser(".txt", words, read_vectors),
+    "words.gz": Parser(".txt.gz", lambda: [gzip.compress(one) for one in words()], read_vectors),
+    "words.bin": Parser(".bin", binary_words, read_vectors),
+    "wav": Parser(".wav", sounds, read_sound),
+    "body": Parser("", forms, read_body),
+    "classifier.json": Parser("", lambda: [Path(model_folder(), "classifier.json").read_bytes()], read_model),
+}  # fmt: skip

@@ -1,0 +1,51 @@
+"""The same bytes with one thread and with two, under ``--exact``."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+from PIL import Image
+
+import labelwise as lw
+from tests.conftest import blobs
+
+
+def test_two_numbers_of_threads_give_the_same_bytes(tmp_path: Path) -> None:
+    """In processes of their own, because torch reads the variables once. Pictures large enough for torch to divide the work."""
+    data = blobs(4, per_label=30, side=8)
+    for split, part in data.splits.items():
+        for row, target in enumerate(part.targets.tolist()):
+            folder = tmp_path / "data" / split / f"blob {target}"
+            folder.mkdir(parents=True, exist_ok=True)
+            picture = Image.fromarray(part.images[row].permute(1, 2, 0).numpy()).resize((48, 48))
+            picture.save(folder / f"{row}.png")
+    picture = next((tmp_path / "data" / "test").rglob("*.png"))
+    answers = {}
+    for threads in ("1", "2"):
+        env = {**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
+        model = tmp_path / f"{threads}.lw"
+        fit = ["fit", tmp_path / "data", "--out", model, "--method", "softmax", "--encoder", "none", "--epochs", "2"]
+        more = ["--size", "48", "--set", "encoder.backbone=resnet18", "--device", "cpu", "--exact"]
+        answers[threads] = []
+        for words in ([*fit, *more], ["classify", model, picture, "--json", "--exact"]):
+            done = subprocess.run(
+                [sys.executable, "-m", "labelwise", *map(str, words)], capture_output=True, env=env, check=True
+            )
+            answers[threads].append(done.stdout.replace(str(model).encode(), b"") if "--json" in words else b"")
+        answers[threads].append((model / "weights.safetensors").read_bytes())
+    assert answers["1"] == answers["2"]
+
+
+def test_threads_and_algorithms_are_as_they_were_afterwards() -> None:
+    before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    torch.set_num_threads(2)
+    try:
+        with lw.exact():
+            assert (torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()) == (1, True)
+        assert (torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()) == (2, before[1])
+        with lw.exact(False):
+            assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before[0])
