@@ -45,3 +45,6 @@ ScoreBy = Annotated[
 Out = Annotated[Path, Option("--out", help="The folder to write the classifier to.")]
 Overwrite = Annotated[bool, Option("--overwrite", help="Replace a classifier that is already there.")]
 AsJson = Annotated[bool, Option("--json", help="Print one JSON document and nothing else.")]
+NoCache = Annotated[
+    bool, Option("--no-cache", help="Encode pictures anew: neither use nor keep features of earlier commands.")
+]

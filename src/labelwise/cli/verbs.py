@@ -2,15 +2,18 @@
 
 import sys
 from collections.abc import Callable
-from inspect import getdoc
+from functools import wraps
+from inspect import Parameter, getdoc, signature
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
+from labelwise.cache import turn_off
 from labelwise.capabilities import COMPARE, GENERATE, LEARN, LOCATE, WHITEN
 from labelwise.cli.ask import ask
 from labelwise.cli.attack import attack
+from labelwise.cli.cache import cache
 from labelwise.cli.calibrate import calibrate
 from labelwise.cli.classify import classify
 from labelwise.cli.data import app as data_app
@@ -19,6 +22,7 @@ from labelwise.cli.explain import explain
 from labelwise.cli.fit import fit
 from labelwise.cli.imagine import imagine
 from labelwise.cli.name import name
+from labelwise.cli.options import NoCache
 from labelwise.cli.outliers import outliers
 from labelwise.cli.output import fail, note, show_warnings
 from labelwise.cli.pretrain import pretrain
@@ -39,7 +43,7 @@ RESUME = {
 }
 VERBS: tuple[Callable[..., None], ...] = (
     fit, pretrain, name, classify, ask, rank, verify, retrieve, teach, forget, outliers, explain, imagine, evaluate, report,
-    attack, calibrate, *(verb for plugin in plugins() for verb in plugin.VERBS), serve, export, demo,
+    attack, calibrate, *(verb for plugin in plugins() for verb in plugin.VERBS), serve, export, demo, cache,
 )  # fmt: skip
 
 NEEDS = {
@@ -51,6 +55,10 @@ NEEDS = {
 }
 
 
+# Verbs that neither read nor keep features of pictures, so that there is nothing to leave.
+UNCACHED = ("cache", "data", "demo", "export", "forget", "imagine", "pretrain", "serve")
+
+
 class Verbs(TyperGroup):
     """The verbs; a signal stops them with ``Interrupted``, which says how to go on."""
 
@@ -60,6 +68,21 @@ class Verbs(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             raise Interrupted(stopped_words(ctx.invoked_subcommand)) from None
+
+
+def _cached(verb: Callable[..., None]) -> Callable[..., None]:
+    """Return a verb with the option ``--no-cache``."""
+
+    @wraps(verb)
+    def run(*, no_cache: bool = False, **options: Any) -> None:
+        if no_cache:
+            turn_off()
+        verb(**options)
+
+    own, more = signature(verb), Parameter("no_cache", Parameter.KEYWORD_ONLY, default=False, annotation=NoCache)
+    run.__signature__ = own.replace(parameters=[*own.parameters.values(), more])  # type: ignore[attr-defined]
+    run.__annotations__ = {**verb.__annotations__, "no_cache": NoCache}
+    return run
 
 
 def stopped_words(verb: str | None) -> str:
@@ -77,7 +100,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for verb in VERBS:
-    app.command(help="\n\n".join(filter(None, (getdoc(verb), NEEDS.get(verb.__name__)))))(verb)
+    words = "\n\n".join(filter(None, (getdoc(verb), NEEDS.get(verb.__name__))))
+    app.command(help=words)(verb if verb.__name__ in UNCACHED else _cached(verb))
 app.add_typer(data_app)
 
 
