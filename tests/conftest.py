@@ -5,6 +5,7 @@ from dataclasses import replace
 # One thread per worker: tests run in parallel, and two OpenMP pools on the same cores slow each other down.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("COLUMNS", "200")
+os.environ["LABELWISE_CACHE"] = "off"  # tests of the cache name a folder of their own
 
 import pytest
 import torch

@@ -16,7 +16,8 @@ from labelwise.data.split.hashes import image_hashes
 from labelwise.errors import UnsupportedError, UsageError, listing
 from labelwise.familiarity import Familiarity
 from labelwise.labels import Labels
-from labelwise.model import LabelModel, as_float, check_shape
+from labelwise.lazy import LazyImages
+from labelwise.model import LabelModel, as_float, check_shape, prepared
 from labelwise.scores import Scores
 from labelwise.view import View
 
@@ -94,6 +95,8 @@ class Classifier:
 
     def encode(self, images: Tensor, batch: int = 256) -> Tensor:
         """Return image embeddings ``[n, d]`` as floats, computed a batch at a time without gradients."""
+        if isinstance(images, LazyImages):  # of files: their features may be kept
+            images = prepared(self.model, images)
         with torch.no_grad():
             parts = [self.model.encode_images(as_float(x.to(self.model.device))) for x in torch.split(images, batch)]
         return torch.cat(parts).float() if parts else torch.empty(0, 0, device=self.model.device)

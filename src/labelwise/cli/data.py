@@ -9,14 +9,14 @@ from typer import Argument, Option
 
 import labelwise as lw
 from labelwise.cli.inputs import open_data, open_data_for, open_model, tell_groups
-from labelwise.cli.options import AsJson, Device, EncoderName, Group, Root, Seed, Size, Splits, limited
+from labelwise.cli.options import AsJson, Device, EncoderName, Group, Root, Seed, Size, Splits, with_shared
 from labelwise.cli.output import note, out, plain_table, show, styled, unbroken
 from labelwise.errors import UsageError
 from labelwise.plugins import plugins
 
 app = typer.Typer(name="data", help="Find, check, split and encode data.", no_args_is_help=True)
 for verb in (verb for plugin in plugins() for verb in plugin.DATA_VERBS):
-    app.command()(limited(verb))
+    app.command()(with_shared(verb))
 
 Data = Annotated[str, Argument(help="A folder, table, pack or feature file, or the name of a set.")]
 
@@ -39,7 +39,7 @@ def list_(root: Root = None, json: AsJson = False) -> None:
 
 
 @app.command()
-@limited
+@with_shared
 def check(
     data: Data,
     sheet: Annotated[Path | None, Option(help="A PNG to write with some pictures of each label.")] = None,
@@ -68,7 +68,7 @@ def check(
 
 
 @app.command()
-@limited
+@with_shared
 def split(  # noqa: PLR0913 - the options of the verb
     data: Data,
     out_csv: Annotated[Path, Option("--out", help="The CSV to write: file, label, split.")],
@@ -87,7 +87,7 @@ def split(  # noqa: PLR0913 - the options of the verb
 
 
 @app.command()
-@limited
+@with_shared
 def encode(
     data: Data,
     out_npz: Annotated[Path, Option("--out", help="The .npz file to write.")],

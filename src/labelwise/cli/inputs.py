@@ -96,14 +96,15 @@ def open_pictures(
     classifier: "lw.Classifier", paths: Sequence[Path], *, strict: bool = False
 ) -> tuple["Tensor", list[str], list[dict[str, str]]]:
     """Return the pictures of files and folders as the model takes them, their names, and those that could not be read."""
-    from labelwise.data.read.pictures import list_pictures, read_files
+    from labelwise.data.read.known import read_known
+    from labelwise.data.read.pictures import list_pictures
 
     files = [file for path in paths for file in (list_pictures(path) if path.is_dir() else [path])]
     if not files:
         raise DataError(f"No picture found in {listing(str(p) for p in paths)}.")
     if len(classifier.shape) != 3:
         raise UsageError("This model takes precomputed features, not pictures.")
-    images, rows, skipped = read_files(files, classifier.shape, fit=classifier.view.fit, strict=strict)
+    images, rows, skipped = read_known(files, classifier.shape, fit=classifier.view.fit, strict=strict)
     tell_skipped(skipped)
     return images, [str(files[i]) for i in rows], [asdict(one) for one in skipped]
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from typer import Argument, Option
 
+from labelwise.cache import turn_off
 from labelwise.exactness import exact as exactly
 from labelwise.limits import VARIABLE
 
@@ -64,6 +65,9 @@ ScoreBy = Annotated[
 Out = Annotated[Path, Option("--out", help="The folder to write the classifier to.")]
 Overwrite = Annotated[bool, Option("--overwrite", help="Replace a classifier that is already there.")]
 AsJson = Annotated[bool, Option("--json", help="Print one JSON document and nothing else.")]
+NoCache = Annotated[
+    bool, Option("--no-cache", help="Encode pictures anew: neither use nor keep features of earlier commands.")
+]
 MaxGb = Annotated[
     float | None,
     Option(
@@ -79,19 +83,26 @@ Exact = Annotated[
     ),
 ]
 EXACT = ("fit", "classify", "evaluate")  # verbs that take it
+# Verbs that neither read nor keep features of pictures, so that there is nothing to leave.
+UNCACHED = ("cache", "check", "demo", "encode", "export", "forget", "imagine", "pretrain", "serve", "split")
 
 
-def limited(verb: Callable[..., None]) -> Callable[..., None]:
-    """Return a verb that reads data or a classifier with the option ``--max-gb`` besides its own; others as they are.
+def with_shared(verb: Callable[..., None]) -> Callable[..., None]:
+    """Return a verb with options that many take besides their own: ``--max-gb``, ``--no-cache``, ``--exact``.
 
-    It holds for the processes that the verb starts as well. Some verbs take ``--exact``, too.
+    The first holds for the processes that the verb starts as well.
     """
-    own = inspect.signature(verb)
-    if not {"data", "model"} & set(own.parameters):
-        return verb
+    own, reads = inspect.signature(verb), {"data", "model"}
+    shared = [("max_gb", None, MaxGb)] if reads & set(own.parameters) else []
+    shared += [("no_cache", False, NoCache)] if verb.__name__ not in UNCACHED else []
+    shared += [("exact", False, Exact)] if verb.__name__ in EXACT else []
 
     @wraps(verb)
-    def run(*args: Any, max_gb: float | None = None, exact: bool = False, **options: Any) -> None:
+    def run(
+        *args: Any, max_gb: float | None = None, no_cache: bool = False, exact: bool = False, **options: Any
+    ) -> None:
+        if no_cache:
+            turn_off()
         before = os.environ.get(VARIABLE)
         if max_gb is not None:
             os.environ[VARIABLE] = str(max_gb)
@@ -104,9 +115,7 @@ def limited(verb: Callable[..., None]) -> Callable[..., None]:
                 os.environ.update({} if before is None else {VARIABLE: before})
 
     named = inspect.Parameter.KEYWORD_ONLY
-    more = [inspect.Parameter("max_gb", named, default=None, annotation=MaxGb)]
-    if verb.__name__ in EXACT:
-        more.append(inspect.Parameter("exact", named, default=False, annotation=Exact))
+    more = [inspect.Parameter(name, named, default=default, annotation=kind) for name, default, kind in shared]
     run.__signature__ = own.replace(parameters=[*own.parameters.values(), *more])  # type: ignore[attr-defined]
     run.__annotations__ = {**verb.__annotations__, **{each.name: each.annotation for each in more}}
     return run

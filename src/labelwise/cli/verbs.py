@@ -15,6 +15,7 @@ from labelwise import __version__
 from labelwise.capabilities import COMPARE, GENERATE, LEARN, LOCATE, WHITEN
 from labelwise.cli.ask import ask
 from labelwise.cli.attack import attack
+from labelwise.cli.cache import cache
 from labelwise.cli.calibrate import calibrate
 from labelwise.cli.classify import classify
 from labelwise.cli.data import app as data_app
@@ -23,7 +24,7 @@ from labelwise.cli.explain import explain
 from labelwise.cli.fit import fit
 from labelwise.cli.imagine import imagine
 from labelwise.cli.name import name
-from labelwise.cli.options import limited
+from labelwise.cli.options import with_shared
 from labelwise.cli.outliers import outliers
 from labelwise.cli.output import fail, note, show_warnings
 from labelwise.cli.pretrain import pretrain
@@ -44,7 +45,7 @@ RESUME = {
 }
 VERBS: tuple[Callable[..., None], ...] = (
     fit, pretrain, name, classify, ask, rank, verify, retrieve, teach, forget, outliers, explain, imagine, evaluate, report,
-    attack, calibrate, *(verb for plugin in plugins() for verb in plugin.VERBS), serve, export, demo,
+    attack, calibrate, *(verb for plugin in plugins() for verb in plugin.VERBS), serve, export, demo, cache,
 )  # fmt: skip
 
 NEEDS = {
@@ -101,7 +102,8 @@ def common(
 
 
 for verb in VERBS:
-    app.command(help="\n\n".join(filter(None, (getdoc(verb), NEEDS.get(verb.__name__)))))(limited(verb))
+    words = "\n\n".join(filter(None, (getdoc(verb), NEEDS.get(verb.__name__))))
+    app.command(help=words)(with_shared(verb))
 app.add_typer(data_app)
 
 

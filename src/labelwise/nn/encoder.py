@@ -15,7 +15,9 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate, normalize
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from labelwise.cache import Cache, digest, is_on, pixel_digests
 from labelwise.errors import LabelwiseError, UsageError
+from labelwise.lazy import LazyImages
 from labelwise.model import as_float
 from labelwise.nn.backbone import Backbone
 from labelwise.nn.backbones import ON_FEATURES, build_backbone
@@ -30,6 +32,9 @@ CHUNK = 2**22  # numbers held in double precision at a time
 FLOOR = 1e-3  # smallest standard deviation, relative to the largest
 LARGEST = 2**28  # numbers of an image: one of more than 9,000 pixels a side is a mistake
 QUIET = 1e-5  # root mean square of a waveform below which it is not made louder: silence stays silence
+KEPT = 1000  # images whose features go to the cache at a time
+CACHE = "earlier commands (feature cache)"  # in place of a runtime, where no image was encoded
+FORM = 1  # of features in the cache; another one where the same weights make others
 LENGTH = 4.0  # root mean square of a standardised embedding: the right learning rate then does not depend on its size
 # features that are not trained: standardised; roots at unit length; at unit length
 STANDARD, ROOT, UNIT = 0.0, 1.0, 2.0
@@ -286,6 +291,14 @@ class ImageEncoder(nn.Module):
             return images
         if self.frozen and images in self._encoded:
             return self._encoded[images]  # type: ignore[no-any-return]
+        keeps = self.frozen and images.dtype == torch.uint8 and self.mean.device.type == "cpu" and is_on()
+        features = self._kept(images) if keeps and len(images) else self._computed(images)
+        if self.frozen:
+            self._encoded[images] = features
+        return features
+
+    def _computed(self, images: Tensor) -> Tensor:
+        """Return the trunk's features of images, a few at a time."""
         was_training, device = self.training, self.mean.device
         parts = torch.split(images, PIECE.get(device.type, 8))
         self.eval()
@@ -294,10 +307,34 @@ class ImageEncoder(nn.Module):
             rows = [self.trunk(as_float(part.to(device))).float() for part in shown(parts, "Encoding images")]
         finally:
             self.train(was_training)
-        features = torch.cat(rows) if len(images) else torch.empty(0, self.backbone.width_out, device=device)
-        if self.frozen:
-            self._encoded[images] = features
-        return features
+        return torch.cat(rows) if rows else torch.empty(0, self.backbone.width_out, device=device)
+
+    def _kept(self, images: Tensor) -> Tensor:
+        """Return the same, those that this user's cache has from there; the others are kept as they are computed."""
+        if self._missing is not None:
+            raise self._missing
+        cache, name = Cache(), type(self.backbone).__name__
+        keys = images.digests if isinstance(images, LazyImages) else pixel_digests(images.numpy())
+        owner = self._owner()
+        known = cache.read(owner, keys)
+        places = {key: row for row, key in reversed(list(enumerate(keys))) if key not in known}
+        for part in torch.split(torch.tensor(sorted(places.values()), dtype=torch.int64), KEPT):
+            some = images[part]
+            some = some.pixels() if isinstance(some, LazyImages) else some  # read together, not a few at a time
+            fresh = self._computed(some).numpy() if len(part) else ()
+            more = {keys[row]: each.tobytes() for row, each in zip(part.tolist(), fresh, strict=True)}
+            cache.write(owner, more, name)
+            known |= more
+        self.runtime.used = self.runtime.used or CACHE
+        rows = b"".join(known[key] for key in keys)
+        return torch.frombuffer(bytearray(rows), dtype=torch.float32).view(len(keys), -1)
+
+    def _owner(self) -> bytes:
+        """Return what is the same for encoders that make the same features: their weights, and how they see images."""
+        seen = (type(self.backbone).__name__, self.shape, self.view.size, self.view.crop, self.view.mirror, FORM)
+        state = [*self.backbone.state_dict().items(), ("mean", self.mean), ("std", self.std)]
+        parts = [part for name, each in state for part in (name.encode(), each.contiguous().numpy().tobytes())]
+        return digest(repr(seen).encode(), *parts)
 
     def fit_normalisation(self, images: Tensor) -> None:
         """Set mean and std to those of each channel of images (bytes count as [0, 1]), or of each feature.

@@ -111,9 +111,10 @@ def encode(classifier: Classifier, images: Tensor, what: str, tell: Tell) -> Sco
 
 def measure_speed(classifier: Classifier, images: Tensor) -> dict[str, Any]:
     """Return how quickly images are answered, from bytes or features to scores: medians. Reading files is not part of it."""
-    batch = min(BATCH, len(images))
+    images = images[:BATCH].clone()  # themselves: features of files may be kept, and then nothing is encoded
+    batch = len(images)
     return {
-        "images_per_second": batch / _median_seconds(classifier, images[:batch]),
+        "images_per_second": batch / _median_seconds(classifier, images),
         "batch": batch,  # how many at a time
         "milliseconds": 1000 * _median_seconds(classifier, images[:1]),  # for one image alone
         "device": classifier.model.device.type,

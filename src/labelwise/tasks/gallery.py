@@ -13,7 +13,8 @@ from torch import Tensor
 
 from labelwise.classifier import Classifier
 from labelwise.data.dataset import Skipped
-from labelwise.data.read.pictures import Pictures, read_files
+from labelwise.data.read.known import read_known
+from labelwise.data.read.pictures import Pictures
 from labelwise.errors import DataError, StoreError, UsageError, listing
 from labelwise.files import read_tensors, write_tensors
 from labelwise.model import LabelModel
@@ -171,7 +172,7 @@ def gallery_of_files(
     for start in range(0, len(files), READ):
         some = files[start : start + READ]
         try:
-            images, rows, bad = read_files(some, classifier.shape, fit=classifier.view.fit, strict=strict)
+            images, rows, bad = read_known(some, classifier.shape, fit=classifier.view.fit, strict=strict)
         except DataError:  # none of them can be read
             if strict:
                 raise

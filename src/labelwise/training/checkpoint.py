@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from labelwise.data.dataset import TrainData
+from labelwise.data.split.hashes import image_hashes
 from labelwise.errors import LabelwiseWarning, StoreError, UsageError
 from labelwise.files import has_checksum, read_tensors, state_tensors, under, write_atomically, write_tensors
 from labelwise.training.distribution import is_main_process
@@ -65,7 +66,7 @@ def run_identity(method: Method, data: TrainData, run: Run) -> dict[str, Any]:
     """Return what must be the same for a run to be continued."""
     content, images = zlib.crc32(data.train.targets.cpu().numpy().tobytes()), data.train.images
     for part in torch.split(images, max(1, CHUNK // math.prod(images.shape[1:]))):
-        content = zlib.crc32(part.cpu().contiguous().numpy().data, content)
+        content = zlib.crc32(image_hashes(part).numpy().tobytes(), content)
     settings: dict[str, Any] = json.loads(json.dumps(asdict(method)))
     if method.view == WHOLE:  # runs of version 0.1 know no view
         del settings["view"]

@@ -29,6 +29,7 @@ from rich.console import Console
 from rich.progress import track
 from torch import Tensor
 
+from labelwise.cache import VARIABLE, is_on, user_folder
 from labelwise.data.dataset import Skipped
 from labelwise.data.read.decoding import QUIET, Frame, UnreadableError
 from labelwise.data.read.workers import decode_safely
@@ -48,8 +49,7 @@ Faults = list[str | None]
 
 def cache_folder() -> Path:
     """Return where decoded pictures are kept: ``LABELWISE_CACHE``, or a folder in the user's cache."""
-    folder = os.environ.get("LABELWISE_CACHE")
-    return Path(folder) if folder else Path.home() / ".cache" / "labelwise" / "decoded"
+    return user_folder() if os.environ.get(VARIABLE) and is_on() else user_folder() / "decoded"
 
 
 def fits_in_memory(n: int, shape: Sequence[int]) -> bool:

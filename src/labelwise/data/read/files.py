@@ -12,11 +12,13 @@ from labelwise.data.dataset import Dataset, Skipped, Split
 from labelwise.data.labels.knowledge import find_knowledge
 from labelwise.data.read.build import build, check_two_labels, divide_rows
 from labelwise.data.read.disk import decode_to_disk, fits_in_memory
+from labelwise.data.read.known import read_known
 from labelwise.data.read.pictures import read_files
 from labelwise.data.read.rows import Rows
 from labelwise.data.split.grouping import group_columns
 from labelwise.data.split.make import Shares
 from labelwise.errors import DataError, listing
+from labelwise.lazy import LazyImages
 from labelwise.nn.encoder import pretrained_encoder, side_for
 from labelwise.ops.targets import label_words
 from labelwise.view import Fit
@@ -63,7 +65,8 @@ def _read_rows(name: str, rows: Rows, side: int, *, seed: int, strict: bool) -> 
         splits = [split for split, part in parts.items() for _ in range(len(part))]
         rows = replace(rows.select(torch.cat(list(parts.values())).tolist()), splits=splits)
     images, readable, skipped = read_paths([Path(file) for file in rows.files], shape, strict=strict)
-    pictures = replace(rows.select(readable), images=images, skipped=skipped, owned=True)
+    owned = not isinstance(images, LazyImages)  # of these only rows are chosen
+    pictures = replace(rows.select(readable), images=images, skipped=skipped, owned=owned)
     return pictures if on_disk else _grouped(pictures)
 
 
@@ -88,7 +91,7 @@ def read_paths(
 ) -> tuple[Tensor, list[int], tuple[Skipped, ...]]:
     """Return what ``read_files`` returns; from disk where the pictures are too many for memory."""
     if fits_in_memory(len(paths), shape):
-        return read_files(paths, shape, fit=fit, strict=strict)
+        return read_known(paths, shape, fit=fit, strict=strict)
     images, readable, skipped = decode_to_disk(paths, shape, fit=fit)
     if strict and skipped:
         first = skipped[0]

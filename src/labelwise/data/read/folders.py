@@ -11,7 +11,8 @@ from labelwise.data.dataset import Dataset, Skipped
 from labelwise.data.labels.knowledge import find_knowledge
 from labelwise.data.read.build import build
 from labelwise.data.read.files import from_files
-from labelwise.data.read.pictures import is_hidden, is_picture, list_pictures, read_files
+from labelwise.data.read.known import read_known
+from labelwise.data.read.pictures import is_hidden, is_picture, list_pictures
 from labelwise.data.read.rows import Rows, named_rows
 from labelwise.data.split.grouping import Grouping
 from labelwise.data.split.make import SPELLINGS
@@ -138,7 +139,7 @@ def _unlabelled(folder: Path, shape: tuple[int, ...], *, strict: bool) -> Rows:
     files = list_pictures(folder)
     if not files:
         raise DataError(f'No picture found in "{folder}".')
-    images, readable, skipped = read_files(files, shape, strict=strict)
+    images, readable, skipped = read_known(files, shape, strict=strict)
     targets, paths = torch.full((len(images),), -1), tuple(str(files[i]) for i in readable)
     return Rows(names=(), targets=targets, images=images, files=paths, skipped=skipped)
 

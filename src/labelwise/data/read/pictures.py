@@ -49,6 +49,23 @@ def read_files(
     floats, where they lie in [0, 1]). ``strict`` raises an error unless all can be read; ``progress`` shows a bar on
     a terminal when there are many.
     """
+    images, readable, skipped = read_readable(paths, shape, fit, progress=progress)
+    check_read(skipped, len(paths), strict=strict)
+    return images, readable, skipped
+
+
+def check_read(skipped: Sequence[Skipped], count: int, *, strict: bool) -> None:
+    """Raise an error where pictures could not be read and all should be, or none of so many could."""
+    if skipped and (strict or len(skipped) == count):
+        some = " ".join(f"{each.file}: {each.reason}" for each in skipped[:3])
+        more = f" And {len(skipped) - 3} more." if len(skipped) > 3 else ""
+        raise DataError(f"{len(skipped)} of {count} pictures cannot be read. {some}{more}")
+
+
+def read_readable(
+    paths: Sequence[File], shape: tuple[int, ...], fit: Fit, *, progress: bool
+) -> tuple[Tensor, list[int], tuple[Skipped, ...]]:
+    """Return what ``read_files`` does, be it no picture at all."""
     frame = Frame(shape[1], shape[2], shape[0], fit=fit)
     images = torch.empty((len(paths), frame.channels, frame.height, frame.width), dtype=torch.uint8)
     pixels = images.numpy()
@@ -70,10 +87,6 @@ def read_files(
         for i, (path, fault) in enumerate(zip(paths, faults, strict=True))
         if fault is not None
     )
-    if skipped and (strict or len(skipped) == len(paths)):
-        some = " ".join(f"{each.file}: {each.reason}" for each in skipped[:3])
-        more = f" And {len(skipped) - 3} more." if len(skipped) > 3 else ""
-        raise DataError(f"{len(skipped)} of {len(paths)} pictures cannot be read. {some}{more}")
     readable = [i for i, fault in enumerate(faults) if fault is None]
     return (images[readable] if skipped else images), readable, skipped
 

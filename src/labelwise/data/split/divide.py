@@ -12,6 +12,7 @@ from labelwise.data.split.grouping import Grouping, check_grouping, group_column
 from labelwise.data.split.leaks import refuse_leaks
 from labelwise.data.split.make import VAL_SHARE, Shares, grouped, leave_one_domain_out, split_off, zero_shot
 from labelwise.errors import DataError, UsageError, listing, suggest
+from labelwise.lazy import LazyImages
 
 KINDS = ("stratified", "grouped", "domain", "zero-shot")
 _COLUMN_BLOCKS = 32
@@ -150,6 +151,8 @@ def place_splits(whole: Split, parts: Mapping[str, Tensor]) -> dict[str, Split]:
 def joined_images(parts: Sequence[Tensor]) -> Tensor:
     """Return the rows of all parts ``[n, ...]``: a view where they lie one after another, as ``place_splits`` leaves them."""
     first = parts[0]
+    if isinstance(first, LazyImages):
+        return torch.cat(list(parts))
     end, home = first.data_ptr(), first.untyped_storage().data_ptr()
     for part in parts:
         if not part.is_contiguous() or part.data_ptr() != end or part.untyped_storage().data_ptr() != home:

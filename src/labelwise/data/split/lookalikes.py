@@ -13,6 +13,9 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from labelwise.cache import LOOKS, Cache
+from labelwise.lazy import LazyImages
+
 LIKENESS = 0.97
 _SIDE, _CHUNK = 16, 1024
 _DIRECTIONS = (7, 16)
@@ -23,6 +26,8 @@ Rows = NDArray[np.int64]
 
 def fingerprints(images: Tensor) -> Tensor:
     """Return what pictures ``[n, c, h, w]`` or features ``[n, a]`` are compared by, of length one; zeros for a single grey."""
+    if isinstance(images, LazyImages):
+        return _remembered(images)
     if images.ndim == 2:
         rows = images.detach().cpu().float()
         return F.normalize(rows - rows.mean(0) if len(rows) > 2 else rows)
@@ -33,6 +38,20 @@ def fingerprints(images: Tensor) -> Tensor:
         flat = flat - flat.mean(1, keepdim=True)
         prints.append(F.normalize(flat) * (flat.norm(dim=1, keepdim=True) > _SIDE))  # a shade of grey on average
     return torch.cat(prints)
+
+
+def _remembered(images: LazyImages) -> Tensor:
+    """Return the same of pictures that may not have been read: those that the cache knows need not be."""
+    cache, keys = Cache(), images.digests
+    known = cache.read(LOOKS, keys)
+    missing = [row for row, key in enumerate(keys) if key not in known]
+    if missing:
+        prints = fingerprints(images.source.pixels(images.rows[missing]))
+        fresh = {keys[row]: each.tobytes() for row, each in zip(missing, prints.numpy(), strict=True)}
+        cache.write(LOOKS, fresh)
+        known |= fresh
+    prints = np.frombuffer(bytearray(b"".join(known[key] for key in keys)), np.float32)
+    return torch.from_numpy(prints.reshape(len(keys), _SIDE * _SIDE))
 
 
 def alike(prints: Tensor, likeness: float = LIKENESS) -> Iterator[tuple[Rows, Rows, NDArray[np.float32]]]:

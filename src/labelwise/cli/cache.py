@@ -1,0 +1,33 @@
+"""The verb cache: what is kept of pictures that were encoded."""
+
+from typing import Annotated
+
+from typer import Option
+
+from labelwise.cli.options import AsJson
+from labelwise.cli.output import plain_table, show, unbroken
+
+
+def cache(
+    clear: Annotated[bool, Option("--clear", help="Remove everything in it.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Where features of pictures are kept, so that no picture is encoded twice, and how much there is."""
+    from labelwise.cache import Cache, is_on
+
+    kept = Cache()
+    before = kept.contents()
+    if clear:
+        kept.clear()
+    now = kept.contents() if clear else before
+    table = plain_table("encoder", ">pictures", rows=[(name, str(count)) for name, count in now.encoders.items()])
+    words = f"{now.file}: {now.megabytes:.1f} MB of at most {now.limit:.0f}"
+    words += "" if is_on() else "; off, as LABELWISE_CACHE says"
+    freed = [f"Removed {before.megabytes:.1f} MB."] if clear else []
+    document = {
+        **vars(now),
+        "file": str(now.file),
+        "on": is_on(),
+        "cleared_megabytes": before.megabytes if clear else 0.0,
+    }
+    show(document, *freed, unbroken(words), *([table] if now.encoders else []), json=json)

@@ -1,0 +1,121 @@
+"""Images that are read when a number of them is asked for: what was made of them before may do without."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+aten = torch.ops.aten
+
+
+class Source:
+    """Where the images ``[n, c, h, w]`` of one reading come from, each read at most once.
+
+    ``read`` returns the bytes of some rows, which go to ``pixels``; memory that is not written to yet costs nothing.
+    """
+
+    def __init__(
+        self, digests: Sequence[bytes], hashes: Tensor, read: Callable[[list[int]], Tensor], pixels: Tensor
+    ) -> None:
+        self.digests, self.hashes, self._read, self._pixels = tuple(digests), hashes, read, pixels
+        self._ready = torch.zeros(len(digests), dtype=torch.bool)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one image."""
+        return tuple(self._pixels.shape[1:])
+
+    def put(self, rows: Sequence[int], pixels: Tensor) -> None:
+        """Note the bytes of some rows that were read already."""
+        if pixels is not self._pixels:
+            self._pixels[list(rows)] = pixels
+        self._ready[list(rows)] = True
+
+    def pixels(self, rows: Tensor) -> Tensor:
+        """Return the bytes of these rows, reading those that were not read yet."""
+        missing = rows[~self._ready[rows]].unique().tolist()
+        if missing:
+            self.put(missing, self._read(missing))
+        whole = len(rows) == len(self._pixels) and torch.equal(rows, torch.arange(len(rows)))
+        return self._pixels if whole else self._pixels[rows]
+
+
+class LazyImages(Tensor):
+    """Bytes ``[n, c, h, w]`` of a source, read when a number of them is asked for; to choose rows or to join them asks for none."""
+
+    source: Source
+    rows: Tensor
+
+    @staticmethod
+    def __new__(cls, source: Source, rows: Tensor) -> "LazyImages":
+        """Return the images of some rows of a source."""
+        make: Any = Tensor._make_wrapper_subclass  # type: ignore[attr-defined]
+        images: LazyImages = make(cls, (len(rows), *source.shape), dtype=torch.uint8)
+        images.source, images.rows = source, rows
+        return images
+
+    @property
+    def digests(self) -> list[bytes]:
+        """The digest of each image's pixels."""
+        return [self.source.digests[row] for row in self.rows.tolist()]
+
+    @property
+    def hashes(self) -> Tensor:
+        """What ``image_hashes`` says of the images ``[n]``."""
+        return self.source.hashes[self.rows]
+
+    def pixels(self) -> Tensor:
+        """Return the images themselves."""
+        return self.source.pixels(self.rows)
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """Return the images as an array."""
+        return self.pixels().numpy(force=force)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.pixels().clone().__reduce_ex__(protocol)
+
+    def __deepcopy__(self, memo: Any) -> "LazyImages":
+        return LazyImages(self.source, self.rows)
+
+    def __repr__(self, **_: Any) -> str:
+        return f"LazyImages{list(self.shape)}"
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Return what an operation gives: images whose rows alone change, else whatever it makes of the images themselves."""
+        chosen = _chosen(func, args) if not kwargs else None
+        if chosen is not None:
+            return chosen
+        return func(*_plain(args), **_plain(kwargs or {}))
+
+
+def _chosen(func: Any, args: Any) -> Any:
+    """Return the images that are left where an operation chooses or joins rows; None for any other."""
+    first, *rest = args
+    if func is aten.cat.default and all(
+        isinstance(each, LazyImages) and each.source is first[0].source for each in first
+    ):
+        return LazyImages(first[0].source, torch.cat([each.rows for each in first])) if rest in ([], [0]) else None
+    if not isinstance(first, LazyImages):
+        return None
+    source, rows = first.source, first.rows
+    if func in (aten.detach.default, aten.alias.default):
+        return LazyImages(source, rows)
+    if func is aten.index.Tensor and len(rest[0]) == 1 and rest[0][0].ndim == 1:
+        return LazyImages(source, rows[rest[0][0].cpu()])
+    if func is aten.slice.Tensor and rest[:1] == [0]:
+        return LazyImages(source, torch.ops.aten.slice.Tensor(rows, *rest))
+    if func in (aten.split.Tensor, aten.split_with_sizes.default) and rest[1:] in ([], [0]):
+        return tuple(LazyImages(source, part) for part in torch.split(rows, rest[0]))
+    return None
+
+
+def _plain(value: Any) -> Any:
+    """Return arguments of an operation with the images themselves in them."""
+    if isinstance(value, LazyImages):
+        return value.pixels()
+    if isinstance(value, list | tuple):
+        return type(value)(_plain(each) for each in value)
+    return {key: _plain(each) for key, each in value.items()} if isinstance(value, dict) else value

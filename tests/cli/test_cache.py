@@ -1,0 +1,131 @@
+"""A picture is encoded once in a user's life: not again by the next verb."""
+
+from json import loads
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from torch import Tensor
+
+from labelwise.data.read import known, pictures
+from labelwise.nn.encoder import ImageEncoder
+from labelwise.report import case
+from tests.cli.folders import write_folders
+from tests.conftest import blobs, colour_weights
+
+METHOD = ["--method", "softmax", "--size", "8", "--epochs", "5", "--device", "cpu"]
+
+
+@pytest.fixture
+def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LABELWISE_CACHE", str(tmp_path / "user cache"))
+    monkeypatch.setattr(known, "FRESH", -1)  # files written just now count as old ones
+    return write_folders(tmp_path / "my photos", blobs(per_label=15))
+
+
+@pytest.fixture
+def work(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Return how many pictures the network encoded and how many files were decoded."""
+    counts = {"encoded": 0, "decoded": 0}
+    trunk, decode = ImageEncoder.trunk, pictures.decode
+
+    def encoding(self: ImageEncoder, x: Tensor) -> Tensor:
+        counts["encoded"] += len(x)
+        return trunk(self, x)
+
+    def decoding(path: Any, frame: Any) -> Any:
+        counts["decoded"] += 1
+        return decode(path, frame)
+
+    monkeypatch.setattr(ImageEncoder, "trunk", encoding)
+    monkeypatch.setattr(pictures, "decode", decoding)
+    return counts
+
+
+def fit_words(photos: Path, out: Path) -> list[object]:
+    network = ["encoder.backbone=convnet", f"encoder.weights={colour_weights()}", "encoder.frozen=true"]
+    return ["fit", photos, "--out", out, *METHOD, *(word for each in network for word in ("--set", each))]
+
+
+def test_no_verb_encodes_or_decodes_what_another_did(
+    run: Any, photos: Path, tmp_path: Path, work: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, total = tmp_path / "m.lw", len(list(photos.rglob("*.png")))
+    code, _, err = run(*fit_words(photos, model))
+    assert code == 0, err
+    assert 0 < work["encoded"] <= total
+    code, first, err = run("classify", model, photos, "--json")
+    assert code == 0, err
+    assert work == {"encoded": total, "decoded": total}
+    for words in (
+        ["evaluate", model, photos],
+        ["outliers", model, photos],
+        ["classify", model, photos],
+        ["retrieve", model, next(photos.rglob("*.png")), "--gallery", photos],
+        fit_words(photos, tmp_path / "again.lw"),
+    ):
+        code, _, err = run(*words)
+        assert code == 0, err
+        probes = 2 * 8 if words[0] == "retrieve" else 0  # pictures of noise that tell whose gallery it is
+        assert work["encoded"] <= total + probes, words
+        assert work["decoded"] == total, words
+        work["encoded"] = total
+    assert "earlier commands" in (tmp_path / "again.lw" / "classifier.json").read_text()
+    monkeypatch.setattr(case, "_median_seconds", lambda *_: 1.0)  # which encodes some again on purpose
+    code, _, err = run("report", model, photos, "--out", tmp_path / "report.html")
+    assert code == 0, err
+    assert work["encoded"] == total, "pictures that are shown are decoded, and nothing is encoded"
+    code, anew, _ = run("classify", model, photos, "--json", "--no-cache")
+    assert work["encoded"] == 2 * total
+    for one, two in zip(loads(first)["predictions"], loads(anew)["predictions"], strict=True):
+        assert (one["file"], one["label"]) == (two["file"], two["label"])
+        assert one["probability"] == pytest.approx(two["probability"], abs=1e-4)
+
+
+def test_a_change_of_one_photo_encodes_one_photo(run: Any, photos: Path, tmp_path: Path, work: dict[str, int]) -> None:
+    model = tmp_path / "m.lw"
+    run(*fit_words(photos, model))
+    run("classify", model, photos)
+    work.update(encoded=0, decoded=0)
+    Image.fromarray(np.full((8, 8, 3), 77, dtype=np.uint8)).save(next(photos.rglob("*.png")))
+    assert run("classify", model, photos)[0] == 0
+    assert work == {"encoded": 1, "decoded": 1}
+
+
+def test_the_verb_tells_what_is_kept_and_clears_it(run: Any, photos: Path, tmp_path: Path) -> None:
+    code, out, _ = run("cache", "--json")
+    assert (code, loads(out)["encoders"], loads(out)["pictures"]) == (0, {}, 0)
+    run(*fit_words(photos, tmp_path / "m.lw"))
+    code, out, _ = run("cache", "--json")
+    about = loads(out)
+    assert about["file"].startswith(str(tmp_path / "user cache"))
+    ((name, count),) = about["encoders"].items()
+    assert name.startswith("ConvNet")
+    assert 0 < count <= about["pictures"]
+    code, out, _ = run("cache", "--clear")
+    assert "Removed" in out
+    assert loads(run("cache", "--json")[1])["encoders"] == {}
+
+
+def test_a_damaged_cache_changes_no_answer(run: Any, photos: Path, tmp_path: Path) -> None:
+    model = tmp_path / "m.lw"
+    run(*fit_words(photos, model))
+    before = run("classify", model, photos, "--json")[1]
+    (file,) = (tmp_path / "user cache").glob("*.sqlite")
+    file.write_bytes(b"damaged" * 1000)
+    code, after, err = run("classify", model, photos, "--json")
+    assert (code, after) == (0, before)
+    assert "is damaged" in err
+    assert "begun anew" in err
+
+
+def test_without_a_place_to_write_all_goes_on(
+    run: Any, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in the way").write_text("")
+    monkeypatch.setenv("LABELWISE_CACHE", str(tmp_path / "in the way"))
+    code, _, err = run(*fit_words(photos, tmp_path / "m.lw"))
+    assert code == 0
+    assert "Features cannot be kept in" in err
