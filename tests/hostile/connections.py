@@ -21,7 +21,7 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
-from serve import Running
+from serve import Running as Running
 
 HEALTH = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 LARGE = b"GET /static/page.css HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
@@ -97,6 +97,7 @@ def slow(port: int, count: int = 300) -> Iterator[None]:
 
 
 ATTACKS: dict[str, Callable[[int], contextlib.AbstractContextManager[None]]] = {
+    "quiet": lambda _: contextlib.nullcontext(),
     "15 MB sent ahead": ahead,
     "300 slow readers": slow,
 }
@@ -105,7 +106,7 @@ ATTACKS: dict[str, Callable[[int], contextlib.AbstractContextManager[None]]] = {
 def measured(model: Path) -> list[dict[str, Any]]:
     """Return what an honest client and the memory of a service say, quiet and beside each attack."""
     rows = []
-    for name, attack in {"quiet": lambda _: contextlib.nullcontext(), **ATTACKS}.items():
+    for name, attack in ATTACKS.items():
         service, most, stop = Running(model), [0.0], threading.Event()
 
         def watch(service: Running = service, most: list[float] = most, stop: threading.Event = stop) -> None:

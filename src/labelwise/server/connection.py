@@ -191,7 +191,7 @@ class Connection(HttpToolsProtocol):
         self._ahead.clear()
         self.leave()
 
-    def send_400_response(self, msg: str) -> None:
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's words
         """Refuse what is no HTTP."""
         self._refuse(400, "The request is not HTTP as this service reads it.")
 

@@ -64,6 +64,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, service: Service, measures: Measures, routes: frozenset[str]) -> None:
         self.app, self.service, self.measures, self.routes = app, service, measures, routes
+        measures.expect((*routes, *(f"{folder}*" for folder in FOLDERS), "other"))
         self._buckets = (Buckets(service.rate), Buckets(service.rate)) if service.rate else None
         self._token = None if service.token is None else f"Bearer {service.token}".encode()
         self._names = service.names
