@@ -69,6 +69,7 @@ def test_slow_readers_are_let_go_and_bother_nobody(service: Running) -> None:
     with slow(service.port, 70):
         assert [asks(service.port)[0] for _ in range(5)] == [200] * 5, "its own lane"
         assert asks(service.port, "/card")[0] == 503, "one address has no more connections"
+        assert asks(service.port, "/card", "127.0.0.2")[0] == 401, "another one has its own"
         end = time.monotonic() + 15
         while asks(service.port, "/card")[0] == 503 and time.monotonic() < end:
             time.sleep(0.2)

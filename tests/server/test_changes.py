@@ -356,6 +356,19 @@ def test_any_way_to_follow_gives_the_classifier_of_a_fresh_start(opened: Open, m
             same(opened(read_only=True).served.classifier, present.served.classifier)
 
 
+def test_rows_of_the_others_are_not_copied_for_each_label(opened: Open) -> None:
+    present, follower, places = opened(), opened(), set()
+    for number in range(90):
+        teach(present, f"new {number}")
+        follower.read()
+        for one in (present, follower):
+            memory = one.served.classifier.familiarity.memory
+            assert memory is not None
+            places |= {(i, part.data_ptr()) for i, part in enumerate((memory, one.served.classifier.label_embeddings))}
+    assert len(places) < 2 * 2 * (64 + 12), "below 64 rows a copy costs nothing"
+    same(follower.served.classifier, present.served.classifier)
+
+
 def test_a_damaged_record_is_told_with_its_number(model: Path, opened: Open) -> None:
     present = opened()
     for name in "abc":

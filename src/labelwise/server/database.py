@@ -111,9 +111,9 @@ class Database:
 
     def write(self, before: State, after: State) -> None:
         """Write what differs between the state of the database and the one that follows; only in a transaction."""
-        head, pairs = self._head(), zip(before.changes, after.changes, strict=False)
-        same = next((i for i, (one, other) in enumerate(pairs) if one is not other), None)
-        same = min(len(before.changes), len(after.changes)) if same is None else same
+        head, same = self._head(), len(before.changes)
+        if after.changes[:same] != before.changes:  # rarely so
+            same = next((i for i, one in enumerate(after.changes) if one is not before.changes[i]), len(after.changes))
         known, wanted = set(before.changes[same:]), set(after.changes[same:])
         digest, size, numbers = head.digest, head.size, head.numbers
         for change in known - wanted:
