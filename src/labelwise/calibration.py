@@ -6,6 +6,7 @@ from typing import Literal, Self
 import torch
 from torch import Tensor
 
+from labelwise.ops.rows import append_rows
 from labelwise.settings import brief
 
 Penalty = Literal["offset", "scale"]
@@ -67,12 +68,12 @@ class Calibration:
     def add(self, *, unseen: bool) -> Self:
         """Return it with one more label, calibrated as the others are on average, apart from what holds seen ones back."""
         scale, offset = self.neutral()
-        more = replace(self, unseen=torch.cat([self.unseen, torch.tensor([unseen])]))
+        more = replace(self, unseen=append_rows(self.unseen, torch.tensor([unseen])))
         factor, shift = more.penalties()
         return replace(
             more,
-            scale=torch.cat([self.scale, (factor[-1] * scale)[None]]),
-            offset=torch.cat([self.offset, (shift[-1] * scale + offset)[None]]),
+            scale=append_rows(self.scale, (factor[-1] * scale)[None]),
+            offset=append_rows(self.offset, (shift[-1] * scale + offset)[None]),
         )
 
     def penalties(self) -> tuple[Tensor, Tensor]:

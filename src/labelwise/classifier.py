@@ -18,6 +18,7 @@ from labelwise.familiarity import Familiarity
 from labelwise.labels import Labels
 from labelwise.lazy import LazyImages
 from labelwise.model import LabelModel, as_float, check_shape, prepared
+from labelwise.ops.rows import append_rows
 from labelwise.scores import Scores
 from labelwise.view import View
 
@@ -54,8 +55,10 @@ class Origin:
         """Return it with these images, if there are any, among those that the classifier was made from."""
         if images is None:
             return self
-        known = [] if self.train_hashes is None else [self.train_hashes.cpu()]
-        return replace(self, train_hashes=torch.cat([*known, image_hashes(images)]))
+        more = image_hashes(images)
+        return replace(
+            self, train_hashes=more if self.train_hashes is None else append_rows(self.train_hashes.cpu(), more)
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -132,7 +135,7 @@ class Classifier:
             )
         if labels.names[:-1] != self.labels.names:
             raise UsageError("A label is added at the end; the other labels must stay as they are.")
-        rows = torch.cat([self.label_embeddings, embedding[None].to(self.label_embeddings)])
+        rows = append_rows(self.label_embeddings, embedding[None])
         return replace(self, labels=labels, label_embeddings=rows, calibration=self.calibration.add(unseen=unseen))
 
     def to(self, device: str | torch.device) -> Self:

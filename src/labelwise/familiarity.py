@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from labelwise.ops.rows import append_rows
 from labelwise.settings import brief
 
 if TYPE_CHECKING:
@@ -65,8 +66,8 @@ class Familiarity:
 
     def remember(self, embeddings: Tensor) -> Self:
         """Return it with these embeddings ``[n, d]`` among the familiar ones."""
-        known = [] if self.memory is None else [self.memory]
-        return replace(self, memory=torch.cat([*known, normalize(embeddings.float(), dim=1)]))
+        more = normalize(embeddings.float(), dim=1)
+        return replace(self, memory=more if self.memory is None else append_rows(self.memory, more))
 
     def to(self, device: str | torch.device) -> Self:
         """Return it on another device."""

@@ -4,6 +4,7 @@ import json
 import os
 import zlib
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -44,8 +45,19 @@ def write_atomically(path: Path, *content: bytes | memoryview, keep: Path | None
             if keep is not None and path.exists():
                 os.replace(path, keep)
             os.replace(part, path)
+            sync_folder(path.parent)
         finally:
             part.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the names in a folder to disk, as after a rename; some file systems cannot."""
+    directory = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            os.fsync(directory)
+    finally:
+        os.close(directory)
 
 
 def write_tensors(

@@ -2,13 +2,16 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from labelwise.errors import UsageError, listing, suggest
+from labelwise.ops.rows import append_rows
+
+Texts = tuple[tuple[str, ...], ...]
 
 
 def unfit_name(name: str) -> str | None:
@@ -94,11 +97,32 @@ class Labels:
 
     def join(self, other: "Labels") -> "Labels":
         """Return these labels and then the others; pieces that both have are kept, except order, shares, similarity."""
+        if twice := set(other.names).intersection(self.names):
+            raise UsageError(f"Label names must be unique; given more than once: {listing(sorted(twice))}.")
         texts = None if self.texts is None or other.texts is None else self.texts + other.texts
         vectors = None
         if self.vectors is not None and other.vectors is not None:
-            vectors = torch.cat([self.vectors, other.vectors])
-        return Labels(names=self.names + other.names, vectors=vectors, texts=texts)
+            vectors = append_rows(self.vectors, other.vectors)
+        return Labels._whole(self.names + other.names, vectors, texts)
+
+    def without(self, place: int) -> "Labels":
+        """Return the labels but for the one at a place; order, shares and similarity are dropped."""
+        vectors = None if self.vectors is None else torch.cat([self.vectors[:place], self.vectors[place + 1 :]])
+        texts = None if self.texts is None else self.texts[:place] + self.texts[place + 1 :]
+        return Labels._whole(self.names[:place] + self.names[place + 1 :], vectors, texts)
+
+    @classmethod
+    def _whole(cls, names: tuple[str, ...], vectors: Tensor | None, texts: Texts | None) -> "Labels":
+        """Return labels that were checked before: to check ten thousand again for each that is added would be felt."""
+        labels = object.__new__(cls)
+        pieces = dict.fromkeys(field.name for field in fields(cls))
+        vars(labels).update({**pieces, "names": names, "vectors": vectors, "texts": texts})
+        return labels
+
+    def check_new(self, name: str) -> None:
+        """Raise an error where there is already a label of this name."""
+        if name in self.names:
+            raise UsageError(f'There is already a label "{name}". Remove it first, or choose another name.')
 
     def add(self, name: str, vector: Tensor | None = None, texts: Sequence[str] = ()) -> "Labels":
         """Return the labels with one more at the end.
@@ -106,7 +130,6 @@ class Labels:
         What stays known for every label is kept: a piece that the new label lacks is dropped, and an order or
         shares are dropped because a new label has no place in them.
         """
-        if name in self.names:
-            raise UsageError(f'There is already a label "{name}". Remove it first, or choose another name.')
+        self.check_new(name)
         vectors = None if vector is None else vector[None]
         return self.join(Labels(names=(name,), vectors=vectors, texts=(tuple(texts),) if texts else None))

@@ -13,7 +13,7 @@ import torch
 from labelwise import __version__
 from labelwise.classifier import Classifier
 from labelwise.errors import LabelwiseError, StoreError, UsageError
-from labelwise.files import read_tensors, state_tensors, write_atomically, write_tensors
+from labelwise.files import read_tensors, state_tensors, sync_folder, write_atomically, write_tensors
 from labelwise.interruption import unbroken
 from labelwise.labels import Labels
 from labelwise.limits import check_size
@@ -165,11 +165,7 @@ def _put_in_place(part: Path, target: Path) -> None:
         if old.exists():
             old.rename(target)
         raise
-    directory = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    sync_folder(target.parent)
     shutil.rmtree(old, ignore_errors=True)
 
 

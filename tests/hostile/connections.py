@@ -21,16 +21,17 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
-from serve import Running
+from serve import Running as Running
 
 HEALTH = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 LARGE = b"GET /static/page.css HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
 
-def connect(port: int, receive: int | None = None, seconds: float = 20) -> socket.socket:
-    """Return a new connection, with so many bytes of room for what it does not read."""
+def connect(port: int, receive: int | None = None, seconds: float = 20, source: str = "127.0.0.1") -> socket.socket:
+    """Return a new connection from an address, with so many bytes of room for what it does not read."""
     one = socket.socket()
     one.settimeout(seconds)
+    one.bind((source, 0))
     if receive is not None:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive)
     one.connect(("127.0.0.1", port))
@@ -57,11 +58,11 @@ def megabytes(service: Running) -> float:
     return int(status.partition("VmRSS:")[2].split()[0]) / 1000
 
 
-def asks(port: int, path: str = "/health") -> tuple[int, float]:
+def asks(port: int, path: str = "/health", source: str = "127.0.0.1") -> tuple[int, float]:
     """Return the status of an answer on a new connection, 0 for none, and the seconds it took."""
     began = time.perf_counter()
     try:
-        with connect(port, seconds=10) as one:
+        with connect(port, seconds=10, source=source) as one:
             one.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
             return int(answers(one)[9:12]), time.perf_counter() - began
     except (OSError, ValueError):
@@ -97,6 +98,7 @@ def slow(port: int, count: int = 300) -> Iterator[None]:
 
 
 ATTACKS: dict[str, Callable[[int], contextlib.AbstractContextManager[None]]] = {
+    "quiet": lambda _: contextlib.nullcontext(),
     "15 MB sent ahead": ahead,
     "300 slow readers": slow,
 }
@@ -105,7 +107,7 @@ ATTACKS: dict[str, Callable[[int], contextlib.AbstractContextManager[None]]] = {
 def measured(model: Path) -> list[dict[str, Any]]:
     """Return what an honest client and the memory of a service say, quiet and beside each attack."""
     rows = []
-    for name, attack in {"quiet": lambda _: contextlib.nullcontext(), **ATTACKS}.items():
+    for name, attack in ATTACKS.items():
         service, most, stop = Running(model), [0.0], threading.Event()
 
         def watch(service: Running = service, most: list[float] = most, stop: threading.Event = stop) -> None:
@@ -115,10 +117,12 @@ def measured(model: Path) -> list[dict[str, Any]]:
         watching = threading.Thread(target=watch)
         try:
             asks(service.port, "/card")
-            before = megabytes(service)
+            most[0] = before = megabytes(service)
             watching.start()
             with attack(service.port):
-                health, card = ([asks(service.port, path) for _ in range(20)] for path in ("/health", "/card"))
+                health, card = (
+                    [asks(service.port, path, "127.0.0.2") for _ in range(20)] for path in ("/health", "/card")
+                )
         finally:
             stop.set()
             watching.join()

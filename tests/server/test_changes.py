@@ -1,6 +1,8 @@
 """Changes are on disk before they count, are read back bit for bit, and damage is told."""
 
+import contextlib
 import os
+import random
 import shutil
 import signal
 import sqlite3
@@ -17,6 +19,7 @@ import labelwise as lw
 from labelwise.classifier import Classifier
 from labelwise.errors import StoreError
 from labelwise.server import present as module
+from labelwise.server.database import _crc
 from labelwise.server.lessons import UNDO, State, lesson_of, unpacked
 from labelwise.server.present import Present, bake, folder_of
 from labelwise.server.refusals import Refusal
@@ -251,6 +254,121 @@ def test_a_flipped_bit_is_told_or_changes_nothing(model: Path, opened: Open) -> 
     assert all(str(file) in text for text in said)
 
 
+def test_a_log_that_could_not_be_emptied_is_guarded(model: Path, opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("labelwise.server.database.CHECKPOINT", 0)
+    present, reader = opened(), opened()
+    teach(present, "a")
+    reader.read()
+    reader.database._rows("BEGIN")
+    reader.database._rows("SELECT * FROM head")  # it reads on, and the log must stay
+    for name in "bc":
+        teach(present, name)
+    folder, copies = folder_of(model), folder_of(model).with_name("copies")
+    shutil.copytree(folder, copies)
+    wanted, base = present.served.classifier, load(model)
+    reader.database._rows("COMMIT")
+    for one in (present, reader):
+        one.close()
+    log = (copies / "changes.sqlite-wal").read_bytes()
+    assert len(log) > 4096
+    told = list[str]()
+    places = torch.randint(0, len(log), (100,), generator=torch.Generator().manual_seed(0)).tolist()
+    for place in [*range(0, 56, 3), *places, None]:
+        shutil.rmtree(folder)
+        shutil.copytree(copies, folder, ignore=shutil.ignore_patterns("*-shm"))
+        damaged = bytearray(log if place is not None else b"")
+        if place is not None:
+            damaged[place] ^= 1 << place % 8
+        (folder / "changes.sqlite-wal").write_bytes(damaged)
+        for read_only in (True, False):
+            try:
+                found = Present(base, model, read_only=read_only)
+            except StoreError as error:
+                told.append(str(error))
+            else:
+                same(found.served.classifier, wanted)
+                found.close()
+    assert len(told) > 100
+    assert all("its log was cut off or damaged" in text for text in told)
+
+
+@pytest.mark.parametrize("how", ["empty", "gone"])
+def test_a_database_that_is_lost_is_told(how: str, model: Path, tmp_path: Path, opened: Open) -> None:
+    present = opened()
+    teach(present, "a")
+    present.close()
+    file = folder_of(model) / "changes.sqlite"
+    file.unlink()
+    if how == "empty":
+        file.touch()
+    for read_only in (True, False):
+        with pytest.raises(StoreError, match="empty or not there, and 1 changes were written"):
+            opened(read_only=read_only)
+    with pytest.raises(StoreError, match="not there"):
+        bake(model, tmp_path / "baked.lw")
+    (folder_of(model) / "changes.mark").write_bytes(b"x")
+    with pytest.raises(StoreError, match=r"changes\.mark is damaged"):
+        opened()
+
+
+def test_the_format_before_is_read_and_brought_up_to_date(model: Path, opened: Open) -> None:
+    present = opened()
+    for name in "abc":
+        teach(present, name)
+    present.forget("b")
+    present.close()
+    wanted, file = present.served.classifier, folder_of(model) / "changes.sqlite"
+    (folder_of(model) / "changes.mark").unlink()
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as old:
+        row = old.execute("SELECT model, change, settled, undone, digest FROM head").fetchone()
+        for name in ("size", "numbers"):
+            old.execute(f"ALTER TABLE head DROP COLUMN {name}")
+        old.execute("UPDATE head SET crc = ?", (_crc(row),))
+        old.execute("PRAGMA user_version = 2")
+    content = file.read_bytes()
+    reader = opened(read_only=True)
+    same(reader.served.classifier, wanted)
+    assert file.read_bytes() == content, "a reader writes nothing"
+    reader.close()
+    again = opened()
+    same(again.served.classifier, wanted)
+    teach(again, "d")
+    again.close()
+    same(opened().served.classifier, again.served.classifier)
+    with contextlib.closing(sqlite3.connect(folder_of(model) / "changes.format2.sqlite")) as copy:
+        assert copy.execute("PRAGMA user_version").fetchone() == (2,)
+        assert copy.execute("SELECT count(*) FROM change").fetchone() == (4,)
+
+
+def test_any_way_to_follow_gives_the_classifier_of_a_fresh_start(opened: Open, model: Path) -> None:
+    draw, present, follower = random.Random(0), opened(), opened()
+    for number in range(60):
+        names, kind = present.served.classifier.labels.names, draw.choice(("teach", "teach", "forget", "undo"))
+        if kind == "teach" or len(names) < 3:
+            teach(present, f"new {number}", number % 4)
+        elif kind == "undo" and present.served.state.undoable:
+            present.undo()
+        else:
+            present.forget(draw.choice(names))
+        if draw.random() < 0.5:
+            same(follower.read().classifier, present.served.classifier)
+        if number % 6 == 0:
+            same(opened(read_only=True).served.classifier, present.served.classifier)
+
+
+def test_rows_of_the_others_are_not_copied_for_each_label(opened: Open) -> None:
+    present, follower, places = opened(), opened(), set()
+    for number in range(90):
+        teach(present, f"new {number}")
+        follower.read()
+        for one in (present, follower):
+            memory = one.served.classifier.familiarity.memory
+            assert memory is not None
+            places |= {(i, part.data_ptr()) for i, part in enumerate((memory, one.served.classifier.label_embeddings))}
+    assert len(places) < 2 * 2 * (64 + 12), "below 64 rows a copy costs nothing"
+    same(follower.served.classifier, present.served.classifier)
+
+
 def test_a_damaged_record_is_told_with_its_number(model: Path, opened: Open) -> None:
     present = opened()
     for name in "abc":
@@ -265,7 +383,7 @@ def test_a_damaged_record_is_told_with_its_number(model: Path, opened: Open) -> 
     with sqlite3.connect(file) as connection:
         connection.execute("DELETE FROM change WHERE number = 2")
     connection.close()
-    with pytest.raises(StoreError, match="records are missing"):
+    with pytest.raises(StoreError, match="record 2 is missing"):
         opened()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from labelwise.server.guard import Buckets
+from labelwise.server.guard import Buckets, customer
 from tests.server.asking import PNG, form, images_of, png, saved, serving
 
 PICTURE = png(images_of(0)[0])
@@ -237,6 +237,9 @@ def test_a_flood_is_slowed(tmp_path: Path) -> None:
         late = client.get("/health")
         assert late.status_code == 429
         assert int(late.headers["retry-after"]) >= 1
+    assert customer("2001:db8::1") == customer("2001:db8::ffff:1%eth0") != customer("2001:db8:0:1::1")
+    assert customer("::ffff:1.2.3.4") == "::ffff:1.2.3.4"
+    assert customer("1.2.3.4") == "1.2.3.4"
     buckets = Buckets(2.0)
     assert [buckets.take("a", 0.0) for _ in range(5)] == [0, 0, 0, 0, 0.5]
     assert buckets.take("b", 0.0) == 0

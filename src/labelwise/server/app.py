@@ -126,9 +126,7 @@ def documented(does: Routes, routes: list[Route]) -> FastAPI:
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
         does.start()
-        leaving = asyncio.create_task(_leave(does.measures))
         yield
-        leaving.cancel()
         await asyncio.get_running_loop().run_in_executor(None, does.stop)
 
     app = FastAPI(
@@ -170,13 +168,6 @@ def _describe(app: FastAPI, route: Route) -> None:
         operation_id=route.path.strip("/"),
         openapi_extra={"requestBody": {"required": True, "content": route.body}} if route.body else None,
     )
-
-
-async def _leave(measures: Measures) -> None:
-    """Leave the counts of this worker for the others, every second."""
-    while measures.folder is not None:
-        await asyncio.sleep(1)
-        measures.leave()
 
 
 def _refused(*statuses: int) -> dict[int | str, dict[str, Any]]:

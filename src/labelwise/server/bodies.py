@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from python_multipart.exceptions import FormParserError
 from starlette.datastructures import UploadFile
-from starlette.formparsers import MultiPartException
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
@@ -73,9 +73,18 @@ async def read_form(request: Request, service: Service, fields: dict[str, int]) 
     """Return the pictures of a form in the order of ``fields``, which says how many of each there may be at most."""
     if (kind := _content_type(request)) != FORM:
         raise _unfit(kind, f"Pictures are sent in a form ({FORM}) with: {', '.join(fields)}")
-    reading = request.form(max_files=sum(fields.values()), max_fields=4, max_part_size=service.body)
     try:
-        form = await _arrived(reading, service)
+        parser = MultiPartParser(
+            request.headers,
+            request.stream(),
+            max_files=sum(fields.values()),
+            max_fields=4,
+            max_part_size=service.body,
+        )
+        vars(parser).update(
+            dict.fromkeys(("spool_max_size", "max_file_size"), service.body)
+        )  # never on disk: it may be full
+        form = await _arrived(parser.parse(), service)
     except (MultiPartException, FormParserError) as error:
         raise Refusal(400, f"The form cannot be read: {getattr(error, 'message', error)}") from None
     try:

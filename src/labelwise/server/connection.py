@@ -7,7 +7,6 @@ taken; an answer that comes before its request is whole says that it is the last
 
 import asyncio
 import contextlib
-import ipaddress
 from collections import Counter
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -17,7 +16,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from labelwise.server.bodies import refused
-from labelwise.server.guard import CROWDED, HEADERS, length_of
+from labelwise.server.guard import CROWDED, HEADERS, customer, length_of
 from labelwise.server.refusals import CLOSE, Refusal
 
 READ = 2**16  # bytes read from a connection at once, so that wait there before they are asked for
@@ -75,12 +74,7 @@ class Crowd:
 
 
 def _address(connection: "Connection") -> str:
-    """Return who is counted: an address, or of IPv6 the network of one customer."""
-    address = connection.client[0] if connection.client else ""
-    if ":" in address:
-        with contextlib.suppress(ValueError):
-            return str(ipaddress.ip_network((address.partition("%")[0], 64), strict=False))
-    return address
+    return customer(connection.client[0] if connection.client else "")
 
 
 class Connection(HttpToolsProtocol):
@@ -191,7 +185,7 @@ class Connection(HttpToolsProtocol):
         self._ahead.clear()
         self.leave()
 
-    def send_400_response(self, msg: str) -> None:
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's words
         """Refuse what is no HTTP."""
         self._refuse(400, "The request is not HTTP as this service reads it.")
 

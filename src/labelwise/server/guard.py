@@ -2,10 +2,12 @@
 
 import asyncio
 import hmac
+import ipaddress
 import logging
 import secrets
 import time
 from collections import OrderedDict
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -64,6 +66,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, service: Service, measures: Measures, routes: frozenset[str]) -> None:
         self.app, self.service, self.measures, self.routes = app, service, measures, routes
+        measures.expect((*routes, *(f"{folder}*" for folder in FOLDERS), "other"))
         self._buckets = (Buckets(service.rate), Buckets(service.rate)) if service.rate else None
         self._token = None if service.token is None else f"Bearer {service.token}".encode()
         self._names = service.names
@@ -139,7 +142,7 @@ class Guard:
             )
         if method not in ("GET", "HEAD", "OPTIONS"):
             self._check_origin(headers)
-        wait = self._buckets[state].take(_client(scope), time.monotonic()) if self._buckets else 0
+        wait = self._buckets[state].take(customer(_client(scope)), time.monotonic()) if self._buckets else 0
         if wait:
             text = f"Too many requests: {service.rate:g} a second are allowed."
             raise Refusal(429, text, {"Retry-After": str(int(wait) + 1)})
@@ -225,6 +228,14 @@ def _place(origin: str) -> str | None:
 
 def _client(scope: Scope) -> str:
     address: str = (scope.get("client") or ("",))[0]
+    return address
+
+
+def customer(address: str) -> str:
+    """Return who is counted: an address, or of IPv6 the network that one customer has."""
+    if ":" in address and "." not in address:
+        with suppress(ValueError):
+            return str(ipaddress.ip_network((address.partition("%")[0], 64), strict=False))
     return address
 
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from labelwise.errors import StoreError
-from labelwise.files import write_atomically
+from labelwise.files import sync_folder, write_atomically
 from labelwise.server.lessons import Lesson, State
 
 LOG = logging.getLogger("labelwise.server")
@@ -34,6 +34,7 @@ def state_of_journal(folder: Path, model: str, *, keep: bool) -> State:
     file, copy = folder / NAME, folder / COPY
     if keep and file.exists():
         file.rename(copy)
+        sync_folder(folder)
     file = copy if copy.exists() else file
     content = file.read_bytes() if file.exists() else b""
     state = State()
@@ -67,13 +68,15 @@ def _records(file: Path, content: bytes, model: str, *, keep: bool) -> list[Reco
     lines = content.split(b"\n")
     records = [_record(line) for line in lines[:-1]]
     whole = next((i for i, record in enumerate(records) if record is None), len(records))
-    read = sum(len(line) + 1 for line in lines[:whole])
-    if whole == 0 or any(record is not None for record in records[whole:]):
+    if whole == 0 or whole < len(records):  # it has its end, so it was written to the end: a torn one has none
         raise StoreError(
-            f"{file} is damaged: a record that is not the last one is not whole (at byte {read}). Restore it from a copy, or "
-            f"move {file.parent} away to start without the taught labels."
+            f"{file} is damaged: record {whole} differs from its checksum (at byte {sum(len(line) + 1 for line in lines[:whole])}). "
+            f"Restore it from a copy, or move {file.parent} away to start without the taught labels."
         )
-    if rest := content[read:]:
+    rest = lines[-1]
+    if last := _record(rest) or _record(rest[:-1]):  # only what ends it is missing, or is not what it was
+        records.append(last)
+    elif rest:
         LOG.warning("%s: its last record was cut off (%s bytes) and is left out", file, len(rest))
         if keep:
             write_atomically(file.parent / f"torn.{time.time_ns()}", rest)

@@ -1,7 +1,7 @@
 """What a service was taught and has forgotten: the rows that a label adds, the state, and the classifier that follows from it."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -13,10 +13,12 @@ from torch import Tensor
 
 from labelwise.classifier import Classifier
 from labelwise.labels import Labels
+from labelwise.ops.rows import append_rows
 
 Source = Literal["examples", "texts", "vector"]
 Action = Literal["teach", "forget"]
 UNDO = 50  # changes that can be undone
+OF_IMAGES = ("memory", "train_hashes")  # tensors with rows for each image; the others have one for each label
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -53,7 +55,7 @@ def lesson_of(before: Classifier, taught: Classifier, source: Source) -> Lesson:
 
 
 def _tensors(classifier: Classifier) -> dict[str, Tensor | None]:
-    """Return the tensors to which a label adds rows; the first five have one for each label."""
+    """Return the tensors to which a label adds rows."""
     calibration = classifier.calibration
     return {
         "embedding": classifier.label_embeddings,
@@ -112,16 +114,26 @@ class State:
     def teach(self, lesson: Lesson) -> "State":
         """Return the state after a lesson."""
         lesson = replace(lesson, number=self.change + 1)
-        return self._after(Change(lesson.number, "teach", lesson.label, lesson))
+        change = Change(lesson.number, "teach", lesson.label, lesson)
+        return self._after(change)._knowing((*self.taught, lesson), self.forgotten)
 
     def forget(self, label: str) -> "State":
         """Return the state after a label, taught or not, was forgotten."""
         lesson = next((one for one in self.taught if one.label == label), None)
-        return self._after(Change(self.change + 1, "forget", label, lesson))
+        taught = self.taught if lesson is None else tuple(one for one in self.taught if one is not lesson)
+        forgotten = self.forgotten | {label} if lesson is None else self.forgotten
+        return self._after(Change(self.change + 1, "forget", label, lesson))._knowing(taught, forgotten)
 
     def undo(self) -> "State":
         """Return the state after the last change was taken back, which is one more change."""
-        return replace(self, change=self.change + 1, changes=self.changes[:-1])
+        last, taught, forgotten = self.changes[-1], self.taught, self.forgotten
+        if last.lesson is None:
+            forgotten -= {last.label}
+        elif last.action == "teach":
+            taught = taught[:-1]
+        else:
+            taught = tuple(sorted((*taught, last.lesson), key=lambda one: one.number))
+        return State(self.change + 1, self.settled, self.changes[:-1])._knowing(taught, forgotten)
 
     def tidied(self) -> "State":
         """Return it without taught labels that are forgotten for good."""
@@ -133,40 +145,83 @@ class State:
         """Return whether labels were only added at the end since an earlier state."""
         return self.taught[: len(earlier.taught)] == earlier.taught and self.forgotten == earlier.forgotten
 
+    def lacks(self, earlier: "State") -> int | None:
+        """Return the place of the one lesson of an earlier state that this one lacks; None where they differ otherwise."""
+        old, new = earlier.taught, self.taught
+        if len(new) != len(old) - 1 or self.forgotten != earlier.forgotten:
+            return None
+        place = next((i for i, one in enumerate(new) if one is not old[i]), len(new))
+        return place if old[place + 1 :] == new[place:] else None
+
+    def _knowing(self, taught: tuple[Lesson, ...], forgotten: frozenset[str]) -> "State":
+        """Return it with what follows from the changes: to look at all of them again, ten thousand, would be felt."""
+        vars(self).update(taught=taught, forgotten=forgotten)
+        return self
+
     def _after(self, change: Change) -> "State":
         changes = (*self.changes, change)
-        settled = max([self.settled, *(one.number for one in changes[-UNDO - 1 : -UNDO])])
-        return State(change.number, settled, changes).tidied()
+        last = changes[-UNDO - 1 : -UNDO]  # the one that can no longer be undone
+        state = State(change.number, max([self.settled, *(one.number for one in last)]), changes)
+        return state.tidied() if any(one.action == "forget" and one.lesson for one in last) else state
 
 
 def joined(classifier: Classifier, forgotten: frozenset[str], lessons: Sequence[Lesson]) -> Classifier:
     """Return the classifier without some labels and with taught ones at the end; rows are copied, never computed."""
     if not forgotten and not lessons:
         return classifier
-    labels = classifier.labels
+    labels, rows = classifier.labels, _tensors(classifier)
     columns = [i for i, name in enumerate(labels.names) if name not in forgotten]
-    rows: dict[str, Any] = {}
-    for name, own in _tensors(classifier).items():
-        part = own if own is None or name in ("memory", "train_hashes") else own[columns]
-        more = [one.rows[name] for one in lessons if name in one.rows]
-        rows[name] = part if not more else torch.cat(more if part is None else [part, *(one.to(part) for one in more)])
-    names = [labels.names[i] for i in columns]
-    if not lessons:
-        labels = labels.select(names)
-    else:
-        texts = labels.texts if all(one.texts for one in lessons) else None
-        described = labels.vectors is not None and all("vector" in one.rows for one in lessons)
-        labels = Labels(
-            names=(*names, *(one.label for one in lessons)),
-            vectors=rows["vector"] if described else None,
-            texts=None if texts is None else (*(texts[i] for i in columns), *(one.texts for one in lessons)),
+    if forgotten:
+        rows |= {name: part[columns] for name, part in rows.items() if part is not None and name not in OF_IMAGES}
+        labels = labels.select([labels.names[i] for i in columns]) if columns else labels
+    if lessons:
+        vectors = [one.rows["vector"] for one in lessons if "vector" in one.rows and labels.vectors is not None]
+        new = Labels(
+            names=tuple(one.label for one in lessons),
+            vectors=torch.cat(vectors) if len(vectors) == len(lessons) else None,
+            texts=tuple(one.texts for one in lessons) if labels.texts and all(one.texts for one in lessons) else None,
         )
-    calibration = {name: rows[name] for name in ("scale", "offset", "unseen")}
+        labels = labels.join(new) if columns else new
+    for name, part in rows.items():
+        if several := [one.rows[name] for one in lessons if name in one.rows]:
+            more = torch.cat(several)
+            rows[name] = more if part is None else append_rows(part, more)
+    return _with(classifier, labels, rows)
+
+
+def without(classifier: Classifier, column: int, cuts: Mapping[str, slice]) -> Classifier:
+    """Return the classifier without the label of a column, and without these rows of tensors that have some for each image."""
+    rows = _tensors(classifier)
+    for name, part in rows.items():
+        cut = cuts.get(name) if name in OF_IMAGES else slice(column, column + 1)
+        if part is not None and cut is not None:
+            rows[name] = torch.cat([part[: cut.start], part[cut.stop :]])
+    return _with(classifier, classifier.labels.without(column), rows)
+
+
+def regained(base: Labels, labels: Labels, lessons: Sequence[Lesson]) -> bool:
+    """Return whether labels lack what those of the saved classifier and now all lessons have: vectors, or texts."""
+    vectors = base.vectors is not None and labels.vectors is None and all("vector" in one.rows for one in lessons)
+    return vectors or (base.texts is not None and labels.texts is None and all(one.texts for one in lessons))
+
+
+def cuts_of(classifier: Classifier, lessons: Sequence[Lesson], place: int) -> dict[str, slice]:
+    """Return where the rows of a lesson are in those tensors of a classifier that end with the rows of all lessons."""
+    cuts = {}
+    for name in OF_IMAGES:
+        part, own = _tensors(classifier)[name], lessons[place].rows.get(name)
+        if part is not None and own is not None:
+            begin = len(part) - sum(len(one.rows.get(name, ())) for one in lessons[place:])
+            cuts[name] = slice(begin, begin + len(own))
+    return cuts
+
+
+def _with(classifier: Classifier, labels: Labels, rows: Mapping[str, Any]) -> Classifier:
     return replace(
         classifier,
         labels=labels,
         label_embeddings=rows["embedding"],
-        calibration=replace(classifier.calibration.select(columns), **calibration),
+        calibration=replace(classifier.calibration, **{name: rows[name] for name in ("scale", "offset", "unseen")}),
         familiarity=replace(classifier.familiarity, memory=rows["memory"]),
         origin=replace(classifier.origin, train_hashes=rows["train_hashes"]),
     )

@@ -1,80 +1,87 @@
-"""Counts and times of a service for Prometheus. Each worker leaves its own in a small file; one answer sums all.
+"""Counts and times of a service for Prometheus: numbers in memory that all workers share, so that any of them answers for all.
 
-prometheus_client sums over processes, too, but through files mapped into memory, and a full disk would then end a worker.
+Each worker counts in a row of its own, and one that takes the place of a dead worker goes on where that one stopped. So no count is
+ever lost or told twice, whatever becomes of a worker or a disk; prometheus_client would keep files, which a full disk breaks.
 """
 
-import json
-import os
-import secrets
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from pathlib import Path
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+import numpy as np
+from numpy.typing import NDArray
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
-
-from labelwise.files import write_atomically
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
+ROUTES = 32  # there is room for; the last place is that of the sizes of batches
+STATUSES = 600
+WIDTH = STATUSES + len(SECONDS) + 2  # of a route: by status, by time, above all times, the sum of times
+CELLS = ROUTES * WIDTH  # numbers of a worker
 
 
 class Measures(Collector):
-    """Counters and histograms of one process, and the sums over all workers, who leave theirs for each other in a folder."""
+    """Counters and histograms of one worker, the one in this row of the numbers of all, and the sums over them."""
 
-    def __init__(self, folder: Path | None = None) -> None:
-        self.folder, self.name = folder, f"{os.getpid()}.{secrets.token_hex(4)}.json"
-        self._own = own = CollectorRegistry()
-        words = "Requests by route and status."
-        self._requests = Counter("labelwise_requests", words, ["route", "status"], registry=own)
-        words = "Seconds from the first byte of a request to its answer."
-        self._seconds = Histogram("labelwise_request_seconds", words, ["route"], registry=own, buckets=SECONDS)
-        words = "Pictures encoded in one pass."
-        self._sizes = Histogram("labelwise_batch_pictures", words, registry=own, buckets=SIZES)
+    def __init__(self, memory: Any = None, row: int = 0) -> None:
+        cells = np.zeros(CELLS) if memory is None else np.frombuffer(memory)
+        self._all: NDArray[np.float64] = cells.reshape(-1, ROUTES, WIDTH)
+        self._own = self._all[row]
+        self._places: dict[str, int] = {}
         self._gauges: Mapping[str, float] = {}
+
+    def expect(self, routes: Iterable[str]) -> None:
+        """Say which routes are counted, in the same order in every worker."""
+        self._places = {route: place for place, route in enumerate(sorted(routes))}
+        assert len(self._places) < ROUTES
 
     def request(self, route: str, status: int, seconds: float) -> None:
         """Count a request."""
-        self._requests.labels(route, str(status)).inc()
-        self._seconds.labels(route).observe(seconds)
+        cells = self._own[self._places[route]]
+        cells[status] += 1
+        _observe(cells[STATUSES:], SECONDS, seconds)
 
     def batch(self, pictures: int) -> None:
         """Count a pass of the model."""
-        self._sizes.observe(pictures)
-
-    def leave(self) -> None:
-        """Write this worker's counts where the others find them; a full disk only makes them old."""
-        if self.folder is not None:
-            with suppress(OSError):
-                write_atomically(self.folder / self.name, json.dumps(self._rows()).encode())
+        _observe(self._own[-1, STATUSES:], SIZES, pictures)
 
     def text(self, gauges: Mapping[str, float]) -> bytes:
         """Return all workers' counts and these gauges in the text format of Prometheus."""
-        self.leave()  # so that what was told once stays told when this worker dies
         self._gauges, whole = gauges, CollectorRegistry(auto_describe=False)
         whole.register(self)
         return generate_latest(whole)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield each metric with the sums over all workers, those that died among them, and the gauges."""
-        files = () if self.folder is None else sorted(self.folder.glob("*.json"))
-        others = [json.loads(file.read_text()) for file in files if file.name != self.name]
-        sums: defaultdict[tuple[str, str], float] = defaultdict(float)
-        for rows in (self._rows(), *others):
-            for name, labels, value in rows:
-                sums[name, json.dumps(labels)] += value
-        for metric in self._own.collect():
-            family = Metric(metric.name, metric.documentation, metric.type)
-            for (name, labels), value in sums.items():
-                if name.startswith(metric.name):
-                    family.add_sample(name, json.loads(labels), value)
-            yield family
+        """Yield each metric with the sums over all workers, and the gauges."""
+        sums = self._all.sum(0)
+        requests = CounterMetricFamily(
+            "labelwise_requests", "Requests by route and status.", labels=["route", "status"]
+        )
+        words = "Seconds from the first byte of a request to its answer."
+        seconds = HistogramMetricFamily("labelwise_request_seconds", words, labels=["route"])
+        for route, place in self._places.items():
+            (statuses,) = sums[place, :STATUSES].nonzero()
+            for status in statuses.tolist():
+                requests.add_metric([route, str(status)], sums[place, status])
+            if len(statuses):
+                seconds.add_metric([route], *_histogram(sums[place, STATUSES:], SECONDS))
+        sizes = HistogramMetricFamily("labelwise_batch_pictures", "Pictures encoded in one pass.")
+        sizes.add_metric([], *_histogram(sums[-1, STATUSES:], SIZES))
+        yield from (requests, seconds, sizes)
         for name, value in self._gauges.items():
             yield GaugeMetricFamily(name, "", value)
 
-    def _rows(self) -> list[tuple[str, dict[str, str], float]]:
-        """Return the names, labels and values of this worker's counts, but for the times when each was made."""
-        samples = (one for metric in self._own.collect() for one in metric.samples)
-        return [(one.name, one.labels, one.value) for one in samples if not one.name.endswith("_created")]
+
+def _observe(cells: NDArray[np.float64], limits: Sequence[float], value: float) -> None:
+    """Count a value under the first limit that it does not exceed, and add it to the sum."""
+    cells[bisect_left(limits, value)] += 1
+    cells[len(limits) + 1] += value
+
+
+def _histogram(cells: NDArray[np.float64], limits: Sequence[float]) -> tuple[list[tuple[str, float]], float]:
+    """Return how many values do not exceed each limit, infinity at the end, and the sum of all."""
+    counts = cells[: len(limits) + 1].cumsum().tolist()
+    names = [*(str(float(limit)) for limit in limits), "+Inf"]
+    return list(zip(names, counts, strict=True)), float(cells[len(limits) + 1])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from labelwise.classifier import Classifier
 from labelwise.server.database import Database
-from labelwise.server.lessons import UNDO, Change, Source, State, joined, lesson_of
+from labelwise.server.lessons import UNDO, Change, Source, State, cuts_of, joined, lesson_of, regained, without
 from labelwise.server.refusals import Refusal, check_label
 from labelwise.store import digest_of, load, save
 
@@ -116,10 +116,17 @@ class Present:
         return self.served
 
     def _follow(self, state: State) -> Served:
-        """Return the classifier of a state; where labels were only added, rows are appended to the present one."""
-        now = self.served
+        """Return the classifier of a state: the present one with rows more or less where labels were only added, or one is gone."""
+        now, classifier, lessons = self.served, self.served.classifier, self.served.state.taught
         if state.follows(now.state):
-            return Served(joined(now.classifier, frozenset(), state.taught[len(now.state.taught) :]), state)
+            return Served(joined(classifier, frozenset(), state.taught[len(lessons) :]), state)
+        labels, gone = classifier.labels, state.forgotten - now.state.forgotten
+        if state.taught and not regained(self.base.labels, labels, state.taught):
+            if (place := state.lacks(now.state)) is not None:
+                column = len(labels) - len(lessons) + place
+                return Served(without(classifier, column, cuts_of(classifier, lessons, place)), state)
+            if state.taught == lessons and len(gone) == 1 and now.state.forgotten < state.forgotten:
+                return Served(without(classifier, labels.index(*gone), {}), state)
         return Served(joined(self.base, state.forgotten, state.taught), state)
 
 

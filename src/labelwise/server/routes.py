@@ -72,7 +72,6 @@ class Routes:
         self._writing.shutdown()
         self.present.close()
         QUIET.__exit__()
-        self.measures.leave()
 
     def check(self, what: str) -> None:
         """Refuse a question that the model cannot answer."""
@@ -103,16 +102,17 @@ class Routes:
         """Return whether the service is up."""
         now = await self.served()
         counts = {"labels": len(now.classifier.labels), "change": now.change}
-        return reply({"status": "ok", "model": self._card["model"], **counts})
+        return _told({"status": "ok", "model": self._card["model"], **counts}, now.change)
 
     async def card(self, _: Request, __: Nothing) -> Response:
         """Return what the model is and can."""
-        now = (await self.served()).classifier
+        served = await self.served()
+        now = served.classifier
         labels, unseen = len(now.labels), len(now.unseen)
         counts = {"labels": labels, "described": unseen, "seen": labels - unseen}
         files = self.examples.items()
         examples = [{"name": file.stem, "picture": f"/examples/{id}"} for id, file in files]
-        return reply({**self._card, **counts, "examples": examples})
+        return _told({**self._card, **counts, "examples": examples}, served.change)
 
     async def labels(self, _: Request, __: Nothing) -> Response:
         """Return all labels."""
@@ -123,7 +123,8 @@ class Routes:
             if lesson.source == "examples":
                 rows[lesson.label]["examples"] = lesson.examples
         undo = [{"action": one.action, "label": one.label} for one in now.state.undoable[-1:]]
-        return reply({"change": now.change, "labels": list(rows.values()), "undo": undo[0] if undo else None})
+        document = {"change": now.change, "labels": list(rows.values()), "undo": undo[0] if undo else None}
+        return _told(document, now.change)
 
     async def metrics(self, _: Request, __: Nothing) -> Response:
         """Return counts and times."""
@@ -133,8 +134,8 @@ class Routes:
             "labelwise_labels": len(now.classifier.labels),
             "labelwise_changes": now.change,
         }
-        kind = "text/plain; version=0.0.4; charset=utf-8"
-        return Response(self.measures.text(gauges), headers={"content-type": kind})
+        about = {"content-type": "text/plain; version=0.0.4; charset=utf-8", "Labelwise-Change": str(now.change)}
+        return Response(self.measures.text(gauges), headers=about)
 
     async def classify(self, request: Request, options: Top) -> Response:
         """Return what a picture shows."""
@@ -152,7 +153,7 @@ class Routes:
         }
         if several:
             document["answers"] = [{"label": name, "yes": p >= 0.5, "probability": p} for name, p in prediction.top]
-        return reply(document)
+        return _told(document, change)
 
     async def ask(self, request: Request, options: About) -> Response:
         """Return yes or no."""
@@ -162,7 +163,7 @@ class Routes:
         task = partial(ask, scores, options.label or DRAFT)
         (answer,) = task() if options.text is None else await self.aside(task)
         about = {"text": options.text} if options.label is None else {"label": options.label}
-        return reply({**about, "yes": answer.yes, "probability": answer.probability, "change": change})
+        return _told({**about, "yes": answer.yes, "probability": answer.probability, "change": change}, change)
 
     async def explain(self, request: Request, options: About) -> Response:
         """Return a heat map."""
@@ -176,29 +177,29 @@ class Routes:
         heat = [[round(value, 4) for value in line] for line in why.heat.tolist()]
         about = {"label": why.label} if text is None else {"text": text}
         size = {"height": height, "width": width, "change": change}
-        return reply({**about, "probability": why.probability, "heat": heat, **size})
+        return _told({**about, "probability": why.probability, "heat": heat, **size}, change)
 
     async def outliers(self, request: Request, _: Nothing) -> Response:
         """Return an outlier score."""
         self.check("outliers")
-        scores, _change = await self._scores(request)
-        return reply(_outlier(scores))
+        scores, change = await self._scores(request)
+        return _told(_outlier(scores), change)
 
     async def verify(self, request: Request, _: Nothing) -> Response:
         """Return whether two pictures show the same."""
         self.check("verify")
         pictures = await read_form(request, self.service, {"a": 1, "b": 1})
-        scores, _change = await self.scores(pictures)
+        scores, change = await self.scores(pictures)
         (pair,) = await self.aside(lambda: verify(scores[:1], scores[1:]))
         rule = scores.classifier.verifier
         assert rule is not None
         document = {"same": pair.same, "similarity": pair.score, "probability": pair.probability}
-        return reply({**document, "threshold": rule.threshold})
+        return _told({**document, "threshold": rule.threshold}, change)
 
     async def retrieve(self, request: Request, options: Top) -> Response:
         """Return the most similar pictures of the gallery."""
         self.check("retrieve")
-        scores, _change = await self._scores(request)
+        scores, change = await self._scores(request)
         assert self.gallery is not None
         (gallery, files), folder = self.gallery, str(self.service.gallery)
         (matches,) = await self.aside(lambda: retrieve(scores, gallery, options.top))
@@ -210,7 +211,7 @@ class Routes:
             }
             for one in matches
         ]
-        return reply({"matches": rows})
+        return _told({"matches": rows}, change)
 
     async def teach(self, request: Request, options: MaybeAbout) -> Response:
         """Add a label; answered, as all changes are, when it is on disk."""
@@ -289,8 +290,13 @@ def _outlier(scores: Scores) -> dict[str, Any]:
     return {"score": outlier.score, "flagged": outlier.flagged, "threshold": scores.classifier.familiarity.limit}
 
 
+def _told(document: dict[str, Any], change: int) -> Response:
+    """Return an answer that says which change it has seen."""
+    return reply(document, headers={"Labelwise-Change": str(change)})
+
+
 def _changed(served: Served, **about: Any) -> Response:
-    return reply({**about, "labels": len(served.classifier.labels), "change": served.change})
+    return _told({**about, "labels": len(served.classifier.labels), "change": served.change}, served.change)
 
 
 def _check_name(label: str) -> None:

@@ -9,12 +9,12 @@ import resource
 import signal
 import socket
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 
@@ -25,7 +25,7 @@ from labelwise.server.app import build
 from labelwise.server.connection import ASIDE, Connection, Crowd
 from labelwise.server.database import Database
 from labelwise.server.guard import LOG, Guard
-from labelwise.server.measures import Measures
+from labelwise.server.measures import CELLS, Measures
 from labelwise.server.present import folder_of
 from labelwise.server.settings import Service
 from labelwise.store import digest_of, shape_of
@@ -44,7 +44,7 @@ def serve(service: Service) -> None:
     alone = sole_writer(folder, folder / "service.lock", _busy)
     with contextlib.nullcontext() if service.read_only else alone, listening(service) as listener:
         if service.workers == 1:
-            _serve_one(service, listener, None)
+            _serve_one(service, listener, Measures())
             return
         _log(service)
         if not service.read_only:  # made, or found damaged, once and not by each worker
@@ -97,11 +97,11 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _serve_one(service: Service, listener: socket.socket, folder: Path | None) -> None:
+def _serve_one(service: Service, listener: socket.socket, measures: Measures) -> None:
     """Serve in this process."""
     _log(service)
     sys.setswitchinterval(0.001)  # the loop must not wait long for threads that decode
-    app = build(service, Measures(folder))
+    app = build(service, measures)
     config = uvicorn.Config(
         app,
         http=partial(Connection, _crowd(service), service.timeout),  # type: ignore[arg-type]
@@ -132,8 +132,8 @@ def _crowd(service: Service) -> Crowd:
     return Crowd(service.connections, service.per_address)
 
 
-def _worker(service: Service, listener: socket.socket, folder: str) -> None:
-    """Serve in one of several processes; end when the first process is gone."""
+def _worker(service: Service, listener: socket.socket, counts: Any, row: int) -> None:
+    """Serve in one of several processes, which count in memory that they share; end when the first process is gone."""
     parent = multiprocessing.parent_process()
 
     def watch() -> None:
@@ -143,7 +143,7 @@ def _worker(service: Service, listener: socket.socket, folder: str) -> None:
 
     threading.Thread(target=watch, daemon=True).start()
     try:
-        _serve_one(service, listener, Path(folder))
+        _serve_one(service, listener, Measures(counts, row))
     except LabelwiseError as error:
         LOG.error("%s", error)
         sys.exit(1)
@@ -155,26 +155,26 @@ def _serve_many(service: Service, listener: socket.socket) -> None:
     for one in (signal.SIGTERM, signal.SIGINT):
         signal.signal(one, lambda *_: stop.set())
     context = multiprocessing.get_context("spawn")
-    with tempfile.TemporaryDirectory(prefix="labelwise-") as folder:
+    counts = context.RawArray("d", service.workers * CELLS)
 
-        def start() -> BaseProcess:
-            process = context.Process(target=_worker, args=(service, listener, folder), daemon=False)
-            process.start()
-            return process
+    def start(row: int) -> BaseProcess:
+        process = context.Process(target=_worker, args=(service, listener, counts, row), daemon=False)
+        process.start()
+        return process
 
-        workers = [start() for _ in range(service.workers)]
-        failed = False
-        while not failed and not stop.wait(0.2):
-            for i, worker in enumerate(workers):
-                if worker.exitcode is not None:
-                    failed = failed or worker.exitcode > 0  # it ended by itself: another would, too
-                    LOG.error("worker %s ended (exit code %s)", worker.pid, worker.exitcode)
-                    if worker.exitcode <= 0:
-                        workers[i] = start()
-        for worker in workers:
-            worker.terminate()
-        for worker in workers:
-            worker.join(GRACE + 5)
+    workers = [start(row) for row in range(service.workers)]
+    failed = False
+    while not failed and not stop.wait(0.2):
+        for row, worker in enumerate(workers):
+            if worker.exitcode is not None:
+                failed = failed or worker.exitcode > 0  # it ended by itself: another would, too
+                LOG.error("worker %s ended (exit code %s)", worker.pid, worker.exitcode)
+                if worker.exitcode <= 0:
+                    workers[row] = start(row)
+    for worker in workers:
+        worker.terminate()
+    for worker in workers:
+        worker.join(GRACE + 5)
     if failed:
         raise LabelwiseError("A worker could not serve; its error is above.")
 

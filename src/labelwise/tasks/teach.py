@@ -59,7 +59,7 @@ def teach(
 def check_new(classifier: Classifier, name: str) -> None:
     """Raise an error for what cannot be the name of one more label."""
     check_name(name)
-    classifier.labels.add(name)
+    classifier.labels.check_new(name)
 
 
 def check_name(name: str) -> None:
