@@ -1,5 +1,6 @@
 """The errors a user can meet. Each says what is wrong, what was given and what to do."""
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -36,6 +37,11 @@ def suggest(given: str, known: Iterable[str]) -> str:
     """Return ' Did you mean "x"?' for the nearest known name, or an empty string."""
     near = get_close_matches(given, list(known), n=1, cutoff=0.5)
     return f' Did you mean "{near[0]}"?' if near else ""
+
+
+def shown(text: str, slash: str = "\\") -> str:
+    r"""Return a text in which the bytes of a file's name that are not UTF-8 are written out, after a slash: ``caf\xe9.png``."""
+    return re.sub("[\udc80-\udcff]", lambda byte: f"{slash}x{ord(byte[0]) - 0xDC00:02x}", text)
 
 
 def listing(names: Iterable[str], most: int = 12) -> str:

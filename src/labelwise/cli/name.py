@@ -15,7 +15,7 @@ import labelwise as lw
 from labelwise.cli.inputs import open_data_for, open_model, open_pictures
 from labelwise.cli.options import AsJson, Device, Model, Overwrite, Root, Strict
 from labelwise.cli.output import note, percent, plain_table, show
-from labelwise.errors import DataError, UsageError, listing
+from labelwise.errors import DataError, UsageError, listing, shown
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -102,7 +102,7 @@ def name(  # noqa: PLR0913 - the options of the verb
     if report is not None and pictures is not None:
         report.mkdir(parents=True, exist_ok=True)
         page = naming_page(f"Names in {model.name}", clusters, pictures.clusters, pictures.images, pictures.files)
-        (report / PAGE).write_text(page, encoding="utf-8")
+        (report / PAGE).write_text(shown(page), encoding="utf-8")
         lines.append(Text(f"Report: {report / PAGE}"))
     if out_folder is not None:
         lw.save(classifier, out_folder, overwrite=overwrite)

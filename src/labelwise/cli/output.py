@@ -1,20 +1,38 @@
 """What the command line prints: results on standard output, everything else on standard error."""
 
+import codecs
+import io
+import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from json import dumps
+from json import dumps, loads
 from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from labelwise.errors import LabelwiseWarning
+from labelwise.errors import LabelwiseWarning, shown
 from labelwise.settings import describe
 
 PLOTS = (".png", ".svg", ".pdf")  # what a curve or another plot is written as
 BAR = 20  # how wide a bar is
+
+
+def write_all_signs() -> None:
+    """Let standard output and error take every sign, in whatever encoding: what one lacks is written out or drawn plainly."""
+    codecs.register_error("labelwise", _written_out)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="labelwise")
+
+
+def _written_out(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    part = shown(error.object[error.start : error.end])
+    plain = ("-" if "\u2500" <= sign <= "\u257f" else "#" if "\u2580" <= sign <= "\u259f" else sign for sign in part)
+    return "".join(plain).encode("ascii", "backslashreplace").decode(), error.end
 
 
 def out() -> Console:
@@ -54,7 +72,8 @@ def show_warnings() -> Iterator[None]:
 def show(document: Any, *lines: RenderableType, json: bool) -> None:
     """Print a result: as one JSON document if asked for, or as tables and lines for people, those by ``unbroken`` not folded."""
     if json:
-        print(dumps(document, ensure_ascii=False, indent=1))
+        text = shown(dumps(document, ensure_ascii=False, indent=1), "\\\\")
+        print(text if (sys.stdout.encoding or "").lower().startswith("utf") else dumps(loads(text), indent=1))
         return
     for line in lines:
         out().print(line, soft_wrap=isinstance(line, Text) and bool(line.no_wrap))

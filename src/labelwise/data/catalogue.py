@@ -6,7 +6,7 @@ from pathlib import Path
 
 from labelwise.data.dataset import Dataset
 from labelwise.data.labels.knowledge import find_knowledge, with_knowledge
-from labelwise.data.read.audio import audio_folder
+from labelwise.data.read.audio import audio_folder, list_wavs
 from labelwise.data.read.folders import folder, unknown_data
 from labelwise.data.read.packs import features, pack
 from labelwise.data.read.pictures import as_batch, is_hidden, list_pictures
@@ -108,7 +108,7 @@ def _read(path: Path, size: int | None, seed: int, strict: bool) -> Dataset:
         if plugin := plugin_for(path):
             data, knowledge = plugin.read(path, seed), find_knowledge(path)
             return with_knowledge(data, knowledge) if knowledge else data
-        if not list_pictures(path) and any(path.rglob("*.wav")):
+        if not list_pictures(path) and list_wavs(path):
             return audio_folder(path, seed=seed)
         return folder(path, size=size, seed=seed, strict=strict)
     suffix = path.suffix.lower()

@@ -1,6 +1,7 @@
 """CSV files read row by row: names stay text, features go straight into one array."""
 
 import csv
+import io
 import re
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
@@ -11,6 +12,7 @@ import numpy as np
 
 from labelwise.data.read.columns import Columns, Floats, Header, read_header
 from labelwise.errors import DataError
+from labelwise.regular import open_regular
 
 _SEPARATORS = ",;\t"
 
@@ -51,7 +53,7 @@ def headed(file: Path, *, what: str = "table", errors: str = "strict") -> Genera
 def records(file: Path, *, what: str = "table", errors: str = "strict") -> Generator[tuple[int, list[str]]]:
     """Yield the fields of each row that has any content, with its number; the first is 1. Errors call the file ``what``."""
     try:
-        with file.open(encoding="utf-8-sig", errors=errors, newline="") as stream:
+        with io.TextIOWrapper(open_regular(file, None), "utf-8-sig", errors, newline="") as stream:
             separator = max(_SEPARATORS, key=stream.readline(1 << 20).count)
             stream.seek(0)
             reader = csv.reader(_lines(stream, file, what), delimiter=separator, strict=True)

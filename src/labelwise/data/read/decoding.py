@@ -13,8 +13,8 @@ from PIL import ExifTags, Image, UnidentifiedImageError
 
 from labelwise.data.read.headers import UnreadableError as UnreadableError
 from labelwise.data.read.headers import read_header
-from labelwise.data.read.regular import NotAFileError, open_regular
 from labelwise.errors import UsageError
+from labelwise.regular import NotAFileError, open_regular
 
 if TYPE_CHECKING:  # a process that only decodes does without torch
     from labelwise.view import Fit
