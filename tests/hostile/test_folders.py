@@ -69,11 +69,11 @@ def test_names_of_any_encoding_are_shown_in_any_other(encoding: str, monkeypatch
     write_all_signs()
     show({"file": name}, Text(""), json=True)
     stream.flush()
-    document = stream.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
+    document = stream.buffer.getvalue().decode(encoding)
     assert json.loads(document) == {"file": shown(name)}
     show({}, Text(name, no_wrap=True), json=False)
     stream.flush()
-    table = stream.buffer.getvalue().decode(encoding)[len(document) :]  # type: ignore[attr-defined]
+    table = stream.buffer.getvalue().decode(encoding)[len(document) :]
     assert table.startswith("caf\\xe9 \\xff.png ")
     assert ("ünï" in table, "鳥" in table) == (encoding != "ascii", encoding == "utf-8")
     assert ("#-" in table) == (encoding != "utf-8")
