@@ -1,6 +1,7 @@
 """One picture file decoded to bytes ``[c, h, w]``: formats, EXIF, modes, limits, and in words why it cannot be read."""
 
 import io
+import os
 import threading
 import warnings
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ if TYPE_CHECKING:  # a process that only decodes does without torch
 File = str | Path | bytes
 
 MAX_PIXELS = 100_000_000
+SMALL = 2**23  # bytes of a file that is held in memory while it is decoded
 # Only formats that Pillow decodes itself: a file called .jpg must not be able to start another program.
 _FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000", "ICO")
 _TURNS = {
@@ -95,8 +97,14 @@ def decode(file: File, frame: Frame) -> npt.NDArray[np.uint8]:
 
 
 def opened(file: File) -> BinaryIO:
-    """Return the content of a file as a stream."""
-    return io.BytesIO(file) if isinstance(file, bytes) else open_regular(file)
+    """Return the content of a file as a stream, in memory where it is small: it is read twice."""
+    if isinstance(file, bytes):
+        return io.BytesIO(file)
+    stream = open_regular(file)
+    if os.fstat(stream.fileno()).st_size > SMALL:
+        return stream
+    with stream:
+        return io.BytesIO(stream.read(SMALL))
 
 
 def check_header(stream: BinaryIO, frame: Frame) -> float | None:
