@@ -14,13 +14,21 @@ LONGEST = 60  # letters of a name in a picture or in the name of a file
 
 
 def visible(text: str, *, lines: bool = False) -> str:
-    """Return a text with what is unsafe to show spelled out in ASCII; line breaks and tabs stay where it has ``lines``."""
-    return (UNSAFE if lines else BREAKS).sub(lambda match: ascii(match[0])[1:-1], text)
+    r"""Return a text with what is unsafe to show spelled out in ASCII; line breaks and tabs stay where it has ``lines``.
+
+    A byte of a file's name that is not UTF-8 is spelled as that byte: ``caf\xe9.png``.
+    """
+    return (UNSAFE if lines else BREAKS).sub(_spelled, text)
 
 
-def as_json(document: Any, indent: int | None = None) -> str:
+def _spelled(match: re.Match[str]) -> str:
+    sign = match[0]
+    return f"\\x{ord(sign) - 0xDC00:02x}" if "\udc80" <= sign <= "\udcff" else ascii(sign)[1:-1]
+
+
+def as_json(document: Any, indent: int | None = None, *, ascii_only: bool = False) -> str:
     """Return a document as JSON that is safe to show: the same values, some letters spelled in ASCII."""
-    text = json.dumps(document, ensure_ascii=False, indent=indent)
+    text = json.dumps(document, ensure_ascii=ascii_only, indent=indent)
     return UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 

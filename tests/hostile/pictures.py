@@ -67,7 +67,6 @@ def exif_bomb(entries: int = 20_000, segments: int = 20) -> bytes:
 # By name: what is beyond a limit of the header, and a word of the refusal.
 BEYOND: dict[str, tuple[Callable[[], bytes], str]] = {
     "scans": (lambda: scan_bomb(3000), "100 scans"),
-    "scans of a baseline": (lambda: _repeated(), "100 scans"),
     "segments": (lambda: in_jpeg(segment(0xE5) * 300_000), "parts"),
     "padding": (lambda: in_jpeg(b"\xff" * 1_000_000), "parts"),
     "colour profile": (lambda: in_jpeg(segment(0xE2, b"ICC_PROFILE\0".ljust(65_000, b"x")) * 70), "bytes of ICC"),
@@ -79,11 +78,6 @@ BEYOND: dict[str, tuple[Callable[[], bytes], str]] = {
     "blocks of a gif": (lambda: in_gif(b"!\xfe\0" * 300_000), "parts"),
     "frames of a webp": (lambda: _webp(b"ANMF" + bytes(4), 300_000), "parts"),
 }
-
-
-def _repeated() -> bytes:
-    plain = encoded(Image.new("L", (1000, 1000), 90), "JPEG")
-    return plain[:-2] + plain[plain.rindex(b"\xff\xda") : -2] * 500 + plain[-2:]
 
 
 def _webp(chunk: bytes, count: int) -> bytes:

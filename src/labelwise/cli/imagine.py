@@ -127,7 +127,7 @@ def _table(rows: list[dict[str, Any]], title: str) -> Table:
 
 
 def _write_table(path: Path, rows: list[dict[str, Any]]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
+    with path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
         writer = csv.DictWriter(file, [key for key in rows[0] if key != "neighbours"], extrasaction="ignore")
         writer.writeheader()
         for row in rows:

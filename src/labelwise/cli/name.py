@@ -102,7 +102,7 @@ def name(  # noqa: PLR0913 - the options of the verb
     if report is not None and pictures is not None:
         report.mkdir(parents=True, exist_ok=True)
         page = naming_page(f"Names in {model.name}", clusters, pictures.clusters, pictures.images, pictures.files)
-        (report / PAGE).write_text(page, encoding="utf-8")
+        (report / PAGE).write_text(visible(page, lines=True), encoding="utf-8")
         lines.append(styled(f"Report: {report / PAGE}"))
     if out_folder is not None:
         lw.save(classifier, out_folder, overwrite=overwrite)

@@ -1,5 +1,8 @@
 """What the command line prints: results on standard output, everything else on standard error."""
 
+import codecs
+import io
+import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -36,6 +39,21 @@ class Terminal(Console):
 def styled(*parts: str | tuple[str, str]) -> Text:
     """Return a line of parts, each a text or a text and its style: ``styled((name, "bold"), ": 3 labels")``."""
     return Text.assemble(*(visible(part) if isinstance(part, str) else (visible(part[0]), part[1]) for part in parts))
+
+
+def write_all_signs() -> None:
+    """Let standard output and error take every sign, in whatever encoding: what one lacks is written out or drawn plainly."""
+    codecs.register_error("labelwise", _written_out)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="labelwise")
+
+
+def _written_out(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    part = visible(error.object[error.start : error.end])
+    plain = ("-" if "\u2500" <= sign <= "\u257f" else "#" if "\u2580" <= sign <= "\u259f" else sign for sign in part)
+    return "".join(plain).encode("ascii", "backslashreplace").decode(), error.end
 
 
 def out() -> Console:
@@ -75,7 +93,7 @@ def show_warnings() -> Iterator[None]:
 def show(document: Any, *lines: RenderableType, json: bool) -> None:
     """Print a result: as one JSON document if asked for, or as tables and lines for people, those by ``unbroken`` not folded."""
     if json:
-        print(as_json(document, indent=1))
+        print(as_json(document, indent=1, ascii_only=not (sys.stdout.encoding or "").lower().startswith("utf")))
         return
     for line in lines:
         out().print(line, soft_wrap=isinstance(line, Text) and bool(line.no_wrap))

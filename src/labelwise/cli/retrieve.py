@@ -1,5 +1,6 @@
 """The verb retrieve: which pictures are most like this one?"""
 
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -49,7 +50,7 @@ def retrieve(  # noqa: PLR0913 - the options of the verb
     answers = lw.retrieve(classifier, images, searched, k + 1, by=by, approximate=approximate)
     queries, tables = [], []
     for name, matches in zip(names, answers, strict=True):
-        others = [match for match in matches if match.file != str(Path(name).resolve())][:k]
+        others = [match for match in matches if match.file != os.path.realpath(name)][:k]
         queries.append({"file": name, "matches": [asdict(match) for match in others]})
         rows = ((match.file, f"{match.score:.4f}") for match in others)
         tables.append(plain_table(f"most like {name}", ">score", rows=rows))
@@ -74,7 +75,7 @@ def _gallery(
                 "--approximate."
             )
         return gallery
-    files = [str(file.resolve()) for file in list_pictures(source)]
+    files = [os.path.realpath(file) for file in list_pictures(source)]
     if not files:
         raise DataError(f"No picture found in {source}.")
     old = load_gallery(index) if index is not None and index.exists() else None

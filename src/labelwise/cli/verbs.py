@@ -26,7 +26,7 @@ from labelwise.cli.imagine import imagine
 from labelwise.cli.name import name
 from labelwise.cli.options import with_shared
 from labelwise.cli.outliers import outliers
-from labelwise.cli.output import fail, note, show_warnings
+from labelwise.cli.output import fail, note, show_warnings, write_all_signs
 from labelwise.cli.pretrain import pretrain
 from labelwise.cli.rank import rank
 from labelwise.cli.report import report
@@ -109,6 +109,7 @@ app.add_typer(data_app)
 
 def main() -> None:
     """Run the command line; exit with 0, 1 (the task failed), 2 (wrong use), 130 (stopped by Ctrl-C) or 143 (by SIGTERM)."""
+    write_all_signs()
     with show_warnings(), stopping(stopped_words(next(iter(sys.argv[1:]), None))):
         try:
             app()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from labelwise.data.dataset import Dataset
 from labelwise.data.labels.knowledge import find_knowledge, with_knowledge
-from labelwise.data.read.audio import audio_folder
+from labelwise.data.read.audio import audio_folder, list_wavs
 from labelwise.data.read.decoding import is_url
 from labelwise.data.read.folders import folder, labelled_files, unknown_data
 from labelwise.data.read.packs import features, pack
@@ -36,7 +36,7 @@ TABLES = (".csv", ".parquet")
 QUALITY = "/quality"  # after the name of any benchmark of pictures: graded by quality instead
 
 
-def load(
+def load(  # noqa: PLR0913 - what a source may be told
     source: str | Path,
     *,
     size: int | None = None,
@@ -90,7 +90,7 @@ def _load(
         )
     if path.suffix.lower() in TABLES and path.is_file():
         return table(path, size=size, seed=seed, strict=strict, root=root, group=group)
-    if path.is_dir() and not plugin_for(path) and (list_pictures(path) or not any(path.rglob("*.wav"))):
+    if path.is_dir() and not plugin_for(path) and (list_pictures(path) or not list_wavs(path)):
         return folder(path, size=size, seed=seed, strict=strict, group=group)
     return group_by(_read(path, size, seed), group, seed)
 

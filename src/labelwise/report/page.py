@@ -17,6 +17,7 @@ from labelwise.data.catalogue import load as load_data
 from labelwise.data.catalogue import load_unlabelled, size_for
 from labelwise.data.dataset import UNLABELLED, Dataset, Split
 from labelwise.data.read.pictures import as_batch
+from labelwise.display import visible
 from labelwise.errors import UsageError, listing
 from labelwise.evaluate.part import Part, choose_parts
 from labelwise.files import write_atomically
@@ -75,7 +76,7 @@ class Report:
         """Write the page, whole or not at all."""
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(target, self.html.encode())
+        write_atomically(target, visible(self.html, lines=True).encode())
 
 
 def report(classifier: Model, data: Source, settings: ReportSettings | None = None) -> Report:

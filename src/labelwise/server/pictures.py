@@ -1,6 +1,7 @@
 """Pictures that a service shows: a gallery to search in, examples to try. Clients name them by opaque ids, never by paths."""
 
 import io
+import os
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
@@ -41,14 +42,16 @@ def open_gallery(classifier: Classifier, folder: Path) -> tuple[Gallery, Files]:
 def open_examples(folder: Path) -> Files:
     """Return the first pictures of a folder that a browser can show."""
     files = list_pictures(folder) if folder.is_dir() else []
-    small = [file for file in files if file.suffix.lower() in TYPES and file.stat().st_size <= LARGEST]
+    small = [
+        file for file in files if file.suffix.lower() in TYPES and file.is_file() and file.stat().st_size <= LARGEST
+    ]
     if not small:
         raise DataError(f"No picture to try was found in {folder}: PNG, JPEG, WebP or GIF, of at most {LARGEST} bytes.")
     return _with_ids(small[:MOST_EXAMPLES])
 
 
 def _with_ids(files: Iterable[Path]) -> Files:
-    return {blake2b(str(file.absolute()).encode(), digest_size=12).hexdigest(): file for file in files}
+    return {blake2b(os.fsencode(file.absolute()), digest_size=12).hexdigest(): file for file in files}
 
 
 @lru_cache(maxsize=512)

@@ -17,6 +17,7 @@ from labelwise.data.read.csv_files import headed, records
 from labelwise.errors import DataError, UsageError, listing, suggest
 from labelwise.labels import Labels, unfit_name
 from labelwise.limits import check_size
+from labelwise.regular import read_regular
 
 Fields = Sequence[tuple[int, Mapping[str, str]]]  # the number and the cells of each row of a table
 _KEYS = ("text", "texts", "vector", "order", "share")
@@ -282,7 +283,7 @@ def _number(field: str, where: str) -> float:
 def _read_text(file: Path) -> str:
     try:
         check_size(file, file.stat().st_size)
-        return file.read_bytes().decode("utf-8-sig")
+        return read_regular(file).decode("utf-8-sig")
     except OSError as error:
         raise DataError(f'Cannot read "{file}": {error.strerror}. Check the path and its rights.') from None
     except UnicodeDecodeError:

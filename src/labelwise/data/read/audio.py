@@ -3,7 +3,6 @@
 A method sees waveforms as features; ``nn.spectrogram.Spectrogram`` makes pictures of them on the device.
 """
 
-import os
 import struct
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,9 +18,10 @@ from labelwise.data.dataset import Dataset, Skipped
 from labelwise.data.labels.knowledge import find_knowledge
 from labelwise.data.read.build import build
 from labelwise.data.read.folders import labelled_files
-from labelwise.data.read.pictures import is_hidden
+from labelwise.data.read.pictures import list_files
 from labelwise.errors import DataError, UsageError, listing
 from labelwise.limits import check_size
+from labelwise.regular import read_regular
 
 Floats = npt.NDArray[np.float32]
 
@@ -39,7 +39,7 @@ def read_wav(path: str | Path) -> tuple[Tensor, int]:
     file = Path(path)
     try:
         check_size(file, _MOST_TIMES * file.stat().st_size)
-        content = file.read_bytes()
+        content = read_regular(file)
     except OSError as error:
         raise DataError(f'Cannot read "{file}": {error.strerror}. Check the path and its rights.') from None
     try:
@@ -87,7 +87,7 @@ def audio_folder(
     root, samples = Path(path), round(rate * seconds)
     if samples < 1:
         raise UsageError(f"Sounds need a length above 0; given {seconds} seconds at {rate} samples per second.")
-    rows, _ = labelled_files(root, _list_wavs)
+    rows, _ = labelled_files(root, list_wavs)
     sounds, readable, skipped = read_sounds([Path(file) for file in rows.files], rate, samples)
     if not readable or (strict and skipped):
         faults = " ".join(each.reason for each in skipped[:3])
@@ -113,14 +113,9 @@ def read_sounds(files: Sequence[Path], rate: int, samples: int) -> tuple[Tensor,
     return sounds[: len(readable)], readable, tuple(skipped)
 
 
-def _list_wavs(folder: Path) -> list[Path]:
-    """Return the WAV files in a folder and the folders below it, sorted; hidden ones are left out."""
-    return sorted(
-        Path(here, name)
-        for here, _, files in os.walk(folder)
-        for name in files
-        if name.lower().endswith((".wav", ".wave")) and not is_hidden(name)
-    )
+def list_wavs(folder: Path) -> list[Path]:
+    """Return the WAV files in a folder and the folders below it, sorted; hidden files and folders are left out."""
+    return list_files(folder, lambda name: name.lower().endswith((".wav", ".wave")))
 
 
 def _parse(content: bytes) -> tuple[Tensor, int]:

@@ -1,6 +1,7 @@
 """CSV files read row by row: names stay text, features go straight into one array."""
 
 import csv
+import io
 import re
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
@@ -12,6 +13,7 @@ import numpy as np
 from labelwise.data.read.columns import Columns, Floats, Header, read_header
 from labelwise.errors import DataError
 from labelwise.limits import check_size, max_bytes
+from labelwise.regular import open_regular
 
 _SEPARATORS = ",;\t"
 _POINTER = 8  # bytes that a cell takes at least: it may be empty
@@ -58,7 +60,7 @@ def records(file: Path, *, what: str = "table", errors: str = "strict") -> Gener
     """Yield the fields of each row that has any content, with its number; the first is 1. Errors call the file ``what``."""
     try:
         check_size(file, file.stat().st_size)
-        with file.open(encoding="utf-8-sig", errors=errors, newline="") as stream:
+        with io.TextIOWrapper(open_regular(file, None), "utf-8-sig", errors, newline="") as stream:
             separator = max(_SEPARATORS, key=stream.readline(1 << 20).count)
             stream.seek(0)
             reader = csv.reader(_lines(stream, file, what), delimiter=separator, strict=True)

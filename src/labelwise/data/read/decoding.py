@@ -16,8 +16,8 @@ from PIL import ExifTags, Image, UnidentifiedImageError
 
 from labelwise.data.read.headers import UnreadableError as UnreadableError
 from labelwise.data.read.headers import read_header
-from labelwise.data.read.regular import NotAFileError, open_regular
 from labelwise.errors import UsageError
+from labelwise.regular import NotAFileError, open_regular
 
 if TYPE_CHECKING:  # a process that only decodes does without torch
     from labelwise.view import Fit
@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # a process that only decodes does without torch
 File = str | Path | bytes
 
 MAX_PIXELS = 100_000_000
+SMALL = 2**23  # bytes of a file that is held in memory while it is decoded
 # Only formats that Pillow decodes itself: a file called .jpg must not be able to start another program.
 _FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000", "ICO", "HEIF")
 HEIC = 'it is a HEIC picture, which the package pillow-heif reads: pip install "labelwise[heic]"'
@@ -106,7 +107,10 @@ def decode(file: File, frame: Frame) -> npt.NDArray[np.uint8]:
 
 
 def opened(file: File) -> BinaryIO:
-    """Return the content of a file as a stream; one whose name says that nobody here reads it raises ``UnreadableError``."""
+    """Return the content of a file as a stream, in memory where it is small: it is read twice.
+
+    One whose name says that nobody here reads it raises ``UnreadableError``.
+    """
     if isinstance(file, bytes):
         return io.BytesIO(file)
     stream, suffix = open_regular(file), os.path.splitext(file)[1].lower()
@@ -114,7 +118,10 @@ def opened(file: File) -> BinaryIO:
         stream.close()
         what = "a raw picture of a camera" if suffix in RAW_SUFFIXES else "a picture"
         raise UnreadableError(f"it is {what} ({suffix[1:].upper()}), which is not read. Export it as JPEG or PNG.")
-    return stream
+    if os.fstat(stream.fileno()).st_size > SMALL:
+        return stream
+    with stream:
+        return io.BytesIO(stream.read(SMALL))
 
 
 def check_header(stream: BinaryIO, frame: Frame) -> float | None:

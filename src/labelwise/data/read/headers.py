@@ -99,7 +99,8 @@ def read_header(stream: BinaryIO) -> Header:
 
 
 def _jpeg(stream: BinaryIO, header: Header) -> None:
-    """Read the segments up to the first scan, then count the scans."""
+    """Read the segments up to the first scan, then count the scans, unless the first one holds all: no other is decoded then."""
+    colours = 0  # where the scans are not progressive
     while (mark := _next_marker(stream, header)) and mark != 0xD9:
         if mark in _ALONE:
             header.add("", 0)
@@ -107,10 +108,12 @@ def _jpeg(stream: BinaryIO, header: Header) -> None:
         size = struct.unpack(">H", stream.read(2))[0] - 2
         content = stream.read(min(size, 32)) if size > 0 else b""
         if mark == 0xDA:
-            _count_scans(stream, header)
+            if content[:1] != bytes([colours]):
+                _count_scans(stream, header)
             break
         if mark in _SIZES:
             header.height, header.width = struct.unpack(">HH", content[1:5])
+            colours = content[5] if mark in (0xC0, 0xC1) else 0
         kind = next((name for prefix, name in _PREFIXES.items() if content.startswith(prefix)), "")
         header.add(kind, size)
         stream.seek(max(0, size - len(content)), SEEK_CUR)

@@ -1,7 +1,8 @@
 """Pictures as bytes ``[n, c, h, w]``: files listed and read, and what a user holds turned into a batch."""
 
 import os
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from labelwise.data.read.decoding import (
 )
 from labelwise.data.read.decoding import File as File
 from labelwise.data.read.workers import decode_safely
-from labelwise.errors import DataError, UsageError
+from labelwise.errors import DataError, LabelwiseWarning, UsageError
 from labelwise.interruption import stoppable
 from labelwise.view import Fit
 
@@ -93,21 +94,45 @@ def read_readable(
 
 def list_pictures(folder: str | Path) -> list[Path]:
     """Return the picture files in a folder and the folders below it, sorted; hidden files and folders are left out."""
-    pictures: list[Path] = []
-    seen: set[tuple[int, int]] = set()
+    return list_files(folder, is_picture)
+
+
+def list_files(folder: str | Path, wanted: Callable[[str], bool]) -> list[Path]:
+    """Return the files of names that are wanted in a folder and the folders below it, as ``list_pictures`` does.
+
+    Links are followed, but not to where the walk has been or to a folder above: the files there are those of other labels.
+    """
+    paths: list[str] = []
+    whole = Path(os.path.realpath(folder))
+    seen = {_identity(above) for above in whole.parents}
 
     def refuse(error: OSError) -> None:
+        if isinstance(error, FileNotFoundError) and error.filename != os.fspath(folder):
+            return  # it was removed meanwhile
         raise DataError(f'Cannot list the folder "{error.filename}": {error.strerror}. Check the path and its rights.')
 
     for here, folders, files in os.walk(folder, onerror=refuse, followlinks=True):
-        at = os.stat(here)
-        if (at.st_dev, at.st_ino) in seen:  # a link back to where we have been
+        identity = _identity(here)
+        if identity is None or identity in seen:
             folders.clear()
+            if identity:
+                words = f'"{here}" is a link to a folder that is read already, or that it lies in. It is not followed.'
+                warnings.warn(words, LabelwiseWarning, stacklevel=2)
             continue
-        seen.add((at.st_dev, at.st_ino))
+        seen.add(identity)
         folders[:] = sorted(name for name in folders if not is_hidden(name))
-        pictures += [Path(here, name) for name in files if not is_hidden(name) and is_picture(name)]
-    return sorted(pictures)
+        paths += [os.path.join(here, name) for name in files if not is_hidden(name) and wanted(name)]
+    return [
+        Path(path) for path in sorted(paths, key=lambda path: path.split(os.sep))
+    ]  # as paths are sorted, and faster
+
+
+def _identity(path: str | Path) -> tuple[int, int] | None:
+    try:
+        at = os.stat(path)
+    except OSError:
+        return None
+    return at.st_dev, at.st_ino
 
 
 def is_hidden(name: str) -> bool:

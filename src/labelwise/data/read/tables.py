@@ -45,7 +45,7 @@ from labelwise.ops.targets import label_words
 PARQUET_SUFFIXES = frozenset((".parquet", ".pq"))
 
 
-def table(
+def table(  # noqa: PLR0913 - what a source may be told
     path: str | Path,
     *,
     size: int | None = None,

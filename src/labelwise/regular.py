@@ -41,14 +41,6 @@ def read_regular(path: str | Path, most: int = MAX_BYTES) -> bytes:
         return stream.read(most)  # it may grow
 
 
-def is_regular(path: str | Path) -> bool:
-    """Return whether a path leads to a file; one that leads nowhere does, so that whoever opens it says why."""
-    try:
-        return stat.S_ISREG(os.stat(path).st_mode)
-    except OSError:
-        return True
-
-
 def _check(about: os.stat_result, most: int | None) -> None:
     if not stat.S_ISREG(about.st_mode):
         raise NotAFileError(
