@@ -25,6 +25,13 @@ def accuracy(predicted: Values, targets: Values) -> float:
     return float((answers == right).double().mean())
 
 
+def wilson(share: float, n: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share of n images (Wilson's score interval)."""
+    z2 = 1.959963984540054**2 / n
+    centre, half = share + z2 / 2, (z2 * (share * (1 - share) + z2 / 4)) ** 0.5
+    return max(0.0, (centre - half) / (1 + z2)), min(1.0, (centre + half) / (1 + z2))
+
+
 def per_class_accuracy(predicted: Values, targets: Values) -> float:
     """Return the mean of the accuracies within each class that has a target."""
     answers, right = _rows(predicted, targets)

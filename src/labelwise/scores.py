@@ -95,7 +95,13 @@ class Scores:
 
     def of(self, classifier: "Classifier") -> Self:
         """Return what another classifier with the same model says of the same pictures; nothing is encoded again."""
-        return type(self)(classifier, self.embeddings, self.images)
+        other = type(self)(classifier, self.embeddings, self.images)
+        same = (
+            classifier.model is self.classifier.model
+            and classifier.label_embeddings is self.classifier.label_embeddings
+        )
+        vars(other).update({"raw": self.raw} if same and "raw" in vars(self) else {})
+        return other
 
 
 def _rows(tensor: Tensor, rows: Tensor | Sequence[int] | slice) -> Tensor:

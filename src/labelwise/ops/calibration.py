@@ -13,13 +13,16 @@ def fit_platt(scores: Tensor, targets: Tensor) -> tuple[float, float]:
     """Return (scale, offset) such that sigmoid(scores * scale + offset) is the probability of a yes.
 
     One scale and one offset for all labels, fitted by maximum likelihood to all pairs of image and label; the scale
-    is positive, so the order of labels stays. Targets are smoothed as Platt did, which keeps the scale finite where
-    held-out images are separated without error. Scores are ``[n, k]``, targets ``[n]`` or ``[n, k]`` (bool).
+    is positive, so the order of labels stays. Targets are smoothed as Platt did, by one pair of each kind that is the other,
+    which keeps the scale finite where held-out images are separated without error. The yes among the noes lies where it is
+    most to be expected: on the best wrong label of each image. Spread over all labels, as far away as some are, it would
+    outweigh all images. Scores are ``[n, k]``, targets ``[n]`` or ``[n, k]`` (bool).
     """
     x = scores.double().detach()
-    truth = truth_table(targets, x.shape[1]).double()
-    yes, no = truth.sum(), (1 - truth).sum()
-    soft = torch.where(truth > 0, (yes + 1) / (yes + 2), 1 / (no + 2))
+    truth = truth_table(targets, x.shape[1])
+    wrong = _best_wrong(x, truth)
+    yes, no = truth.sum(), wrong.sum()
+    soft = torch.where(truth, (yes + 1) / (yes + 2), wrong / (no + 2)).double()
     spread = float(x.std()) if x.numel() > 1 else 1.0
     x = x / max(spread, 1e-12)
 
@@ -54,20 +57,28 @@ def fit_platt_each(scores: Tensor, truths: Tensor) -> tuple[Tensor, Tensor]:
 def fit_temperature(scores: Tensor, targets: Tensor) -> float:
     """Return T such that softmax(scores / T) is the probability of each label, by maximum likelihood.
 
-    The true label's target is smoothed by one pseudo-count, which keeps T above zero where held-out images are
-    classified without error.
+    The true label gives one pseudo-count in all to the best wrong one of each image, which keeps T above zero where held-out
+    images are classified without error. (Given to all labels alike, those that are far from right, the far end of ordered
+    ones, would make every answer unsure.)
     """
     x = scores.double().detach()
     n, k = x.shape
     if k < 2:
         return 1.0
-    smoothing = min(0.5, k / (k - 1) / (n + 2))
+    truth = truth_table(targets, k)
+    soft = torch.where(truth, (n + 1) / (n + 2), _best_wrong(x, truth) / (n + 2)).double()
 
     def loss(p: Tensor) -> Tensor:
-        return cross_entropy(x * p[0].exp(), targets, label_smoothing=smoothing)
+        return cross_entropy(x * p[0].exp(), soft)
 
     (log_inverse,) = _minimise(loss, [0.0])
     return float(torch.tensor(-log_inverse).exp())
+
+
+def _best_wrong(scores: Tensor, truth: Tensor) -> Tensor:
+    """Return which label of each image is the best of those that are not true ``[n, k]`` (bool); none where all are."""
+    best = scores.masked_fill(truth, float("-inf")).argmax(1, keepdim=True)
+    return torch.zeros_like(truth).scatter_(1, best, value=True) & ~truth
 
 
 def _minimise(loss: Callable[[Tensor], Tensor], start: list[float]) -> list[float]:
