@@ -169,3 +169,12 @@ def test_tensors_arrays_and_lists_give_the_same() -> None:
 def test_clear_errors(call: Callable[[], object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         call()
+
+
+def test_the_interval_of_a_share_is_that_of_scipy() -> None:
+    from scipy.stats import binomtest
+
+    for n in (1, 7, 24, 400):
+        for hits in {0, 1, n // 2, n - 1, n}:
+            low, high = binomtest(hits, n).proportion_ci(method="wilson")
+            assert metrics.wilson(hits / n, n) == pytest.approx((low, high), abs=1e-12)

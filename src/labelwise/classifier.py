@@ -110,9 +110,14 @@ class Classifier:
         check_shape(images, self.shape)
         return Scores(self, self.encode(images), images)
 
-    def scores_of(self, embeddings: Tensor) -> Scores:
-        """Return the scores of images that were encoded before, from their embeddings ``[n, d]``."""
-        return Scores(self, embeddings.to(self.label_embeddings.device).float())
+    def scores_of(self, embeddings: Tensor, raw: Tensor | None = None) -> Scores:
+        """Return the scores of images that were encoded before, from their embeddings ``[n, d]``.
+
+        ``raw [n, k]`` are scores that the model itself would not give, such as those of training images left out one by one.
+        """
+        scores = Scores(self, embeddings.to(self.label_embeddings.device).float())
+        vars(scores).update({} if raw is None else {"raw": raw.to(self.label_embeddings.device)})
+        return scores
 
     def select(self, names: Sequence[str]) -> Self:
         """Return the classifier of these labels only, in this order; their scores stay the same."""

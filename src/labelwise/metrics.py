@@ -25,14 +25,13 @@ def accuracy(predicted: Values, targets: Values) -> float:
     return float((answers == right).double().mean())
 
 
-def share_interval(share: float, count: int, deviations: float = 1.96) -> tuple[float, float]:
-    """Return the interval in which a share measured on so many cases lies truly, 95 times of 100 (Wilson's)."""
-    if count < 1:
+def wilson(share: float, n: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share of n images (Wilson's score interval); of none, anything."""
+    if n < 1:
         return 0.0, 1.0
-    extra = deviations**2 / count
-    middle = (share + extra / 2) / (1 + extra)
-    half = deviations * math.sqrt(share * (1 - share) / count + extra / count / 4) / (1 + extra)
-    return max(0.0, middle - half), min(1.0, middle + half)
+    z2 = 1.959963984540054**2 / n
+    centre, half = share + z2 / 2, (z2 * (share * (1 - share) + z2 / 4)) ** 0.5
+    return max(0.0, (centre - half) / (1 + z2)), min(1.0, (centre + half) / (1 + z2))
 
 
 def per_class_accuracy(predicted: Values, targets: Values) -> float:

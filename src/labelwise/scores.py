@@ -110,7 +110,11 @@ class Scores:
     def of(self, classifier: "Classifier") -> Self:
         """Return what another classifier with the same model says of the same pictures; nothing is encoded again."""
         other = type(self)(classifier, self.embeddings, self.images)
-        if classifier.label_embeddings is self.classifier.label_embeddings:  # what the model says of them is the same
+        same = (
+            classifier.model is self.classifier.model
+            and classifier.label_embeddings is self.classifier.label_embeddings
+        )
+        if same:  # what the model says of them is the same
             vars(other).update({name: vars(self)[name] for name in ("raw", "unfamiliarity") if name in vars(self)})
         return other
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # A key of the JSON document, its value, and the lines that say it to people.
 Figures = tuple[str, Any, list[RenderableType]]
 EACH = "average_precision"
+FEW = 500  # test images below which an accuracy is told with its 95 % interval
 MOST = 2_000  # images whose pairs are compared; where there are more, so many are drawn
 QUERIES, MOST_WAYS = 15, 5
 ADVICE = ", so the figures are too good. Give test images a folder or a split of their own."
@@ -88,7 +89,12 @@ def _lines(title: str, figures: dict[str, Any]) -> list[RenderableType]:
     """Return the figures, and the average precision of each label, lowest first, where there is one."""
     table = plain_table(title, ">")
     for key, value in ((key, value) for key, value in figures.items() if key != EACH):
-        table.add_row(key.replace("_", " "), str(value) if isinstance(value, int) else percent(value))
+        told = str(value) if isinstance(value, int) else percent(value)
+        if key == "accuracy" and figures["images"] < FEW:
+            from labelwise.metrics import wilson
+
+            told += " ({} to {})".format(*map(percent, wilson(value, figures["images"])))
+        table.add_row(key.replace("_", " "), told)
     if EACH not in figures:
         return [table]
     each = plain_table("label", "", ">average precision")

@@ -131,7 +131,11 @@ def percent(share: float) -> str:
 def calibration_line(figures: Mapping[str, Any]) -> str:
     """Return the calibration error before and after, of the chosen label, or of yes/no answers where several may be true."""
     kind = "ece" if "ece_before" in figures else "answer_ece"
-    return " before, ".join(percent(figures[f"{kind}_{when}"]) for when in ("before", "after")) + " after"
+    words = " before, ".join(percent(figures[f"{kind}_{when}"]) for when in ("before", "after")) + " after"
+    kept = not figures.get("applied", {}).get(kind, True)
+    return words + (
+        " (calibration would not help on images it was not fitted on: plain scores are kept)" if kept else ""
+    )
 
 
 def settings_tables(settings: Any) -> Iterator[RenderableType]:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from labelwise.classifier import Classifier
 from labelwise.data.dataset import Split
-from labelwise.metrics import confusion_matrix, share_interval
+from labelwise.metrics import confusion_matrix, wilson
 from labelwise.model import LeavesOut, LeftOut, Whitens, cannot, prepared
 from labelwise.ops.pairs import draw_pairs
 from labelwise.scores import Scores
@@ -62,7 +62,7 @@ def _about(scores: Scores, train: Split, rows: Tensor, groups: Tensor) -> dict[s
     names, targets = scores.classifier.labels.names, train.targets[rows].cpu()
     best, chances = scores.best.cpu(), scores.probabilities.cpu()
     right = (best == targets).double()
-    low, high = share_interval(float(right.mean()), len(set(groups[rows].tolist())))
+    low, high = wilson(float(right.mean()), len(set(groups[rows].tolist())))
     table = confusion_matrix(best, targets, len(names)).fill_diagonal_(0)
     counts, places = table.flatten().sort(descending=True, stable=True)
     confused = [

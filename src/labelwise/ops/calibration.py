@@ -16,13 +16,16 @@ def fit_platt(scores: Tensor, targets: Tensor) -> tuple[float, float]:
     """Return (scale, offset) such that sigmoid(scores * scale + offset) is the probability of a yes.
 
     One scale and one offset for all labels, fitted by maximum likelihood to all pairs of image and label; the scale
-    is positive, so the order of labels stays. Targets are smoothed as Platt did, which keeps the scale finite where
-    held-out images are separated without error. Scores are ``[n, k]``, targets ``[n]`` or ``[n, k]`` (bool).
+    is positive, so the order of labels stays. Targets are smoothed as Platt did, by one pair of each kind that is the other,
+    which keeps the scale finite where held-out images are separated without error. The yes among the noes lies where it is
+    most to be expected: on the best wrong label of each image. Spread over all labels, as far away as some are, it would
+    outweigh all images. Scores are ``[n, k]``, targets ``[n]`` or ``[n, k]`` (bool).
     """
     x = scores.double().detach()
-    truth = truth_table(targets, x.shape[1]).double()
-    yes, no = truth.sum(), (1 - truth).sum()
-    soft = torch.where(truth > 0, (yes + 1) / (yes + 2), 1 / (no + 2))
+    truth = truth_table(targets, x.shape[1])
+    wrong = _best_wrong(x, truth)
+    yes, no = truth.sum(), wrong.sum()
+    soft = torch.where(truth, (yes + 1) / (yes + 2), wrong / (no + 2)).double()
     spread = float(x.std()) if x.numel() > 1 else 1.0
     x = x / max(spread, 1e-12)
 
@@ -57,17 +60,19 @@ def fit_platt_each(scores: Tensor, truths: Tensor) -> tuple[Tensor, Tensor]:
 def fit_temperature(scores: Tensor, targets: Tensor) -> float:
     """Return T such that softmax(scores / T) is the probability of each label, by maximum likelihood.
 
-    The true label's target is smoothed by one pseudo-count, which keeps T above zero where held-out images are
-    classified without error.
+    The true label gives one pseudo-count in all to the best wrong one of each image, which keeps T above zero where held-out
+    images are classified without error. (Given to all labels alike, those that are far from right, the far end of ordered
+    ones, would make every answer unsure.)
     """
     x = scores.double().detach()
     n, k = x.shape
     if k < 2:
         return 1.0
-    smoothing = min(0.5, k / (k - 1) / (n + 2))
+    truth = truth_table(targets, k)
     spread = float(x.std()) or 1.0
     x = x / spread
-    wanted = (1 - smoothing) * x.gather(1, targets[:, None].to(x.device))[:, 0] + smoothing * x.mean(1)
+    # a pseudo-count on the best wrong label, as one more image that it was would be
+    wanted = ((n + 1) * x[truth] + x.masked_fill(truth, float("-inf")).amax(1)) / (n + 2)
     inverse = 1.0
     for _ in range(MOST_STEPS):  # Newton: convex in 1 / T
         chances = (x * inverse).softmax(1)
@@ -80,6 +85,12 @@ def fit_temperature(scores: Tensor, targets: Tensor) -> float:
             break
         inverse = step
     return spread / inverse
+
+
+def _best_wrong(scores: Tensor, truth: Tensor) -> Tensor:
+    """Return which label of each image is the best of those that are not true ``[n, k]`` (bool); none where all are."""
+    best = scores.masked_fill(truth, float("-inf")).argmax(1, keepdim=True)
+    return torch.zeros_like(truth).scatter_(1, best, value=True) & ~truth
 
 
 def _minimise(loss: Callable[[Tensor], Tensor], start: list[float]) -> list[float]:

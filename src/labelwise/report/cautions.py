@@ -3,19 +3,12 @@
 from collections.abc import Iterator
 
 from labelwise.errors import listing
+from labelwise.metrics import wilson
 from labelwise.report.case import Case
 from labelwise.report.pages import counted, percent
 
 FEW_IMAGES, FEW_OF_LABEL = 100, 5
 KEPT = 0.8  # known images that should not be called unknown, at least
-
-
-def interval(share: float, n: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share of n images (Wilson)."""
-    from scipy.stats import binomtest
-
-    low, high = binomtest(round(share * n), n).proportion_ci(method="wilson")
-    return float(low), float(high)
 
 
 def cautions(case: Case) -> list[str]:
@@ -33,7 +26,7 @@ def _about_images(case: Case) -> Iterator[str]:
     elif origin.train_hashes is None:
         yield "The classifier does not know which images it was made from, so leaks could not be looked for."
     if n < FEW_IMAGES:
-        low, high = map(percent, interval(case.accuracy, n))
+        low, high = map(percent, wilson(case.accuracy, n))
         yield f"Only {counted(n, 'test image')}: the accuracy may as well be {low} or {high} (95 % interval)."
     missing = [one.label for one in case.each if not one.images]
     if missing:

@@ -22,10 +22,10 @@ from labelwise.errors import UsageError, listing
 from labelwise.evaluate.part import Part, choose_parts
 from labelwise.files import write_atomically
 from labelwise.labels import Labels
-from labelwise.metrics import Reliability
+from labelwise.metrics import Reliability, wilson
 from labelwise.report import maps, plots
 from labelwise.report.case import Case, Saved, read_log
-from labelwise.report.cautions import cautions, interval
+from labelwise.report.cautions import cautions
 from labelwise.report.comparison import compare
 from labelwise.report.examples import examples
 from labelwise.report.pages import render
@@ -122,7 +122,7 @@ def _values(cases: Sequence[Case], comparison: Mapping[str, Any] | None, setting
         "comparison": comparison,
         "best": best,
         "worst": worst,
-        "interval": interval(case.accuracy, len(case)),
+        "interval": wilson(case.accuracy, len(case)),
         "confusions": maps.confusions(case),
         "commands": settings.commands,
         "plots": plots,

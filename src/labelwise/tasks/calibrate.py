@@ -1,18 +1,20 @@
 """Calibrate: make probabilities mean what they say, and choose when to answer "unknown"."""
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from labelwise.calibration import Calibration
 from labelwise.classifier import Classifier
 from labelwise.errors import DataError, UsageError
 from labelwise.metrics import expected_calibration_error
 from labelwise.ops.calibration import fit_platt, fit_platt_each, fit_temperature
-from labelwise.ops.targets import several_true
+from labelwise.ops.targets import several_true, truth_table
 from labelwise.scores import Scores
+
+FOLDS, MANY = 5, 2_000  # that calibration is tried on; from so many images on two are enough
 
 
 def calibrate(scores: Scores, targets: Tensor, *, keep: float = 0.95) -> Classifier:
@@ -35,20 +37,84 @@ def calibrate(scores: Scores, targets: Tensor, *, keep: float = 0.95) -> Classif
         classifier, calibration=classifier.calibration.bare(), familiarity=replace(classifier.familiarity, rule=None)
     )
     before = scores.of(raw)
-    fitted = replace(raw, calibration=_fitted(raw.calibration, before.log_odds, targets))
-    after = before.of(fitted)
-    figures = {"images": len(targets), "keep": keep, **calibration_errors(before, targets, "_before")}
-    figures |= calibration_errors(after, targets, "_after")
+    calibration, figures = fit_calibration(raw.calibration, before.log_odds, targets)
+    fitted = replace(raw, calibration=calibration)
+    figures = {"images": len(targets), "keep": keep, **figures}
     origin = replace(classifier.origin, summary={**classifier.origin.summary, "calibration": figures})
-    return replace(fitted, familiarity=fitted.familiarity.fit(after, keep), origin=origin.with_images(scores.images))
+    familiarity = fitted.familiarity.fit(before.of(fitted), keep)
+    return replace(fitted, familiarity=familiarity, origin=origin.with_images(scores.images))
 
 
-def _fitted(bare: Calibration, log_odds: Tensor, targets: Tensor) -> Calibration:
-    """Return the calibration under which these log-odds ``[n, k]`` are most probable."""
+def fit_calibration(bare: Calibration, log_odds: Tensor, targets: Tensor) -> tuple[Calibration, dict[str, Any]]:
+    """Return the calibration under which these log-odds ``[n, k]`` of ``bare`` are most probable, and what it is worth.
+
+    What it is worth is measured on images that it was not fitted on: they are divided into folds, and each is answered by a
+    calibration fitted on the others. Yes/no answers, and the choice among labels, keep plain scores where that does not lower
+    both their log loss and their calibration error. The figures are the errors before, and after what is done.
+    """
+    scale, offset, temperature = _fitted(bare, log_odds, targets)
+    plain, held = _said(log_odds, (1.0, 0.0, 1.0)), _held_out(bare, log_odds, targets)
+    truth = truth_table(targets, log_odds.shape[1])
+    answers = _helps(plain[0].flatten(), held[0].flatten(), truth.flatten()) if not bare.exclusive else True
+    choice = bare.multilabel or _helps(plain[1], held[1], targets)
+    if not answers:
+        scale, offset, temperature = 1.0, 0.0, temperature / scale if not bare.multilabel else 1.0
+    if not choice:
+        temperature = float(scale)  # of two maps the second undoes the first
+    after = held[0] if answers else plain[0], held[1] if choice else plain[1]
+    if bare.exclusive:  # a score that competes has no meaning alone: answers are the choice
+        plain, after = (plain[1], plain[1]), (after[1], after[1])
+    figures = {f"{kind}_before": error for kind, error in _errors(*plain, targets).items()}
+    figures |= {f"{kind}_after": error for kind, error in _errors(*after, targets).items()}
+    applied = {"answer_ece": answers and choice if bare.exclusive else answers}
+    applied |= {} if bare.multilabel else {"ece": choice}
+    return bare.fitted(scale, offset, temperature), {**figures, "applied": applied}
+
+
+Map = tuple[float | Tensor, float | Tensor, float]
+
+
+def _fitted(bare: Calibration, log_odds: Tensor, targets: Tensor) -> Any:
+    """Return scale, offset and temperature under which these log-odds ``[n, k]`` are most probable."""
     if bare.multilabel:
-        return bare.fitted(*fit_platt_each(log_odds, targets), 1.0)
+        return (*fit_platt_each(log_odds, targets), 1.0)
     scale, offset = (1.0, 0.0) if bare.exclusive else fit_platt(log_odds, targets)
-    return bare.fitted(scale, offset, fit_temperature(log_odds * scale + offset, targets))
+    return scale, offset, fit_temperature(log_odds * scale + offset, targets)
+
+
+def _said(log_odds: Tensor, by: Map) -> tuple[Tensor, Tensor]:
+    """Return the probabilities of a yes, and of each label given that one is right ``[n, k]``, under a map."""
+    scale, offset, temperature = by
+    odds = log_odds.double() * scale + offset
+    return odds.sigmoid(), (odds / temperature).softmax(1)
+
+
+def _held_out(bare: Calibration, log_odds: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Return what ``_said`` does, each image answered by a map that was fitted on the images of other folds."""
+    n = len(targets)
+    folds = 2 if n > MANY else min(FOLDS, n)
+    fold = torch.randperm(n, generator=torch.Generator().manual_seed(0)).to(log_odds.device) % folds
+    yes, choice = torch.empty_like(log_odds, dtype=torch.double), torch.empty_like(log_odds, dtype=torch.double)
+    for each in range(folds):
+        out = fold == each
+        yes[out], choice[out] = _said(log_odds[out], _fitted(bare, log_odds[~out], targets[~out]))
+    return yes, choice
+
+
+def _helps(plain: Tensor, held: Tensor, truth: Tensor) -> bool:
+    """Return whether held-out probabilities are better than plain ones: of a yes ``[m]``, or of each label ``[n, k]``."""
+    loss, error = zip(*(_worth(each, truth) for each in (plain, held)), strict=True)
+    return loss[1] < loss[0] and error[1] <= error[0]
+
+
+def _worth(probabilities: Tensor, truth: Tensor) -> tuple[float, float]:
+    """Return the log loss and the calibration error of probabilities, as in ``_helps``."""
+    if probabilities.ndim == 1:
+        told = torch.where(truth, probabilities, 1 - probabilities)
+        return -float(told.clamp_min(1e-12).log().mean()), expected_calibration_error(probabilities, truth)
+    told = probabilities.gather(1, truth[:, None]).clamp_min(1e-12)
+    best, chosen = probabilities.max(1)
+    return -float(told.log().mean()), expected_calibration_error(best, chosen == truth)
 
 
 def _check_targets(classifier: Classifier, targets: Tensor) -> None:
@@ -69,11 +135,12 @@ def uncalibrated(scores: Scores) -> Scores:
 
 def calibration_errors(scores: Scores, targets: Tensor, suffix: str = "") -> dict[str, float]:
     """Return the expected calibration error of yes/no answers, and of the chosen label if there is one."""
+    return {f"{kind}{suffix}": error for kind, error in _errors(scores.yes, scores.probabilities, targets).items()}
+
+
+def _errors(yes: Tensor, probabilities: Tensor, targets: Tensor) -> dict[str, float]:
+    answers = expected_calibration_error(yes.flatten(), truth_table(targets, yes.shape[1]).flatten())
     if several_true(targets):
-        return {f"answer_ece{suffix}": expected_calibration_error(scores.yes.flatten(), targets.flatten())}
-    best, chosen = scores.probabilities.max(1)
-    truth = one_hot(targets, scores.yes.shape[1]).flatten().bool()
-    return {
-        f"ece{suffix}": expected_calibration_error(best, chosen == targets),
-        f"answer_ece{suffix}": expected_calibration_error(scores.yes.flatten(), truth),
-    }
+        return {"answer_ece": answers}
+    best, chosen = probabilities.max(1)
+    return {"ece": expected_calibration_error(best, chosen == targets), "answer_ece": answers}
