@@ -135,7 +135,7 @@ def test_taught_saved_loaded_and_taught_again(kind: str, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("kind", "given", "error", "words"),
     [
-        ("clarel texts", {}, UsageError, "or from examples and one of these; given for \"new\": none of them"),
+        ("clarel texts", {}, UsageError, "one of examples, texts and vector; given for \"new\": none of them"),
         ("clarel texts", {"texts": "a", "vector": [1.0]}, UsageError, "given for \"new\": texts and vector"),
         ("clarel texts", {"texts": ""}, UsageError, "by a sentence or several; given ''"),
         ("clarel texts", {"texts": []}, UsageError, "given an empty list"),

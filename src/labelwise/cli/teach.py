@@ -32,8 +32,7 @@ def teach(  # noqa: PLR0913 - the options of the verb
     sources = [word for word, it in (("--examples", pictures), ("--text", text), ("--vector", vector)) if it]
     if not sources or (text and vector):
         raise UsageError(
-            "Give pictures (--examples), sentences (--text) or attributes (--vector), or pictures and one of these; given: "
-            f"{listing(sources) or 'none'}."
+            f"Give pictures (--examples), sentences (--text) or attributes (--vector); given: {listing(sources) or 'none'}."
         )
     check_free(out_folder, overwrite)
     classifier = open_model(model)

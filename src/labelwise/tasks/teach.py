@@ -41,8 +41,7 @@ def teach(
     both = examples is not None and (texts is None) != (vector is None)
     if words not in ways and not both:
         raise UsageError(
-            f'A label is learnt from examples, from texts or a vector, or from examples and one of these; given for "{name}": '
-            f"{words or 'none of them'}."
+            f'A label is learnt from one of examples, texts and vector; given for "{name}": {words or "none of them"}.'
         )
     if examples is None:
         return _from_description(classifier, name, texts, vector)
