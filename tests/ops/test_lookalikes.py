@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from labelwise.ops.lookalikes import lookalike_groups
+from labelwise.ops.lookalikes import lookalike_groups, together
 
 
 @pytest.mark.parametrize("size", [3, 8, 200])
@@ -30,3 +30,10 @@ def test_groups_that_are_known_stay_together() -> None:
     groups = lookalike_groups(rows, torch.arange(40) % 2, known)
     assert len(set(groups.tolist())) == 8
     assert all(len(set(groups[known == group].tolist())) == 1 for group in range(8))
+
+
+def test_a_blank_group_is_none() -> None:
+    rows = torch.randn(40, 30, generator=torch.Generator().manual_seed(3))
+    groups = together(rows, torch.arange(40) % 2, ["burst", "burst", *[""] * 38])
+    assert groups[0] == groups[1]
+    assert len(set(groups.tolist())) == 39

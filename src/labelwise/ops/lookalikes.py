@@ -18,9 +18,13 @@ ALIKE, BY_CHANCE = 0.3, 0.01
 
 
 def together(embeddings: Tensor, targets: Tensor, groups: Sequence[str]) -> Tensor:
-    """Return the set of each image ``[n]`` that is left out with it: lookalikes, and what the data say belongs together."""
-    named = {name: place for place, name in enumerate(dict.fromkeys(groups))}
-    known = torch.tensor([named[name] for name in groups], device=embeddings.device) if groups else None
+    """Return the set of each image ``[n]`` that is left out with it: lookalikes, and what the data say belongs together.
+
+    An image whose group is blank belongs to none.
+    """
+    names = [name or row for row, name in enumerate(groups)]
+    named = {name: place for place, name in enumerate(dict.fromkeys(names))}
+    known = torch.tensor([named[name] for name in names], device=embeddings.device) if groups else None
     return lookalike_groups(embeddings, targets, known)
 
 
