@@ -10,6 +10,7 @@ from PIL import Image
 from torch import Tensor
 
 from labelwise.data.read import known, pictures
+from labelwise.data.read.decoding import decode as decode_file
 from labelwise.nn.encoder import ImageEncoder
 from labelwise.report import case
 from tests.cli.folders import write_folders
@@ -29,7 +30,7 @@ def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def work(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """Return how many pictures the network encoded and how many files were decoded."""
     counts = {"encoded": 0, "decoded": 0}
-    trunk, decode = ImageEncoder.trunk, pictures.decode
+    trunk, decode = ImageEncoder.trunk, decode_file
 
     def encoding(self: ImageEncoder, x: Tensor) -> Tensor:
         counts["encoded"] += len(x)
@@ -45,7 +46,12 @@ def work(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
 
 def fit_words(photos: Path, out: Path) -> list[object]:
-    network = ["encoder.backbone=convnet", f"encoder.weights={colour_weights()}", "encoder.frozen=true"]
+    network = [
+        "encoder.backbone=convnet",
+        f"encoder.weights={colour_weights()}",
+        "encoder.frozen=true",
+        "encoder.width=8",
+    ]
     return ["fit", photos, "--out", out, *METHOD, *(word for each in network for word in ("--set", each))]
 
 
