@@ -9,7 +9,6 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from labelwise.cache import turn_off
 from labelwise.capabilities import COMPARE, GENERATE, LEARN, LOCATE, WHITEN
 from labelwise.cli.ask import ask
 from labelwise.cli.attack import attack
@@ -76,6 +75,8 @@ def _cached(verb: Callable[..., None]) -> Callable[..., None]:
     @wraps(verb)
     def run(*, no_cache: bool = False, **options: Any) -> None:
         if no_cache:
+            from labelwise.cache import turn_off
+
             turn_off()
         verb(**options)
 
