@@ -23,6 +23,7 @@ METHOD = ["--method", "softmax", "--size", "8", "--epochs", "5", "--device", "cp
 def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LABELWISE_CACHE", str(tmp_path / "user cache"))
     monkeypatch.setattr(known, "FRESH", -1)  # files written just now count as old ones
+    colour_weights()  # made before anything is counted
     return write_folders(tmp_path / "my photos", blobs(per_label=15))
 
 
