@@ -79,7 +79,10 @@ def test_no_verb_encodes_or_decodes_what_another_did(
         assert code == 0, err
         probes = 2 * 8 if words[0] == "retrieve" else 0  # pictures of noise that tell whose gallery it is
         assert work["encoded"] <= total + probes, words
-        assert work["decoded"] == decoded, words
+        normalised = (
+            20 if words[0] == "fit" else 0
+        )  # this network brings no normalisation: it is that of training pictures
+        assert work["decoded"] == decoded + normalised, words
         work["encoded"] = total
     assert "earlier commands" in (tmp_path / "again.lw" / "classifier.json").read_text()
     monkeypatch.setattr(case, "_median_seconds", lambda *_: 1.0)  # which encodes some again on purpose
