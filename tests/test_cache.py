@@ -108,7 +108,7 @@ def test_a_full_disk_is_told_and_no_error(cache: Cache, monkeypatch: pytest.Monk
 
 
 def test_what_was_used_longest_ago_goes_where_there_is_no_room(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
-    cache.limit = 0.6  # about 70 entries
+    cache.limit = 0.45  # about 80 entries, of which a fifth goes
     keys = [i.to_bytes(16, "big") for i in range(1000)]
     old, used, new = keys[:20], keys[20:40], keys[40:]
     monkeypatch.setattr(time, "time", lambda: 1.0e9)

@@ -34,7 +34,7 @@ class Source:
 
     def pixels(self, rows: Tensor) -> Tensor:
         """Return the bytes of these rows, reading those that were not read yet."""
-        missing = rows[~self._ready[rows]].unique().tolist()
+        missing = torch.unique(rows[~self._ready[rows]]).tolist()
         if missing:
             self.put(missing, self._read(missing))
         whole = len(rows) == len(self._pixels) and torch.equal(rows, torch.arange(len(rows)))
@@ -50,7 +50,7 @@ class LazyImages(Tensor):
     @staticmethod
     def __new__(cls, source: Source, rows: Tensor) -> "LazyImages":
         """Return the images of some rows of a source."""
-        make: Any = Tensor._make_wrapper_subclass  # type: ignore[attr-defined]
+        make: Any = Tensor._make_wrapper_subclass
         images: LazyImages = make(cls, (len(rows), *source.shape), dtype=torch.uint8)
         images.source, images.rows = source, rows
         return images
@@ -74,16 +74,16 @@ class LazyImages(Tensor):
         return self.pixels().numpy(force=force)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return self.pixels().clone().__reduce_ex__(protocol)
+        return self.pixels().clone().__reduce_ex__(protocol)  # type: ignore[no-untyped-call]
 
     def __deepcopy__(self, memo: Any) -> "LazyImages":
         return LazyImages(self.source, self.rows)
 
-    def __repr__(self, **_: Any) -> str:
+    def __repr__(self) -> str:  # type: ignore[override]
         return f"LazyImages{list(self.shape)}"
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
         """Return what an operation gives: images whose rows alone change, else whatever it makes of the images themselves."""
         chosen = _chosen(func, args) if not kwargs else None
         if chosen is not None:

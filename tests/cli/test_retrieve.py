@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import labelwise as lw
-from labelwise.data.read.pictures import read_files
+from labelwise.data.read.known import read_known
 from tests.contract.subjects import trained
 
 
@@ -55,9 +55,9 @@ def test_index_is_kept_up_to_date(run: Any, root: Path, tmp_path: Path, monkeypa
 
     def noted(files: list[str], *how: Any, **more: Any) -> Any:
         read.extend(files)
-        return read_files(files, *how, **more)
+        return read_known(files, *how, **more)
 
-    monkeypatch.setattr("labelwise.tasks.gallery.read_files", noted)
+    monkeypatch.setattr("labelwise.tasks.gallery.read_known", noted)
     assert ask(folder, "--index", index) == ["1.png", "2.png", "3.png", "4.png"]
     assert sorted(Path(file).name for file in read) == ["4.png", "broken.png"]
     assert ask(folder, "--index", index) == ask(index) == ["1.png", "2.png", "3.png", "4.png"]

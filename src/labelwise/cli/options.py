@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 
 from typer import Argument, Option
 
-from labelwise.cache import turn_off
 from labelwise.exactness import exact as exactly
 from labelwise.limits import VARIABLE
 
@@ -116,6 +115,8 @@ def with_shared(verb: Callable[..., None]) -> Callable[..., None]:
         *args: Any, max_gb: float | None = None, no_cache: bool = False, exact: bool = False, **options: Any
     ) -> None:
         if no_cache:
+            from labelwise.cache import turn_off
+
             turn_off()
         before = os.environ.get(VARIABLE)
         if max_gb is not None:

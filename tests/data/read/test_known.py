@@ -13,6 +13,7 @@ import torch
 from PIL import Image
 
 from labelwise.data.read import known, pictures
+from labelwise.data.read.decoding import decode as decode_file
 from labelwise.data.read.files import at_side
 from labelwise.data.read.folders import folder
 from labelwise.data.read.known import read_known
@@ -41,7 +42,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the names of files as they are decoded."""
     names: list[str] = []
-    decode = pictures.decode
+    decode = decode_file
 
     def count(path: Any, frame: Any) -> Any:
         names.append(Path(path).name)

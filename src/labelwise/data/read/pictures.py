@@ -222,7 +222,7 @@ def channels_first(array: Array | Tensor, shape: tuple[int, ...] = ()) -> Tensor
         axes = (3, 1) if isinstance(array, np.ndarray) else (1, 3)
         channels = [1] if tuple(many.shape[1:]) == shape else [axis for axis in axes if many.shape[axis] in (1, 3, 4)]
         if channels:
-            return many.movedim(channels[0], 1)
+            return many if channels[0] == 1 else many.movedim(channels[0], 1)
     raise UsageError(
         "Pictures must be [n, height, width, channels] or [n, channels, height, width] with 1, 3 or 4 channels, "
         f"or [n, height, width]; given {list(x.shape)}."
