@@ -39,7 +39,13 @@ IMAGE_SUFFIXES = RAW_SUFFIXES | OTHER_SUFFIXES | set(_READ.split())
 
 
 def read_files(
-    paths: Sequence[File], shape: tuple[int, ...], *, fit: Fit = "cut", strict: bool = False, progress: bool = True
+    paths: Sequence[File],
+    shape: tuple[int, ...],
+    *,
+    fit: Fit = "cut",
+    strict: bool = False,
+    progress: bool = True,
+    none: bool = False,
 ) -> tuple[Tensor, list[int], tuple[Skipped, ...]]:
     """Return the pictures ``[n, c, h, w]``, which of the paths (or contents) they are, and those that could not be read.
 
@@ -47,7 +53,7 @@ def read_files(
     It is turned as its EXIF data say; transparent parts are white; of an animation the first frame is taken; 16-bit
     grey is scaled to bytes, and so are 32-bit values, by their range, where they do not lie in 0..255 (or, for
     floats, where they lie in [0, 1]). ``strict`` raises an error unless all can be read; ``progress`` shows a bar on
-    a terminal when there are many.
+    a terminal when there are many. That not one can be read is an error, unless ``none`` allows it.
     """
     frame = Frame(shape[1], shape[2], shape[0], fit=fit)
     images = torch.empty((len(paths), frame.channels, frame.height, frame.width), dtype=torch.uint8)
@@ -70,12 +76,18 @@ def read_files(
         for i, (path, fault) in enumerate(zip(paths, faults, strict=True))
         if fault is not None
     )
-    if skipped and (strict or len(skipped) == len(paths)):
-        some = " ".join(f"{each.file}: {each.reason}" for each in skipped[:3])
-        more = f" And {len(skipped) - 3} more." if len(skipped) > 3 else ""
-        raise DataError(f"{len(skipped)} of {len(paths)} pictures cannot be read. {some}{more}")
+    if strict or not none:
+        check_readable(skipped, len(paths), strict=strict)
     readable = [i for i, fault in enumerate(faults) if fault is None]
     return (images[readable] if skipped else images), readable, skipped
+
+
+def check_readable(skipped: Sequence[Skipped], total: int, *, strict: bool) -> None:
+    """Raise an error where none of so many pictures could be read, or, where ``strict``, not all."""
+    if skipped and (strict or len(skipped) == total):
+        some = " ".join(f"{each.file}: {each.reason}" for each in skipped[:3])
+        more = f" And {len(skipped) - 3} more." if len(skipped) > 3 else ""
+        raise DataError(f"{len(skipped)} of {total} pictures cannot be read. {some}{more}")
 
 
 def list_pictures(folder: str | Path) -> list[Path]:
