@@ -1,37 +1,142 @@
 """The verb classify: what is it?"""
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
+from rich.console import Console, RenderableType
+from rich.progress import Progress
 from typer import Option
 
 import labelwise as lw
-from labelwise.cli.inputs import open_model, open_pictures
+from labelwise.cli.answers import Answer, Sorter, answer, folder_names, read_only, table_of
+from labelwise.cli.inputs import list_files, open_model, read_pieces
 from labelwise.cli.options import AsJson, Device, Model, Paths, Strict
-from labelwise.cli.output import bar, percent, plain_table, show, styled
+from labelwise.cli.output import bar, note, percent, plain_table, show, styled
+from labelwise.errors import UsageError
+from labelwise.writable import check_writable
+
+if TYPE_CHECKING:
+    from labelwise.report.answer_sheet import Sheet
+
+SHOWN = 1_000  # rows of the table on the screen
+
+CsvFile = Annotated[Path | None, Option("--csv", help="A table to write: file, answer, probability.")]
+SortInto = Annotated[
+    Path | None,
+    Option(help="A folder to copy the pictures into, a folder per answer. Nothing is moved or overwritten."),
+]
+Link = Annotated[bool, Option("--link", help="With --sort-into: links in place of copies.")]
+Only = Annotated[
+    str | None,
+    Option(help="List, copy and show only pictures with these answers: labels, unknown, unsure; commas between."),
+]
+Sure = Annotated[
+    float, Option(min=0, max=1, help="For --csv, --sort-into, --only and --sheet: an answer less probable is unsure.")
+]
+SheetFile = Annotated[Path | None, Option("--sheet", help="A page (.html) of small pictures, grouped by answer.")]
 
 
-def classify(
+def classify(  # noqa: PLR0913 - the options of the verb
     model: Model,
     paths: Paths,
     top: Annotated[int, Option(min=1, help="How many labels to list.")] = 3,
+    csv_file: CsvFile = None,
+    sort_into: SortInto = None,
+    link: Link = False,
+    only: Only = None,
+    sure: Sure = 0.5,
+    sheet_file: SheetFile = None,
     json: AsJson = False,
     strict: Strict = False,
     device: Device = "auto",
 ) -> None:
     """What is it? Names and probabilities, and "unknown" where no label fits; each label answered yes where several may be."""
+    from labelwise.files import write_atomically
+
+    if link and sort_into is None:
+        raise UsageError("--link goes with --sort-into FOLDER.")
+    if sheet_file is not None and sheet_file.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"A sheet is written as .html; given {sheet_file}.")
+    for target in filter(None, (csv_file, sheet_file, sort_into and sort_into / "unsure")):
+        check_writable(target)
     classifier = open_model(model, device)
-    images, names, skipped = open_pictures(classifier, paths, strict=strict)
-    multilabel = classifier.calibration.multilabel
-    table, rows = plain_table("picture", "label", "", ">probability"), []
-    predictions = lw.classify(classifier, images, top=len(classifier.labels) if multilabel and not json else top)
-    for name, one in zip(names, predictions, strict=True):
-        best = [{"label": label, "probability": value} for label, value in one.top]
-        rows.append({**asdict(one), "file": name, "top": best})
-        # the best labels; where several may be true each that is, or that none is and the nearest
+    wanted = read_only(only, classifier.labels.names)
+    sorter = sort_into and Sorter(sort_into, folder_names(classifier.labels.names), link, Counter())
+    files = [
+        file
+        for file in list_files(paths)
+        if sort_into is None or not file.resolve().is_relative_to(sort_into.resolve())
+    ]
+    sheet, skipped = _sheet(sheet_file), []
+    answers: list[Answer] = []
+    count = len(classifier.labels) if classifier.calibration.multilabel and not json else top
+    for images, names, unread in _shown(read_pieces(classifier, files, strict=strict), len(files)):
+        skipped += unread
+        for image, name, one in zip(
+            images, names, lw.classify(classifier, images, top=count) if names else [], strict=True
+        ):
+            said = answer(name, one, sure)
+            if wanted is None or said.word in wanted:
+                answers.append(said)
+                if sorter:
+                    sorter.place(said)
+                if sheet:
+                    sheet.add(said.word, name, one, image)
+    if csv_file is not None:
+        write_atomically(csv_file, table_of(answers))
+    if sheet and sheet_file is not None:
+        write_atomically(sheet_file, sheet.page(str(model)).encode("utf-8", "replace"))
+    written = [str(place) for place in (csv_file, sheet_file, sort_into) if place is not None]
+    rows = [{**asdict(one.prediction), "file": one.file, "top": _top(one)} for one in answers]
+    document: dict[str, Any] = {"model": str(model), "predictions": rows, "skipped": skipped}
+    about = {"written": written, "answers": dict(Counter(one.word for one in answers))}
+    several = classifier.calibration.multilabel
+    lines = _summary(answers, written) if written else [_table(answers[:SHOWN], several)]
+    if not written and len(answers) > SHOWN:
+        note(f"The first {SHOWN} of {len(answers)} pictures are shown; --csv FILE writes all.")
+    show(document | (about if written else {}), *lines, json=json)
+
+
+def _top(one: Answer) -> list[dict[str, Any]]:
+    return [{"label": label, "probability": value} for label, value in one.prediction.top]
+
+
+def _table(answers: list[Answer], multilabel: bool) -> RenderableType:
+    """Return each picture with its best labels; where several may be true each that is, or that none is and the nearest."""
+    table = plain_table("picture", "label", "", ">probability")
+    for each in answers:
+        one = each.prediction
         count = max(len(one.labels), 1) if multilabel else len(one.top)
         for rank, (label, value) in enumerate(one.top[:count]):
             style = "bold" if multilabel or not rank else ""
             unknown = () if rank or one.known else ((one.label, f"{style} yellow"), ("; nearest ", style))
-            table.add_row("" if rank else name, styled(*unknown, (label, style)), bar(value), percent(value))
-    show({"model": str(model), "predictions": rows, "skipped": skipped}, table, json=json)
+            table.add_row("" if rank else each.file, styled(*unknown, (label, style)), bar(value), percent(value))
+    return table
+
+
+def _summary(answers: list[Answer], written: list[str]) -> Iterator[RenderableType]:
+    """Yield how many pictures have each answer, and what was written."""
+    rows = ((word, str(count)) for word, count in Counter(one.word for one in answers).most_common())
+    yield plain_table("answer", ">pictures", rows=rows)
+    for place in written:
+        yield styled((place, "bold"), " written")
+
+
+def _sheet(file: Path | None) -> "Sheet | None":
+    from labelwise.report.answer_sheet import Sheet
+
+    return None if file is None else Sheet()
+
+
+def _shown(pieces: Iterator[Any], total: int) -> Iterator[Any]:
+    """Yield the pieces, with a bar where a person looks and there are many."""
+    console = Console(stderr=True)
+    hide = not console.is_terminal or total < 500
+    with Progress(console=console, transient=True, disable=hide) as progress:
+        task = progress.add_task("Classifying", total=total)
+        for piece in pieces:
+            yield piece
+            progress.advance(task, len(piece[1]) + len(piece[2]))

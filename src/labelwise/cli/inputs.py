@@ -1,6 +1,6 @@
 """What verbs are given and how it is read: classifiers, data at the size of a model, the part that is measured, pictures."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from labelwise.data.dataset import Skipped
     from labelwise.data.split.grouping import Grouping
+
+PIECE = 256  # pictures that are read and encoded at a time where all are asked about
 
 
 def open_model(model: Path, device: str = "cpu") -> "lw.Classifier":
@@ -92,21 +94,43 @@ def open_unknown(classifier: "lw.Classifier", unknown: str, root: Path | None) -
     return lw.evaluate.choose_part(classifier, load_unlabelled(unknown, classifier.shape, root), unknown=True)
 
 
-def open_pictures(
-    classifier: "lw.Classifier", paths: Sequence[Path], *, strict: bool = False
-) -> tuple["Tensor", list[str], list[dict[str, str]]]:
-    """Return the pictures of files and folders as the model takes them, their names, and those that could not be read."""
-    from labelwise.data.read.known import read_known
+def list_files(paths: Sequence[Path]) -> list[Path]:
+    """Return the picture files that paths name: files as they are, and those in folders and below."""
     from labelwise.data.read.pictures import list_pictures
 
     files = [file for path in paths for file in (list_pictures(path) if path.is_dir() else [path])]
     if not files:
         raise DataError(f"No picture found in {listing(str(p) for p in paths)}.")
+    return files
+
+
+def open_pictures(
+    classifier: "lw.Classifier", paths: Sequence[Path], *, strict: bool = False
+) -> tuple["Tensor", list[str], list[dict[str, str]]]:
+    """Return the pictures of files and folders as the model takes them, their names, and those that could not be read."""
+    files = list_files(paths)
+    ((images, names, skipped),) = read_pieces(classifier, files, strict=strict, piece=len(files))
+    return images, names, skipped
+
+
+def read_pieces(
+    classifier: "lw.Classifier", files: Sequence[Path], *, strict: bool = False, piece: int | None = None
+) -> Iterator[tuple["Tensor", list[str], list[dict[str, str]]]]:
+    """Yield what ``open_pictures`` returns, some files at a time, so that memory holds no more of them."""
+    from labelwise.data.read.known import read_known
+    from labelwise.data.read.pictures import check_read
+
     if len(classifier.shape) != 3:
         raise UsageError("This model takes precomputed features, not pictures.")
-    images, rows, skipped = read_known(files, classifier.shape, fit=classifier.view.fit, strict=strict)
-    tell_skipped(skipped)
-    return images, [str(files[i]) for i in rows], [asdict(one) for one in skipped]
+    unread: list[Skipped] = []
+    piece = piece or PIECE
+    for start in range(0, len(files), piece):
+        some = files[start : start + piece]
+        images, rows, skipped = read_known(some, classifier.shape, fit=classifier.view.fit, strict=strict, none=True)
+        unread += skipped
+        check_read(unread, len(files), strict=strict)
+        yield images, [str(some[i]) for i in rows], [asdict(one) for one in skipped]
+    tell_skipped(unread)
 
 
 def tell_skipped(skipped: Sequence["Skipped"]) -> None:

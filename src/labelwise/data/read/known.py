@@ -32,11 +32,16 @@ WIDTH = 16  # bytes of a digest, which the hash follows
 
 
 def read_known(
-    paths: Sequence[str | Path], shape: tuple[int, ...], *, fit: Fit = "cut", strict: bool = False
+    paths: Sequence[str | Path], shape: tuple[int, ...], *, fit: Fit = "cut", strict: bool = False, none: bool = False
 ) -> tuple[Tensor, list[int], tuple[Skipped, ...]]:
-    """Return what ``read_files`` does; pictures that the cache knows are not read before a number of them is asked for."""
+    """Return what ``read_files`` does; pictures that the cache knows are not read before a number of them is asked for.
+
+    That not one can be read is an error, unless ``none`` allows it.
+    """
     if not is_on():
-        return read_files(paths, shape, fit=fit, strict=strict)
+        images, readable, skipped = read_readable(paths, shape, fit, progress=True)
+        check_read(skipped, len(paths) + none, strict=strict)
+        return images, readable, skipped
     cache, frame = Cache(), repr((FORM, PIL.__version__, tuple(shape), fit)).encode()
     stamps = [_stamp(path, frame) for path in paths]
     entries = _known(cache, stamps)
@@ -46,7 +51,7 @@ def read_known(
         entries[i] = entry
     fresh = [i for i in unknown if entries[i] is None]
     images, readable, skipped = read_readable([paths[i] for i in fresh], shape, fit, progress=True)
-    check_read(skipped, len(paths), strict=strict)
+    check_read(skipped, len(paths) + none, strict=strict)
     rows = [fresh[i] for i in readable]
     for i, key, number in zip(rows, pixel_digests(images.numpy()), image_hashes(images).tolist(), strict=True):
         entries[i] = key + number.to_bytes(8, "big", signed=True)

@@ -40,7 +40,13 @@ IMAGE_SUFFIXES = RAW_SUFFIXES | OTHER_SUFFIXES | set(_READ.split())
 
 
 def read_files(
-    paths: Sequence[File], shape: tuple[int, ...], *, fit: Fit = "cut", strict: bool = False, progress: bool = True
+    paths: Sequence[File],
+    shape: tuple[int, ...],
+    *,
+    fit: Fit = "cut",
+    strict: bool = False,
+    progress: bool = True,
+    none: bool = False,
 ) -> tuple[Tensor, list[int], tuple[Skipped, ...]]:
     """Return the pictures ``[n, c, h, w]``, which of the paths (or contents) they are, and those that could not be read.
 

@@ -1,0 +1,170 @@
+"""What classify writes beside what it prints: a table of answers, and the pictures sorted into folders by them."""
+
+import csv
+import filecmp
+import io
+import os
+import re
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from labelwise.errors import DataError, UsageError, listing, suggest
+from labelwise.interruption import unbroken
+
+if TYPE_CHECKING:
+    from labelwise.tasks.classify import Prediction
+
+UNKNOWN, UNSURE, NONE = "unknown", "unsure", "none"  # answers that are no label; each has a folder of its own
+LONGEST = 200  # bytes of the name of a folder or of the stem of a file: room for an ending, and for a number
+COLUMNS = ("file", "answer", "labels", "probability", "second", "second_probability", "outlier")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is said of one picture, in a word: a label, or unknown, unsure or none."""
+
+    file: str
+    word: str
+    prediction: "Prediction"
+
+    def cells(self) -> list[str]:
+        """Return a row of the table of answers."""
+        one = self.prediction
+        second = one.top[1] if len(one.top) > 1 else ("", None)
+        numbers = ("" if value is None else f"{value:.4f}" for value in (one.probability, second[1], one.outlier))
+        probability, runner_up, outlier = numbers
+        labels = ";".join(one.labels or (one.top[0][0],))
+        words = (plain_cell(text) for text in (self.file, self.word, labels, second[0]))
+        file, word, labels, other = words
+        return [file, word, labels, probability, other, runner_up, outlier]
+
+
+def answer(file: str, prediction: "Prediction", sure: float) -> Answer:
+    """Return the answer to a picture; a label that is less probable than ``sure`` is an unsure one."""
+    word = prediction.label if not prediction.known or prediction.probability >= sure else UNSURE
+    return Answer(file, word, prediction)
+
+
+def plain_cell(text: str) -> str:
+    """Return a text that no spreadsheet takes for a formula."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+
+
+def read_only(words: str | None, labels: Sequence[str]) -> frozenset[str] | None:
+    """Return the answers that are asked for, or None where all are; what is neither a label nor an answer is an error."""
+    if words is None:
+        return None
+    names = [name.strip() for name in next(csv.reader([words], skipinitialspace=True), [])]
+    known = [*labels, UNKNOWN, UNSURE, NONE]
+    for name in names:
+        if name not in known:
+            raise UsageError(f'--only names no answer "{name}".{suggest(name, known)} Answers: {listing(known)}.')
+    if not names:
+        raise UsageError("--only takes labels with commas between them; given none.")
+    return frozenset(names)
+
+
+def table_of(answers: Iterable[Answer]) -> bytes:
+    """Return the answers as a CSV file."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(COLUMNS)
+    writer.writerows(one.cells() for one in answers)
+    return text.getvalue().encode("utf-8", "surrogateescape")
+
+
+def folder_names(words: Iterable[str]) -> dict[str, str]:
+    """Return a name for the folder of each answer: safe on every system, and no two alike, whatever the case of letters."""
+    names: dict[str, str] = {}
+    taken: set[str] = set()
+    for word in dict.fromkeys((UNKNOWN, UNSURE, NONE, *words)):
+        name = safe_name(word)
+        numbers = (f"{name} ({i})" for i in range(2, len(names) + 3))
+        names[word] = next(each for each in (name, *numbers) if each.casefold() not in taken)
+        taken.add(names[word].casefold())
+    return names
+
+
+def safe_name(word: str) -> str:
+    """Return a word as the name of a folder: without slashes, control characters and what other systems refuse."""
+    name = re.sub(r'[\x00-\x1f\x7f-\x9f/\\:*?"<>|]', "_", word).strip().rstrip(". ")
+    name = cut(f"_{name.lstrip('.')}" if name.startswith(".") else name)
+    reserved = re.fullmatch(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?", name)
+    return f"_{name}" if reserved or not name else name
+
+
+def cut(name: str, most: int = LONGEST) -> str:
+    """Return a name of at most so many bytes, whole characters all."""
+    return os.fsencode(name)[:most].decode("utf-8", "ignore").rstrip(". ") if len(os.fsencode(name)) > most else name
+
+
+@dataclass(frozen=True)
+class Sorter:
+    """Puts pictures into folders by their answers: copies or links; never moves, never overwrites."""
+
+    root: Path
+    folders: dict[str, str]  # the name of the folder of each answer
+    link: bool
+    placed: Counter[str]  # how many went into each folder
+
+    def place(self, one: Answer) -> None:
+        """Put a picture into the folder of its answer; one that is there already, with the same content, stays."""
+        source, home = Path(one.file), self.root / self.folders[one.word]
+        try:
+            home.mkdir(parents=True, exist_ok=True)
+            for name in numbered(source.name):
+                if self._put(source, home / name):
+                    break
+        except OSError as error:
+            raise DataError(
+                f'Cannot put "{source}" into "{home}": {error.strerror}. What was placed before stays; mend this and start again: '
+                "nothing is placed twice."
+            ) from None
+        self.placed[one.word] += 1
+
+    def _put(self, source: Path, target: Path) -> bool:
+        """Return whether the picture is now at the target, whole: False where another file has that name."""
+        if os.path.lexists(target):
+            return target.exists() and (target.samefile(source) or filecmp.cmp(source, target, shallow=False))
+        if self.link:
+            with suppress(FileExistsError):
+                os.symlink(source.resolve(), target)
+                return True
+            return False
+        part = target.with_name(f".{os.getpid()}.part")
+        with unbroken():
+            try:
+                shutil.copy2(source, part)
+                _name_unused(part, target)
+            except FileExistsError:
+                return False
+            finally:
+                part.unlink(missing_ok=True)
+        return True
+
+
+def _name_unused(part: Path, target: Path) -> None:
+    """Give a file its name, or raise ``FileExistsError``; a disk without hard links cannot do both at once."""
+    try:
+        os.link(part, target)
+    except FileExistsError:
+        raise
+    except OSError:
+        if os.path.lexists(target):
+            raise FileExistsError(target) from None
+        os.rename(part, target)
+
+
+def numbered(name: str) -> Iterable[str]:
+    """Yield a file name, and then the same with a number, as long as another has it."""
+    yield name
+    stem, ending = os.path.splitext(name)
+    number = 2
+    while True:
+        yield f"{cut(stem)} ({number}){ending}"
+        number += 1
