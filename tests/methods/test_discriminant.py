@@ -185,3 +185,12 @@ def test_settings_of_training_choose_a_method_that_trains() -> None:
     data = data_of(4, 5)
     assert decide(data).method.name == "discriminant"
     assert decide(data, Wish(settings={"epochs": "3"})).method.name == "indicator"
+
+
+def test_texts_that_cannot_be_read_are_no_hindrance() -> None:
+    data = data_of(3, 5)
+    labels = replace(data.labels, texts=(("qqzzx",), ("xxqqz",), ("zzqqx",)))
+    classifier = fit(replace(data, labels=labels), run=CPU)
+    assert classifier.origin.method == Discriminant()
+    with pytest.raises(DataError, match="No word vector"):
+        fit(replace(data, labels=labels), Discriminant(source="texts"), CPU)

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from labelwise.data.dataset import TrainData
-from labelwise.errors import UsageError
+from labelwise.errors import DataError, UsageError
 from labelwise.labels import Labels
 from labelwise.methods.shared.linear import Encoder, RowModel
 from labelwise.methods.shared.zero_shot import LabelSource, Source
@@ -68,7 +68,7 @@ class DiscriminantModel(RowModel):
         shapes: dict[str, tuple[int, ...]] = {"root": (d, d), "centre": (d,), "rows": (k, d + 1)}
         shapes |= {"spread_axes": (q, d), "spread_values": (q,)}
         scalars = ("rooted", "noise", "sharpness", "spread_other", "told_other")
-        a = source.of(spec.labels).shape[1] if source.describes(spec.labels) else 0
+        a = 0 if spec.labels.vectors is None else spec.labels.vectors.shape[1]
         self.reads_descriptions = a > 0  # whether labels of training were described
         if a:
             shapes |= {"vector_mean": (a,), "vector_weights": (a, d), "expected": (k, d)}
@@ -82,7 +82,8 @@ class DiscriminantModel(RowModel):
 
     def encode_labels(self, labels: Labels) -> Tensor:
         """Return the rows of these labels ``[k, d + 1]``; one that is not known is made of its description."""
-        known = [i for i, name in enumerate(labels.names) if name in self.spec.labels.names]
+        trained = set(self.spec.labels.names)
+        known = [i for i, name in enumerate(labels.names) if name in trained]
         if len(known) == len(labels) or not self.reads_descriptions:
             return self.rows[self.trained_rows(labels)]
         rows = self._rows(self.expect(labels), TAKEN_OFF * self._told.total.expand(len(labels)))
@@ -94,7 +95,7 @@ class DiscriminantModel(RowModel):
         return self._vectors(labels) @ self.vector_weights.double()
 
     def _vectors(self, labels: Labels) -> Tensor:
-        vectors = self.source.of(labels).to(self.device)
+        vectors = (self.source.of(labels) if labels.vectors is None else labels.vectors).to(self.device)
         if vectors.shape[1] != len(self.vector_mean):
             raise UsageError(
                 f"Labels of this model are described by vectors of {len(self.vector_mean)} numbers; given {vectors.shape[1]}."
@@ -136,7 +137,8 @@ class DiscriminantModel(RowModel):
         spread = label_spread(sample.means, sample.weights, whitening.noise)
         self._take(spread_axes=spread.axes, spread_values=spread.values, spread_other=spread.other)
         if self.reads_descriptions:
-            self.vector_mean.copy_(self.source.of(self.spec.labels).double().mean(0))
+            assert self.spec.labels.vectors is not None
+            self.vector_mean.copy_(self.spec.labels.vectors.double().mean(0))
             weights, expected = expected_means(self._vectors(self.spec.labels), sample.means)
             told = label_spread(sample.means - expected, sample.weights, whitening.noise)
             self._take(vector_weights=weights, expected=expected)
@@ -243,9 +245,16 @@ class Discriminant(Method):
         return LabelSource(source=self.source, sentences=self.sentences)
 
     def describe(self, labels: Labels) -> Labels:
-        """Return the labels with the vectors that models read, where something describes them."""
+        """Return the labels with the vectors that models read, where something describes them that can be read."""
         source = self.label_source
-        return replace(labels, vectors=source.of(labels)) if source.describes(labels) else labels
+        if not source.describes(labels):
+            return labels
+        try:
+            return replace(labels, vectors=source.of(labels))
+        except DataError:
+            if self.source != "auto":
+                raise
+            return labels  # pictures are enough
 
     def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
         """Yield nothing: solve in closed form."""
