@@ -40,13 +40,7 @@ IMAGE_SUFFIXES = RAW_SUFFIXES | OTHER_SUFFIXES | set(_READ.split())
 
 
 def read_files(
-    paths: Sequence[File],
-    shape: tuple[int, ...],
-    *,
-    fit: Fit = "cut",
-    strict: bool = False,
-    progress: bool = True,
-    none: bool = False,
+    paths: Sequence[File], shape: tuple[int, ...], *, fit: Fit = "cut", strict: bool = False, progress: bool = True
 ) -> tuple[Tensor, list[int], tuple[Skipped, ...]]:
     """Return the pictures ``[n, c, h, w]``, which of the paths (or contents) they are, and those that could not be read.
 
