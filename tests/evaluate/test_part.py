@@ -169,7 +169,7 @@ def test_a_classifier_that_cannot_tell_its_images_is_measured_on_what_fit_holds_
     assert "keeps no hashes of what it was trained on, so those images are measured that fit holds out" in part.words
     decoded_otherwise = choose_part(changed(classifier, train_hashes=torch.zeros(3, dtype=torch.int64)), plain())
     assert len(decoded_otherwise.split) == 80
-    assert "knows none of these: if they are the same, --split test" in decoded_otherwise.words
+    assert "knows none of these: if they are the same, --folds 5 of evaluate" in decoded_otherwise.words
     stranger = choose_part(changed(classifier, train_hashes=None), plain(seed=1, per_label=30))
     assert (stranger.name, len(stranger.split)) == ("all", 120)
     assert "so none could be looked for" in stranger.words

@@ -8,6 +8,7 @@ import labelwise as lw
 from labelwise.cli.inputs import open_data_for, open_model
 from labelwise.cli.options import Choice, Data, Model, Out, Overwrite, Root, ScoreBy, Splits
 from labelwise.cli.output import calibration_line, show, styled, unbroken
+from labelwise.errors import DataError
 
 SPLIT_HELP = (
     "Which images, never those you test on; left out, val, or all pictures of your own that it was not trained on."
@@ -52,4 +53,9 @@ def _part(classifier: "lw.Classifier", data: "lw.data.Dataset", split: str | Non
     """Return the images to calibrate on; of data that it was trained on those that fit held out for this, not its test images."""
     part = lw.evaluate.choose_part(classifier, data, split or "all")
     trained = data.own_splits or part.doubt or bool(part.leaked.any())
+    if split is None and trained and not data.own_splits and getattr(classifier.origin.method, "leaves_out", False):
+        raise DataError(
+            f'All of "{data.name}" that is not for the test trained this classifier. It was calibrated on these pictures, each left out. '
+            "Give others, or say which with --split."
+        )
     return lw.evaluate.choose_part(classifier, data, "val") if split is None and trained else part

@@ -81,7 +81,7 @@ def fit(  # noqa: PLR0913 - the options of the verb
         else:
             dataset = unsorted_data(Path(data), _read_names(names), size or side, strict)
         dataset = replace(dataset, side_open=dataset.own_pictures and size is None)
-        chosen = _method(dataset, wish)
+        dataset, chosen = _method(dataset, wish)
         check_savable(chosen, dataset.labels, dataset.name)
         settings = lw.Run(seed=seed, device=device, folder=folder, resume=resume, progress=not json)
         with weights_told(folder):
@@ -124,21 +124,25 @@ def _side(wish: "Wish", data: str, size: int | None) -> int | None:
     return None if size else side_to_read(data, encoder_of(method), method.view)
 
 
-def _method(data: "lw.data.Dataset", wish: "Wish") -> "Method":
-    """Return the method to train; the main process tells the user why where it was left open, and what it is trained on."""
+def _method(data: "lw.data.Dataset", wish: "Wish") -> tuple["lw.data.Dataset", "Method"]:
+    """Return the data and the method to train; the main process tells the user why where it was left open, and what it is trained on."""
     from labelwise.fitting.choice import decide
+    from labelwise.fitting.steps import with_idle
     from labelwise.training.distribution import is_main_process
 
     decision = decide(data, wish)
+    data, words = with_idle(data, decision.method)
     if is_main_process():
         for reason in decision.reasons:
             note(reason)
         counts = ", ".join(f"{len(split)} {name}" for name, split in data.splits.items())
         about = f"{len(data.labels)} labels, images {counts}, shape {list(data.shape)}; method {decision.method.name}"
         note(f"{data.name}: {about}")
+        if words:
+            note(words)
         tell_groups(data)
         tell_skipped(data.skipped)
-    return decision.method
+    return data, decision.method
 
 
 def _lines(classifier: "lw.Classifier", folder: Path) -> Iterator[RenderableType]:

@@ -24,9 +24,7 @@ from labelwise.settings import brief
 ALL = "all"
 CHOICES = (*SPLITS, ALL)
 BLIND = "It keeps no hashes of what it was trained on"
-STRANGE = (
-    "It was trained on as many images under this name, and knows none of these: if they are the same, --split test"
-)
+STRANGE = "It was trained on as many images under this name, and knows none of these: if they are the same, --folds 5 of evaluate"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -176,8 +174,9 @@ def _choose(data: Dataset, split: str | None, *, unknown: bool) -> tuple[str, tu
 def _made_from(classifier: Classifier, data: Dataset) -> bool:
     """Return whether a classifier says that it was trained on these data: their name, and as many images as fit takes."""
     about = classifier.origin.summary.get("training", {})
-    train, val = (len(data.splits.get(name, ())) for name in ("train", "val"))
-    return "test" in data.splits and about.get("data") == data.name and about.get("images") in (train, train + val)
+    train, val, test = (len(data.splits.get(name, ())) for name in SPLITS)
+    sizes = (train, train + val, train + val + test)
+    return "test" in data.splits and about.get("data") == data.name and about.get("images") in sizes
 
 
 def _pooled(classifier: Classifier, data: Dataset, names: Sequence[str]) -> Split:
@@ -226,7 +225,8 @@ def _nothing_left(data: Dataset, name: str, trained_on: int, unlabelled: int) ->
     also = f", and {unlabelled} without a label" if unlabelled else ""
     return (
         f"{where}: no image is left to measure: {trained_on} were used to train or calibrate{also}. Give images of their "
-        "own, or count these, too, with --split all: the figures are then too good."
+        "own, or measure each by a classifier refitted without it: labelwise evaluate MODEL DATA --folds 5. To count them as they are, with "
+        "figures that are too good: --split all."
     )
 
 

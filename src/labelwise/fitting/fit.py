@@ -1,6 +1,7 @@
 """Fit: from data and a method to a calibrated classifier."""
 
 from dataclasses import replace
+from warnings import warn
 
 import torch
 from torch import Tensor
@@ -9,11 +10,11 @@ from labelwise.classifier import Classifier, bind
 from labelwise.data.dataset import Dataset, Split, TrainData
 from labelwise.data.labels.knowledge import require
 from labelwise.data.read.files import at_side
-from labelwise.errors import DataError, UsageError, listing
+from labelwise.errors import DataError, LabelwiseWarning, UsageError, listing
 from labelwise.fitting.choice import decide, encoder_of
 from labelwise.fitting.enough import FEWEST
 from labelwise.fitting.left_out import calibrated_left_out
-from labelwise.fitting.steps import of_labels, origin_of, remembering, set_aside, train_on, validation
+from labelwise.fitting.steps import of_labels, origin_of, remembering, set_aside, train_on, validation, with_idle
 from labelwise.fitting.zero_shot import fit_zero_shot
 from labelwise.labels import unfit_name
 from labelwise.methods import METHODS
@@ -32,7 +33,8 @@ def fit(data: Dataset, method: Method | None = None, run: Run | None = None) -> 
     """Return a classifier trained on the train split and calibrated on the validation split.
 
     The test split is never read. Without a validation split a tenth of the training images is set aside for it; but a method whose
-    models can leave a training image out trains on all, and is calibrated on these. Methods that read descriptions of labels are fitted as ``zero_shot`` says. Methods that read no target are fitted without any.
+    models can leave a training image out trains on all, and is calibrated on these: where the data name no splits of their own also on what was
+    divided off to validate, and, told by a warning, on a test split too small to say much (``steps.with_idle``). Methods that read descriptions of labels are fitted as ``zero_shot`` says. Methods that read no target are fitted without any.
     Pictures from files whose size was left open are read at the size that the method's encoder takes, see ``View``.
 
     Args:
@@ -43,7 +45,9 @@ def fit(data: Dataset, method: Method | None = None, run: Run | None = None) -> 
     run = run or Run()
     method = method or decide(data).method
     _check_method(data, method)
-    data = as_seen_by(method, data)
+    data, words = with_idle(as_seen_by(method, data), method)
+    if words:
+        warn(words, LabelwiseWarning, stacklevel=2)
     if method.zero_shot:
         return fit_zero_shot(data, method, run)
     if not method.uses_targets:

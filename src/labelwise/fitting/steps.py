@@ -7,7 +7,8 @@ from typing import Any
 from torch import Tensor
 
 from labelwise.classifier import Classifier, Origin
-from labelwise.data.dataset import Dataset, Split, TrainData
+from labelwise.data.dataset import SPLITS, Dataset, Split, TrainData
+from labelwise.data.split.divide import pool
 from labelwise.data.split.make import split_off
 from labelwise.familiarity import memorable
 from labelwise.model import LabelModel, prepared
@@ -15,6 +16,24 @@ from labelwise.nn.encoder import ImageEncoder
 from labelwise.ops.targets import among_labels
 from labelwise.training.loop import train
 from labelwise.training.stages import Method, Run
+
+FEWEST_TESTED = 100  # test images below which a test says too little to keep them from training
+
+
+def with_idle(data: Dataset, method: Method) -> tuple[Dataset, str]:
+    """Return the data with images in train that would lie idle, and what to tell of it: where a method leaves each out instead, and the division is ours.
+
+    These are the validation images, and the test images where there are fewer than ``FEWEST_TESTED``, which is told. Splits that
+    the data or their user name stay as they are. There is no other way from a test split into training.
+    """
+    if data.own_splits or not method.leaves_out or "train" not in data.splits:
+        return data, ""
+    few = len(data.splits.get("test", ())) < FEWEST_TESTED
+    joined = {name: data.splits[name] for name in SPLITS if name in data.splits and (name != "test" or few)}
+    rest = {name: split for name, split in data.splits.items() if name not in joined}
+    train = pool(replace(data, splits=joined))
+    words = f"few pictures: all {int(train.labelled.sum())} train; the figure comes from leaving each out."
+    return replace(data, splits={"train": train, **rest}), words if "test" in joined else ""
 
 
 def validation(data: Dataset) -> Split:
