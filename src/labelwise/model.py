@@ -80,6 +80,16 @@ class LearnsFromExamples(Protocol):
 
 
 @runtime_checkable
+class JoinsKnowledge(Protocol):
+    """It makes a label of example images and a description together."""
+
+    reads_descriptions: bool  # whether it does: the labels it was trained on were described
+
+    def label_from_both(self, embeddings: Tensor, description: Labels) -> Tensor:
+        """Return the embedding ``[e]`` of one label from those of example images ``[n, d]`` and what describes it."""
+
+
+@runtime_checkable
 class Locates(Protocol):
     """Its embedding is pooled from maps, so an answer has a place in the picture."""
 
@@ -143,7 +153,7 @@ class LeftOut:
 
 
 @runtime_checkable
-class LeavesOut(SensesFamiliarity, Protocol):
+class LeavesOut(Protocol):
     """It scores its training images as if it had not seen them, so none need to be held out."""
 
     def left_out(self, images: Tensor, targets: Tensor, groups: Sequence[str] = ()) -> LeftOut:

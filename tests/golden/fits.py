@@ -27,6 +27,7 @@ KEPT: dict[str, tuple[str, int | None]] = {
     "izf": (f"{FEATURES} --method izf {SEED}", None),
     "cgan": (f"{FEATURES} --method cgan {SEED} --set hidden=8", 3),
     "zero_label": (f"{CLUSTERS} --set restarts=3 --set search=20 --set directions=8 --set smooth=5", None),
+    "discriminant": (f"{FEATURES} --method discriminant {SEED}", None),
     # Other settings of the same methods, other data, other networks.
     "several": (f"{SEVERAL} --method indicator {SMALL} --set negatives=1", 12),
     "grades": (f"{GRADES} --method indicator {SMALL}", 30),

@@ -86,8 +86,9 @@ def test_only_what_follows_is_trained(weights: str, blob_data: Dataset) -> None:
 def test_features_and_images_get_the_same_embeddings(weights: str, blob_data: Dataset) -> None:
     encoder = frozen(weights, 6).build((3, 8, 8)).train()
     images = blob_data.split("train").images
+    method, data = Softmax(encoder=frozen(weights), augment=Augment(flip=True)), training_data(blob_data)
     with pytest.raises(UsageError, match="nothing to augment"):
-        Softmax(encoder=frozen(weights), augment=Augment(flip=True)).encoded(encoder, training_data(blob_data))
+        method.encoded(method.build(data.spec), data)
     features = encoder.features(images)
     assert features.dtype == torch.float32
     assert features.shape == (len(images), encoder.backbone.width_out)

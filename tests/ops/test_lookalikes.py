@@ -14,7 +14,7 @@ def test_copies_are_together_and_hardly_anything_else(size: int) -> None:
     copies = rows[:60] + 0.005 * torch.randn(60, size, generator=rng)
     groups = lookalike_groups(torch.cat([rows, copies]), torch.cat([targets, targets[:60]]))
     assert (groups[:60] == groups[300:]).all()
-    assert len(groups[:300].unique()) > 0.9 * 300
+    assert len(set(groups[:300].tolist())) > 0.9 * 300
 
 
 def test_a_copy_under_another_label_is_no_lookalike() -> None:
@@ -28,5 +28,5 @@ def test_groups_that_are_known_stay_together() -> None:
     rows = torch.randn(40, 30, generator=torch.Generator().manual_seed(2))
     known = torch.arange(40) % 8
     groups = lookalike_groups(rows, torch.arange(40) % 2, known)
-    assert len(groups.unique()) == 8
-    assert all(len(groups[known == group].unique()) == 1 for group in range(8))
+    assert len(set(groups.tolist())) == 8
+    assert all(len(set(groups[known == group].tolist())) == 1 for group in range(8))

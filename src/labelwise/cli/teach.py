@@ -30,19 +30,17 @@ def teach(  # noqa: PLR0913 - the options of the verb
     check_name(name)
     pictures = [*(examples or []), *(more or [])]
     sources = [word for word, it in (("--examples", pictures), ("--text", text), ("--vector", vector)) if it]
-    if len(sources) != 1:
+    if not sources or (text and vector):
         raise UsageError(
             f"Give pictures (--examples), sentences (--text) or attributes (--vector); given: {listing(sources) or 'none'}."
         )
     check_free(out_folder, overwrite)
     classifier = open_model(model)
-    if pictures:
-        images, files, _ = open_pictures(classifier, pictures)
-        taught, source = lw.teach(classifier, name, examples=images), f"{len(files)} pictures"
-    elif text:
-        taught, source = lw.teach(classifier, name, texts=text), "its description"
-    else:
-        taught, source = lw.teach(classifier, name, vector=read_vector(vector or "", name)), "its attributes"
+    attributes = read_vector(vector, name) if vector else None
+    images, files, _ = open_pictures(classifier, pictures) if pictures else (None, [], None)
+    taught = lw.teach(classifier, name, examples=images, texts=text, vector=attributes)
+    told = [(f"{len(files)} pictures", pictures), ("its description", text), ("its attributes", vector)]
+    source = " and ".join(word for word, it in told if it)
     lw.save(taught, out_folder, overwrite=overwrite)
     out().print(f'[bold]{out_folder}[/]: "{name}" learnt from {source}; {len(taught.labels)} labels')
 

@@ -16,7 +16,7 @@ from labelwise.fitting.steps import of_labels, origin_of, remembering, set_aside
 from labelwise.fitting.zero_shot import fit_zero_shot
 from labelwise.labels import unfit_name
 from labelwise.methods import METHODS
-from labelwise.model import Completes, NamesClusters, cannot, prepared
+from labelwise.model import Completes, JoinsKnowledge, NamesClusters, cannot, prepared
 from labelwise.nn.encoder import side_for
 from labelwise.ops.ranking import average_precisions
 from labelwise.tasks.calibrate import calibrate
@@ -47,12 +47,16 @@ def fit(data: Dataset, method: Method | None = None, run: Run | None = None) -> 
         return fit_zero_shot(data, method, run)
     if not method.uses_targets:
         return _fit_unlabelled(data, method, run)
+    if method.leaves_out:
+        data = replace(data, labels=method.describe(data.labels))
     part = training_data(data, run.seed, hold_out=not method.leaves_out)
     for piece in (piece for piece in method.needs if hasattr(part.labels, piece)):
         require(part.labels, piece, f"Method {method.name}")
     model, about = train_on(part, data, method, run)
-    bound = remembering(bind(model, part.labels), part.train.images)
-    bound = replace(bound, calibration=replace(bound.calibration, multilabel=data.multilabel))
+    labels = part.known if isinstance(model, JoinsKnowledge) and model.reads_descriptions else part.labels
+    bound = remembering(bind(model, labels), part.train.images)
+    unseen = torch.arange(len(labels)) >= len(part.labels)
+    bound = replace(bound, calibration=replace(bound.calibration, multilabel=data.multilabel, unseen=unseen))
     scores, targets = bound.scores_of(bound.encode(prepared(model, part.val.images))), part.val.targets
     if len(part.val):
         about |= {"validation_images": len(part.val), **_merit(scores.log_odds.cpu(), part.val)}

@@ -16,7 +16,7 @@ from labelwise.tasks.verify import can_verify, verifier_of
 
 MOST_CONFUSED = 3  # pairs of labels
 MOST_SUSPICIOUS = 10  # images
-DOUBTFUL = 0.9  # how probable another label is of an image whose own label is suspicious
+DOUBTFUL = 0.5  # how probable another label is, at least, of an image whose own label is suspicious
 FEWEST = 2  # images that calibration takes
 MOST_PAIRS = 5_000  # of each kind that a threshold for pairs is fitted on
 

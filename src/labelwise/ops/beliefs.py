@@ -5,6 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+PENALTIES = tuple(
+    10.0 ** (step / 2) for step in range(-4, 7)
+)  # on regression from vectors of labels, of their mean square
 PRIOR_LABELS = 100.0  # as many labels as the belief that means spread alike in all directions is worth
 
 
@@ -16,6 +19,11 @@ class Spread:
     values: Tensor  # variance along each [q]
     other: Tensor  # variance along any other direction, a number
     noise: Tensor  # variance of one picture around the mean of its label along any direction, a number
+
+    @property
+    def total(self) -> Tensor:
+        """The squared error of what is expected, where there is no example: a number."""
+        return self.values.sum() + (self.axes.shape[1] - len(self.axes)) * self.other
 
     def drawn(self, examples: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Return means ``[g, d]`` and their squared errors ``[g]`` from mean examples, as far from what was expected ``[g, d]``.
@@ -46,3 +54,23 @@ def label_spread(away: Tensor, weights: Tensor, noise: float) -> Spread:
     spread = (values / max(1, k - 1) - each * (1 / weights).mean()).clamp_min(0)
     other = PRIOR_LABELS * spread.sum() / d / (k - 1 + PRIOR_LABELS)
     return Spread(axes, spread * (k - 1) / (k - 1 + PRIOR_LABELS) + other, other, away.new_tensor(each))
+
+
+def expected_means(vectors: Tensor, means: Tensor) -> tuple[Tensor, Tensor]:
+    """Return how to expect a label's mean from its vector, ``[a, d]``, and what k labels are expected to be without each ``[k, d]``.
+
+    Ridge regression from vectors ``[k, a]`` to means ``[k, d]``, both around zero, in closed form; its penalty makes the error
+    for a label that it has not seen least (residual / (1 - h)).
+    """
+    values, turns = torch.linalg.eigh(vectors @ vectors.T)
+    values, turned = values.clamp_min(0), turns.T @ means
+
+    def away(penalty: float) -> Tensor:
+        share = values / (values + penalty * values.mean().clamp_min(1e-12))
+        hat = (turns.square() * share).sum(1)
+        residuals: Tensor = (means - (turns * share) @ turned) / (1 - hat).clamp_min(1e-6)[:, None]
+        return residuals
+
+    penalty = min(PENALTIES, key=lambda each: float(away(each).square().sum()))
+    weights = vectors.T @ (turns / (values + penalty * values.mean().clamp_min(1e-12))) @ turned
+    return weights, means - away(penalty)

@@ -10,7 +10,7 @@ from labelwise.ops.calibration import fit_temperature
 from labelwise.ops.left_out import Sample, left_out_distances
 
 RIDGES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)  # of the mean variance inside labels
-FLAT = 1e-6  # added under the root, relative to a mean square of 1: the root has no slope at zero
+FLAT = 1e-6  # added under the root, relative to a mean size of 1: the root has no slope at zero
 MOST_CHOSEN_BY = 3_000  # rows left out to choose a ridge by
 NOTHING = 1e-12  # a mean variance inside labels below this is rounding: copies of one picture
 PLAIN_SHARPNESS = 20.0  # of cosines, where one picture a label leaves nothing to choose it by
@@ -18,8 +18,7 @@ PLAIN_SHARPNESS = 20.0  # of cosines, where one picture a label leaves nothing t
 
 def root_features(features: Tensor) -> Tensor:
     """Return the roots of features ``[n, d]`` with their signs, each row at unit length; all zeros stay zeros."""
-    size = features.square().mean(1, keepdim=True).sqrt().clamp_min(torch.finfo(features.dtype).tiny)
-    even = features / size
+    even = features / features.abs().mean(1, keepdim=True).clamp_min(FLAT)
     return normalize(even.sign() * ((even.abs() + FLAT).sqrt() - FLAT**0.5), dim=1)
 
 
@@ -95,11 +94,13 @@ def mean_noise(distances: Tensor, weights: Tensor) -> float:
     return float((distances * weights / (weights + 1))[seen].mean())
 
 
-def left_out_scores(distances: Tensor, sample: Sample, noise: float) -> Tensor:
-    """Return log-likelihoods ``[n, k]`` from left-out distances, less what the noise of a label's mean adds to each."""
-    excess = (noise / sample.weights.clamp_min(1)).expand(len(distances), -1)
-    own = noise / sample.rest_weights.clamp_min(1)
-    return -0.5 * (distances - excess.scatter(1, sample.targets[:, None], own[:, None]))
+def left_out_scores(distances: Tensor, targets: Tensor, excess: Tensor, own: Tensor) -> Tensor:
+    """Return log-likelihoods ``[n, k]`` from left-out distances, less what errors of means add to them.
+
+    That is ``excess [k]``, and ``own [n]`` for each row's own label without the row.
+    """
+    table = excess.expand(len(distances), -1).scatter(1, targets[:, None], own[:, None])
+    return -0.5 * (distances - table)
 
 
 def _likelihood(sample: Sample) -> tuple[float, float, float]:
@@ -109,7 +110,8 @@ def _likelihood(sample: Sample) -> tuple[float, float, float]:
     noise = mean_noise(distances.gather(1, sample.targets[:, None])[:, 0], sample.rest_weights)
     present = sample.counts > 0
     places = present.cumsum(0) - 1
-    scores = left_out_scores(distances, sample, noise)[seen][:, present]
+    excess, own = (noise / weights.clamp_min(1) for weights in (sample.weights, sample.rest_weights))
+    scores = left_out_scores(distances, sample.targets, excess, own)[seen][:, present]
     targets = places[sample.targets[seen]]
     sharpness = 1 / fit_temperature(scores, targets)
     return float(cross_entropy(scores * sharpness, targets)), sharpness, noise

@@ -13,7 +13,7 @@ from labelwise.data.read.pictures import Array
 from labelwise.errors import LabelwiseError, UnsupportedError, UsageError
 from labelwise.familiarity import memorable
 from labelwise.labels import Labels, unfit_name
-from labelwise.model import LabelModel, LearnsFromExamples, cannot
+from labelwise.model import JoinsKnowledge, LabelModel, LearnsFromExamples, cannot
 from labelwise.scores import Scores
 from labelwise.training.stages import Method
 
@@ -31,26 +31,36 @@ def teach(
 ) -> Classifier:
     """Return the classifier with one more label; the scores of the others stay exactly as they are.
 
-    Give one of the three. Pictures teach any classifier; a description teaches one whose method reads them, in the form
-    that the labels of its training had: sentences, or attributes ``[a]``. Five examples are enough to be useful, more are better.
+    Pictures teach any classifier; a description teaches one whose method reads them, in the form that the labels of its training had:
+    sentences, or attributes ``[a]``. Five examples are enough to be useful, more are better. A method that joins both learns from
+    examples and a description together.
     """
     check_new(classifier, name)
     ways = {"examples": examples, "texts": texts, "vector": vector}
     words = " and ".join(way for way, what in ways.items() if what is not None)
-    if words not in ways:
+    both = examples is not None and (texts is None) != (vector is None)
+    if words not in ways and not both:
         raise UsageError(
             f'A label is learnt from one of examples, texts and vector; given for "{name}": {words or "none of them"}.'
         )
     if examples is None:
         return _from_description(classifier, name, texts, vector)
-    model = classifier.model
+    model, embeddings = classifier.model, examples.embeddings
     if not isinstance(model, LearnsFromExamples):
         raise cannot(model, LEARN)
-    labels, embeddings = classifier.labels.add(name), examples.embeddings
+    labels = classifier.labels.add(name)
     with torch.no_grad():
-        (label,) = model.labels_from_examples(
-            embeddings, torch.zeros(len(embeddings), dtype=torch.int64, device=embeddings.device)
-        )
+        if both:
+            if not (isinstance(model, JoinsKnowledge) and model.reads_descriptions):
+                raise UnsupportedError(
+                    f"This classifier learns a label from {' or '.join(words.split(' and '))}, not from both together. Method discriminant, "
+                    "fitted to labels with descriptions (labels.csv), joins them."
+                )
+            new = _description(classifier, name, texts, vector)
+            label, labels = model.label_from_both(embeddings, new), _with_description(classifier, new)
+        else:
+            groups = torch.zeros(len(embeddings), dtype=torch.int64, device=embeddings.device)
+            (label,) = model.labels_from_examples(embeddings, groups)
     familiarity = classifier.familiarity.remember(memorable(embeddings))
     origin = classifier.origin.with_images(examples.images)
     return replace(classifier.add(labels, label), familiarity=familiarity, origin=origin)
@@ -72,24 +82,34 @@ def check_name(name: str) -> None:
 
 def _from_description(classifier: Classifier, name: str, texts: Texts | None, vector: Vector | None) -> Classifier:
     """Return the classifier with one more label, known from its texts or its vector."""
+    with torch.no_grad():
+        new = _description(classifier, name, texts, vector)
+        embedding = classifier.model.encode_labels(new)[0].float()
+    return classifier.add(_with_description(classifier, new), embedding, unseen=True)
+
+
+def _with_description(classifier: Classifier, new: Labels) -> Labels:
+    """Return the labels of a classifier and one more with its description."""
+    attributes = None if new.vectors is None else new.vectors[0]
+    return classifier.labels.add(new.names[0], vector=attributes, texts=new.texts[0] if new.texts else ())
+
+
+def _description(classifier: Classifier, name: str, texts: Texts | None, vector: Vector | None) -> Labels:
+    """Return one label with its texts or its vector, as the model reads them."""
     method, model = classifier.origin.method, classifier.model.eval()
-    if not isinstance(method, Method) or not method.zero_shot:
+    reads = isinstance(model, JoinsKnowledge) and model.reads_descriptions
+    if not isinstance(method, Method) or not (method.zero_shot or reads):
         who = method.name if isinstance(method, Method) else type(model).__name__
         raise UnsupportedError(
             f"{who} learns a label from pictures: give examples. Methods that read descriptions, such as clarel and "
             "eszsl, learn it from texts or a vector, too."
         )
-    with torch.no_grad():
-        _check_form(model, "texts" if vector is None else "vectors")
-        if vector is None:
-            new = Labels(names=(name,), texts=(_sentences(texts),))
-        else:
-            new = Labels(names=(name,), vectors=_numbers(vector, model)[None])
-        new = method.describe(new)
-        embedding = model.encode_labels(new)[0].float()
-    attributes = None if new.vectors is None else new.vectors[0]
-    labels = classifier.labels.add(name, vector=attributes, texts=new.texts[0] if new.texts else ())
-    return classifier.add(labels, embedding, unseen=True)
+    _check_form(model, "texts" if vector is None else "vectors")
+    if vector is None:
+        new = Labels(names=(name,), texts=(_sentences(texts),))
+    else:
+        new = Labels(names=(name,), vectors=_numbers(vector, model)[None])
+    return method.describe(new)
 
 
 def _check_form(model: LabelModel, form: Literal["texts", "vectors"]) -> None:

@@ -90,6 +90,11 @@ class LabelSource:
     # what makes a vector of a sentence, see `encode_sentences`; a label's is the mean of its sentences
     sentences: str = "words"
 
+    def describes(self, labels: Labels) -> bool:
+        """Return whether there is something to make vectors of these labels of."""
+        by_texts = labels.texts is not None and all(labels.texts) and self.source != "vectors"
+        return by_texts or (labels.vectors is not None and self.source != "texts")
+
     def of(self, labels: Labels) -> Tensor:
         """Return one vector for each label ``[k, a]``."""
         if labels.vectors is not None and self.source != "texts":
