@@ -201,10 +201,9 @@ class StartedModel(LinearModel):
 
     def complete(self, images: Tensor, targets: Tensor, groups: Sequence[str] = ()) -> None:
         """Solve the closed form anew with all images, those held out from training among them; what was trained stays added."""
-        if self.started:
-            split = Split(images=images, targets=targets, groups=tuple(groups))
-            self.solve(split)
-            self.fit_statistics(split)
+        split = Split(images=images, targets=targets, groups=tuple(groups))
+        self.solve(split)
+        self.fit_statistics(split)
 
     def likelihood(self, split: Split) -> float:
         """Return the mean log-likelihood of the labels of images."""
