@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.console import RenderableType
 from typer import Option
 
-from labelwise.cli.inputs import open_model, open_part, open_unknown
+from labelwise.cli.inputs import open_data_for, open_model, open_part, open_unknown
 from labelwise.cli.options import AsJson, Data, Device, Model, Root, SplitName, Splits, Unknown
 from labelwise.cli.output import PLOTS, bar, note, percent, plain_table, show, unbroken, warn_leaked
 from labelwise.errors import UsageError, listing
 
 if TYPE_CHECKING:
+    import labelwise as lw
     from labelwise.evaluate.tested import Tested
 
 # A key of the JSON document, its value, and the lines that say it to people.
@@ -21,6 +22,7 @@ EACH = "average_precision"
 FEW = 500  # test images below which an accuracy is told with its 95 % interval
 MOST = 2_000  # images whose pairs are compared; where there are more, so many are drawn
 QUERIES, MOST_WAYS = 15, 5
+FOLDS_HELP = "Refit its method so many times, on all labelled images but a part, and measure each image once."
 ADVICE = ", so the figures are too good. Give test images a folder or a split of their own."
 
 
@@ -32,6 +34,7 @@ def evaluate(  # noqa: PLR0913 - the options of the verb
     curve: Annotated[
         Path | None, Option(help="A picture to draw: accuracy on labels with and without training images.")
     ] = None,
+    folds: Annotated[int | None, Option(min=2, help=FOLDS_HELP)] = None,
     splits: Splits = None,
     root: Root = None,
     json: AsJson = False,
@@ -46,6 +49,15 @@ def evaluate(  # noqa: PLR0913 - the options of the verb
     if curve is not None and curve.suffix.lower() not in PLOTS:
         raise UsageError(f"The curve is written as {listing(PLOTS)}; given {curve}.")
     classifier = open_model(model, device)
+    if folds is not None:
+        if split or unknown or curve:
+            raise UsageError(
+                "--folds measures all labelled images, each once. Leave out --split, --unknown and --curve."
+            )
+        _show_folds(
+            classifier, open_data_for(classifier, data, root, splits), folds, (str(model), data, device), json=json
+        )
+        return
     part = open_part(classifier, data, split, root, splits)
     strange = None if unknown is None else open_unknown(classifier, unknown, root)
     about: dict[str, Any] = {"model": str(model), "data": data, "split": part.name, "measured": part.figures()}
@@ -76,6 +88,30 @@ def evaluate(  # noqa: PLR0913 - the options of the verb
         about[key] = values
         lines += more_lines
     show(about, *lines, json=json)
+
+
+def _show_folds(
+    classifier: "lw.Classifier", data: "lw.data.Dataset", folds: int, words: tuple[str, str, str], *, json: bool
+) -> None:
+    """Show the figures of cross-validation; ``words`` are what the shell calls the classifier, the data and the device."""
+    from labelwise.evaluate.folds import evaluate_folds
+    from labelwise.training.stages import Run
+
+    model, name, device = words
+    result = evaluate_folds(classifier, data, folds, Run(device=device, progress=not json), note)
+    table = plain_table(f"{name}, {folds} folds", ">")
+    table.add_row("images", str(result.images))
+    table.add_row("groups that count once", str(result.groups))
+    interval = f" ({percent(result.low)} to {percent(result.high)})"
+    table.add_row("right (accuracy)", percent(result.accuracy) + interval)
+    table.add_row("right, averaged over labels", percent(result.class_accuracy))
+    table.add_row("probabilities are off by (ECE)", percent(result.ece))
+    table.add_row("called unknown", percent(result.unknown))
+    table.add_row("right in each fold", ", ".join(map(percent, result.by_fold)))
+    lines: list[RenderableType] = [table]
+    if result.alone:
+        lines.append(f"{result.alone} images could not be measured: no other image has their label.")
+    show({"model": model, "data": name, **asdict(result)}, *lines, json=json)
 
 
 def _all_new(tested: "Tested") -> bool:

@@ -120,6 +120,27 @@ def grouped(groups: Sequence[str], targets: Tensor, shares: Shares, seed: int) -
     return {name: parts[name] for name in SPLITS if name in parts}
 
 
+def folds_of(groups: Sequence[str], targets: Tensor, folds: int, seed: int) -> Tensor:
+    """Return the fold of each image ``[n]``: a group is in one fold (a blank name is a group of its own), each class in as many as it can be.
+
+    Groups are placed one by one, large ones first, each where there are fewest images of its classes, then fewest in all.
+    """
+    keys = {key: i for i, key in enumerate(dict.fromkeys(name or i for i, name in enumerate(groups)))}
+    if not 2 <= folds <= len(keys):
+        raise UsageError(f"There are {len(keys)} images or groups to divide, so 2 to {len(keys)} folds; given {folds}.")
+    member = np.array([keys[name or i] for i, name in enumerate(groups)])
+    counts = _group_counts(member, targets)
+    order = np.random.default_rng(seed).permutation(len(counts))
+    order = order[np.lexsort((counts[order].argmax(1), -counts[order].sum(1)))]
+    home, have, total = np.zeros(len(counts), np.int64), np.zeros((folds, counts.shape[1])), np.zeros(folds)
+    for group in order:
+        own = counts[group].nonzero()[0]
+        home[group] = fold = np.lexsort((total, have[:, own] @ counts[group, own]))[0]
+        have[fold, own] += counts[group, own]
+        total[fold] += counts[group].sum()
+    return torch.from_numpy(home[member])
+
+
 def _fill(home: np.ndarray, counts: np.ndarray, splits: int) -> None:
     """Move groups where a class has none in train, the first split, or a split is empty; ``counts`` are by group and class ``[g, k]``."""
     for absent in np.flatnonzero(counts[home == 0].sum(0) == 0):
