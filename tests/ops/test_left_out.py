@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from labelwise.ops.discriminant import left_out_scores
 from labelwise.ops.left_out import Sample, left_out_cosines, left_out_distances
 
 K, D = 4, 6
@@ -90,3 +91,17 @@ def test_the_cosine_of_a_pair_is_that_of_a_refit_without_the_two() -> None:
         inverse = torch.linalg.inv(covariance(rows[stay], targets[stay], len(rows) - K)[1])
         table = rows[pair] @ inverse @ rows[pair].T
         torch.testing.assert_close(cosine, table[0, 1] / (table[0, 0] * table[1, 1]).sqrt(), rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_errors_of_means_are_those_of_a_refit_without_the_group(seed: int) -> None:
+    rows, targets = drawn(seed)
+    groups = torch.randint(18, (len(rows),), generator=torch.Generator().manual_seed(seed))  # some across labels
+    sample, noise = Sample.of(rows, targets, K, groups), 0.7
+    expected = torch.empty(len(rows), K, dtype=rows.dtype)
+    for i in range(len(rows)):
+        stay = groups != groups[i]
+        expected[i] = 0.5 * noise / Sample.of(rows[stay], targets[stay], K, groups[stay]).weights
+    nothing = torch.zeros(len(rows), K, dtype=rows.dtype)
+    scores = left_out_scores(nothing, sample, noise / sample.weights, noise / sample.rest_weights)
+    torch.testing.assert_close(scores, expected)

@@ -187,7 +187,7 @@ class DiscriminantModel(RowModel):
         means, excess = self._beliefs(sample.means, sample.weights, slice(None))
         rest, own = self._beliefs(sample.rest, sample.rest_weights, targets)
         table = left_out_distances(sample, torch.cat([means, means.new_zeros(1, means.shape[1])]), rest)
-        likelihoods = left_out_scores(table[:, :-1], targets, excess, own)
+        likelihoods = left_out_scores(table[:, :-1], sample, excess, own)
         scores = whitening.sharpness * (likelihoods + 0.5 * table[:, -1:])
         tells = (sample.rest_weights > 0) & bool(whitening.noise)
         return LeftOut(

@@ -94,13 +94,15 @@ def mean_noise(distances: Tensor, weights: Tensor) -> float:
     return float((distances * weights / (weights + 1))[seen].mean())
 
 
-def left_out_scores(distances: Tensor, targets: Tensor, excess: Tensor, own: Tensor) -> Tensor:
+def left_out_scores(distances: Tensor, sample: Sample, excess: Tensor, own: Tensor) -> Tensor:
     """Return log-likelihoods ``[n, k]`` from left-out distances, less what errors of means add to them.
 
-    That is ``excess [k]``, and ``own [n]`` for each row's own label without the row.
+    That is ``excess [k]``; and ``own [n]`` for the label of each row, for all rows of its group, which may have several labels.
     """
-    table = excess.expand(len(distances), -1).scatter(1, targets[:, None], own[:, None])
-    return -0.5 * (distances - table)
+    _, group = torch.unique(sample.groups, return_inverse=True)
+    table = excess.repeat(int(group.max()) + 1, 1)
+    table[group, sample.targets] = own
+    return -0.5 * (distances - table[group])
 
 
 def _likelihood(sample: Sample) -> tuple[float, float, float]:
@@ -111,7 +113,7 @@ def _likelihood(sample: Sample) -> tuple[float, float, float]:
     present = sample.counts > 0
     places = present.cumsum(0) - 1
     excess, own = (noise / weights.clamp_min(1) for weights in (sample.weights, sample.rest_weights))
-    scores = left_out_scores(distances, sample.targets, excess, own)[seen][:, present]
+    scores = left_out_scores(distances, sample, excess, own)[seen][:, present]
     targets = places[sample.targets[seen]]
     sharpness = 1 / fit_temperature(scores, targets)
     return float(cross_entropy(scores * sharpness, targets)), sharpness, noise

@@ -142,7 +142,10 @@ def test_a_column_comes_first_and_is_asked_for(tmp_path: Path) -> None:
     for group in (None, "column", "none"):
         data = lw.data.load(root / "t.csv", size=32, group=group)
         assert set(lw.data.pool(data).groups) == set("01234")
-    assert lw.data.load(root / "t.csv", size=32, group="lookalike").grouping == "lookalike"
+    assert set(lw.data.pool(lw.data.divide(data, group="none")).groups) == set("01234")
+    alike = lw.data.load(root / "t.csv", size=32, group="lookalike")
+    assert alike.grouping == "lookalike"
+    assert not lw.data.pool(lw.data.divide(alike, group="none")).groups
     with pytest.raises(DataError, match="have no groups"):
         lw.data.load(root, size=32, group="column")
     with pytest.raises(UsageError, match='Did you mean "lookalike"'):

@@ -79,9 +79,9 @@ def _regrouped(dataset: Dataset, group: Grouping | None) -> Dataset:
     by = cast("Grouping", group or dataset.grouping)
     check_grouping(by)
     whole = pool(dataset)
-    if by == "column":
-        if group is not None:
-            _check_column(dataset.name, "group", whole.groups if dataset.grouping == by else ())
+    if group == "column":
+        _check_column(dataset.name, "group", whole.groups if dataset.grouping == by else ())
+    if by == "column" or (by == "none" and dataset.grouping == "column"):
         return dataset
     columns = group_columns(by, whole.images, whole.files, whole.words(dataset.labels.names))
     parts = {name: dataset.splits[name] for name in SPLITS if name in dataset.splits}

@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from labelwise.data.dataset import SPLITS, Dataset
+from labelwise.data.dataset import SPLITS, Dataset, Split
 from labelwise.data.split.hashes import image_hashes
-from labelwise.data.split.lookalikes import LIKENESS, alike, fingerprints
+from labelwise.data.split.lookalikes import LIKENESS, Rows, alike, fingerprints
 from labelwise.errors import DataError, UsageError, listing
 
 
@@ -99,40 +99,50 @@ def near_duplicates(dataset: Dataset, *, bits: int = 64, likeness: float = LIKEN
 
     Two images look alike where their thumbnails correlate by ``likeness`` or more (see ``lookalikes``) and their difference
     hashes (which of two neighbours is brighter, on a grey thumbnail of 8 by 9 pixels) differ in at most ``bits`` of 64: a
-    copy that was resized, brightened, compressed again or cut by a pixel. It is a hint for a person, not a proof: two drawings
+    copy that was resized, brightened or compressed again. It is a hint for a person, not a proof: two drawings
     of the figure 1 look alike as well. Features are compared by their cosine and have no bits; images of a single grey have
     no looks to compare and are never returned.
     """
     if not 0 <= bits <= 64 or not 0 < likeness <= 1:
         raise UsageError(f"Bits must lie in 0..64 and likeness in (0, 1]; given {bits} and {likeness}.")
     parts = [dataset.splits[name] for name in SPLITS if name in dataset.splits]
-    images = torch.cat([part.images.cpu() for part in parts])
+    together = (
+        [torch.cat([part.images for part in parts])] if len(dataset.shape) == 1 else [part.images for part in parts]
+    )
+    prints = torch.cat([fingerprints(images) for images in together])  # pictures may be too many to be copied
     split = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-    best, twins = np.zeros(len(images), np.float32), np.full(len(images), -1)
-    for first, second, values in alike(fingerprints(images), likeness):  # rows are in the order of splits
+    best, twins = np.zeros(len(prints), np.float32), np.full(len(prints), -1)
+    for first, second, values in alike(prints, likeness):  # rows are in the order of splits
         across = split[first] < split[second]
         first, second, values = first[across], second[across], values[across]
-        near = _bits(images[first], images[second]) <= bits if bits < 64 else np.full(len(first), True)
+        near = _bits(parts, first, second) <= bits if bits < 64 else np.full(len(first), True)
         order = np.argsort(values[near], kind="stable")  # of several for one image the last, most alike, stays
         one, other, value = (each[near][order] for each in (first, second, values))
         more = value > best[other]
         best[other[more]], twins[other[more]] = value[more], one[more]
     rows = np.flatnonzero(twins >= 0)
     rows = rows[np.argsort(-best[rows], kind="stable")]
-    places, differ = _places(dataset), _bits(images[rows], images[twins[rows]])
+    places, differ = _places(dataset), _bits(parts, rows, twins[rows])
     return tuple(
         Lookalike(image=places[row], twin=places[twins[row]], bits=int(count), likeness=float(best[row]))
         for row, count in zip(rows.tolist(), differ.tolist(), strict=True)
     )
 
 
-def _bits(images: Tensor, others: Tensor) -> NDArray[np.int64]:
-    """Return in how many of 64 bits the difference hashes of two rows of images differ ``[n]``; none of features."""
-    if images.ndim == 2 or not len(images):
-        return np.zeros(len(images), np.int64)
-    grey = (F.interpolate(each.float().mean(1, keepdim=True), size=(8, 9), mode="area") for each in (images, others))
-    one, other = (small[:, 0, :, 1:] > small[:, 0, :, :-1] for small in grey)
-    return (one != other).flatten(1).sum(1).numpy()
+def _bits(parts: Sequence[Split], first: Rows, second: Rows) -> NDArray[np.int64]:
+    """Return in how many of 64 bits the difference hashes of each pair of rows of all splits differ ``[m]``; none of features."""
+    if not len(first) or len(parts[0].shape) == 1:
+        return np.zeros(len(first), np.int64)
+    starts = np.cumsum([0, *(len(part) for part in parts)])
+    hashes: dict[int, Tensor] = {}
+    for row in {*first.tolist(), *second.tolist()}:
+        at = int(np.searchsorted(starts, row, side="right")) - 1
+        place = row - int(starts[at])
+        grey = parts[at].images[place : place + 1].cpu().float().mean(1, keepdim=True)
+        small = F.interpolate(grey, size=(8, 9), mode="area")[0, 0]
+        hashes[row] = small[:, 1:] > small[:, :-1]
+    pairs = zip(first.tolist(), second.tolist(), strict=True)
+    return np.array([int((hashes[one] != hashes[other]).sum()) for one, other in pairs])
 
 
 def _places(dataset: Dataset) -> list[Place]:
