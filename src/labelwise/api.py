@@ -44,9 +44,11 @@ def outliers(classifier: Classifier, pictures: Pictures) -> list[outliers_task.O
     return outliers_task.outliers(classifier.scores(pictures))
 
 
-def explain(classifier: Classifier, picture: Pictures, label: str | None = None) -> explain_task.Explanation:
-    """Return the heat map of one picture for a label; None asks about the label that fits best."""
-    return explain_task.explain(classifier.scores(picture), label)
+def explain(
+    classifier: Classifier, picture: Pictures, label: str | None = None, *, against: str | None = None
+) -> explain_task.Explanation:
+    """Return the heat map of one picture for a label (None: the label that fits best), or for it and not ``against`` another."""
+    return explain_task.explain(classifier.scores(picture), label, against)
 
 
 def rank(

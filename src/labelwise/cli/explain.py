@@ -12,10 +12,13 @@ from labelwise.cli.output import percent, show
 from labelwise.errors import UsageError
 
 
-def explain(
+def explain(  # noqa: PLR0913 - the options of the verb
     model: Model,
     image: Image,
     label: Annotated[str | None, Argument(help="The label to explain; the best one if left out.")] = None,
+    against: Annotated[
+        str | None, Option("--not", help="Another label: what speaks for the one and not for this.")
+    ] = None,
     out_png: Annotated[Path, Option("--out", help="The picture to write.")] = Path("explanation.png"),
     json: AsJson = False,
     device: Device = "auto",
@@ -23,11 +26,13 @@ def explain(
     """Why? A heat map of what in the picture speaks for the asked label."""
     classifier = open_model(model, device)
     images, _, _ = open_pictures(classifier, [image], strict=True)
-    why = lw.explain(classifier, images, label)
+    why = lw.explain(classifier, images, label, against=against)
     if out_png.suffix.lower() not in (".png", ".jpg", ".jpeg", ".webp"):
         raise UsageError(f"The heat map is written as .png, .jpg or .webp; given {out_png}.")
     out_png.parent.mkdir(parents=True, exist_ok=True)
     why.overlay().save(out_png)
     document = {"label": why.label, "probability": why.probability, "out": str(out_png), "heat": why.heat.tolist()}
-    line = f"{out_png}: what speaks for {why.label} (probability of a yes: {percent(why.probability)})"
+    if why.heat_against is not None:
+        document |= {"against": why.against, "heat_against": why.heat_against.tolist()}
+    line = f"{out_png}: {why.title} (probability of a yes: {percent(why.probability)})"
     show(document, line, json=json)

@@ -16,6 +16,8 @@ from labelwise.model import Locates, as_float, cannot
 from labelwise.scores import Scores
 from labelwise.settings import brief
 
+FOR, AGAINST = ("orange", (255, 130, 0)), ("blue", (20, 90, 255))  # colours of two labels set against each other
+
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
@@ -25,33 +27,65 @@ class Explanation:
     probability: float  # of a yes to it
     heat: NDArray[np.float32]  # [h, w] in [0, 1]; large where the picture speaks for the label
     picture: NDArray[np.uint8]  # what the model saw, bytes [h, w, 3]
+    against: str | None = None  # the label that it was set against, if one was
+    # [h, w] in [0, 1], large where the picture speaks for that one rather; both on one scale
+    heat_against: NDArray[np.float32] | None = None
 
     __repr__ = brief
 
+    @property
+    def title(self) -> str:
+        """What the colours of the overlay mean."""
+        if self.against is None:
+            return f"what speaks for {self.label}"
+        return f"why {self.label} ({FOR[0]}) and not {self.against} ({AGAINST[0]})"
+
     def overlay(self, side: int = 384) -> Image.Image:
-        """Return the picture with the heat map laid over it, its longer side ``side`` pixels."""
+        """Return the picture with the heat map laid over it, its longer side ``side`` pixels; of two labels each in its colour."""
         from matplotlib import colormaps
 
         height, width = self.heat.shape
         size = (round(side * width / max(height, width)), round(side * height / max(height, width)))
         picture = Image.fromarray(self.picture).resize(size, Image.Resampling.BICUBIC)
-        heat = Image.fromarray((self.heat * 255).astype(np.uint8)).resize(size, Image.Resampling.BICUBIC)
-        level = np.asarray(heat, np.float32)[..., None] / 255
-        colour = colormaps["inferno"](level[..., 0])[..., :3] * 255
-        mixed = np.asarray(picture, np.float32) * (1 - 0.65 * level) + colour * 0.65 * level
+        mixed, level = np.asarray(picture, np.float32), _level(self.heat, size)
+        if self.heat_against is None:
+            layers = [(level, colormaps["inferno"](level[..., 0])[..., :3] * 255)]
+        else:
+            layers = [(level, np.array(FOR[1])), (_level(self.heat_against, size), np.array(AGAINST[1]))]
+        for share, colour in layers:
+            mixed = mixed * (1 - 0.65 * share) + colour * 0.65 * share
         return Image.fromarray(mixed.clip(0, 255).astype(np.uint8))
 
 
-def explain(scores: Scores, label: str | None = None) -> Explanation:
-    """Return the heat map of one picture for a label; None asks about the label that fits best."""
+def _level(heat: NDArray[np.float32], size: tuple[int, int]) -> NDArray[np.float32]:
+    """Return a heat map at a size of pixels ``[h, w, 1]``."""
+    small = Image.fromarray((heat * 255).astype(np.uint8)).resize(size, Image.Resampling.BICUBIC)
+    return np.asarray(small, np.float32)[..., None] / 255
+
+
+def explain(scores: Scores, label: str | None = None, against: str | None = None) -> Explanation:
+    """Return the heat map of one picture for a label (None asks about the label that fits best), or for it and not another."""
     classifier, images = scores.classifier, scores.images
     if len(scores) != 1 or images is None:
         raise UsageError(f"Explain takes one picture at a time, not its embedding alone; given {len(scores)}.")
     column = int(scores.best) if label is None else classifier.labels.index(label)
-    heat = heat_maps(classifier, images, torch.tensor([column]))[0]
-    picture = images[0][:3].expand(3, -1, -1).permute(1, 2, 0)
     name, probability = classifier.labels.names[column], float(scores.yes[0, column])
-    return Explanation(name, probability, heat.cpu().numpy(), picture.contiguous().cpu().numpy())
+    if against is None:
+        heat = heat_maps(classifier, images, torch.tensor([column]))[0]
+        return Explanation(name, probability, heat.cpu().numpy(), _seen(images[0]))
+    other = classifier.labels.index(against)
+    if other == column:
+        raise UsageError(f'A label is set against another one; given "{name}" twice.')
+    pair = torch.tensor([column, other])
+    maps = _located(classifier, images.expand(2, *images.shape[1:]), pair, pair.flip(0))
+    one, two = (maps / maps.amax().clamp_min(1e-12)).cpu().numpy()
+    return Explanation(name, probability, one, _seen(images[0]), against, two)
+
+
+def _seen(image: Tensor) -> NDArray[np.uint8]:
+    """Return an image as a picture in colours, bytes ``[h, w, 3]``."""
+    picture: NDArray[np.uint8] = image[:3].expand(3, -1, -1).permute(1, 2, 0).contiguous().cpu().numpy()
+    return picture
 
 
 def heat_maps(classifier: Classifier, images: Tensor, columns: Tensor) -> Tensor:
@@ -61,6 +95,20 @@ def heat_maps(classifier: Classifier, images: Tensor, columns: Tensor) -> Tensor
     is positive in their sum speaks for the label. Where scores are distances, all of them shrink together as a picture
     looks more like any picture with a text, so the score is taken against the mean of all labels.
     """
+    return _scaled(_located(classifier, images, columns), classifier)
+
+
+def _scaled(maps: Tensor, classifier: Classifier) -> Tensor:
+    """Return heat maps ``[n, h, w]``, each of them from 0 to 1 inside the view's crop."""
+    window = (slice(None), *classifier.view.window(*maps.shape[1:]))
+    inside = maps[window]
+    low, high = inside.amin((1, 2), keepdim=True), inside.amax((1, 2), keepdim=True)
+    maps[window] = (inside - low) / (high - low).clamp_min(1e-12)
+    return maps
+
+
+def _located(classifier: Classifier, images: Tensor, columns: Tensor, others: Tensor | None = None) -> Tensor:
+    """Return what speaks for label ``columns[i]`` in image i, and not for ``others[i]``, at the images' size ``[n, h, w]``, at least 0."""
     model = classifier.model
     if not isinstance(model, Locates):
         raise cannot(model, f"{LOCATE}: it has no feature maps")
@@ -70,19 +118,17 @@ def heat_maps(classifier: Classifier, images: Tensor, columns: Tensor) -> Tensor
             "Explain answers of a classifier of pictures."
         )
     pixels = as_float(images.to(model.device))
-    heat = _heat(classifier, model.feature_maps(pixels), columns)
+    heat = _heat(classifier, model.feature_maps(pixels), columns, others)
     if classifier.view.mirror:
-        heat = heat + _heat(classifier, model.feature_maps(pixels.flip(3)), columns).flip(3)
+        heat = heat + _heat(classifier, model.feature_maps(pixels.flip(3)), columns, others).flip(3)
     window = (slice(None), *classifier.view.window(*pixels.shape[2:]))
     whole = torch.zeros_like(pixels[:, 0])
-    heat = interpolate(heat, size=whole[window].shape[1:], mode="bilinear", align_corners=False)[:, 0]
-    low, high = heat.amin((1, 2), keepdim=True), heat.amax((1, 2), keepdim=True)
-    whole[window] = (heat - low) / (high - low).clamp_min(1e-12)
+    whole[window] = interpolate(heat, size=whole[window].shape[1:], mode="bilinear", align_corners=False)[:, 0]
     return whole
 
 
-def _heat(classifier: Classifier, maps: Tensor, columns: Tensor) -> Tensor:
-    """Return what speaks for a label in feature maps ``[n, c, h, w]``: their sum by weight ``[n, 1, h, w]``."""
+def _heat(classifier: Classifier, maps: Tensor, columns: Tensor, others: Tensor | None) -> Tensor:
+    """Return what speaks for a label, and not for another, in feature maps ``[n, c, h, w]``: their sum by weight ``[n, 1, h, w]``."""
     model = classifier.model
     assert isinstance(model, Locates)
     with torch.enable_grad():
@@ -91,6 +137,8 @@ def _heat(classifier: Classifier, maps: Tensor, columns: Tensor) -> Tensor:
         if model.penalty == "scale":
             scores = scores - scores.mean(1, keepdim=True)
         asked = scores.gather(1, columns.to(scores.device)[:, None])
+        if others is not None:
+            asked = asked - scores.gather(1, others.to(scores.device)[:, None])
         (gradient,) = torch.autograd.grad(asked.sum(), maps)
     weights = gradient.mean((2, 3), keepdim=True)
     return (weights * maps.detach()).sum(1, keepdim=True).relu()

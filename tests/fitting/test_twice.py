@@ -1,0 +1,69 @@
+"""A second fit on the same folder reads what the first kept: no picture is decoded, compared or encoded again."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import Tensor
+
+import labelwise as lw
+from labelwise.data.read import known
+from labelwise.data.split import lookalikes
+from tests.cli.conftest import run as run
+from tests.fitting.test_one_choice import TinyPretrained, folder_of, write_pictures
+
+
+@pytest.fixture
+def work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, int]:
+    """How many pictures are decoded, compared by a thumbnail, and encoded."""
+    done = {"decoded": 0, "compared": 0, "encoded": 0}
+
+    class Counted(TinyPretrained):
+        def maps(self, x: Tensor) -> Tensor:
+            done["encoded"] += len(x)
+            return super().maps(x)
+
+    def counting(read: Any) -> Any:
+        def count(paths: Any, *given: Any, **how: Any) -> Any:
+            done["decoded"] += len(paths)
+            return read(paths, *given, **how)
+
+        return count
+
+    def interpolate(x: Tensor, **how: Any) -> Tensor:
+        done["compared"] += len(x)
+        return thumbnails(x, **how)
+
+    thumbnails = lookalikes.F.interpolate
+    monkeypatch.setenv("LABELWISE_CACHE", str(tmp_path / "a cache"))
+    monkeypatch.setattr(known, "FRESH", -1)  # a file just written counts as one written long ago
+    for name in ("read_readable", "read_files"):
+        monkeypatch.setattr(known, name, counting(getattr(known, name)))
+    monkeypatch.setattr("labelwise.data.split.lookalikes.F.interpolate", interpolate)
+    monkeypatch.setattr("labelwise.nn.efficientnet.is_installed", lambda: True)
+    monkeypatch.setattr("labelwise.nn.backbones.EfficientNetLite0", Counted)
+    monkeypatch.setattr("labelwise.nn.runtime.Runtime.network", lambda _self, backbone, _images: backbone)
+    return done
+
+
+def test_a_second_fit_does_nothing_again(run: Any, work: dict[str, int], tmp_path: Path) -> None:
+    source = folder_of(tmp_path, "")
+    count = len(list(source.rglob("*.png")))
+    assert run("fit", source, "--out", tmp_path / "one.lw", "--device", "cpu")[0] == 0
+    assert work == {"decoded": count, "compared": count, "encoded": count}
+    assert run("fit", source, "--out", tmp_path / "two.lw", "--device", "cpu")[0] == 0
+    code, _, err = run("evaluate", tmp_path / "two.lw", source, "--folds", 3)
+    assert code == 0, err
+    assert work == {"decoded": count, "compared": count, "encoded": count}
+
+
+def test_lookalikes_across_splits_read_themselves_alone(work: dict[str, int], tmp_path: Path) -> None:
+    from tests.conftest import blobs
+
+    for split in ("train", "test"):
+        write_pictures(tmp_path / "d" / split, blobs(3, per_label=18), "train")
+    lw.data.near_duplicates(lw.data.load(tmp_path / "d", size=16))
+    work["decoded"] = 0
+    data = lw.data.load(tmp_path / "d", size=16)
+    twins = lw.data.near_duplicates(data)
+    assert 0 < work["decoded"] <= 2 * len(twins)
