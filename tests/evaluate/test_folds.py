@@ -77,7 +77,7 @@ def test_too_few_or_too_many_folds_are_refused(folds: int) -> None:
 @pytest.mark.parametrize("name", ["discriminant", "softmax"])
 def test_it_is_what_a_loop_by_hand_says(name: str) -> None:
     data = features(spread=2.0)
-    method = METHODS[name](**({} if name == "discriminant" else {"epochs": 3}))
+    method = METHODS[name](**({} if name == "discriminant" else {"epochs": 3}))  # type: ignore[arg-type]
     whole = lw.data.pool(data)
     result = evaluate_folds(fit(data, method, CPU), data, 4, CPU)
     fold = folds_of([""] * 60, whole.targets, 4, 0)
@@ -118,7 +118,7 @@ def test_a_frozen_encoder_runs_once_for_all_folds(name: str, side: int, counted:
     data = pictures(side)
     encoder = Encoder(backbone="efficientnet_lite0", frozen=True)
     short = {} if name == "discriminant" else {"epochs": 2}
-    classifier = fit(data, METHODS[name](encoder=encoder, **short), CPU)
+    classifier = fit(data, METHODS[name](encoder=encoder, **short), CPU)  # type: ignore[call-arg, arg-type]
     counted.clear()
     result = evaluate_folds(classifier, data, 3, CPU)
     assert sum(counted) == 24, "each image once, whatever the folds"
@@ -128,7 +128,7 @@ def test_a_frozen_encoder_runs_once_for_all_folds(name: str, side: int, counted:
 
 def test_features_of_a_frozen_encoder_change_nothing(counted: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     data = pictures(16)
-    method = METHODS["discriminant"](encoder=Encoder(backbone="efficientnet_lite0", frozen=True))
+    method = METHODS["discriminant"](encoder=Encoder(backbone="efficientnet_lite0", frozen=True))  # type: ignore[call-arg]
     classifier = fit(data, method, CPU)
     quickly = evaluate_folds(classifier, data, 3, CPU)
     monkeypatch.setattr("labelwise.evaluate.folds._on_features", lambda _, method, split: (method, split))

@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from torch import Tensor
 
 import labelwise as lw
 from labelwise.data.read import known
-from labelwise.data.split import lookalikes
 from tests.cli.conftest import run as run
 from tests.fitting.test_one_choice import TinyPretrained, folder_of, write_pictures
 
@@ -32,9 +32,9 @@ def work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, int]:
 
     def interpolate(x: Tensor, **how: Any) -> Tensor:
         done["compared"] += len(x)
-        return thumbnails(x, **how)
+        return thumbnails(x, **how)  # type: ignore[no-any-return]
 
-    thumbnails = lookalikes.F.interpolate
+    thumbnails = torch.nn.functional.interpolate
     monkeypatch.setenv("LABELWISE_CACHE", str(tmp_path / "a cache"))
     monkeypatch.setattr(known, "FRESH", -1)  # a file just written counts as one written long ago
     for name in ("read_readable", "read_files"):

@@ -53,14 +53,14 @@ class Explanation:
         else:
             layers = [(level, np.array(FOR[1])), (_level(self.heat_against, size), np.array(AGAINST[1]))]
         for share, colour in layers:
-            mixed = mixed * (1 - 0.65 * share) + colour * 0.65 * share
+            mixed = (mixed * (1 - 0.65 * share) + colour * 0.65 * share).astype(np.float32)
         return Image.fromarray(mixed.clip(0, 255).astype(np.uint8))
 
 
 def _level(heat: NDArray[np.float32], size: tuple[int, int]) -> NDArray[np.float32]:
     """Return a heat map at a size of pixels ``[h, w, 1]``."""
     small = Image.fromarray((heat * 255).astype(np.uint8)).resize(size, Image.Resampling.BICUBIC)
-    return np.asarray(small, np.float32)[..., None] / 255
+    return np.asarray(small, np.float32)[..., None] / np.float32(255)
 
 
 def explain(scores: Scores, label: str | None = None, against: str | None = None) -> Explanation:
