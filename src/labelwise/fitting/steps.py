@@ -10,6 +10,8 @@ from labelwise.classifier import Classifier, Origin
 from labelwise.data.dataset import Dataset, Split, TrainData
 from labelwise.data.split.make import split_off
 from labelwise.familiarity import memorable
+from labelwise.fitting.tuning import about_trials
+from labelwise.methods.discriminant import DiscriminantModel
 from labelwise.model import LabelModel, prepared
 from labelwise.nn.encoder import ImageEncoder
 from labelwise.ops.targets import among_labels
@@ -48,6 +50,7 @@ def origin_of(method: Method, part: TrainData, summary: dict[str, Any], model: L
     """Return where a classifier trained on this comes from, and what ran its encoder where that is frozen."""
     used = {each.runtime.used for each in model.modules() if isinstance(each, ImageEncoder)} - {""}
     summary |= {"encoder_runtime": ", ".join(used)} if used else {}
+    summary |= {"tuning": about_trials(model.trials)} if isinstance(model, DiscriminantModel) and model.trials else {}
     return Origin(method=method, summary=summary).with_images(part.train.images).with_images(part.val.images)
 
 
