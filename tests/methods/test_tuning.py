@@ -35,7 +35,7 @@ def pictures(each: int, seed: int) -> Split:
     along = x * angles.cos()[:, None, None] + y * angles.sin()[:, None, None]
     waves = (along * 1.6 + 6.3 * torch.rand(len(targets), 1, 1, generator=rng)).sin()
     noise = torch.randn(len(targets), 3, SIDE, SIDE, generator=rng)
-    return Split(images=(128 + 50 * waves[:, None] + 40 * noise).clamp(0, 255).byte(), targets=targets)
+    return Split(images=(128 + 50 * waves[:, None] + 60 * noise).clamp(0, 255).byte(), targets=targets)
 
 
 @pytest.fixture(scope="module")
@@ -49,12 +49,12 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def data() -> Dataset:
     labels = Labels(names=("across", "up", "down", "left"))
-    return Dataset(name="stripes", labels=labels, splits={"train": pictures(24, 0), "test": pictures(8, 1)})
+    return Dataset(name="stripes", labels=labels, splits={"train": pictures(24, 0), "test": pictures(16, 1)})
 
 
 def method(weights: str, **settings: object) -> Discriminant:
     encoder = Encoder(backbone="convnet", width=8, weights=weights, frozen=True)
-    tune = Tune(**{"rates": (3e-3,), "steps": 60, "batch": 32, "flip": False, **settings})  # type: ignore[arg-type]
+    tune = Tune(**{"rates": (3e-3,), "steps": 150, "batch": 32, "flip": False, **settings})  # type: ignore[arg-type]
     return Discriminant(encoder=encoder, tune=tune)
 
 
@@ -70,7 +70,7 @@ def test_what_pays_is_kept_saved_and_answers_alike(weights: str, data: Dataset, 
     test = data.split("test")
     plain = fit(data, replace(method(weights), tune=None), CPU)
     right = [float((each.scores(test.images).best == test.targets).double().mean()) for each in (plain, tuned)]
-    assert right[1] > right[0] + 0.1
+    assert right[1] > right[0] + 0.2
     assert not any(name.startswith("tuning") for name in tuned.model.state_dict()), "the head was for training alone"
     save(tuned, tmp_path / "tuned.lw")
     again = load(tmp_path / "tuned.lw")
@@ -91,7 +91,7 @@ def test_where_it_does_not_pay_the_classifier_is_that_without_tuning(weights: st
 
 
 def test_validation_images_choose(weights: str, data: Dataset) -> None:
-    """Wrong labels of validation images make the best trial the worst; those of test images change nothing."""
+    """Wrong labels of validation images make another trial the best; test images change nothing."""
     part = training_data(data, 0)
     model, _ = train(method(weights, rates=(1e-4, 3e-3)), part, CPU)
     assert isinstance(model, DiscriminantModel)
@@ -103,7 +103,8 @@ def test_validation_images_choose(weights: str, data: Dataset) -> None:
     wrong = replace(part, val=replace(part.val, targets=(part.val.targets + 1) % LABELS))
     other, _ = train(method(weights, rates=(1e-4, 3e-3)), wrong, CPU)
     assert isinstance(other, DiscriminantModel)
-    assert other.trials[2].accuracy < other.trials[0].accuracy
+    assert other.trials[2].likelihood < max(trial.likelihood for trial in other.trials)
+    assert other.trials[0].likelihood < model.trials[2].likelihood
     none = replace(data, splits={"train": data.split("train")})
     with_test, without = (fit(each, method(weights, steps=3), CPU) for each in (data, none))
     assert with_test.origin.summary["tuning"] == without.origin.summary["tuning"]
@@ -159,7 +160,7 @@ def test_the_head_begins_with_the_closed_form_and_moves_ten_times_as_fast() -> N
     optimizer = torch.optim.AdamW(head.parameters(), lr=1e-3, weight_decay=0.0)
     torch.nn.functional.cross_entropy(head(features), targets).backward()  # type: ignore[no-untyped-call]
     optimizer.step()
-    assert float((PACE * head.weight - weight).abs().max()) == pytest.approx(10 * 1e-3, rel=1e-3)
+    assert float((PACE * head.weight.detach() - weight).abs().max()) == pytest.approx(10 * 1e-3, rel=1e-3)
 
 
 def test_what_speaks_against_it_is_told_before(weights: str, data: Dataset) -> None:

@@ -24,6 +24,7 @@ from labelwise.nn.encoder import side_for
 from labelwise.ops.ranking import average_precisions
 from labelwise.tasks.calibrate import calibrate
 from labelwise.tasks.verify import can_verify, fit_verifier
+from labelwise.training.distribution import choose_device, process_group
 from labelwise.training.stages import Method, Run
 
 VALIDATION_SHARE = 0.1
@@ -47,7 +48,8 @@ def fit(data: Dataset, method: Method | None = None, run: Run | None = None) -> 
     _check_method(data, method)
     data = as_seen_by(method, data)
     if isinstance(method, Discriminant) and method.tune is not None:
-        return _fit_tuned(data, method, method.tune, run)
+        with process_group(choose_device(run.device)):  # one group of processes for both fits
+            return _fit_tuned(data, method, method.tune, run)
     return _fit(data, method, run)
 
 
