@@ -11,6 +11,7 @@ from torch.nn.functional import linear
 
 from labelwise.data.dataset import Dataset, Split
 from labelwise.errors import Interrupted, UsageError
+from labelwise.fitting.choice import Wish, decide
 from labelwise.fitting.fit import fit, training_data
 from labelwise.fitting.tuning import before_tuning, tuning_lines
 from labelwise.labels import Labels
@@ -139,10 +140,15 @@ def test_a_run_goes_on_where_it_stopped(
     with pytest.raises((RuntimeError, Interrupted)):
         fit(data, method(weights, rates=(1e-3, 3e-3), steps=12), run)
     monkeypatch.undo()
-    told: list[int] = []
-    monkeypatch.setattr(Head, "forward", lambda head, x: told.append(1) or plain(head, x))
+    steps[0] = 100
+
+    def counts(head: Head, features: Tensor) -> Tensor:
+        steps[0] += 1
+        return plain(head, features)
+
+    monkeypatch.setattr(Head, "forward", counts)
     result = fit(data, method(weights, rates=(1e-3, 3e-3), steps=12), replace(run, resume=True))
-    assert len(told) < 12, "what was done is not done again"
+    assert 0 < steps[0] - 100 < 12, "what was done is not done again"
     state = wanted.model.state_dict()
     for name, value in result.model.state_dict().items():
         torch.testing.assert_close(value, state[name], msg=name)
@@ -192,4 +198,14 @@ def test_what_cannot_be_tuned_is_refused(data: Dataset) -> None:
         fit(features, Discriminant(tune=Tune()), CPU)
     for wrong in ({"rates": ()}, {"rates": (0.0,)}, {"steps": 0}, {"smoothing": 1.0}):
         with pytest.raises(UsageError):
-            Tune(**wrong)  # type: ignore[arg-type]
+            Tune(**wrong)
+
+
+def test_the_shell_asks_for_it(weights: str, data: Dataset) -> None:
+    wish = Wish(settings={"tune": "{}", "tune.steps": "7", "encoder.weights": weights, "encoder.backbone": "convnet"})
+    decision = decide(data, wish)
+    assert isinstance(decision.method, Discriminant)
+    assert decision.method.tune == Tune(steps=7)
+    assert decide(data, replace(wish, settings={})).method != decision.method
+    with pytest.raises(UsageError, match='No setting "tune'):
+        decide(data, replace(wish, method="softmax"))
