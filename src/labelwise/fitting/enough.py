@@ -13,7 +13,7 @@ ENOUGH = 10  # of each label, from which on training is worth the while
 def check_enough(counts: Mapping[str, int], method: Method, name: str) -> None:
     """Raise an error where a method holds pictures out to be calibrated on, and there are too few of each label for that."""
     large = [label for label, count in counts.items() if count >= FEWEST]
-    if len(counts) < 2 or len(large) >= 2 or method.leaves_out or method.zero_shot or not method.uses_targets:
+    if len(counts) < 2 or len(large) >= 2 or not method.holds_out or method.zero_shot or not method.uses_targets:
         return
     smallest = sorted(counts.items(), key=lambda pair: pair[1])
     raise DataError(

@@ -15,14 +15,17 @@ from labelwise.fitting.choice import decide, encoder_of
 from labelwise.fitting.enough import FEWEST
 from labelwise.fitting.left_out import calibrated_left_out
 from labelwise.fitting.steps import of_labels, origin_of, remembering, set_aside, train_on, validation, with_idle
+from labelwise.fitting.tuning import before_tuning
 from labelwise.fitting.zero_shot import fit_zero_shot
 from labelwise.labels import unfit_name
-from labelwise.methods import METHODS
+from labelwise.methods import METHODS, Discriminant
+from labelwise.methods.shared.tuning import Tune
 from labelwise.model import Completes, JoinsKnowledge, NamesClusters, cannot, prepared
 from labelwise.nn.encoder import side_for
 from labelwise.ops.ranking import average_precisions
 from labelwise.tasks.calibrate import calibrate
 from labelwise.tasks.verify import can_verify, fit_verifier
+from labelwise.training.distribution import choose_device, process_group
 from labelwise.training.stages import Method, Run
 
 VALIDATION_SHARE = 0.1
@@ -33,8 +36,8 @@ def fit(data: Dataset, method: Method | None = None, run: Run | None = None) -> 
     """Return a classifier trained on the train split and calibrated on the validation split.
 
     The test split is never read. Without a validation split a tenth of the training images is set aside for it; but a method whose
-    models can leave a training image out trains on all, and is calibrated on these: where the data name no splits of their own also on what was
-    divided off to validate, and, told by a warning, on a test split too small to say much (``steps.with_idle``). Methods that read descriptions of labels are fitted as ``zero_shot`` says. Methods that read no target are fitted without any.
+    models can leave a training image out trains on all, and is calibrated on these, unless its encoder is tuned: where the data name no splits of their own also on what was
+    divided off to validate (``steps.with_idle``). Methods that read descriptions of labels are fitted as ``zero_shot`` says. Methods that read no target are fitted without any.
     Pictures from files whose size was left open are read at the size that the method's encoder takes, see ``View``.
 
     Args:
@@ -45,16 +48,22 @@ def fit(data: Dataset, method: Method | None = None, run: Run | None = None) -> 
     run = run or Run()
     method = method or decide(data).method
     _check_method(data, method)
-    data, words = with_idle(as_seen_by(method, data), method)
-    if words:
-        warn(words, LabelwiseWarning, stacklevel=2)
+    data = as_seen_by(method, data)
+    if isinstance(method, Discriminant) and method.tune is not None:
+        with process_group(choose_device(run.device)):  # one group of processes for both fits
+            return _fit_tuned(data, method, method.tune, run)
+    return _fit(with_idle(data, method), method, run)
+
+
+def _fit(data: Dataset, method: Method, run: Run) -> Classifier:
+    """Return a classifier, as ``fit`` does, of data that are as the method sees them; a tuned encoder is kept whatever it is like."""
     if method.zero_shot:
         return fit_zero_shot(data, method, run)
     if not method.uses_targets:
         return _fit_unlabelled(data, method, run)
     if method.leaves_out:
         data = replace(data, labels=method.describe(data.labels))
-    part = training_data(data, run.seed, hold_out=not method.leaves_out)
+    part = training_data(data, run.seed, hold_out=method.holds_out)
     for piece in (piece for piece in method.needs if hasattr(part.labels, piece)):
         require(part.labels, piece, f"Method {method.name}")
     model, about = train_on(part, data, method, run)
@@ -66,7 +75,7 @@ def fit(data: Dataset, method: Method | None = None, run: Run | None = None) -> 
     if len(part.val):
         about |= {"validation_images": len(part.val), **_merit(scores.log_odds.cpu(), part.val)}
     bound = replace(bound, origin=origin_of(method, part, {"training": about}, model))
-    if method.leaves_out:
+    if not method.holds_out:
         done = calibrated_left_out(bound, part.train)
         if done is not bound or len(part.val) < 2:
             return done
@@ -78,6 +87,23 @@ def fit(data: Dataset, method: Method | None = None, run: Run | None = None) -> 
     images = torch.cat([prepared(model, split.images) for split in (part.train, part.val)])
     model.complete(images, torch.cat([part.train.targets, part.val.targets]), (*part.train.groups, *part.val.groups))
     return replace(done, label_embeddings=bind(model, part.labels).label_embeddings)
+
+
+def _fit_tuned(data: Dataset, method: Discriminant, tune: Tune, run: Run) -> Classifier:
+    """Return the classifier of a tuned encoder; that of the encoder as it came, where validation images are no likelier after tuning."""
+    if len(data.shape) == 1:
+        raise UsageError(
+            f'Tuning trains an encoder of pictures, and "{data.name}" holds features. Leave out --tune (tune).'
+        )
+    frozen = _fit(data, replace(method, tune=None), replace(run, folder=None, resume=False))
+    if run.tell is not None:
+        for line in before_tuning(frozen, tune):
+            run.tell(line)
+    tuned = _fit(data, method, run)
+    about = tuned.origin.summary["tuning"]
+    if about["rate"] is not None:
+        return tuned
+    return replace(frozen, origin=replace(frozen.origin, summary={**frozen.origin.summary, "tuning": about}))
 
 
 def as_seen_by(method: Method, data: Dataset) -> Dataset:

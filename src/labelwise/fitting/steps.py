@@ -11,29 +11,25 @@ from labelwise.data.dataset import SPLITS, Dataset, Split, TrainData
 from labelwise.data.split.divide import pool
 from labelwise.data.split.make import split_off
 from labelwise.familiarity import memorable
+from labelwise.fitting.tuning import about_trials
+from labelwise.methods.discriminant import DiscriminantModel
 from labelwise.model import LabelModel, prepared
 from labelwise.nn.encoder import ImageEncoder
 from labelwise.ops.targets import among_labels
 from labelwise.training.loop import train
 from labelwise.training.stages import Method, Run
 
-FEWEST_TESTED = 100  # test images below which a test says too little to keep them from training
 
+def with_idle(data: Dataset, method: Method) -> Dataset:
+    """Return the data with validation images in train, where a method leaves each image out instead and the division is ours.
 
-def with_idle(data: Dataset, method: Method) -> tuple[Dataset, str]:
-    """Return the data with images in train that would lie idle, and what to tell of it: where a method leaves each out instead, and the division is ours.
-
-    These are the validation images, and the test images where there are fewer than ``FEWEST_TESTED``, which is told. Splits that
-    the data or their user name stay as they are. There is no other way from a test split into training.
+    Splits that the data or their user name stay as they are, and so does every test split.
     """
-    if data.own_splits or not method.leaves_out or "train" not in data.splits:
-        return data, ""
-    few = len(data.splits.get("test", ())) < FEWEST_TESTED
-    joined = {name: data.splits[name] for name in SPLITS if name in data.splits and (name != "test" or few)}
+    if data.own_splits or not method.leaves_out or not {"train", "val"} <= set(data.splits):
+        return data
+    joined = {name: data.splits[name] for name in SPLITS if name in ("train", "val")}
     rest = {name: split for name, split in data.splits.items() if name not in joined}
-    train = pool(replace(data, splits=joined))
-    words = f"few pictures: all {int(train.labelled.sum())} train; the figure comes from leaving each out."
-    return replace(data, splits={"train": train, **rest}), words if "test" in joined else ""
+    return replace(data, splits={"train": pool(replace(data, splits=joined)), **rest})
 
 
 def validation(data: Dataset) -> Split:
@@ -67,6 +63,7 @@ def origin_of(method: Method, part: TrainData, summary: dict[str, Any], model: L
     """Return where a classifier trained on this comes from, and what ran its encoder where that is frozen."""
     used = {each.runtime.used for each in model.modules() if isinstance(each, ImageEncoder)} - {""}
     summary |= {"encoder_runtime": ", ".join(used)} if used else {}
+    summary |= {"tuning": about_trials(model.trials)} if isinstance(model, DiscriminantModel) and model.trials else {}
     return Origin(method=method, summary=summary).with_images(part.train.images).with_images(part.val.images)
 
 

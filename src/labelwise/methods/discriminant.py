@@ -6,19 +6,22 @@ made by exact leave-one-out, in closed form: no validation images, no learning r
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
+from torch.nn.functional import cross_entropy, normalize
 
 from labelwise.data.dataset import TrainData
 from labelwise.errors import DataError, UsageError
 from labelwise.labels import Labels
 from labelwise.methods.shared.linear import Encoder, RowModel
+from labelwise.methods.shared.tuning import Trial, Tune, tuning_stages
 from labelwise.methods.shared.zero_shot import LabelSource, Source
 from labelwise.model import LabelModel, LeftOut, Spec
 from labelwise.ops.beliefs import Spread, expected_means, label_spread
+from labelwise.ops.calibration import fit_temperature
 from labelwise.ops.discriminant import Whitening, fit_whitening, left_out_scores, root_features
 from labelwise.ops.left_out import Sample, left_out_cosines, left_out_distances
 from labelwise.ops.linear import linear_scores
@@ -54,6 +57,7 @@ class DiscriminantModel(RowModel):
     told_axes: Tensor
     told_values: Tensor
     told_other: Tensor
+    trials: tuple[Trial, ...] = ()  # of encoders, where this one was to be tuned
 
     def __init__(self, spec: Spec, encoder: Encoder, source: LabelSource) -> None:
         super().__init__(spec, encoder)
@@ -145,6 +149,15 @@ class DiscriminantModel(RowModel):
             self._take(told_axes=told.axes, told_values=told.values, told_other=told.other)
         self.rows.copy_(self._rows(*self._beliefs(sample.means, sample.weights, slice(None))))
 
+    @torch.no_grad()
+    def solve_on(self, data: TrainData) -> tuple[float, float]:
+        """Solve for training images, and how sure scores are for validation images: their mean log-likelihood and accuracy come back."""
+        self.solve(data.train.images, data.train.targets, data.train.groups)
+        scores, targets = self.score(self.encode_all(data.val.images), self.rows), data.val.targets.to(self.device)
+        factor = 1 / fit_temperature(scores, targets)
+        self._take(sharpness=self.sharpness * factor, rows=self.rows * factor)
+        return -float(cross_entropy(scores * factor, targets)), float((scores.argmax(1) == targets).double().mean())
+
     def _beliefs(self, means: Tensor, weights: Tensor, labels: Tensor | slice) -> tuple[Tensor, Tensor]:
         """Return what is believed of trained labels from mean examples ``[m, d]`` of these weights ``[m]``: means, squared errors.
 
@@ -234,6 +247,12 @@ class Discriminant(Method):
     # whether to read the vectors of labels or their texts, where they have any; auto takes vectors first
     source: Source = "auto"
     sentences: str = "words"  # what makes a vector of a sentence: words, glove or minilm
+    tune: Tune | None = None
+
+    @property
+    def holds_out(self) -> bool:
+        """Whether images are held out: an encoder that was trained on images cannot leave them out."""
+        return self.tune is not None
 
     def build(self, spec: Spec) -> DiscriminantModel:
         """Return the model before it is solved."""
@@ -257,7 +276,9 @@ class Discriminant(Method):
             return labels  # pictures are enough
 
     def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
-        """Yield nothing: solve in closed form."""
+        """Solve in closed form; yield nothing, or the stages that tune the encoder before."""
         assert isinstance(model, DiscriminantModel)
-        model.solve(data.train.images, data.train.targets, data.train.groups)
-        yield from ()
+        if self.tune is None:
+            model.solve(data.train.images, data.train.targets, data.train.groups)
+        else:
+            model.trials = yield from tuning_stages(model, data, self.tune, partial(model.solve_on, data))

@@ -177,6 +177,7 @@ class ImageEncoder(nn.Module):
             self.register_buffer("feature_mean", torch.zeros(backbone.width_out))
             self.register_buffer("feature_std", torch.ones(backbone.width_out))
             self.backbone.requires_grad_(False).eval()
+        self.tuning = False  # whether a frozen backbone is being trained all the same
         self._missing: LabelwiseError | None = None
         self._encoded = Kept()
         self.runtime = Runtime()  # what a frozen backbone is run by
@@ -212,6 +213,11 @@ class ImageEncoder(nn.Module):
             self.backbone.eval()
         return self
 
+    def tune(self, on: bool) -> None:
+        """Let the weights of a frozen backbone be trained, with batch norms as they are, or no longer; features made before are forgotten."""
+        self.backbone.requires_grad_(on)
+        self.tuning, self._encoded = on, Kept()
+
     def normalise(self, x: Tensor) -> Tensor:
         """Return images with each channel (or feature) shifted and scaled, in the memory layout given; waveforms equally loud."""
         if self.backbone.waveforms:
@@ -232,7 +238,7 @@ class ImageEncoder(nn.Module):
     @property
     def mirrors(self) -> bool:
         """Whether a mirror image is seen, too: never by what is being trained."""
-        return self.view.mirror and (self.frozen or not self.training)
+        return self.view.mirror and not self.tuning and (self.frozen or not self.training)
 
     def maps(self, x: Tensor) -> Tensor:
         """Return the backbone's feature maps ``[n, d_backbone, h, w]`` of images in [0, 1], without their mirror images."""
@@ -244,7 +250,7 @@ class ImageEncoder(nn.Module):
 
     def trunk(self, x: Tensor) -> Tensor:
         """Return the backbone's features ``[n, d_backbone]`` of images in [0, 1]; a frozen one takes a few at a time."""
-        if not self.frozen or x.requires_grad or torch.compiler.is_exporting():
+        if not self.frozen or self.tuning or x.requires_grad or torch.compiler.is_exporting():
             return self._seen(self.prepare(x), self.backbone)
         features = []
         for part in torch.split(x, PIECE.get(x.device.type, 8)):

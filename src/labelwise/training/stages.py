@@ -66,6 +66,11 @@ class Method(ABC):
     view: View = field(default_factory=View)
 
     @property
+    def holds_out(self) -> bool:
+        """Whether images are held out to calibrate its models."""
+        return not self.leaves_out
+
+    @property
     def uses_targets(self) -> bool:
         """Whether it needs labelled images."""
         return "targets" in self.needs
@@ -102,3 +107,4 @@ class Run:
     snapshots: int = 0
     progress: bool = False  # show a progress bar on standard error
     notes: tuple[Mapping[str, Any], ...] = ()  # entries for the head of the log
+    tell: Callable[[str], None] | None = None  # takes a line for the user before long work; None: nothing is said
