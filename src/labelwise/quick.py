@@ -97,13 +97,14 @@ def _opened(folder: Path) -> QuickClassifier | None:
     with safe_open(folder / WEIGHTS, framework="np") as file:
         scale, offset, codes = (file.get_tensor(name) for name in ("scale", "offset", "codes"))
         model = {name: file.get_tensor(f"model/{name}") for name in MODEL}
+    unseen: Any = np.isin(about["labels"]["names"], about["described"])
     rule = about["outlier"] and OutlierRule(**about["outlier"])
     return QuickClassifier(
         labels=Labels(names=tuple(about["labels"]["names"])),
         calibration=Calibration(
             scale=scale,
             offset=offset,
-            unseen=np.isin(about["labels"]["names"], about["described"]),
+            unseen=unseen,
             temperature=about["temperature"],
             multilabel=about["multilabel"],
         ),

@@ -16,7 +16,9 @@ from labelwise.files import read_tensors, state_tensors, sync_folder, write_atom
 from labelwise.interruption import unbroken
 from labelwise.labels import Labels
 from labelwise.limits import check_size
-from labelwise.quick import ABOUT, WEIGHTS, file_digest, keep_quick
+from labelwise.quick import ABOUT as ABOUT
+from labelwise.quick import WEIGHTS as WEIGHTS
+from labelwise.quick import file_digest, keep_quick
 from labelwise.rebuild import check_finite, classifier_of
 from labelwise.settings import to_plain
 from labelwise.training.stages import Method

@@ -115,7 +115,11 @@ def open_pictures(
 
 
 def read_pieces(
-    classifier: "lw.Classifier | QuickClassifier", files: Sequence[Path], *, strict: bool = False, piece: int | None = None
+    classifier: "lw.Classifier | QuickClassifier",
+    files: Sequence[Path],
+    *,
+    strict: bool = False,
+    piece: int | None = None,
 ) -> Iterator[tuple["Tensor", list[str], list[dict[str, str]]]]:
     """Yield what ``open_pictures`` returns, some files at a time, so that memory holds no more of them."""
     from labelwise.data.read.readable import check_read

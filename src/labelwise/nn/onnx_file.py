@@ -59,7 +59,7 @@ def session(content: bytes, threads: int) -> Callable[[Array], Array]:
     options.log_severity_level = 3
     options.intra_op_num_threads = threads
     run = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"]).run
-    return lambda images: run(None, {"images": images})[0]  # type: ignore[no-any-return]
+    return lambda images: run(None, {"images": images})[0]
 
 
 def _varint(value: int) -> bytes:

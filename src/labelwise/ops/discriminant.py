@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
+from labelwise.ops.arrays import root_features as root_features
 from labelwise.ops.calibration import fit_temperature
 from labelwise.ops.left_out import Sample, left_out_distances
 
