@@ -37,6 +37,7 @@ TABLES = (
 )
 PICTURES = b"pictures"  # the owner of entries that say which pixels a file holds
 LOOKS = b"looks"  # the owner of fingerprints by which pictures look alike
+QUICK = b"quick"  # the owner of graphs of encoders, and of what says whose they are
 
 Array = npt.NDArray[np.generic]
 
@@ -157,7 +158,7 @@ class Cache:
             for owner, number in db.execute("SELECT owner, COUNT(*) FROM entries GROUP BY owner"):
                 if owner == PICTURES:
                     pictures[0] = number
-                elif owner != LOOKS:
+                elif owner not in (LOOKS, QUICK):
                     encoders[f"{names.get(owner, 'unknown')} {owner.hex()[:8]}"] = number
 
         if self.file.exists():

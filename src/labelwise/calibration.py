@@ -1,13 +1,14 @@
 """Calibration: how raw scores become log-odds and probabilities, label by label; adding a label adds a row."""
 
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
-import torch
-from torch import Tensor
-
-from labelwise.ops.rows import append_rows
+from labelwise.ops.arrays import double, largest, sigmoid, softmax
 from labelwise.settings import brief
+
+if TYPE_CHECKING:  # an answer needs no torch, see ``quick``: numbers are numpy's arrays, then
+    import torch
+    from torch import Tensor
 
 Penalty = Literal["offset", "scale"]
 
@@ -25,9 +26,9 @@ class Calibration:
     tensor([[1., 2.]])
     """
 
-    scale: Tensor  # [k]
-    offset: Tensor  # [k]
-    unseen: Tensor  # which labels are known from a description alone [k] (bool); there were images of the others
+    scale: "Tensor"  # [k]
+    offset: "Tensor"  # [k]
+    unseen: "Tensor"  # which labels are known from a description alone [k] (bool); there were images of the others
     # how far seen labels are held back against unseen ones (calibrated stacking); part of scale and offset
     seen_penalty: float = 0.0
     penalty: Penalty = "offset"  # how: taken from raw scores, or, for scores below zero, a multiple of 1 + it
@@ -40,26 +41,28 @@ class Calibration:
     __repr__ = brief
 
     @classmethod
-    def none(cls, count: int, *, exclusive: bool, penalty: Penalty, device: torch.device) -> Self:
+    def none(cls, count: int, *, exclusive: bool, penalty: Penalty, device: "torch.device") -> Self:
         """Return the calibration of so many seen labels that leaves raw scores as they are."""
+        import torch
+
         one, no = torch.ones(count, device=device), torch.zeros(count, dtype=torch.bool)
         return cls(scale=one, offset=one * 0, unseen=no, exclusive=exclusive, penalty=penalty)
 
-    def log_odds(self, raw: Tensor) -> Tensor:
+    def log_odds(self, raw: "Tensor") -> "Tensor":
         """Return log-odds ``[n, k]`` of raw scores ``[n, k]``."""
         return raw * self.scale + self.offset
 
-    def choice(self, log_odds: Tensor) -> Tensor:
+    def choice(self, log_odds: "Tensor") -> "Tensor":
         """Return ``[n, k]``: how probable each label is, given that exactly one of them is right."""
-        return (log_odds / self.temperature).softmax(-1)
+        return softmax(log_odds / self.temperature)
 
-    def yes(self, log_odds: Tensor) -> Tensor:
+    def yes(self, log_odds: "Tensor") -> "Tensor":
         """Return ``[n, k]``: how probable a yes to "is it this label?" is, each label on its own."""
-        return self.choice(log_odds) if self.exclusive else log_odds.sigmoid()
+        return self.choice(log_odds) if self.exclusive else sigmoid(log_odds)
 
-    def confidence(self, log_odds: Tensor) -> Tensor:
+    def confidence(self, log_odds: "Tensor") -> "Tensor":
         """Return ``[n]`` the largest probability of a yes, in double precision; low where no label fits."""
-        return self.yes(log_odds.double()).amax(-1)
+        return largest(self.yes(double(log_odds)))
 
     def select(self, rows: list[int]) -> Self:
         """Return the calibration of these labels only, in this order."""
@@ -67,6 +70,10 @@ class Calibration:
 
     def add(self, *, unseen: bool) -> Self:
         """Return it with one more label, calibrated as the others are on average, apart from what holds seen ones back."""
+        import torch
+
+        from labelwise.ops.rows import append_rows
+
         scale, offset = self.neutral()
         more = replace(self, unseen=append_rows(self.unseen, torch.tensor([unseen])))
         factor, shift = more.penalties()
@@ -76,12 +83,12 @@ class Calibration:
             offset=append_rows(self.offset, (shift[-1] * scale + offset)[None]),
         )
 
-    def penalties(self) -> tuple[Tensor, Tensor]:
+    def penalties(self) -> tuple["Tensor", "Tensor"]:
         """Return the scale and offset ``[k]`` by which holding back seen labels alone changes raw scores."""
         penalty = self.seen_penalty * (~self.unseen).to(self.scale)
         return (1 + penalty, penalty * 0) if self.penalty == "scale" else (penalty * 0 + 1, -penalty)
 
-    def neutral(self) -> tuple[Tensor, Tensor]:
+    def neutral(self) -> tuple["Tensor", "Tensor"]:
         """Return the scale and offset of a label that is not held back: the mean over the labels."""
         factor, shift = self.penalties()
         scale = self.scale / factor
@@ -92,11 +99,11 @@ class Calibration:
         factor, shift = self.penalties()
         return replace(self, scale=factor, offset=shift, temperature=1.0)
 
-    def fitted(self, scale: float | Tensor, offset: float | Tensor, temperature: float) -> Self:
+    def fitted(self, scale: "float | Tensor", offset: "float | Tensor", temperature: float) -> Self:
         """Return it with another map of scores, which follows what holds seen labels back."""
         factor, shift = self.penalties()
         return replace(self, scale=factor * scale, offset=shift * scale + offset, temperature=temperature)
 
-    def to(self, device: str | torch.device) -> Self:
+    def to(self, device: "str | torch.device") -> Self:
         """Return it on another device."""
         return replace(self, scale=self.scale.to(device), offset=self.offset.to(device))

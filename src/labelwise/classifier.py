@@ -19,10 +19,10 @@ from labelwise.labels import Labels
 from labelwise.lazy import LazyImages
 from labelwise.model import LabelModel, as_float, check_shape, prepared
 from labelwise.ops.rows import append_rows
+from labelwise.scores import NONE as NONE
+from labelwise.scores import UNKNOWN as UNKNOWN
 from labelwise.scores import Scores
 from labelwise.view import View
-
-UNKNOWN, NONE = "unknown", "none"
 
 
 @dataclass(frozen=True, kw_only=True)

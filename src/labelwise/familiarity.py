@@ -8,14 +8,13 @@ says nothing. Each sign is measured in standard deviations of known pictures, an
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Self
 
-import torch
-from torch import Tensor
-from torch.nn.functional import normalize
-
-from labelwise.ops.rows import append_rows
+from labelwise.ops.arrays import double, larger, logit, unit_rows
 from labelwise.settings import brief
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # an answer needs no torch, see ``quick``: numbers are numpy's arrays, then
+    import torch
+    from torch import Tensor
+
     from labelwise.scores import Scores
 
 MEMORY = 5_000  # training embeddings kept
@@ -37,7 +36,7 @@ class Familiarity:
     """What is known of familiar pictures. Never changes."""
 
     # embeddings of training images, of unit length [m, d]; what is far from all of them is unfamiliar
-    memory: Tensor | None = None
+    memory: "Tensor | None" = None
     rule: OutlierRule | None = None  # when an image is none of the labels; None is not chosen yet
 
     __repr__ = brief
@@ -47,50 +46,54 @@ class Familiarity:
         """The strangeness above which a picture is unknown; infinite where none is chosen yet."""
         return float("inf") if self.rule is None else self.rule.limit
 
-    def strangeness(self, scores: "Scores", sign: Sign = "both") -> Tensor:
+    def strangeness(self, scores: "Scores", sign: Sign = "both") -> "Tensor":
         """Return how little each image fits ``[n]``, larger is stranger, from both signs or from one of them alone."""
-        signs = self._signs(scores)
         rule = self.rule or OutlierRule(centre=(0.0, 0.0), spread=(1.0, 1.0), limit=float("inf"))
-        scaled = (signs - signs.new_tensor(rule.centre)) / signs.new_tensor(rule.spread)
+        columns = zip(self._signs(scores), rule.centre, rule.spread, strict=True)
+        doubt, distance = ((column - centre) / spread for column, centre, spread in columns)
         if sign == "both" and (self.memory is not None or scores.unfamiliarity is not None):
-            return scaled.amax(1)
-        return scaled[:, 1 if sign == "familiarity" else 0]
+            return larger(doubt, distance)
+        return distance if sign == "familiarity" else doubt
 
     def fit(self, scores: "Scores", keep: float) -> Self:
         """Return it with the rule under which the share ``keep`` of these held-out known images counts as known."""
-        signs = self._signs(scores)
+        import torch
+
+        signs = torch.stack(self._signs(scores), 1)
         centre, spread = signs.mean(0).tolist(), signs.std(0, correction=0).clamp_min(1e-6).tolist()
         rule = OutlierRule(centre=(centre[0], centre[1]), spread=(spread[0], spread[1]), limit=0.0)
         strangeness = replace(self, rule=rule).strangeness(scores)
         return replace(self, rule=replace(rule, limit=float(torch.quantile(strangeness, keep))))
 
-    def remember(self, embeddings: Tensor) -> Self:
+    def remember(self, embeddings: "Tensor") -> Self:
         """Return it with these embeddings ``[n, d]`` among the familiar ones."""
-        more = normalize(embeddings.float(), dim=1)
+        from labelwise.ops.rows import append_rows
+
+        more = unit_rows(embeddings.float())
         return replace(self, memory=more if self.memory is None else append_rows(self.memory, more))
 
-    def to(self, device: str | torch.device) -> Self:
+    def to(self, device: "str | torch.device") -> Self:
         """Return it on another device."""
         return self if self.memory is None else replace(self, memory=self.memory.to(device))
 
-    def _signs(self, scores: "Scores") -> Tensor:
-        """Return lack of confidence, as log-odds, and unfamiliarity, as the model tells it or a cosine distance: ``[n, 2]``."""
-        doubt = -torch.logit(scores.confidence, eps=1e-12)
-        embeddings = scores.embeddings
+    def _signs(self, scores: "Scores") -> tuple["Tensor", "Tensor"]:
+        """Return lack of confidence, as log-odds, and unfamiliarity, as the model tells it or a cosine distance: ``[n]`` each."""
+        doubt = -logit(scores.confidence, 1e-12)
         if scores.unfamiliarity is not None:
-            distance = scores.unfamiliarity.double()
-        elif self.memory is None:
-            distance = torch.zeros_like(doubt)
-        else:
-            most = min(NEAREST, len(self.memory))
-            unit = torch.split(normalize(embeddings, dim=1), 1024)
-            parts = [(part @ self.memory.T).topk(most).values[:, -1] for part in unit]
-            distance = 1 - torch.cat(parts).double() if parts else torch.zeros_like(doubt)
-        return torch.stack([doubt, distance], 1)
+            return doubt, double(scores.unfamiliarity)
+        if self.memory is None:
+            return doubt, abs(doubt) * 0
+        import torch
+
+        most = min(NEAREST, len(self.memory))
+        unit = torch.split(unit_rows(scores.embeddings), 1024)
+        return doubt, 1 - torch.cat([(part @ self.memory.T).topk(most).values[:, -1] for part in unit]).double()
 
 
-def memorable(images: Tensor) -> Tensor:
+def memorable(images: "Tensor") -> "Tensor":
     """Return the images to remember ``[m, ...]``: all, or of many a draw."""
+    import torch
+
     if len(images) <= MEMORY:
         return images
     rows = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))[:MEMORY]

@@ -7,15 +7,16 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
-from torch import Tensor, nn
 
 from labelwise.errors import StoreError
 from labelwise.interruption import unbroken
 from labelwise.limits import check_size
+
+if TYPE_CHECKING:  # a file of bytes is written without torch
+    from torch import Tensor, nn
 
 # A file starts with the length of its head (8 bytes) and the head, whose first entry is the checksum of all else. CRC-32 sees
 # every flipped bit, and takes 12 ms for 50 MB where making and writing the file takes 90 (BLAKE2b 55, SHA-256 28).
@@ -61,9 +62,11 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_tensors(
-    path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any], *, keep: Path | None = None
+    path: Path, tensors: Mapping[str, "Tensor"], about: Mapping[str, Any], *, keep: Path | None = None
 ) -> None:
     """Write tensors and a JSON document in one safetensors file with a checksum; ``keep`` as in ``write_atomically``."""
+    from safetensors.torch import save
+
     with unbroken():
         plain = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
         blank = {"checksum": f"crc32:{0:08x}", **about}
@@ -73,7 +76,7 @@ def write_tensors(
         write_atomically(path, head, _checksum((head, rest)), rest, keep=keep)
 
 
-def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def read_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
     """Return the tensors and the JSON document of a file that ``write_tensors`` wrote; one that was changed is an error."""
     try:
         check_size(path, path.stat().st_size, StoreError)
@@ -114,11 +117,11 @@ def _checksum(parts: Iterable[bytes | memoryview]) -> bytes:
     return b"%08x" % value
 
 
-def state_tensors(prefix: str, module: nn.Module) -> dict[str, Tensor]:
+def state_tensors(prefix: str, module: "nn.Module") -> dict[str, "Tensor"]:
     """Return the module's state under names that start with ``prefix/``."""
     return {f"{prefix}/{name}": tensor for name, tensor in module.state_dict().items()}
 
 
-def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def under(prefix: str, tensors: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
     """Return the tensors whose names start with ``prefix/``, without it."""
     return {name.removeprefix(f"{prefix}/"): t for name, t in tensors.items() if name.startswith(f"{prefix}/")}

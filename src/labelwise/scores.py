@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
-import torch
-from torch import Tensor
+from labelwise.ops.arrays import top
 
-from labelwise.model import SensesFamiliarity
+if TYPE_CHECKING:  # an answer needs no torch, see ``quick``: numbers are numpy's arrays, then
+    from torch import Tensor
 
-if TYPE_CHECKING:
     from labelwise.classifier import Classifier
+
+UNKNOWN, NONE = "unknown", "none"  # answers that are no label
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,18 +28,24 @@ class Scores:
     """
 
     classifier: "Classifier"  # whose labels
-    embeddings: Tensor  # of the pictures [n, d], floats
-    images: Tensor | None = None  # as the model takes them [n, ...], where they are at hand: a heat map needs them
+    embeddings: "Tensor"  # of the pictures [n, d], floats
+    images: "Tensor | None" = None  # as the model takes them [n, ...], where they are at hand: a heat map needs them
 
     @cached_property
-    def raw(self) -> Tensor:
+    def raw(self) -> "Tensor":
         """What the model says of each pair ``[n, k]``; larger is better."""
+        import torch
+
         with torch.no_grad():
             return self.classifier.model.score(self.embeddings, self.classifier.label_embeddings)
 
     @cached_property
-    def unfamiliarity(self) -> Tensor | None:
+    def unfamiliarity(self) -> "Tensor | None":
         """How far each picture is from all that the model knows ``[n]``, where it tells that by itself."""
+        import torch
+
+        from labelwise.model import SensesFamiliarity
+
         model = self.classifier.model
         if not isinstance(model, SensesFamiliarity):
             return None
@@ -46,42 +53,42 @@ class Scores:
             return model.unfamiliarity(self.embeddings, self.classifier.label_embeddings)
 
     @cached_property
-    def log_odds(self) -> Tensor:
+    def log_odds(self) -> "Tensor":
         """Calibrated scores ``[n, k]``; the largest decides."""
         return self.classifier.calibration.log_odds(self.raw)
 
     @cached_property
-    def best(self) -> Tensor:
+    def best(self) -> "Tensor":
         """The position of the label that fits best ``[n]``."""
         return self.log_odds.argmax(1)
 
     @cached_property
-    def probabilities(self) -> Tensor:
+    def probabilities(self) -> "Tensor":
         """How probable each label is, given that exactly one of them is right ``[n, k]``."""
         return self.classifier.calibration.choice(self.log_odds)
 
     @cached_property
-    def yes(self) -> Tensor:
+    def yes(self) -> "Tensor":
         """How probable a yes to each label on its own is ``[n, k]``."""
         return self.classifier.calibration.yes(self.log_odds)
 
     @cached_property
-    def stated(self) -> Tensor:
+    def stated(self) -> "Tensor":
         """What is told of each label ``[n, k]``: its probability, or that of a yes where several may be true."""
         return self.yes if self.classifier.calibration.multilabel else self.probabilities
 
     @cached_property
-    def confidence(self) -> Tensor:
+    def confidence(self) -> "Tensor":
         """The largest probability of a yes ``[n]``; low where no label fits."""
         return self.classifier.calibration.confidence(self.log_odds)
 
     @cached_property
-    def strangeness(self) -> Tensor:
+    def strangeness(self) -> "Tensor":
         """How little each picture fits ``[n]``; larger is stranger."""
         return self.classifier.familiarity.strangeness(self)
 
     @cached_property
-    def unknown(self) -> Tensor:
+    def unknown(self) -> "Tensor":
         """Whether each picture is none of the labels ``[n]``."""
         return self.strangeness > self.classifier.familiarity.limit
 
@@ -91,8 +98,10 @@ class Scores:
     def __len__(self) -> int:
         return len(self.embeddings)
 
-    def __getitem__(self, rows: Tensor | Sequence[int] | slice) -> Self:
+    def __getitem__(self, rows: "Tensor | Sequence[int] | slice") -> Self:
         """Return the same of some pictures; what was computed is kept."""
+        from torch import Tensor
+
         part = type(self)(self.classifier, self.embeddings)
         tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
         vars(part).update({name: _rows(value, rows) for name, value in tensors.items()})
@@ -100,7 +109,7 @@ class Scores:
 
     def top(self, count: int) -> list[list[tuple[str, float]]]:
         """Return the best labels of each picture and what is told of them, best first."""
-        values, columns = self.stated.topk(min(max(1, count), self.stated.shape[1]))
+        values, columns = top(self.stated, min(max(1, count), self.stated.shape[1]))
         names = self.classifier.labels.names
         return [
             [(names[column], value) for column, value in zip(row, told, strict=True)]
@@ -119,6 +128,8 @@ class Scores:
         return other
 
 
-def _rows(tensor: Tensor, rows: Tensor | Sequence[int] | slice) -> Tensor:
+def _rows(tensor: "Tensor", rows: "Tensor | Sequence[int] | slice") -> "Tensor":
     """Return some rows of a tensor, wherever it lies."""
+    from torch import Tensor
+
     return tensor[rows.to(tensor.device) if isinstance(rows, Tensor) else rows]

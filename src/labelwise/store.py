@@ -1,6 +1,5 @@
 """A saved classifier is one folder: ``classifier.json`` and ``weights.safetensors``, written whole or not at all."""
 
-import hashlib
 import json
 import os
 import shutil
@@ -17,6 +16,9 @@ from labelwise.files import read_tensors, state_tensors, sync_folder, write_atom
 from labelwise.interruption import unbroken
 from labelwise.labels import Labels
 from labelwise.limits import check_size
+from labelwise.quick import ABOUT as ABOUT
+from labelwise.quick import WEIGHTS as WEIGHTS
+from labelwise.quick import file_digest, keep_quick
 from labelwise.rebuild import check_finite, classifier_of
 from labelwise.settings import to_plain
 from labelwise.training.stages import Method
@@ -24,7 +26,7 @@ from labelwise.view import WHOLE
 from labelwise.writable import check_writable
 
 FORMAT = 1
-ABOUT, WEIGHTS, LOG = "classifier.json", "weights.safetensors", "log.jsonl"
+LOG = "log.jsonl"
 
 
 def save(classifier: Classifier, path: str | Path, *, overwrite: bool = False, log: str | Path | None = None) -> None:
@@ -41,7 +43,7 @@ def save(classifier: Classifier, path: str | Path, *, overwrite: bool = False, l
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir()
-        _write(classifier, part)
+        about = _write(classifier, part)
         if log and Path(log).exists():
             shutil.copyfile(log, part / LOG)
         _put_in_place(part, target)
@@ -51,6 +53,7 @@ def save(classifier: Classifier, path: str | Path, *, overwrite: bool = False, l
         ) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
+    keep_quick(classifier, about)
 
 
 def check_free(path: Path, overwrite: bool) -> None:
@@ -101,7 +104,8 @@ def shape_of(path: str | Path) -> tuple[int, ...]:
     return tuple(_read_about(Path(path)).get("shape", ()))
 
 
-def _write(classifier: Classifier, folder: Path) -> None:
+def _write(classifier: Classifier, folder: Path) -> bytes:
+    """Write the files of a classifier and return its description."""
     calibration, familiarity, origin = classifier.calibration, classifier.familiarity, classifier.origin
     tensors = {"codes": classifier.label_embeddings, "scale": calibration.scale, "offset": calibration.offset}
     tensors |= state_tensors("model", classifier.model)
@@ -130,8 +134,10 @@ def _write(classifier: Classifier, folder: Path) -> None:
     }
     check_finite(about, tensors, classifier.model)
     write_tensors(folder / WEIGHTS, tensors, {"format": FORMAT})
-    about["weights_sha256"] = _digest(folder / WEIGHTS)
-    write_atomically(folder / ABOUT, _as_text(about))
+    about["weights_sha256"] = file_digest(folder / WEIGHTS)
+    text = _as_text(about)
+    write_atomically(folder / ABOUT, text)
+    return text
 
 
 def _version(name: str) -> str | None:
@@ -195,15 +201,10 @@ def _read_weights(folder: Path, about: dict[str, Any]) -> dict[str, torch.Tensor
     weights = folder / WEIGHTS
     if not weights.exists():
         raise StoreError(f"{folder} is damaged: {WEIGHTS} is missing. Restore it from a copy, or fit again.")
-    if _digest(weights) != about.get("weights_sha256"):
+    if file_digest(weights) != about.get("weights_sha256"):
         raise StoreError(f"{weights} is damaged: its checksum differs. Restore it from a copy, or fit again.")
     return read_tensors(weights)[0]
 
 
 def _label_words(labels: Labels) -> dict[str, Any]:
     return {"names": list(labels.names), "texts": to_plain(labels.texts), "order": to_plain(labels.order)}
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,11 +1,12 @@
 """How a picture is brought to a model: part of the model, saved with it, and the same for every verb and route."""
 
 from dataclasses import dataclass
-from typing import Literal
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal
 
 from labelwise.errors import UsageError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Fit = Literal["cut", "squash"]
 
@@ -49,7 +50,7 @@ class View:
             return shape
         return (shape[0], *(part.stop - part.start for part in self.window(*shape[1:])))
 
-    def centre(self, images: Tensor) -> Tensor:
+    def centre(self, images: "Tensor") -> "Tensor":
         """Return what is kept of images ``[n, c, h, w]``."""
         return images[(..., *self.window(*images.shape[2:]))]
 

@@ -13,7 +13,6 @@ from labelwise.data.dataset import Dataset
 from labelwise.data.read.arrays import arrays
 from labelwise.data.split.files import apply_split, write_split
 from labelwise.data.split.make import Shares
-from labelwise.errors import DataError, LabelwiseWarning
 from labelwise.evaluate.part import choose_part
 from labelwise.evaluate.tested import leaked_rows
 from labelwise.fitting.fit import fit

@@ -10,7 +10,6 @@ from rich.console import Console, RenderableType
 from rich.progress import Progress
 from typer import Option
 
-import labelwise as lw
 from labelwise.cli.answers import Answer, Sorter, answer, folder_names, read_only, table_of
 from labelwise.cli.inputs import list_files, open_model, read_pieces
 from labelwise.cli.options import AsJson, Device, Model, Paths, Strict
@@ -19,6 +18,8 @@ from labelwise.errors import UsageError
 from labelwise.writable import check_writable
 
 if TYPE_CHECKING:
+    from labelwise.classifier import Classifier
+    from labelwise.quick import QuickClassifier
     from labelwise.report.answer_sheet import Sheet
 
 SHOWN = 1_000  # rows of the table on the screen
@@ -55,6 +56,8 @@ def classify(  # noqa: PLR0913 - the options of the verb
 ) -> None:
     """What is it? Names and probabilities, and "unknown" where no label fits; each label answered yes where several may be."""
     from labelwise.files import write_atomically
+    from labelwise.quick import MOST
+    from labelwise.tasks.classify import classify as predictions
 
     if link and sort_into is None:
         raise UsageError("--link goes with --sort-into FOLDER.")
@@ -62,7 +65,8 @@ def classify(  # noqa: PLR0913 - the options of the verb
         raise UsageError(f"A sheet is written as .html; given {sheet_file}.")
     for target in filter(None, (csv_file, sheet_file, sort_into and sort_into / "unsure")):
         check_writable(target)
-    classifier = open_model(model, device)
+    quick = sheet_file is None and device in ("auto", "cpu")
+    classifier = _open(model, device) if quick else open_model(model, device)
     wanted = read_only(only, classifier.labels.names)
     sorter = sort_into and Sorter(sort_into, folder_names(classifier.labels.names), link, Counter())
     files = [
@@ -70,13 +74,15 @@ def classify(  # noqa: PLR0913 - the options of the verb
         for file in list_files(paths)
         if sort_into is None or not file.resolve().is_relative_to(sort_into.resolve())
     ]
+    if quick and len(files) > MOST:
+        classifier = open_model(model, device)
     sheet, skipped = _sheet(sheet_file), []
     answers: list[Answer] = []
     count = len(classifier.labels) if classifier.calibration.multilabel and not json else top
     for images, names, unread in _shown(read_pieces(classifier, files, strict=strict), len(files)):
         skipped += unread
         for image, name, one in zip(
-            images, names, lw.classify(classifier, images, top=count) if names else [], strict=True
+            images, names, predictions(classifier.scores(images), top=count) if names else [], strict=True
         ):
             said = answer(name, one, sure)
             if wanted is None or said.word in wanted:
@@ -98,6 +104,19 @@ def classify(  # noqa: PLR0913 - the options of the verb
     if not written and len(answers) > SHOWN:
         note(f"The first {SHOWN} of {len(answers)} pictures are shown; --csv FILE writes all.")
     show(document | (about if written else {}), *lines, json=json)
+
+
+def _open(model: Path, device: str) -> "Classifier | QuickClassifier":
+    """Return the classifier in a folder: one that does without torch, or the ordinary one, after which there is the other."""
+    from labelwise.quick import keep_quick, open_quick, read_about
+
+    about, classifier = read_about(model), open_quick(model)
+    if classifier is not None:
+        return classifier
+    ordinary = open_model(model, device)
+    if about == read_about(model):  # nobody replaced it meanwhile
+        keep_quick(ordinary, about)
+    return ordinary
 
 
 def _top(one: Answer) -> list[dict[str, Any]]:
@@ -126,9 +145,11 @@ def _summary(answers: list[Answer], written: list[str]) -> Iterator[RenderableTy
 
 
 def _sheet(file: Path | None) -> "Sheet | None":
+    if file is None:
+        return None
     from labelwise.report.answer_sheet import Sheet
 
-    return None if file is None else Sheet()
+    return Sheet()
 
 
 def _shown(pieces: Iterator[Any], total: int) -> Iterator[Any]:

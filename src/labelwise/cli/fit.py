@@ -142,8 +142,6 @@ def _method(data: "lw.data.Dataset", wish: "Wish") -> tuple["lw.data.Dataset", "
         counts = ", ".join(f"{len(split)} {name}" for name, split in data.splits.items())
         about = f"{len(data.labels)} labels, images {counts}, shape {list(data.shape)}; method {decision.method.name}"
         note(f"{data.name}: {about}")
-        if words:
-            note(words)
         tell_groups(data)
         tell_skipped(data.skipped)
     return data, decision.method

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import labelwise as lw
 from labelwise.cli.output import note
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from labelwise.data.dataset import Skipped
     from labelwise.data.split.grouping import Grouping
+    from labelwise.quick import QuickClassifier
 
 PIECE = 256  # pictures that are read and encoded at a time where all are asked about
 
@@ -96,7 +97,7 @@ def open_unknown(classifier: "lw.Classifier", unknown: str, root: Path | None) -
 
 def list_files(paths: Sequence[Path]) -> list[Path]:
     """Return the picture files that paths name: files as they are, and those in folders and below."""
-    from labelwise.data.read.pictures import list_pictures
+    from labelwise.data.read.readable import list_pictures
 
     files = [file for path in paths for file in (list_pictures(path) if path.is_dir() else [path])]
     if not files:
@@ -114,11 +115,14 @@ def open_pictures(
 
 
 def read_pieces(
-    classifier: "lw.Classifier", files: Sequence[Path], *, strict: bool = False, piece: int | None = None
+    classifier: "lw.Classifier | QuickClassifier",
+    files: Sequence[Path],
+    *,
+    strict: bool = False,
+    piece: int | None = None,
 ) -> Iterator[tuple["Tensor", list[str], list[dict[str, str]]]]:
     """Yield what ``open_pictures`` returns, some files at a time, so that memory holds no more of them."""
-    from labelwise.data.read.known import read_known
-    from labelwise.data.read.pictures import check_read
+    from labelwise.data.read.readable import check_read
 
     if len(classifier.shape) != 3:
         raise UsageError("This model takes precomputed features, not pictures.")
@@ -126,16 +130,32 @@ def read_pieces(
     piece = piece or PIECE
     for start in range(0, len(files), piece):
         some = files[start : start + piece]
-        images, rows, skipped = read_known(some, classifier.shape, fit=classifier.view.fit, strict=strict, none=True)
+        images, rows, skipped = _read(some, classifier, strict)
         unread += skipped
         check_read(unread, len(files), strict=strict)
         yield images, [str(some[i]) for i in rows], [asdict(one) for one in skipped]
     tell_skipped(unread)
 
 
+def _read(
+    files: Sequence[Path], classifier: "lw.Classifier | QuickClassifier", strict: bool
+) -> tuple[Any, list[int], tuple["Skipped", ...]]:
+    """Return pictures as a classifier takes them, which of the files they are, and those that could not be read."""
+    from labelwise.quick import QuickClassifier
+
+    shape, fit = classifier.shape, classifier.view.fit
+    if isinstance(classifier, QuickClassifier):
+        from labelwise.data.read.readable import read_pixels
+
+        return read_pixels(files, shape, fit, progress=False)
+    from labelwise.data.read.known import read_known
+
+    return read_known(files, shape, fit=fit, strict=strict, none=True)
+
+
 def tell_skipped(skipped: Sequence["Skipped"]) -> None:
     """Say which files could not be read and why."""
-    from labelwise.data.dataset import skipped_lines
+    from labelwise.data.skipped import skipped_lines
 
     for line in skipped_lines(skipped):
         note(f"Skipped {line}")

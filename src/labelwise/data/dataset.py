@@ -9,6 +9,8 @@ from warnings import warn
 import torch
 from torch import Tensor
 
+from labelwise.data.skipped import Skipped as Skipped
+from labelwise.data.skipped import skipped_lines as skipped_lines
 from labelwise.errors import DataError, listing
 from labelwise.labels import Labels
 from labelwise.model import Spec
@@ -145,23 +147,6 @@ def _with_truths(init: Callable[..., None]) -> Callable[..., None]:
 
 
 Split.__init__ = _with_truths(Split.__init__)  # type: ignore[method-assign]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Skipped:
-    """A file that could not be read, and why, in words."""
-
-    file: str
-    reason: str
-
-
-def skipped_lines(skipped: Sequence[Skipped], named: int = 3, most: int = 10) -> list[str]:
-    """Return a line for each reason, with some of its files, and one that counts all where not each file is named."""
-    reasons: dict[str, list[str]] = {}
-    for one in skipped:
-        reasons.setdefault(one.reason, []).append(one.file)
-    lines = [f"{listing(files, named)}: {reason}" for reason, files in list(reasons.items())[:most]]
-    return lines if len(reasons) <= most else [*lines, f"{len(skipped)} files in all."]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -1,7 +1,6 @@
 """Fit: from data and a method to a calibrated classifier."""
 
 from dataclasses import replace
-from warnings import warn
 
 import torch
 from torch import Tensor
@@ -10,7 +9,7 @@ from labelwise.classifier import Classifier, bind
 from labelwise.data.dataset import Dataset, Split, TrainData
 from labelwise.data.labels.knowledge import require
 from labelwise.data.read.files import at_side
-from labelwise.errors import DataError, LabelwiseWarning, UsageError, listing
+from labelwise.errors import DataError, UsageError, listing
 from labelwise.fitting.choice import decide, encoder_of
 from labelwise.fitting.enough import FEWEST
 from labelwise.fitting.left_out import calibrated_left_out

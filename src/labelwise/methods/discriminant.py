@@ -20,9 +20,10 @@ from labelwise.methods.shared.linear import Encoder, RowModel
 from labelwise.methods.shared.tuning import Trial, Tune, tuning_stages
 from labelwise.methods.shared.zero_shot import LabelSource, Source
 from labelwise.model import LabelModel, LeftOut, Spec
+from labelwise.ops.arrays import mean_distances, root_features
 from labelwise.ops.beliefs import Spread, expected_means, label_spread
 from labelwise.ops.calibration import fit_temperature
-from labelwise.ops.discriminant import Whitening, fit_whitening, left_out_scores, root_features
+from labelwise.ops.discriminant import Whitening, fit_whitening, left_out_scores
 from labelwise.ops.left_out import Sample, left_out_cosines, left_out_distances
 from labelwise.ops.linear import linear_scores
 from labelwise.ops.lookalikes import together
@@ -223,8 +224,8 @@ class DiscriminantModel(RowModel):
 
     def unfamiliarity(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
         """Return the squared distance ``[n]`` of images to the nearest mean of a label, in standard deviations."""
-        away = ((image_embeddings - self.centre) @ self.root).square().sum(1)
-        return away - 2 / self.sharpness * linear_scores(image_embeddings, label_embeddings).amax(1)
+        scores = linear_scores(image_embeddings, label_embeddings)
+        return mean_distances(image_embeddings, scores, self.centre, self.root, self.sharpness)
 
     @property
     def whitens(self) -> bool:

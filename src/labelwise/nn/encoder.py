@@ -314,7 +314,7 @@ class ImageEncoder(nn.Module):
             raise self._missing
         cache, name = Cache(), type(self.backbone).__name__
         keys = images.digests if isinstance(images, LazyImages) else pixel_digests(images.numpy())
-        owner = self._owner()
+        owner = self.owner()
         known = cache.read(owner, keys)
         places = {key: row for row, key in reversed(list(enumerate(keys))) if key not in known}
         for part in torch.split(torch.tensor(sorted(places.values()), dtype=torch.int64), KEPT):
@@ -328,7 +328,7 @@ class ImageEncoder(nn.Module):
         rows = b"".join(known[key] for key in keys)
         return torch.frombuffer(bytearray(rows), dtype=torch.float32).view(len(keys), -1)
 
-    def _owner(self) -> bytes:
+    def owner(self) -> bytes:
         """Return what is the same for encoders that make the same features: their weights, and how they see images."""
         seen = (type(self.backbone).__name__, self.shape, self.view.size, self.view.crop, self.view.mirror, FORM)
         state = [*self.backbone.state_dict().items(), ("mean", self.mean), ("std", self.std)]

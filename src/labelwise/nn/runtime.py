@@ -7,7 +7,6 @@ long as ``FEW`` pictures, so the first few go through the network itself.
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
 
 import torch
 from torch import Tensor, fx
@@ -15,6 +14,7 @@ from torch import Tensor, fx
 from labelwise.errors import UnsupportedError
 from labelwise.nn.backbone import Backbone
 from labelwise.nn.folding import folded, onnx_file
+from labelwise.nn.onnx_file import session
 
 FEW = 20  # pictures that take as long as what saves time on more; see benchmarks/encode.py
 TOLERANCE = 1e-4  # of features, relative to the largest where that is above 1
@@ -72,23 +72,34 @@ def _fastest(backbone: Backbone, image: Tensor) -> tuple[Network, str]:
         for form in forms:
             try:
                 network, name = form()
-                difference = float((network(image) - wanted).abs().max()) / max(1.0, float(wanted.abs().max()))
+                if _agree(network(image), wanted):
+                    return network, name
             except Exception:  # errors of ONNX Runtime have no class of their own; the next form does as well
                 continue
-            if difference <= TOLERANCE:
-                return network, name
     return backbone, f"torch {torch.__version__}"
+
+
+def graph_file(backbone: Backbone, shape: tuple[int, ...]) -> bytes | None:
+    """Return the ONNX file of a network for images of a shape ``(c, h, w)``; None where there is none that gives its features."""
+    image = torch.rand((1, *shape), generator=torch.Generator().manual_seed(0))
+    try:
+        with torch.no_grad():
+            content = onnx_file(folded(backbone), image)
+            features = torch.from_numpy(session(content, 1)(image.numpy()))
+            return content if _agree(features, backbone(image)) else None
+    except Exception:  # as in ``_fastest``
+        return None
+
+
+def _agree(features: Tensor, wanted: Tensor) -> bool:
+    return float((features - wanted).abs().max()) <= TOLERANCE * max(1.0, float(wanted.abs().max()))
 
 
 def _session(module: fx.GraphModule, image: Tensor) -> tuple[Network, str]:
     """Return a folded network as ONNX Runtime runs it, with as many threads as torch has, and its name."""
-    runtime: Any = import_module("onnxruntime")
-    options = runtime.SessionOptions()
-    options.log_severity_level = 3
-    options.intra_op_num_threads = torch.get_num_threads()
-    session = runtime.InferenceSession(onnx_file(module, image), options, providers=["CPUExecutionProvider"])
+    run = session(onnx_file(module, image), torch.get_num_threads())
 
-    def run(images: Tensor) -> Tensor:
-        return torch.from_numpy(session.run(None, {"images": images.detach().contiguous().numpy()})[0])
+    def network(images: Tensor) -> Tensor:
+        return torch.from_numpy(run(images.detach().contiguous().numpy()))
 
-    return run, f"onnxruntime {runtime.__version__}"
+    return network, f"onnxruntime {import_module('onnxruntime').__version__}"

@@ -6,20 +6,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
+from labelwise.ops.arrays import root_features as root_features
 from labelwise.ops.calibration import fit_temperature
 from labelwise.ops.left_out import Sample, left_out_distances
 
 RIDGES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)  # of the mean variance inside labels
-FLAT = 1e-6  # added under the root, relative to a mean size of 1: the root has no slope at zero
 MOST_CHOSEN_BY = 3_000  # rows left out to choose a ridge by
 NOTHING = 1e-12  # a mean variance inside labels below this is rounding: copies of one picture
 PLAIN_SHARPNESS = 20.0  # of cosines, where one picture a label leaves nothing to choose it by
-
-
-def root_features(features: Tensor) -> Tensor:
-    """Return the roots of features ``[n, d]`` with their signs, each row at unit length; all zeros stay zeros."""
-    even = features / features.abs().mean(1, keepdim=True).clamp_min(FLAT)
-    return normalize(even.sign() * ((even.abs() + FLAT).sqrt() - FLAT**0.5), dim=1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,13 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from labelwise.ops.arrays import linear_scores as linear_scores
 from labelwise.ops.segments import segment_mean
 from labelwise.ops.targets import several_true
-
-
-def linear_scores(image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
-    """Return ``[n, k]`` scores from image embeddings ``[n, d]`` and label embeddings ``[k, d + 1]`` (weights, then bias)."""
-    return torch.addmm(label_embeddings[:, -1], image_embeddings, label_embeddings[:, :-1].T)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from labelwise.classifier import NONE, UNKNOWN
-from labelwise.scores import Scores
+from labelwise.scores import NONE, UNKNOWN, Scores
 
 
 @dataclass(frozen=True)

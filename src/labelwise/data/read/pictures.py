@@ -1,42 +1,29 @@
 """Pictures as bytes ``[n, c, h, w]``: files listed and read, and what a user holds turned into a batch."""
 
-import os
-import warnings
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from PIL import Image
-from rich.console import Console
-from rich.progress import track
 from torch import Tensor
 
-from labelwise.data.dataset import Skipped
-from labelwise.data.read.decoding import (
-    OTHER_SUFFIXES,
-    QUIET,
-    RAW_SUFFIXES,
-    Frame,
-    UnreadableError,
-    fitted,
-    reason,
-)
+from labelwise.data.read.decoding import QUIET, Frame, fitted, reason
 from labelwise.data.read.decoding import File as File
-from labelwise.data.read.workers import decode_safely
-from labelwise.errors import DataError, LabelwiseWarning, UsageError
-from labelwise.interruption import stoppable
+from labelwise.data.read.readable import check_read as check_read
+from labelwise.data.read.readable import is_hidden as is_hidden
+from labelwise.data.read.readable import is_picture as is_picture
+from labelwise.data.read.readable import list_files as list_files
+from labelwise.data.read.readable import list_pictures as list_pictures
+from labelwise.data.read.readable import read_pixels
+from labelwise.data.skipped import Skipped
+from labelwise.errors import DataError, UsageError
 from labelwise.view import Fit
 
 Array = npt.NDArray[np.generic]
 Picture = File | Image.Image | Array | Tensor
 Pictures = Picture | Iterable[Picture]
-
-_READ = ".jpg .jpeg .jfif .png .gif .bmp .webp .tif .tiff .ppm .pgm .pbm .pnm .avif .jp2 .ico .heic .heif .hif"
-# what people call pictures: those that cannot be read are listed, too, and told
-IMAGE_SUFFIXES = RAW_SUFFIXES | OTHER_SUFFIXES | set(_READ.split())
 
 
 def read_files(
@@ -55,94 +42,12 @@ def read_files(
     return images, readable, skipped
 
 
-def check_read(skipped: Sequence[Skipped], count: int, *, strict: bool) -> None:
-    """Raise an error where pictures could not be read and all should be, or none of so many could."""
-    if skipped and (strict or len(skipped) == count):
-        some = " ".join(f"{each.file}: {each.reason}" for each in skipped[:3])
-        more = f" And {len(skipped) - 3} more." if len(skipped) > 3 else ""
-        raise DataError(f"{len(skipped)} of {count} pictures cannot be read. {some}{more}")
-
-
 def read_readable(
     paths: Sequence[File], shape: tuple[int, ...], fit: Fit, *, progress: bool
 ) -> tuple[Tensor, list[int], tuple[Skipped, ...]]:
     """Return what ``read_files`` does, be it no picture at all."""
-    frame = Frame(shape[1], shape[2], shape[0], fit=fit)
-    images = torch.empty((len(paths), frame.channels, frame.height, frame.width), dtype=torch.uint8)
-    pixels = images.numpy()
-
-    def read(i: int) -> str | None:
-        try:
-            pixels[i] = decode_safely(paths[i], frame)
-        except UnreadableError as fault:
-            return str(fault)
-        return None
-
-    console = Console(stderr=True)
-    hide = not progress or not console.is_terminal or len(paths) < 500
-    with QUIET, stoppable(ThreadPoolExecutor(min(8, os.cpu_count() or 1))) as pool:
-        reading = pool.map(read, range(len(paths)))
-        faults = list(track(reading, "Reading pictures", len(paths), console=console, transient=True, disable=hide))
-    skipped = tuple(
-        Skipped(file=f"picture {i}" if isinstance(path, bytes) else str(path), reason=fault)
-        for i, (path, fault) in enumerate(zip(paths, faults, strict=True))
-        if fault is not None
-    )
-    readable = [i for i, fault in enumerate(faults) if fault is None]
-    return (images[readable] if skipped else images), readable, skipped
-
-
-def list_pictures(folder: str | Path) -> list[Path]:
-    """Return the picture files in a folder and the folders below it, sorted; hidden files and folders are left out."""
-    return list_files(folder, is_picture)
-
-
-def list_files(folder: str | Path, wanted: Callable[[str], bool]) -> list[Path]:
-    """Return the files of names that are wanted in a folder and the folders below it, as ``list_pictures`` does.
-
-    Links are followed, but not to where the walk has been or to a folder above: the files there are those of other labels.
-    """
-    paths: list[str] = []
-    whole = Path(os.path.realpath(folder))
-    seen = {_identity(above) for above in whole.parents}
-
-    def refuse(error: OSError) -> None:
-        if isinstance(error, FileNotFoundError) and error.filename != os.fspath(folder):
-            return  # it was removed meanwhile
-        raise DataError(f'Cannot list the folder "{error.filename}": {error.strerror}. Check the path and its rights.')
-
-    for here, folders, files in os.walk(folder, onerror=refuse, followlinks=True):
-        identity = _identity(here)
-        if identity is None or identity in seen:
-            folders.clear()
-            if identity:
-                words = f'"{here}" is a link to a folder that is read already, or that it lies in. It is not followed.'
-                warnings.warn(words, LabelwiseWarning, stacklevel=2)
-            continue
-        seen.add(identity)
-        folders[:] = sorted(name for name in folders if not is_hidden(name))
-        paths += [os.path.join(here, name) for name in files if not is_hidden(name) and wanted(name)]
-    return [
-        Path(path) for path in sorted(paths, key=lambda path: path.split(os.sep))
-    ]  # as paths are sorted, and faster
-
-
-def _identity(path: str | Path) -> tuple[int, int] | None:
-    try:
-        at = os.stat(path)
-    except OSError:
-        return None
-    return at.st_dev, at.st_ino
-
-
-def is_hidden(name: str) -> bool:
-    """Return whether a file or folder is one that people do not see, such as ``.DS_Store`` and ``__MACOSX``."""
-    return name.startswith(".") or name == "__MACOSX"
-
-
-def is_picture(name: str) -> bool:
-    """Return whether a file is a picture, by its name."""
-    return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
+    pixels, readable, skipped = read_pixels(paths, shape, fit, progress=progress)
+    return torch.from_numpy(pixels), readable, skipped
 
 
 def as_batch(pictures: Pictures, shape: tuple[int, ...], fit: Fit = "cut") -> Tensor:
