@@ -42,7 +42,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
         return decode(path, frame)
 
     monkeypatch.setattr(ImageEncoder, "trunk", encoding)
-    monkeypatch.setattr(pictures, "decode", decoding)
+    monkeypatch.setattr(pictures, "decode_safely", decoding)
     return counts
 
 

@@ -45,7 +45,7 @@ def calibrate(  # noqa: PLR0913 - the options of the verb
         calibrated = fit_verifier(scores.of(calibrated), part.split.targets, rule, by=by)
     lw.save(calibrated, out_folder, overwrite=overwrite)
     figures = calibrated.origin.summary["calibration"]
-    about = f": calibration error {calibration_line(figures)}, on {figures['images']} images"
+    about = f": calibrated on {figures['images']} images. {calibration_line(figures)}."
     show(None, unbroken(part.words), styled((str(out_folder), "bold"), about), json=False)
 
 

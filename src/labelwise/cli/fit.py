@@ -2,12 +2,10 @@
 
 import csv
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-from rich.console import RenderableType
 from typer import Option
 
 import labelwise as lw
@@ -26,7 +24,8 @@ from labelwise.cli.options import (
     Splits,
     Strict,
 )
-from labelwise.cli.output import calibration_line, note, percent, plain_table, settings_tables, show, styled
+from labelwise.cli.outcome import next_steps, outcome
+from labelwise.cli.output import note, settings_tables, show
 from labelwise.cli.run_folder import sole_verb, weights_told
 from labelwise.errors import DataError, UsageError, listing
 from labelwise.settings import pairs_of
@@ -96,7 +95,13 @@ def fit(  # noqa: PLR0913 - the options of the verb
             save(classifier, out_folder, overwrite=overwrite, log=folder / "log.jsonl")
         shutil.rmtree(folder)
     document = {"model": str(out_folder), "labels": list(classifier.labels.names), **classifier.origin.summary}
-    show(document, *_lines(classifier, out_folder), json=json)
+    again = [*_words("--splits", splits), *_words("--root", root)]
+    lines = [*outcome(classifier, out_folder), *next_steps(dataset, out_folder, None if names else [data, *again])]
+    show(document, *lines, json=json)
+
+
+def _words(option: str, value: Path | None) -> list[str]:
+    return [] if value is None else [option, str(value)]
 
 
 def _wish(method: str, encoder: str, words: list[str], epochs: int | None) -> "Wish":
@@ -147,57 +152,6 @@ def _method(data: "lw.data.Dataset", wish: "Wish") -> tuple["lw.data.Dataset", "
     return data, decision.method
 
 
-def _lines(classifier: "lw.Classifier", folder: Path) -> Iterator[RenderableType]:
-    """Yield what is said of a classifier: how it was trained, and what validation images say."""
-    from labelwise.fitting.tuning import tuning_lines
-
-    summary = classifier.origin.summary
-    about, accuracy = summary["training"], ""
-    encoded = f", pictures encoded by {summary['encoder_runtime']}" if "encoder_runtime" in summary else ""
-    training = f": {len(classifier.labels)} labels, trained in {about['seconds']:.0f} s on {about['device']}{encoded}"
-    yield styled((str(folder), "bold"), training)
-    if "leave_one_out" in summary:
-        yield _left_out_line(summary["leave_one_out"])
-    yield from tuning_lines(classifier)
-    if "validation_accuracy" in about:
-        accuracy = f"validation: accuracy {percent(about['validation_accuracy'])}, "
-    elif "validation_precision" in about:
-        accuracy = f"validation: mean average precision {percent(about['validation_precision'])}, "
-    elif "naming" in summary:
-        yield from _naming_lines(classifier)
-        accuracy = "agreement with other restarts, not truth: "
-    elif "leave_one_out" not in summary and "calibration" in summary:
-        yield from _balance_lines(classifier)
-    if "calibration" not in summary:
-        yield "each label has one picture: nothing says how often answers are right. Add pictures, or a val split."
-        return
-    yield f"{accuracy}calibration error {calibration_line(summary['calibration'])}"
-
-
-def _left_out_line(about: dict[str, Any]) -> str:
-    """Return how often training pictures are answered rightly, each as if it had not been there."""
-    low, high = percent(about["low"]), percent(about["high"])
-    return (
-        f"estimated accuracy {percent(about['accuracy'])} (95 of 100 times between {low} and {high}), from {about['images']} "
-        "training images, each left out in turn"
-    )
-
-
-def _balance_lines(classifier: "lw.Classifier") -> Iterator[str]:
-    """Yield what the trial on held-out labels measured, as far as there was one."""
-    labels, unseen = len(classifier.labels), len(classifier.unseen)
-    yield f"labels: {labels - unseen} with images, {unseen} from a description alone"
-    figures = classifier.origin.summary.get("balance")
-    if figures is None:
-        yield "validation: too few labels have images to hold some out, so unseen labels were not tried"
-        return
-    yield (
-        f"validation, {figures['held_labels']} labels held out of a trial: unseen {percent(figures['unseen'])}, seen "
-        f"{percent(figures['seen'])}, harmonic mean {percent(figures['harmonic'])} "
-        f"({percent(figures['without_gap']['harmonic'])} without the gap of {figures['gap']:.3f})"
-    )
-
-
 def _method_of_names(method: str, splits: Path | None) -> str:
     """Return the method for pictures of which only the names of labels are known, or raise an error for one that reads labels."""
     from labelwise.methods import method_class
@@ -229,14 +183,3 @@ def _read_names(words: str) -> tuple[str, ...]:
     for unfit in filter(None, map(unfit_name, names)):
         raise UsageError(f"This cannot be a label: {unfit}. Give names in one line of UTF-8 each.")
     return names
-
-
-def _naming_lines(classifier: "lw.Classifier") -> tuple[RenderableType, str]:
-    """Return what can be told about a naming without a label: sizes, certainty and agreement of each label."""
-    report = classifier.origin.summary["naming"]
-    columns = [map(percent, report[key]) for key in ("sizes", "shares", "certainty", "agreement")]
-    heads = ("label", ">images", ">expected", ">sure of the name", ">same in other restarts")
-    rows = zip(classifier.labels.names, *columns, strict=True)
-    table = plain_table(*heads, title="named without a label", rows=rows)
-    doubt = "Nothing here was checked against a label: look at pictures of each label before you rely on its name."
-    return table, doubt

@@ -129,13 +129,13 @@ def percent(share: float) -> str:
 
 
 def calibration_line(figures: Mapping[str, Any]) -> str:
-    """Return the calibration error before and after, of the chosen label, or of yes/no answers where several may be true."""
-    kind = "ece" if "ece_before" in figures else "answer_ece"
-    words = " before, ".join(percent(figures[f"{kind}_{when}"]) for when in ("before", "after")) + " after"
-    kept = not figures.get("applied", {}).get(kind, True)
-    return words + (
-        " (calibration would not help on images it was not fitted on: plain scores are kept)" if kept else ""
-    )
+    """Return how far probabilities are off, after calibration and before: of the chosen label, or of yes/no answers."""
+    kind, whose = ("ece", "Probabilities") if "ece_before" in figures else ("answer_ece", "Probabilities of a yes")
+    before, after = (percent(figures[f"{kind}_{when}"]) for when in ("before", "after"))
+    if not figures.get("applied", {}).get(kind, True):
+        why = "they are left as they are, since calibration did not help on images that it was not fitted on"
+        return f"{whose} are off by {after} on average (calibration error, ECE); {why}"
+    return f"{whose} are off by {after} on average (calibration error, ECE); before calibration by {before}"
 
 
 def settings_tables(settings: Any) -> Iterator[RenderableType]:

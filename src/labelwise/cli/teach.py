@@ -8,7 +8,7 @@ from typer import Argument, Option
 import labelwise as lw
 from labelwise.cli.inputs import open_model, open_pictures
 from labelwise.cli.options import Model, Name, Out, Overwrite
-from labelwise.cli.output import out, styled
+from labelwise.cli.output import out, show, styled
 from labelwise.errors import UsageError, listing
 
 
@@ -25,7 +25,8 @@ def teach(  # noqa: PLR0913 - the options of the verb
     """Add a label from a few example pictures, or from a description, without training."""
     from labelwise.data.labels.knowledge_files import read_vector
     from labelwise.store import check_free
-    from labelwise.tasks.teach import check_name
+    from labelwise.tasks.teach import check_name, rehearse
+    from labelwise.tasks.teach import teach as run
 
     check_name(name)
     pictures = [*(examples or []), *(more or [])]
@@ -38,11 +39,20 @@ def teach(  # noqa: PLR0913 - the options of the verb
     classifier = open_model(model)
     attributes = read_vector(vector, name) if vector else None
     images, files, _ = open_pictures(classifier, pictures) if pictures else (None, [], None)
-    taught = lw.teach(classifier, name, examples=images, texts=text, vector=attributes)
-    told = [(f"{len(files)} pictures", pictures), ("its description", text), ("its attributes", vector)]
+    classifier.labels.check_new(name)
+    scores = None if images is None else classifier.scores(images)
+    taught = run(classifier, name, examples=scores, texts=text, vector=attributes)
+    told = [
+        ("1 picture" if len(files) == 1 else f"{len(files)} pictures", pictures),
+        ("its description", text),
+        ("its attributes", vector),
+    ]
     source = " and ".join(word for word, it in told if it)
     lw.save(taught, out_folder, overwrite=overwrite)
     out().print(styled((str(out_folder), "bold"), f': "{name}" learnt from {source}; {len(taught.labels)} labels'))
+    if scores is not None:
+        about = rehearse(classifier, name, scores, texts=text, vector=attributes)
+        show(None, about.words(name, files), json=False)
 
 
 def forget(model: Model, name: Name, out_folder: Out, overwrite: Overwrite = False) -> None:

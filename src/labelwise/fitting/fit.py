@@ -12,6 +12,7 @@ from labelwise.data.read.files import at_side
 from labelwise.errors import DataError, UsageError, listing
 from labelwise.fitting.choice import decide, encoder_of
 from labelwise.fitting.enough import FEWEST
+from labelwise.fitting.estimate import estimate
 from labelwise.fitting.left_out import calibrated_left_out
 from labelwise.fitting.steps import of_labels, origin_of, remembering, set_aside, train_on, validation, with_idle
 from labelwise.fitting.tuning import before_tuning
@@ -22,12 +23,14 @@ from labelwise.methods.shared.tuning import Tune
 from labelwise.model import Completes, JoinsKnowledge, NamesClusters, cannot, prepared
 from labelwise.nn.encoder import side_for
 from labelwise.ops.ranking import average_precisions
+from labelwise.scores import Scores
 from labelwise.tasks.calibrate import calibrate
 from labelwise.tasks.verify import can_verify, fit_verifier
 from labelwise.training.distribution import choose_device, process_group
 from labelwise.training.stages import Method, Run
 
 VALIDATION_SHARE = 0.1
+FEWEST_TOLD = 20  # validation images from which on they say how good a classifier is
 MOST_VERIFIED = 2_000  # validation images up to which a threshold for pairs is fitted at once
 
 
@@ -78,7 +81,7 @@ def _fit(data: Dataset, method: Method, run: Run) -> Classifier:
         done = calibrated_left_out(bound, part.train)
         if done is not bound or len(part.val) < 2:
             return done
-    done = calibrate(scores.of(bound), targets)
+    done = _estimated(calibrate(scores.of(bound), targets), scores, part.val)
     if not (part.val.multilabel or len(scores) > MOST_VERIFIED or not can_verify(targets)):
         done = fit_verifier(scores.of(done), targets)
     if len(validation(data)) or not (isinstance(model, Completes) and model.started):
@@ -103,6 +106,17 @@ def _fit_tuned(data: Dataset, method: Discriminant, tune: Tune, run: Run) -> Cla
     if about["rate"] is not None:
         return tuned
     return replace(frozen, origin=replace(frozen.origin, summary={**frozen.origin.summary, "tuning": about}))
+
+
+def _estimated(classifier: Classifier, scores: Scores, val: Split) -> Classifier:
+    """Return the classifier with what enough validation images of one label each say of it."""
+    if val.multilabel or len(val) < FEWEST_TOLD:
+        return classifier
+    alone = val.groups.count("") if val.groups else len(val)
+    independent = alone + len(set(val.groups) - {""})
+    about = estimate(scores.of(classifier), val, torch.arange(len(val)), independent)
+    summary = {**classifier.origin.summary, "validation": about}
+    return replace(classifier, origin=replace(classifier.origin, summary=summary))
 
 
 def as_seen_by(method: Method, data: Dataset) -> Dataset:

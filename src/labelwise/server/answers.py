@@ -83,7 +83,15 @@ Done = _shape("Done", "A change.", action=Literal["teach", "forget"], label=str)
 LabelList = _shape(
     "LabelList", "All labels, in the order of the classifier.", change=int, labels=_many(KnownLabel), undo=Done | None
 )
-Changed = _shape("Changed", "A change that is on disk.", label=str, labels=int, change=int)
+_CHECK = "What the examples of a taught label say of it, in words."
+Changed = _shape(
+    "Changed",
+    "A change that is on disk.",
+    label=str,
+    labels=int,
+    change=int,
+    check=(str | None, Field(None, description=_CHECK)),
+)
 Undone = _shape("Undone", "A change that was taken back.", undone=Done, labels=int, change=int)
 Example = _shape("Example", "A picture to try.", name=str, picture=str)
 VectorForm = _shape("VectorForm", "The attributes that describe a label.", size=int)

@@ -33,7 +33,7 @@ from labelwise.tasks.classify import classify
 from labelwise.tasks.explain import explain
 from labelwise.tasks.outliers import outliers
 from labelwise.tasks.retrieve import retrieve
-from labelwise.tasks.teach import teach
+from labelwise.tasks.teach import rehearse, teach
 from labelwise.tasks.verify import verify
 from labelwise.training.distribution import choose_device
 
@@ -233,7 +233,13 @@ class Routes:
         examples = (await self.scores(pictures))[0] if pictures else None
         lesson: dict[str, Any] = {"examples": examples, "texts": body.texts, "vector": body.vector}
         served = await self.write(lambda: self.present.teach(name, source, lambda now: teach(now, name, **lesson)))
-        return _changed(served, label=name)
+        check = None
+        if examples is not None:
+            about = await self.aside(
+                lambda: rehearse(examples.classifier, name, examples, texts=body.texts, vector=body.vector)
+            )
+            check = about.words(name, [f"picture {i + 1}" for i in range(about.examples)])
+        return _changed(served, label=name, check=check)
 
     async def forget(self, _: Request, options: AboutLabel) -> Response:
         """Remove a label."""

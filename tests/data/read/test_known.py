@@ -48,7 +48,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(Path(path).name)
         return decode(path, frame)
 
-    monkeypatch.setattr(pictures, "decode", count)
+    monkeypatch.setattr(pictures, "decode_safely", count)
     return names
 
 

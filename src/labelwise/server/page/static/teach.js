@@ -100,14 +100,14 @@ export function teachView(service, shared, refresh) {
       $("teach-note").textContent = "";
       const name = $("teach-name").value.trim();
       if (!name) throw new Fault("Give the new label a name.", 400);
-      await service.json("/teach", { query: { label: name }, body: lesson(name) });
+      const { check } = await service.json("/teach", { query: { label: name }, body: lesson(name) });
       for (const one of pictures) URL.revokeObjectURL(one.url);
       pictures = [];
       drawPictures();
       for (const id of ["teach-name", "teach-texts", "teach-vector", "filter"]) $(id).value = "";
       $("teach-name").focus();
       $("labels").scrollTop = 0; // where the new one appears
-      return `“${name}” is taught.`;
+      return check ? `“${name}” is taught. ${check}` : `“${name}” is taught.`;
     }, teach);
   }
 

@@ -1,0 +1,118 @@
+"""What fit says at its end: what it made, how good that is, what to look at, and what to try next."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import RenderableType
+
+from labelwise.cli.output import calibration_line, percent, plain_table, styled, unbroken
+
+if TYPE_CHECKING:
+    import labelwise as lw
+
+LISTED = 5  # pictures to look at
+
+
+def outcome(classifier: "lw.Classifier", folder: Path) -> Iterator[RenderableType]:
+    """Yield what is said of a classifier: how it was trained, how often it is right, what it confuses."""
+    from labelwise.fitting.tuning import tuning_lines
+
+    summary = classifier.origin.summary
+    about = summary["training"]
+    encoded = f", pictures encoded by {summary['encoder_runtime']}" if "encoder_runtime" in summary else ""
+    training = f": {len(classifier.labels)} labels, made of {about['images']} images in {about['seconds']:.0f} s on {about['device']}{encoded}"
+    yield styled((str(folder), "bold"), training)
+    estimated = summary.get("leave_one_out") or summary.get("validation")
+    if estimated:
+        how = "training images, each answered as if it had not been there (leave-one-out)"
+        yield _estimate_line(estimated, how if "leave_one_out" in summary else "validation images")
+    yield from tuning_lines(classifier)
+    if "validation_accuracy" in about and "validation" not in summary:
+        yield f"Of {about['validation_images']} validation images {percent(about['validation_accuracy'])} are answered right."
+    elif "validation_precision" in about:
+        yield f"Validation images: mean average precision {percent(about['validation_precision'])}."
+    elif "naming" in summary:
+        yield from _naming_lines(classifier)
+    elif not estimated and "calibration" in summary:
+        yield from _balance_lines(classifier)
+    if "calibration" not in summary:
+        yield "Each label has one picture: nothing says how often answers are right. Add pictures, or a val split."
+        yield ""
+        return
+    doubt = " This is agreement with other restarts, not truth." if "naming" in summary else ""
+    yield f"{calibration_line(summary['calibration'])}.{doubt}"
+    if estimated:
+        yield from _doubt_lines(estimated, folder)
+    yield ""
+
+
+def next_steps(data: "lw.data.Dataset", folder: Path, source: Sequence[str] | None) -> Iterator[RenderableType]:
+    """Yield commands to try next: one picture, if possible one that training did not use, and a test where images are left for one.
+
+    Args:
+        data: what the classifier was trained on.
+        folder: where the classifier is.
+        source: what names the data in the shell, with options; None where there is nothing to test by.
+    """
+    commands = []
+    if len(data.shape) == 3:
+        files = [file for name in ("test", "val", "train") if name in data.splits for file in data.splits[name].files]
+        commands.append(["classify", str(folder), files[0] if files and data.own_pictures else "PICTURE.jpg"])
+    if source is not None and len(data.splits.get("test", ())):
+        commands.append(["evaluate", str(folder), *source])
+    for word, command in zip(("Try: ", "Then:"), commands, strict=False):
+        yield unbroken(f"{word} {shlex.join(['labelwise', *command])}")
+
+
+def _estimate_line(about: dict[str, Any], how: str) -> str:
+    """Return how often answers are right, with the interval."""
+    low, high = percent(about["low"]), percent(about["high"])
+    return (
+        f"Of new pictures like these about {percent(about['accuracy'])} will be answered right (accuracy; 95 % interval: {low} to "
+        f"{high}). So say {about['images']} {how}."
+    )
+
+
+def _doubt_lines(about: dict[str, Any], folder: Path) -> Iterator[RenderableType]:
+    """Yield which labels are confused most, and the pictures whose label looks wrong."""
+    if about["confused"]:
+        rows = ((one["label"], one["taken_for"], str(one["count"])) for one in about["confused"])
+        yield ""
+        yield plain_table("most often confused", "taken for", ">times", rows=rows)
+    suspicious = about["suspicious"]
+    if suspicious:
+        yield ""
+        yield "Pictures to look at: they look like another label than theirs (a wrong label, or a hard picture)."
+    for one in suspicious[:LISTED]:
+        yield unbroken(f"  {one['file']}: {one['looks_like']}? ({percent(one['probability'])})")
+    if len(suspicious) > LISTED:
+        yield f"  {len(suspicious) - LISTED} more are named in {folder / 'classifier.json'}."
+
+
+def _balance_lines(classifier: "lw.Classifier") -> Iterator[str]:
+    """Yield what the trial on held-out labels measured, as far as there was one."""
+    labels, unseen = len(classifier.labels), len(classifier.unseen)
+    yield f"{labels - unseen} labels have images, {unseen} are known from a description alone."
+    figures = classifier.origin.summary.get("balance")
+    if figures is None:
+        yield "Too few labels have images to hold some out, so labels without images were not tried."
+        return
+    plain = percent(figures["without_gap"]["harmonic"])
+    yield (
+        f"In a trial, {figures['held_labels']} labels had no images: {percent(figures['unseen'])} of theirs were answered right (unseen), "
+        f"{percent(figures['seen'])} of the others (seen); harmonic mean {percent(figures['harmonic'])}, {plain} if the others were not held "
+        f"back by {figures['gap']:.3f}."
+    )
+
+
+def _naming_lines(classifier: "lw.Classifier") -> tuple[RenderableType, str]:
+    """Return what can be told about a naming without a label: sizes, certainty and agreement of each label."""
+    report = classifier.origin.summary["naming"]
+    columns = [map(percent, report[key]) for key in ("sizes", "shares", "certainty", "agreement")]
+    heads = ("label", ">images", ">expected", ">sure of the name", ">same in other restarts")
+    rows = zip(classifier.labels.names, *columns, strict=True)
+    table = plain_table(*heads, title="named without a label", rows=rows)
+    doubt = "Nothing here was checked against a label: look at pictures of each label before you rely on its name."
+    return table, doubt
