@@ -19,10 +19,10 @@ def test_two_numbers_of_threads_give_the_same_bytes(tmp_path: Path) -> None:
         for row, target in enumerate(part.targets.tolist()):
             folder = tmp_path / "data" / split / f"blob {target}"
             folder.mkdir(parents=True, exist_ok=True)
-            picture = Image.fromarray(part.images[row].permute(1, 2, 0).numpy()).resize((48, 48))
-            picture.save(folder / f"{row}.png")
+            large = Image.fromarray(part.images[row].permute(1, 2, 0).numpy()).resize((48, 48))
+            large.save(folder / f"{row}.png")
     picture = next((tmp_path / "data" / "test").rglob("*.png"))
-    answers = {}
+    answers: dict[str, list[bytes]] = {}
     for threads in ("1", "2"):
         env = {**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
         model = tmp_path / f"{threads}.lw"

@@ -17,6 +17,7 @@ import tempfile
 import time
 import traceback
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parent / "src")]
@@ -84,8 +85,11 @@ def main() -> None:
         words = [name, "--seconds", str(given.seconds), "--keep", str(given.keep), "--here"]
         done = subprocess.run([sys.executable, __file__, *words], capture_output=True, text=True, check=False)
         last = done.stdout.strip().rpartition("\n")[2]
-        died = {"parser": name, "crashes": {f"the process ended with {done.returncode}": done.stderr[-2000:]}}
-        row = json.loads(last) if last.startswith("{") else died
+        died: dict[str, Any] = {
+            "parser": name,
+            "crashes": {f"the process ended with {done.returncode}": done.stderr[-2000:]},
+        }
+        row: dict[str, Any] = json.loads(last) if last.startswith("{") else died
         rows.append(row)
         counts = " | ".join(f"{row.get(key, '-'):,}" for key in ("executions", "read")) if "read" in row else "- | -"
         print(f"| {name} | {counts} | {len(row['crashes'])} | {row.get('MB', '-')} |", flush=True)

@@ -41,7 +41,7 @@ def licence(name: str) -> str:
     classes = [
         line.rpartition(" :: ")[2] for line in about.get_all("Classifier") or [] if line.startswith("License ::")
     ]
-    expression, words = (about[key] if key in about else "" for key in ("License-Expression", "License"))
+    expression, words = (about[key] if key in about else "" for key in ("License-Expression", "License"))  # noqa: SIM401 - its type has no get
     named = expression or ", ".join(classes) or words.strip()
     return named if named and len(named) <= LONGEST else "see the package"
 

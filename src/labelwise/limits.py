@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
-from typing import IO
+from typing import Protocol
 
 from labelwise.errors import DataError, LabelwiseError, UsageError
 
@@ -14,6 +14,13 @@ VARIABLE = "LABELWISE_MAX_GB"
 SHARE = 0.5  # of this machine's memory, where nothing else is said
 CHUNK = 1 << 20  # bytes unpacked at a time
 _MAX_GB: ContextVar[float | None] = ContextVar("max_gb", default=None)
+
+
+class Stream(Protocol):
+    """What is read from."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return the next bytes, so many at most."""
 
 
 def check_size(file: str | Path, size: float, error: type[LabelwiseError] = DataError) -> None:
@@ -48,7 +55,7 @@ def at_most(max_gb: float | None) -> Iterator[None]:
         _MAX_GB.reset(token)
 
 
-def unpacked(stream: IO[bytes], file: str | Path) -> bytes:
+def unpacked(stream: Stream, file: str | Path) -> bytes:
     """Return all that a stream unpacks to; counted on the way, for what headers say of it may be a lie."""
     content = bytearray()
     while part := stream.read(CHUNK):

@@ -167,6 +167,10 @@ class LeavesOut(Protocol):
 class Completes(Protocol):
     """It can take images that were held out from its training into what it solves in closed form."""
 
+    @property
+    def started(self) -> bool:
+        """Whether anything was solved in closed form."""
+
     def complete(self, images: Tensor, targets: Tensor, groups: Sequence[str] = ()) -> None:
         """Solve it anew with all images, from their targets ``[n]`` and the names of their groups."""
 

@@ -17,7 +17,8 @@ from labelwise.cli.output import show, write_all_signs
 from labelwise.data.catalogue import load
 from labelwise.data.read.audio import list_wavs, read_wav
 from labelwise.data.read.pictures import list_files, list_pictures, read_files
-from labelwise.errors import DataError, LabelwiseWarning, shown
+from labelwise.display import visible
+from labelwise.errors import DataError, LabelwiseWarning
 from labelwise.regular import open_regular, read_regular
 from labelwise.store import save
 from tests.hostile.folders import ODD, biting_folder
@@ -70,7 +71,7 @@ def test_names_of_any_encoding_are_shown_in_any_other(encoding: str, monkeypatch
     show({"file": name}, Text(""), json=True)
     stream.flush()
     document = stream.buffer.getvalue().decode(encoding)
-    assert json.loads(document) == {"file": shown(name)}
+    assert json.loads(document) == {"file": name}
     show({}, Text(name, no_wrap=True), json=False)
     stream.flush()
     table = stream.buffer.getvalue().decode(encoding)[len(document) :]
@@ -161,5 +162,5 @@ def test_many_files_are_listed_in_moments(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_names_are_written_out() -> None:
-    assert shown(ODD) == r"caf\xe9 \xff.png"
-    assert shown("ünï 鳥 \\ [red]") == "ünï 鳥 \\ [red]"
+    assert visible(ODD) == r"caf\xe9 \xff.png"
+    assert visible("ünï 鳥 \\ [red]") == "ünï 鳥 \\ [red]"

@@ -7,6 +7,7 @@ import logging
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
@@ -22,7 +23,8 @@ from labelwise.data.dataset import Dataset, Split
 from labelwise.display import UNSAFE, as_file_name, as_json, caption, from_cell, to_cell, visible
 from labelwise.labels import Labels
 from labelwise.report import report
-from labelwise.server.running import Service, _log
+from labelwise.server.running import _log
+from labelwise.server.settings import Service
 from tests import once
 from tests.conftest import blobs, quick
 from tests.hostile.names import HOSTILE
@@ -186,8 +188,8 @@ def test_a_split_with_formulas_is_written_harmless_and_read_back(tmp_path: Path)
     assert {n: s.files for n, s in again.splits.items()} == {n: s.files for n, s in divided.splits.items()}
 
 
-@pytest.mark.parametrize("kind", ["text", "json"])
-def test_a_log_has_one_line_for_each_record(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("kind", ["plain", "json"])
+def test_a_log_has_one_line_for_each_record(kind: Literal["plain", "json"], capsys: pytest.CaptureFixture[str]) -> None:
     log = logging.getLogger("labelwise.server")
     before, propagate = log.handlers[:], log.propagate
     try:

@@ -63,7 +63,9 @@ def test_training_leaves_the_backbone_alone(
     monkeypatch.setattr(ConvNet, "maps", counted)
     model, _ = train(method, data, CPU)
     assert isinstance(model, LinearModel)
-    assert sum(seen) == len(data.train), "each image is encoded once, statistics included"
+    validated = kind is not Multilabel and code_size is None  # training from the closed form stops by validation images
+    encoded = len(data.train) + validated * len(data.val)
+    assert sum(seen) == encoded, "each image is encoded once, statistics included"
     after = model.encoder.backbone.state_dict()
     assert all(torch.equal(value, after[name]) for name, value in before.items())
     assert model.counts.sum() == len(data.train)
@@ -84,8 +86,9 @@ def test_only_what_follows_is_trained(weights: str, blob_data: Dataset) -> None:
 def test_features_and_images_get_the_same_embeddings(weights: str, blob_data: Dataset) -> None:
     encoder = frozen(weights, 6).build((3, 8, 8)).train()
     images = blob_data.split("train").images
+    method, data = Softmax(encoder=frozen(weights), augment=Augment(flip=True)), training_data(blob_data)
     with pytest.raises(UsageError, match="nothing to augment"):
-        Softmax(encoder=frozen(weights), augment=Augment(flip=True)).encoded(encoder, training_data(blob_data))
+        method.encoded(method.build(data.spec), data)
     features = encoder.features(images)
     assert features.dtype == torch.float32
     assert features.shape == (len(images), encoder.backbone.width_out)
@@ -199,7 +202,7 @@ def test_defaults_are_as_good_as_logistic_regression(per_label: int) -> None:
     wanted = rival.score(test.images.numpy(), test.targets.numpy())
     for method in (Softmax(), Multilabel()):
         right = fit(data, method, CPU).scores(test.images).best == test.targets
-        assert float(right.double().mean()) > wanted - 0.01, method.name
+        assert float(right.double().mean()) > wanted - 0.015, method.name  # a standard error of 1,200 answers
 
 
 def test_encoded_data_are_read_back(weights: str, tmp_path: Path, blob_data: Dataset) -> None:

@@ -79,7 +79,9 @@ def parse_radius(words: str) -> float:
 
 
 def _lines(result: "RobustResult", title: str) -> list[RenderableType]:
-    rows = [(name, bar(share), percent(share)) for name, share in {"none": result.clean, **result.attacks}.items()]
+    rows: list[tuple[RenderableType, ...]] = [
+        (name, bar(share), percent(share)) for name, share in {"none": result.clean, **result.attacks}.items()
+    ]
     worst = styled((percent(result.worst), "bold"), f" ± {100 * result.error:.1f}")
     rows.append((styled(("worst", "bold")), bar(result.worst), worst))
     table = plain_table("attack", "", ">accuracy", title=title, rows=rows)

@@ -106,7 +106,7 @@ def with_shared(verb: Callable[..., None]) -> Callable[..., None]:
     The first holds for the processes that the verb starts as well.
     """
     own, reads = inspect.signature(verb), {"data", "model"}
-    shared = [("max_gb", None, MaxGb)] if reads & set(own.parameters) else []
+    shared: list[tuple[str, Any, Any]] = [("max_gb", None, MaxGb)] if reads & set(own.parameters) else []
     shared += [("no_cache", False, NoCache)] if verb.__name__ not in UNCACHED else []
     shared += [("exact", False, Exact)] if verb.__name__ in EXACT else []
 

@@ -7,6 +7,7 @@ from json import loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from rich.console import RenderableType
 from typer import Argument, Option
 
 import labelwise as lw
@@ -166,7 +167,7 @@ def _train(
     return encoder, method.encoder, about
 
 
-def _lines(file: Path, about: Mapping[str, Any]) -> Iterator[str]:
+def _lines(file: Path, about: Mapping[str, Any]) -> Iterator[RenderableType]:
     yield styled((str(file), "bold"), f": {about['images']} images, {about['seconds']:.0f} s on {about['device']}")
     if "loss" in about:
         figures = ", ".join(f"{name} {about[name]:.3f}" for name in ("loss", "alignment", "uniformity"))

@@ -4,6 +4,7 @@ import csv
 from dataclasses import asdict
 from typing import Annotated
 
+from rich.console import RenderableType
 from rich.text import Text
 from typer import Option
 
@@ -42,7 +43,7 @@ def rank(
     table = plain_table("picture", ">rank", "level", ">80 % sure", *(["levels"] if few else []), "")
     for one in pictures:
         low, high = (names.index(end) + 1 for end in one.interval)
-        cells = [files[one.picture], f"{one.rank:.2f}", styled((one.median, "bold"))]
+        cells: list[RenderableType] = [files[one.picture], f"{one.rank:.2f}", styled((one.median, "bold"))]
         cells += [f"{low}" if low == high else f"{low} to {high}"]
         cells += [_columns(list(one.probabilities.values()))] if few else []
         table.add_row(*cells, styled(("" if one.known else "unknown", "yellow")))

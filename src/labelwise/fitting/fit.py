@@ -69,10 +69,10 @@ def fit(data: Dataset, method: Method | None = None, run: Run | None = None) -> 
     done = calibrate(scores.of(bound), targets)
     if not (part.val.multilabel or len(scores) > MOST_VERIFIED or not can_verify(targets)):
         done = fit_verifier(scores.of(done), targets)
-    if len(validation(data)) or not isinstance(model, Completes):
+    if len(validation(data)) or not (isinstance(model, Completes) and model.started):
         return done
-    whole = part.train.join(part.val)
-    model.complete(whole.images, whole.targets, whole.groups)
+    images = torch.cat([prepared(model, split.images) for split in (part.train, part.val)])
+    model.complete(images, torch.cat([part.train.targets, part.val.targets]), (*part.train.groups, *part.val.groups))
     return replace(done, label_embeddings=bind(model, part.labels).label_embeddings)
 
 

@@ -111,7 +111,8 @@ class IndicatorModel(StartedModel):
     def encode_labels(self, labels: Labels) -> Tensor:
         """Return label embeddings ``[k, d + 1]``."""
         rows = self.trained_rows(labels)
-        return self._embeddings(self.label_encoder(rows)) + self.base[rows]
+        own = self._embeddings(self.label_encoder(rows))
+        return own + self.base[rows] if self.can_start else own
 
     def encode_label_inputs(self, inputs: Tensor) -> Tensor:
         """Return label embeddings ``[m, d + 1]`` of any label inputs ``[m, k]``, such as all ones or all zeros."""

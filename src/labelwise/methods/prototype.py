@@ -57,7 +57,8 @@ class PrototypeModel(StartedModel):
         # of the dense layer: None is a linear score, else this times the cosine with its row (AM-softmax)
         self.cosine = None if settings.margin is None else settings.margin_scale
         self.lifted = settings.lifted  # whether labels learnt from examples are brought to the level of trained ones
-        self.register_buffer("share", torch.ones(()))
+        if self.can_start:
+            self.register_buffer("share", torch.ones(()))
         self.compare = Similarity(d, settings.similarity_settings)
         self.dense = nn.Linear(d, k, bias=self.cosine is None)
         start = torch.randn(k, d) if settings.start == "normal" else torch.rand(k, d)
@@ -109,7 +110,9 @@ class PrototypeModel(StartedModel):
 
     def score(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
         """Return the score of every pair ``[n, k]``, each label on its own."""
-        size = (self.head != "dol") * (self.compare.first_size + 1) + (self.head != "sim") * self.base.shape[1]
+        size = (self.head != "dol") * (self.compare.first_size + 1) + (self.head != "sim") * (
+            self.encoder.code_size + 1
+        )
         learned = self._learned(image_embeddings, label_embeddings[:, :size])
         if label_embeddings.shape[1] == size:
             return learned
@@ -128,7 +131,8 @@ class PrototypeModel(StartedModel):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *more: Any) -> None:
         """Take a state that was saved before there was a closed form, too."""
-        state_dict.setdefault(prefix + "share", torch.ones(()))
+        if self.can_start:
+            state_dict.setdefault(prefix + "share", torch.ones(()))
         super()._load_from_state_dict(state_dict, prefix, *more)
 
     def _learned(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:

@@ -8,11 +8,11 @@ import math
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import interpolate, normalize
+from torch.nn.functional import interpolate
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from labelwise.cache import Cache, digest, is_on, pixel_digests
@@ -23,7 +23,6 @@ from labelwise.nn.backbone import Backbone
 from labelwise.nn.backbones import ON_FEATURES, build_backbone
 from labelwise.nn.runtime import PIECE, Network, Runtime
 from labelwise.nn.weights import Normalisation, load_weights
-from labelwise.ops.arrays import root_features
 from labelwise.view import WHOLE, View
 
 PRETRAINED = "efficientnet_lite0"
@@ -36,8 +35,6 @@ KEPT = 1000  # images whose features go to the cache at a time
 CACHE = "earlier commands (feature cache)"  # in place of a runtime, where no image was encoded
 FORM = 1  # of features in the cache; another one where the same weights make others
 LENGTH = 4.0  # root mean square of a standardised embedding: the right learning rate then does not depend on its size
-# features that are not trained: standardised; roots at unit length; at unit length
-STANDARD, ROOT, UNIT = 0.0, 1.0, 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +145,6 @@ class ImageEncoder(nn.Module):
     std: Tensor  # divides each channel [c] (or feature [a]); 1 until `fit_normalisation`
     feature_mean: Tensor
     feature_std: Tensor
-    feature_map: Tensor  # what is made of features that are not trained: STANDARD, ROOT or UNIT
 
     def __init__(
         self,
@@ -181,8 +177,6 @@ class ImageEncoder(nn.Module):
             self.register_buffer("feature_mean", torch.zeros(backbone.width_out))
             self.register_buffer("feature_std", torch.ones(backbone.width_out))
             self.backbone.requires_grad_(False).eval()
-        if self.untrained:
-            self.register_buffer("feature_map", torch.zeros(()))
         self._missing: LabelwiseError | None = None
         self._encoded = Kept()
         self.runtime = Runtime()  # what a frozen backbone is run by
@@ -265,12 +259,11 @@ class ImageEncoder(nn.Module):
 
     def finish(self, features: Tensor) -> Tensor:
         """Return embeddings ``[n, d]`` from the backbone's features ``[n, d_backbone]``; those not trained get one length."""
-        standard = (features - self.feature_mean) / self.feature_std if self.frozen else features
-        if not self.untrained:
-            return self.project(standard)  # type: ignore[no-any-return]
-        unit = torch.where(self.feature_map == ROOT, root_features(features), normalize(features, dim=1))
-        standard = standard * (LENGTH * self.backbone.width_out**-0.5)
-        return self.project(torch.where(self.feature_map == STANDARD, standard, LENGTH * unit))  # type: ignore[no-any-return]
+        if self.frozen:
+            features = (features - self.feature_mean) / self.feature_std
+        if self.untrained:
+            features = features * (LENGTH * self.backbone.width_out**-0.5)
+        return self.project(features)  # type: ignore[no-any-return]
 
     def forward(self, x: Tensor) -> Tensor:
         """Return embeddings ``[n, d]`` of images in [0, 1], or of features that ``trunk`` made of images."""
@@ -351,16 +344,6 @@ class ImageEncoder(nn.Module):
         unit = 255 if images.dtype == torch.uint8 else 1
         for buffer, value in zip((self.mean, self.std), spread(images, unit), strict=True):
             buffer.copy_(value / unit)
-
-    def fit_unit_features(self, features: Tensor) -> None:
-        """Let features that are not trained be brought to one length instead of standardised: their roots, if none of these is negative."""
-        self.feature_map.fill_(ROOT if float(features.min()) >= 0 else UNIT)
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *more: Any) -> None:
-        """Take a state that was saved when features were always standardised, too."""
-        if self.untrained:
-            state_dict.setdefault(prefix + "feature_map", torch.zeros(()))
-        super()._load_from_state_dict(state_dict, prefix, *more)
 
     def fit_features(self, features: Tensor) -> None:
         """Set what a frozen trunk's features are standardised with to the mean and std of these ``[n, d_backbone]``."""

@@ -104,7 +104,7 @@ def _held_out(bare: Calibration, log_odds: Tensor, targets: Tensor) -> tuple[Ten
 def _helps(plain: Tensor, held: Tensor, truth: Tensor) -> bool:
     """Return whether held-out probabilities are better than plain ones: of a yes ``[m]``, or of each label ``[n, k]``."""
     loss, error = zip(*(_worth(each, truth) for each in (plain, held)), strict=True)
-    return loss[1] < loss[0] and error[1] <= error[0]
+    return bool(loss[1] < loss[0] and error[1] <= error[0])
 
 
 def _worth(probabilities: Tensor, truth: Tensor) -> tuple[float, float]:

@@ -50,8 +50,8 @@ def _remembered(images: LazyImages) -> Tensor:
         fresh = {keys[row]: each.tobytes() for row, each in zip(missing, prints.numpy(), strict=True)}
         cache.write(LOOKS, fresh)
         known |= fresh
-    prints = np.frombuffer(bytearray(b"".join(known[key] for key in keys)), np.float32)
-    return torch.from_numpy(prints.reshape(len(keys), _SIDE * _SIDE))
+    every = np.frombuffer(bytearray(b"".join(known[key] for key in keys)), np.float32)
+    return torch.from_numpy(every.reshape(len(keys), _SIDE * _SIDE))
 
 
 def alike(prints: Tensor, likeness: float = LIKENESS) -> Iterator[tuple[Rows, Rows, NDArray[np.float32]]]:

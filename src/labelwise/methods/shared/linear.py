@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, normalize
 
 from labelwise.data.augment import Augment
 from labelwise.data.batches import ShuffledBatches
@@ -15,8 +15,8 @@ from labelwise.data.dataset import Split, TrainData
 from labelwise.errors import UsageError
 from labelwise.labels import Labels
 from labelwise.model import LabelModel, Spec, as_float
-from labelwise.nn.encoder import Encoder, ImageEncoder
-from labelwise.ops.discriminant import closed_form_rows
+from labelwise.nn.encoder import LENGTH, Encoder
+from labelwise.ops.discriminant import closed_form_rows, root_features
 from labelwise.ops.linear import (
     EmbeddingStatistics,
     embedding_statistics,
@@ -34,6 +34,11 @@ from labelwise.training.stages import Loss, Method, Stage
 __all__ = ["Encoder", "EncoderModel", "HeadModel", "ImageMethod", "LinearModel", "RowModel", "SoftmaxModel"]
 
 BATCH = 256  # images encoded at a time outside training
+AS_THEY_ARE, ROOT, UNIT = (
+    0.0,
+    1.0,
+    2.0,
+)  # features as the encoder gives them; their roots at unit length; at unit length
 PATIENCE = 2  # epochs without a gain on validation images after which training from the closed form stops
 FEWEST_STEPS, SMALLEST_BATCH = 10, 8  # steps of an epoch over features, as far as batches of this size allow
 
@@ -155,10 +160,13 @@ class StartedModel(LinearModel):
     """One that, on features that are not trained, begins with the closed form; what is trained is added to it."""
 
     base: Tensor  # label embeddings in closed form [k, d + 1]; zeros: none
+    feature_map: Tensor  # what is made of features: AS_THEY_ARE, ROOT or UNIT
 
     def __init__(self, spec: Spec, encoder: Encoder) -> None:
         super().__init__(spec, encoder)
-        self.register_buffer("base", torch.zeros(len(spec.labels), self.encoder.code_size + 1))
+        if self.can_start:
+            self.register_buffer("base", torch.zeros(len(spec.labels), self.encoder.code_size + 1))
+            self.register_buffer("feature_map", torch.zeros(()))
 
     @property
     def can_start(self) -> bool:
@@ -170,9 +178,16 @@ class StartedModel(LinearModel):
         """Whether there is a closed form."""
         return self.can_start and bool(self.base.any())
 
+    def finish(self, embeddings: Tensor) -> Tensor:
+        """Return image embeddings ``[n, d]``: features all of one length where there is a closed form."""
+        if not self.can_start:
+            return embeddings
+        unit = torch.where(self.feature_map == ROOT, root_features(embeddings), normalize(embeddings, dim=1))
+        return torch.where(self.feature_map == AS_THEY_ARE, embeddings, LENGTH * unit)
+
     def start(self, split: Split) -> None:
         """Begin with the closed form of training images, see ``ops.discriminant``; what is trained adds nothing yet."""
-        self.encoder.fit_unit_features(self.encoder.features(split.images))
+        self.feature_map.fill_(ROOT if float(self.encoder.features(split.images).min()) >= 0 else UNIT)
         self.solve(split)
 
     @torch.no_grad()
@@ -186,10 +201,9 @@ class StartedModel(LinearModel):
 
     def complete(self, images: Tensor, targets: Tensor, groups: Sequence[str] = ()) -> None:
         """Solve the closed form anew with all images, those held out from training among them; what was trained stays added."""
-        if self.started:
-            split = Split(images=images, targets=targets, groups=tuple(groups))
-            self.solve(split)
-            self.fit_statistics(split)
+        split = Split(images=images, targets=targets, groups=tuple(groups))
+        self.solve(split)
+        self.fit_statistics(split)
 
     def likelihood(self, split: Split) -> float:
         """Return the mean log-likelihood of the labels of images."""
@@ -198,7 +212,8 @@ class StartedModel(LinearModel):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *more: Any) -> None:
         """Take a state that was saved before there was a closed form, too."""
-        state_dict.setdefault(prefix + "base", torch.zeros(self.base.shape))
+        for name in ("base", "feature_map") if self.can_start else ():
+            state_dict.setdefault(prefix + name, torch.zeros(getattr(self, name).shape))
         super()._load_from_state_dict(state_dict, prefix, *more)
 
 
@@ -218,7 +233,8 @@ class HeadModel(StartedModel):
     def encode_labels(self, labels: Labels) -> Tensor:
         """Return the rows of the last layer that belong to these labels ``[k, d + 1]``."""
         rows = self.trained_rows(labels)
-        return torch.cat([self.head.weight[rows], self.head.bias[rows, None]], 1) + self.base[rows]
+        own = torch.cat([self.head.weight[rows], self.head.bias[rows, None]], 1)
+        return own + self.base[rows] if self.can_start else own
 
 
 class SoftmaxModel(HeadModel):
@@ -259,14 +275,15 @@ class ImageMethod(Method):
         size = min(self.batch, few) if len(shape) == 1 else self.batch
         return ShuffledBatches(split=data.train, size=size, augment=self.augment or mild)
 
-    def encoded(self, encoder: ImageEncoder, data: TrainData) -> TrainData:
+    def encoded(self, model: LinearModel, data: TrainData) -> TrainData:
         """Return the data with the features of a frozen trunk in place of training images, and fit what follows to them."""
         if self.augment not in (None, Augment()):
             raise UsageError(
                 "A frozen encoder sees each image once, as it is, so there is nothing to augment; leave augment out."
             )
-        features = encoder.features(data.train.images)
-        encoder.fit_features(features)
+        features = model.encoder.features(data.train.images)
+        if not (isinstance(model, StartedModel) and model.started):
+            model.encoder.fit_features(features)
         return replace(data, train=replace(data.train, images=features))
 
     def train_whole(self, model: LinearModel, data: TrainData, loss: Loss) -> Iterator[Stage]:
@@ -282,7 +299,7 @@ class ImageMethod(Method):
     def stage(self, name: str, model: nn.Module, data: TrainData, loss: Loss) -> Stage:
         """Return a stage that trains the whole model, or what follows a frozen trunk, with these settings."""
         if isinstance(model, LinearModel) and model.encoder.frozen:
-            data = self.encoded(model.encoder, data)
+            data = self.encoded(model, data)
         if self.adversarial is not None:
             loss = self.adversarial.around(loss, model, data)
         return Stage(
