@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 from torch import Tensor
 
-from labelwise.data.read import known, pictures
+from labelwise.data.read import known, readable
 from labelwise.data.read.decoding import decode as decode_file
 from labelwise.nn.encoder import ImageEncoder
 from labelwise.report import case
@@ -42,7 +42,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
         return decode(path, frame)
 
     monkeypatch.setattr(ImageEncoder, "trunk", encoding)
-    monkeypatch.setattr(pictures, "decode_safely", decoding)
+    monkeypatch.setattr(readable, "decode_safely", decoding)
     return counts
 
 

@@ -68,6 +68,6 @@ def test_unknown_setting_names_the_nearest(run: Any, pictures: Path, tmp_path: P
 
 
 def test_settings_are_listed(run: Any, tmp_path: Path) -> None:
-    code, out, _ = run("fit", "finches", "--out", tmp_path / "m", "--set", "help")
+    code, out, _ = run("fit", "finches", "--out", tmp_path / "m", "--method", "indicator", "--set", "help")
     assert code == 0
     assert "optimizer.lr" in out

@@ -67,7 +67,7 @@ def by_text(run: Any, squares: Path, models: Path) -> Path:
         assert code == 0, err
         assert "Method clarel: sentences describe the labels without an image in train (2)." in " ".join(err.split())
         said = " ".join(out.split())
-        assert "labels: 6 with images, 2 from a description alone" in said
+        assert "6 labels have images, 2 are known from a description alone" in said
         assert "2 labels held out of a trial: unseen " in said
         assert "harmonic mean" in said
         assert "calibration error" in said
@@ -105,7 +105,7 @@ def test_three_labels_are_too_few_to_hold_one_out(run: Any, squares: Path, tmp_p
     code, out, err = run("fit", tmp_path / "few", "--out", tmp_path / "m.lw", *QUICK)
     assert code == 0, err
     said = " ".join(out.split())
-    assert "labels: 3 with images, 5 from a description alone" in said
+    assert "3 labels have images, 5 are known from a description alone" in said
     assert "too few labels have images to hold some out" in said
     assert "calibration error" in said
 
@@ -227,7 +227,10 @@ def test_no_protocol_where_one_kind_of_label_is_tested(run: Any, by_text: Path, 
 def test_check_says_which_methods_can_train(run: Any, squares: Path, tmp_path: Path) -> None:
     said = run("data", "check", squares, *split_of(squares))[1]
     assert "Methods that can train on this: clarel," in said
-    assert "Methods that can train on this, without the 2 labels that have no training images: indicator," in said
+    assert (
+        "Methods that can train on this, without the 2 labels that have no training images: discriminant, indicator,"
+        in said
+    )
     bare = shutil.copytree(squares, tmp_path / "bare")
     (bare / "labels.csv").unlink()
     assert (

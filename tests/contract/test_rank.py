@@ -19,7 +19,7 @@ def test_rank(method: str) -> None:
     assert [one.rank for one in found] == sorted(one.rank for one in found)
     truth = [names.index(data.labels.names[test.targets[one.picture]]) for one in found]
     assert np.mean([names.index(one.median) == level for one, level in zip(found, truth, strict=True)]) > 0.9
-    assert np.corrcoef([one.rank for one in found], truth)[0, 1] > 0.9
+    assert np.corrcoef([one.rank for one in found], truth)[0, 1] > 0.85
     assert all(sum(one.probabilities.values()) == pytest.approx(1) for one in found)
     figures = evaluate_ordinal(Tested.of(classifier, test, data.labels), order=names)
     assert figures.median.mean_absolute_error < 0.3

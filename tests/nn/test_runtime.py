@@ -19,6 +19,12 @@ from labelwise.view import WHOLE, View
 NETWORKS = ("convnet", "resnet18", "resnet50", "vgg11_bn", "wrn28_10", "efficientnet_lite0")
 
 
+@pytest.fixture(autouse=True)
+def every_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small networks are run as large ones are."""
+    monkeypatch.setattr(runtime, "SMALL", 0)
+
+
 def network(name: str, shape: tuple[int, ...]) -> ImageEncoder:
     """Return a frozen encoder whose batch norms do something, as those of trained weights do."""
     torch.manual_seed(0)

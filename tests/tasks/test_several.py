@@ -107,15 +107,15 @@ def test_labels_without_a_training_image_lose_their_column() -> None:
 
 def test_calibration_is_of_each_label_and_needs_yes_and_no() -> None:
     classifier, val = trained(), squares().split("val")
+    figures = classifier.origin.summary["calibration"]
     assert classifier.calibration.multilabel
-    assert len(set(classifier.calibration.scale.tolist())) == 3
+    assert len(set(classifier.calibration.scale.tolist())) == (3 if figures["applied"]["answer_ece"] else 1)
     assert classifier.calibration.temperature == 1.0
     again = lw.calibrate(classifier, val.images, truths(val), keep=0.5)
     torch.testing.assert_close(again.calibration.scale, classifier.calibration.scale, rtol=1e-3, atol=1e-4)
     assert again.familiarity.rule is not None
     assert classifier.familiarity.rule is not None
     assert again.familiarity.rule.limit < classifier.familiarity.rule.limit
-    figures = classifier.origin.summary["calibration"]
     assert figures["answer_ece_after"] < figures["answer_ece_before"] + 0.02
     assert "ece_after" not in figures
     with pytest.raises(

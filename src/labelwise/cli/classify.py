@@ -81,16 +81,17 @@ def classify(  # noqa: PLR0913 - the options of the verb
     count = len(classifier.labels) if classifier.calibration.multilabel and not json else top
     for images, names, unread in _shown(read_pieces(classifier, files, strict=strict), len(files)):
         skipped += unread
-        for image, name, one in zip(
-            images, names, predictions(classifier.scores(images), top=count) if names else [], strict=True
-        ):
+        some = predictions(classifier.scores(images), top=count) if names else []
+        for row, (name, one) in enumerate(zip(names, some, strict=True)):
             said = answer(name, one, sure)
             if wanted is None or said.word in wanted:
                 answers.append(said)
                 if sorter:
                     sorter.place(said)
                 if sheet:
-                    sheet.add(said.word, name, one, image)
+                    sheet.add(
+                        said.word, name, one, images[row : row + 1][0]
+                    )  # a row: pixels of others are not asked for
     if csv_file is not None:
         write_atomically(csv_file, table_of(answers))
     if sheet and sheet_file is not None:

@@ -112,7 +112,7 @@ def possible_method(wish: Wish, *, own_pictures: bool = False) -> Method:
             return make_method(replace(wish, method=name), own_pictures=own_pictures)
         except UsageError as error:
             faults.append(error)
-    raise faults[0]
+    raise next((fault for fault in faults if "Did you mean" in str(fault)), faults[0])
 
 
 def encoder_of(method: Method) -> Encoder:

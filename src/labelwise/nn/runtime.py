@@ -17,6 +17,9 @@ from labelwise.nn.folding import folded, onnx_file
 from labelwise.nn.onnx_file import session
 
 FEW = 20  # pictures that take as long as what saves time on more; see benchmarks/encode.py
+SMALL = (
+    1_000_000  # weights of a network that is quick as it is: its answers do not depend on how many pictures came before
+)
 TOLERANCE = 1e-4  # of features, relative to the largest where that is above 1
 PIECE = {"cpu": 4, "cuda": 256}  # images that a frozen network takes at a time; on a CPU few fit its caches best
 
@@ -42,6 +45,7 @@ class Runtime:
         """Return what turns normalised images such as these ``[n, c, h, w]`` into features ``[n, d]``: the network or its like."""
         self._pictures += len(images)
         plain = images.device.type != "cpu" or images.dtype != torch.float32 or not len(images)
+        plain = plain or sum(weight.numel() for weight in backbone.parameters()) < SMALL
         if plain or self._pictures <= FEW:
             self.used = f"torch {torch.__version__}"
             return backbone

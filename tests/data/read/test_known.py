@@ -12,7 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
-from labelwise.data.read import known, pictures
+from labelwise.data.read import known, readable
 from labelwise.data.read.decoding import decode as decode_file
 from labelwise.data.read.files import at_side
 from labelwise.data.read.folders import folder
@@ -48,7 +48,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(Path(path).name)
         return decode(path, frame)
 
-    monkeypatch.setattr(pictures, "decode_safely", count)
+    monkeypatch.setattr(readable, "decode_safely", count)
     return names
 
 

@@ -40,7 +40,8 @@ def read_known(
     """
     if not is_on():
         images, readable, skipped = read_readable(paths, shape, fit, progress=True)
-        check_read(skipped, len(paths) + none, strict=strict)
+        if strict or not none:
+            check_read(skipped, len(paths), strict=strict)
         return images, readable, skipped
     cache, frame = Cache(), repr((FORM, PIL.__version__, tuple(shape), fit)).encode()
     stamps = [_stamp(path, frame) for path in paths]
@@ -51,7 +52,8 @@ def read_known(
         entries[i] = entry
     fresh = [i for i in unknown if entries[i] is None]
     images, readable, skipped = read_readable([paths[i] for i in fresh], shape, fit, progress=True)
-    check_read(skipped, len(paths) + none, strict=strict)
+    if strict or not none:
+        check_read(skipped, len(paths), strict=strict)
     rows = [fresh[i] for i in readable]
     for i, key, number in zip(rows, pixel_digests(images.numpy()), image_hashes(images).tolist(), strict=True):
         entries[i] = key + number.to_bytes(8, "big", signed=True)
