@@ -40,7 +40,7 @@ def test_fit_says_which_methods_can(run: Any, table: Path, tmp_path: Path) -> No
     code, out, err = run(*words, "--out", tmp_path / "m.lw")
     assert code == 0
     assert "Method indicator: several labels may be true of one image. Alternatives: multilabel." in err
-    assert "validation: mean average precision" in out
+    assert "Validation images: mean average precision" in out
     code, _, err = run(*words, "--out", tmp_path / "n.lw", "--method", "softmax")
     assert code == 2
     assert "Methods that can: indicator, multilabel" in " ".join(err.split())
@@ -95,5 +95,10 @@ def test_the_other_verbs_work(run: Any, model: Path, table: Path, tmp_path: Path
 
 def test_the_error_told_is_that_of_the_choice_or_of_the_answers() -> None:
     one = {"ece_before": 0.2, "ece_after": 0.1, "answer_ece_before": 0.4, "answer_ece_after": 0.3}
-    assert calibration_line(one) == "20.0 % before, 10.0 % after"
-    assert calibration_line({"answer_ece_before": 0.4, "answer_ece_after": 0.3}) == "40.0 % before, 30.0 % after"
+    assert (
+        calibration_line(one)
+        == "Probabilities are off by 10.0 % on average (calibration error, ECE); before calibration by 20.0 %"
+    )
+    several = calibration_line({"answer_ece_before": 0.4, "answer_ece_after": 0.3})
+    assert several.startswith("Probabilities of a yes are off by 30.0 %")
+    assert several.endswith("before calibration by 40.0 %")

@@ -64,7 +64,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(*words: object) -> str:
-    result = CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "400"}, input="q\n")
+    result = CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "800"}, input="q\n")
     assert result.exception is None or isinstance(result.exception, SystemExit), (words, result.exception)
     assert result.exit_code == 0, result.output
     return result.output

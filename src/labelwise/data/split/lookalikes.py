@@ -98,7 +98,10 @@ def _near(prints: Tensor, likeness: float) -> Iterator[tuple[Rows, Rows]]:
     if len(rows) < 2:
         return
     points, number = prints[rows] - prints[rows].mean(0), rows.numpy()
-    directions = torch.linalg.eigh(points.T @ points)[1].flip(1)
+    if len(points) < points.shape[1]:  # the table of products that is the smaller one
+        directions = torch.linalg.svd(points, full_matrices=False)[2].T
+    else:
+        directions = torch.linalg.eigh(points.T @ points)[1].flip(1)
     radius = (2 * (1 - likeness)) ** 0.5 + 1e-3
     for count in _DIRECTIONS:  # few are quick, and enough unless most pictures are much alike
         places = (points @ directions[:, :count]).double().numpy()
