@@ -190,8 +190,8 @@ def test_while_it_trains_the_checkpoint_is_written_first(tmp_path: Path) -> None
     rows = np.random.default_rng(0).normal(size=(400, 8)).astype("f4")
     np.savez(tmp_path / "data.npz", features=rows, labels=np.arange(400) % 4, classes=np.array(list("abcd")))
     words = ("fit", "data.npz", "--out", "m.lw", "--method", "softmax", "--epochs", "100000", "--set", "batch=16")
-    words += ("--set", "closed_form=false")  # which would end as soon as training adds nothing
-    command = begin((*LABELWISE, *words), tmp_path)
+    plain = ("--set", "closed_form=false")  # else it ends as soon as training adds nothing
+    command = begin((*LABELWISE, *words, *plain), tmp_path)
     log = tmp_path / "m.lw.run" / "log.jsonl"
     wait(command, lambda: log.exists() and log.read_text().count("\n") > 3)
     told = stop(command, signal.SIGTERM)

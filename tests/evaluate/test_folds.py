@@ -178,17 +178,12 @@ def test_what_cannot_be_refitted_is_refused() -> None:
         evaluate_folds(trained("multilabel"), squares())
 
 
-def test_the_shell_measures_what_all_trained(run: Any, tmp_path: Path) -> None:
+def test_the_shell_measures_by_folds(run: Any, tmp_path: Path) -> None:
     whole = lw.data.pool(features(60))
     names = np.array(["a", "b", "c"])
     file, model = tmp_path / "my pack.npz", tmp_path / "m.lw"
     np.savez(file, features=whole.images.numpy(), labels=whole.targets.numpy(), classes=names)
     assert run("fit", file, "--out", model, "--device", "cpu")[0] == 0
-    for verb in (("evaluate", model, file), ("report", model, file, "--out", tmp_path / "r.html")):
-        code, _, err = run(*verb, "--split", "train")
-        assert code == 1
-        assert "were used to train or calibrate" in " ".join(err.split())
-        assert "--folds 5" in err
     code, out, err = run("evaluate", model, file, "--folds", 5)
     assert code == 0, err
     assert "right (accuracy)" in out
