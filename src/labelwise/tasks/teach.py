@@ -21,7 +21,8 @@ from labelwise.training.stages import Method
 MOST_LEFT_OUT = 40  # times that some examples are left out: of more, several at a time
 FEWEST_TO_DISAGREE = 3
 # How alike an odd example is to the others, at most, of what is usual among them. Of 3, 5 and 10 examples with an intruder it was named
-# in 75 to 92 of 100 lessons (flowers), 66 to 83 (birds), and without one somebody in 3 to 5, and 11 to 19.
+# in 75 to 92 of 100 lessons (flowers), 66 to 83 (birds), and without one somebody in 3 to 5, and 11 to 19;
+# it was chosen by these same lessons.
 FAR = 0.3
 Texts = str | Sequence[str]
 Vector = Tensor | Array | Sequence[float]
