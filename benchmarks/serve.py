@@ -142,7 +142,7 @@ class Talk:
     """A keep-alive connection."""
 
     def __init__(self, port: int) -> None:
-        self.port = port
+        self.port, self.head = port, b""  # the head of the last answer
 
     async def __aenter__(self) -> "Talk":
         self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
@@ -155,7 +155,7 @@ class Talk:
         """Return the status and the document of an answer."""
         head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
         self.writer.write(head.encode() + body)
-        said = await self.reader.readuntil(b"\r\n\r\n")
+        self.head = said = await self.reader.readuntil(b"\r\n\r\n")
         length = int(re.search(rb"content-length: (\d+)", said.lower())[1])  # type: ignore[index]
         return int(said[9:12]), json.loads(await self.reader.readexactly(length))
 

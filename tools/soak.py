@@ -1,13 +1,13 @@
 """A service with several workers under mixed load and faults, and a model of what it must know beside it.
 
-    python tools/soak.py [--minutes 30] [--workers 2] [--seed 0] [--json FILE]
+    python tools/soak.py [--minutes 30] [--workers 2] [--seed 0] [--model FOLDER] [--json FILE]
 
-Clients classify, teach, forget and search; others are slow or rude. Between quiet times a fault is drawn: a worker or the whole is
-killed, processes are stopped for seconds, the disk is full or read-only, a bit of a copy of the state is flipped.
+Clients classify, teach, forget and search; others are slow or rude. Between quiet times a fault is drawn: a worker, the whole or its first
+process is killed, processes are stopped for seconds, the disk is full, read-only or slow, the clock jumps, a bit of a copy of the state is flipped.
 Every answer is checked in the manner of Jepsen: each acknowledged change is there, no read goes back in time, nothing is invented. A
-change whose answer was lost may be there or not, but never both. Where the state cannot lie on a small disk of its own (mount asks
-for rights), the disk is made full by a limit on the size of files, and is never read-only. Clocks are not moved, and the disk is
-never slow: both need tools that are not here.
+change whose answer was lost may be there or not, but never both. The figures so far are written every minute.
+Without the rights of root the state has no disk of its own: it is made full by a limit on the size of files, and is never read-only or slow.
+Without a C compiler the clock does not jump. The figures say which faults were not possible.
 """
 
 import argparse
@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
@@ -34,9 +34,13 @@ HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "benchmarks"))
 
 from serve import Running, Talk, encoded, fitted  # noqa: E402 - of the folder above
+from soak_machine import Clock, Disk  # noqa: E402 - beside this file
+
+from labelwise.files import write_atomically  # noqa: E402 - as tools of the project find it
 
 QUIET = 8.0  # seconds between two faults
-DISK = 256  # megabytes of the small disk
+PAUSE = 0.2  # seconds at most between two requests of a client
+DAY = 86_400
 MOST = 100  # labels that classify lists at most
 LABELS = 6  # that a writer keeps at most
 LOST = (OSError, EOFError, asyncio.IncompleteReadError, asyncio.TimeoutError)
@@ -50,6 +54,7 @@ class Model:
     base: frozenset[str]
     present: dict[str, bool | None] = field(default_factory=dict)  # of each label ever asked for; None: not known
     moved: dict[str, float] = field(default_factory=dict)  # when a change of it was last asked for or answered
+    gone: set[str] = field(default_factory=set)  # forgotten so long ago that no request is older
     change: int = 0  # the largest number in any answer so far
     acknowledged: int = 0
     unsure: int = 0
@@ -59,13 +64,20 @@ class Model:
 
     def settle(self, label: str, present: bool | None) -> None:
         """Note what is known of a label from now on."""
-        self.present[label], self.moved[label] = present, time.monotonic()
+        now = time.monotonic()
+        self.present[label], self.moved[label] = present, now
+        old = [one for one, there in self.present.items() if there is False and self.moved[one] < now - 2 * PATIENCE]
+        self.gone.update(old)
+        for one in old:
+            del self.present[one], self.moved[one]
 
     def check(self, names: set[str], change: int, least: int, began: float) -> None:
         """Compare an answer with all that was known before it was asked."""
         if change < least:
             self.stale.append(f"change {change} after {least}")
-        if strange := names - self.base - set(self.present):
+        if old := names & self.gone:
+            self.stale.append(f"{sorted(old)[:3]} at change {change}, forgotten long ago")
+        if strange := names - self.base - set(self.present) - self.gone:
             self.invented.append(str(sorted(strange)[:3]))
         for label in self.base - names:
             self.lost.append(f"{label} of the model, change {change}")
@@ -81,24 +93,30 @@ class Figures:
 
     requests: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
-    failures: Counter[str] = field(default_factory=Counter)  # 5xx, by what was wrong then
+    refusals: Counter[str] = field(
+        default_factory=Counter
+    )  # 503 with Retry-After under a fault, by the fault and the text
+    failures: Counter[str] = field(default_factory=Counter)  # other 5xx and lost connections, by what was wrong then
     seconds: dict[str, list[float]] = field(default_factory=lambda: {"quiet": [], "fault": []})
     rss: int = 0
+    rss_now: int = 0
+    processes: int = 0
     flips: Counter[str] = field(default_factory=Counter)
 
 
 class Soak:
     """A service, its clients and its faults."""
 
-    def __init__(self, home: Path, workers: int, seed: int, small: bool) -> None:
-        self.home, self.small, self.drawn = home, small, random.Random(seed)
+    def __init__(self, disk: Disk, clock: Clock, workers: int, seed: int) -> None:
+        home = disk.home
+        self.disk, self.clock, self.drawn = disk, clock, random.Random(seed)
         self.folder = home / "model.lw"
         gallery = home / "gallery"
         self.options = ("--workers", str(workers), "--gallery", str(gallery), "--timeout", "5", "--device", "cpu")
         self.pictures = [file.read_bytes() for file in sorted(gallery.iterdir())]
         self.service = Running(self.folder, *self.options)
         self.model = Model(frozenset(self._names()))
-        self.figures, self.fault, self.ended = Figures(), "", False
+        self.figures, self.fault, self.ended, self.began = Figures(), "", False, time.monotonic()
 
     def _names(self) -> list[str]:
         about = json.loads((self.folder / "classifier.json").read_text())
@@ -121,7 +139,9 @@ class Soak:
         self.figures.requests[f"{route} {status}"] += 1
         fault = fault or self.fault
         if status >= 500:
-            self.figures.failures[f"{status} {fault or 'quiet'}"] += 1
+            honest = status == 503 and fault and b"retry-after" in talk.head.lower()
+            where = self.figures.refusals if honest else self.figures.failures
+            where[f"{status} {fault or 'quiet'}: {str(document)[:120]}"] += 1
         if status == 200:
             self.figures.seconds["fault" if fault else "quiet"].append(time.monotonic() - began)
         return status, document
@@ -141,7 +161,7 @@ class Soak:
                 assert isinstance(change, int)
                 if direct or len(rows) < MOST:
                     self.model.check({row[key] for row in rows}, change, least, began)
-            await asyncio.sleep(self.drawn.uniform(0, 0.1))
+            await asyncio.sleep(self.drawn.uniform(0, PAUSE))
 
     async def write(self, own: int) -> None:
         """Teach and forget labels that nobody else changes."""
@@ -169,13 +189,13 @@ class Soak:
             else:
                 self.model.unsure += 1
                 doubtful.add(label)
-            await asyncio.sleep(self.drawn.uniform(0, 0.2))
+            await asyncio.sleep(self.drawn.uniform(0, 2 * PAUSE))
 
     async def search(self) -> None:
         """Look for pictures like another."""
         while not self.ended:
             await self.ask("POST", "/retrieve?top=3", self.drawn.choice(self.pictures))
-            await asyncio.sleep(self.drawn.uniform(0, 0.5))
+            await asyncio.sleep(self.drawn.uniform(0, 5 * PAUSE))
 
     async def annoy(self) -> None:
         """Send halves of requests, none at all, and what is no request; take no answer."""
@@ -191,26 +211,37 @@ class Soak:
             await asyncio.sleep(0.1)
 
     async def watch(self) -> None:
-        """Note how much memory the service takes."""
+        """Note how much memory and how many processes the service takes."""
         while not self.ended:
-            total = 0
-            for pid in (self.service.process.pid, *self.workers()):
+            total, tree = 0, self.tree()
+            for pid in (self.service.process.pid, *tree):
                 with contextlib.suppress(OSError):
                     total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
-            self.figures.rss = max(self.figures.rss, total)
-            await asyncio.sleep(0.5)
+            figures = self.figures
+            figures.rss_now, figures.rss = total, max(figures.rss, total)
+            figures.processes = max(figures.processes, 1 + len(tree))
+            await asyncio.sleep(1)
 
     # Faults
 
-    def workers(self) -> list[int]:
-        """Return the processes that the service started."""
-        found = []
+    def tree(self) -> dict[int, bytes]:
+        """Return the processes that descend from the service, with their command lines."""
+        parents, lines = {}, {}
         for folder in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
-                parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-                if parent == self.service.process.pid and b"spawn_main" in (folder / "cmdline").read_bytes():
-                    found.append(int(folder.name))
-        return found
+                pid = int(folder.name)
+                parents[pid] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+                lines[pid] = (folder / "cmdline").read_bytes()
+        known = {self.service.process.pid}
+        while more := {pid for pid, parent in parents.items() if parent in known} - known:
+            known |= more
+        return {pid: lines[pid] for pid in sorted(known & set(lines) - {self.service.process.pid})}
+
+    def workers(self) -> list[int]:
+        """Return the processes that answer requests."""
+        parent = self.service.process.pid
+        own = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        return [pid for pid, line in self.tree().items() if b"spawn_main" in line and str(pid) in own]
 
     async def kill_worker(self) -> None:
         """Kill one of the workers."""
@@ -219,7 +250,25 @@ class Soak:
 
     async def kill_all(self) -> None:
         """Kill the service, start it again, and look whether all is there."""
+        await self.start_again(self.tree())
+
+    async def kill_first(self) -> None:
+        """Kill the first process alone: those that it started must end by themselves."""
+        tree = self.tree()
+        await self.start_again({})
+        await asyncio.sleep(5)
+        left = {pid for pid, line in tree.items() if line and _command(pid) == line}
+        if left:
+            self.figures.failures[f"{len(left)} processes outlive the first one"] += 1
+
+    async def start_again(self, others: Iterable[int], between: Callable[[], None] = lambda: None) -> None:
+        """Kill the first process and others, and start the service anew."""
+        self.service.process.kill()
+        for pid in others:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self.service.end(signal.SIGKILL)
+        await asyncio.to_thread(between)
         await asyncio.sleep(0.5)
         self.service = await asyncio.to_thread(Running, self.folder, *self.options)
 
@@ -236,23 +285,11 @@ class Soak:
 
     async def full_disk(self) -> None:
         """Let the disk of the state have no room."""
-        async with self._ballast() if self.small else self._limit():
+        with self.disk.full() if self.disk.mounted else self._limit():
             await asyncio.sleep(self.drawn.uniform(1, 4))
 
-    @contextlib.asynccontextmanager
-    async def _ballast(self) -> AsyncIterator[None]:
-        ballast = self.home / "ballast"
-        with ballast.open("wb") as file, contextlib.suppress(OSError):
-            while True:
-                file.write(bytes(1 << 16))
-                file.flush()
-        try:
-            yield
-        finally:
-            ballast.unlink()
-
-    @contextlib.asynccontextmanager
-    async def _limit(self) -> AsyncIterator[None]:
+    @contextlib.contextmanager
+    def _limit(self) -> Iterator[None]:
         pids = (self.service.process.pid, *self.workers())
         hard = {pid: resource.prlimit(pid, resource.RLIMIT_FSIZE)[1] for pid in pids}
         for pid in pids:
@@ -265,14 +302,24 @@ class Soak:
                     resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard[pid], hard[pid]))
 
     async def read_only_disk(self) -> None:
-        """Let the disk of the state be read-only; where files are open for writing a system refuses."""
-        if subprocess.run(["mount", "-o", "remount,ro", str(self.home)], capture_output=True, check=False).returncode:
-            self.figures.faults["read_only_disk refused by the system"] += 1
-            return
-        try:
-            await asyncio.sleep(self.drawn.uniform(1, 4))
-        finally:
-            subprocess.run(["mount", "-o", "remount,rw", str(self.home)], check=True)
+        """Let the disk of the state become read-only as after an error; then kill all, and mount it anew."""
+        self.disk.fail()
+        await asyncio.sleep(self.drawn.uniform(1, 4))
+        await self.start_again(self.tree(), self.disk.mend)
+
+    async def slow_disk(self) -> None:
+        """Let whoever writes wait again and again."""
+        for _ in range(self.drawn.randrange(2, 8)):
+            async with self.disk.frozen():
+                await asyncio.sleep(self.drawn.uniform(0.1, 1))
+            await asyncio.sleep(self.drawn.uniform(0, 0.2))
+
+    async def clock_jump(self) -> None:
+        """Set the clock ahead or back, by seconds or years, and after a while right again."""
+        for _ in range(self.drawn.randrange(1, 4)):
+            self.clock.jump(self.drawn.choice((-1, 1)) * 10 ** self.drawn.uniform(0, 8))
+            await asyncio.sleep(self.drawn.uniform(0.5, 2))
+        self.clock.jump(0)
 
     async def flip_bit(self) -> None:
         """Flip a bit in a copy of the state, and look whether a start tells, or knows all labels."""
@@ -309,8 +356,8 @@ class Soak:
     async def disturb(self) -> None:
         """Draw one fault after another."""
         faults: list[Callable[[], Awaitable[None]]] = [
-            self.kill_worker, self.kill_worker, self.kill_all, self.stop, self.full_disk, self.flip_bit,
-            *([self.read_only_disk] if self.small else []),
+            self.kill_worker, self.kill_worker, self.kill_all, self.kill_first, self.stop, self.full_disk, self.flip_bit,
+            *([self.read_only_disk, self.slow_disk] if self.disk.mounted else []), *([self.clock_jump] if self.clock.built else []),
         ]  # fmt: skip
         while not self.ended:
             await asyncio.sleep(QUIET * self.drawn.uniform(0.5, 1.5))
@@ -322,21 +369,30 @@ class Soak:
             await asyncio.sleep(2)
             self.fault = ""
 
-    async def run(self, seconds: float) -> dict[str, object]:
+    async def tell(self, file: Path | None) -> None:
+        """Write the figures so far every minute, so that a run that is stopped has told them."""
+        while not self.ended:
+            await asyncio.sleep(60)
+            short = ("minutes", "requests", "faults", "acknowledged", "counts", "5xx", "RSS now, MB", "milliseconds")
+            figures = self.summary()
+            print(json.dumps({key: figures[key] for key in short}), file=sys.stderr, flush=True)
+            if file:
+                write_atomically(file, json.dumps(figures, indent=1).encode() + b"\n")
+
+    async def run(self, seconds: float, file: Path | None) -> dict[str, object]:
         """Return the figures of so many seconds."""
         clients = [self.write(i) for i in range(3)] + [self.read() for _ in range(4)] + [self.search()]
-        clients += [self.annoy() for _ in range(3)] + [self.watch()]
+        clients += [self.annoy() for _ in range(3)]
         tasks = [asyncio.create_task(client) for client in clients]
-        disturbing = asyncio.create_task(self.disturb())
-        await asyncio.wait([*tasks, disturbing], timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
-        while self.fault and not disturbing.done():
+        others = [asyncio.create_task(other) for other in (self.disturb(), self.watch(), self.tell(file))]
+        await asyncio.wait([*tasks, *others], timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
+        while self.fault and not others[0].done():
             await asyncio.sleep(0.2)
         self.ended = True
-        disturbing.cancel()
-        results = await asyncio.gather(*tasks, return_exceptions=True)
-        broken = [repr(one) for one in results if isinstance(one, BaseException)]
-        if disturbing.done() and not disturbing.cancelled() and disturbing.exception():
-            broken.append(repr(disturbing.exception()))
+        for other in others:
+            other.cancel()
+        results = await asyncio.gather(*tasks, *others, return_exceptions=True)
+        broken = [repr(one) for one in results if isinstance(one, Exception)]
         await self.kill_all()  # what a fresh start knows is checked last
         self.ended, least, began = False, self.model.change, time.monotonic()
         answer = await self.ask("GET", "/labels")
@@ -353,19 +409,28 @@ class Soak:
         model, figures = self.model, self.figures
         times = {kind: sorted(values) for kind, values in figures.seconds.items()}
         share = {"p50": 0.5, "p99": 0.99}
+        impossible = [
+            *(() if self.disk.mounted else ("read_only_disk", "slow_disk")),
+            *(() if self.clock.built else ("clock_jump",)),
+        ]
         return {
+            "minutes": round((time.monotonic() - self.began) / 60, 1),
             "requests": figures.requests.total(),
             "by route and status": dict(sorted(figures.requests.items())),
             "faults": dict(figures.faults),
+            "not possible here": impossible,
             "acknowledged": model.acknowledged,
             "not known": model.unsure,
             "lost": model.lost[:20],
             "stale": model.stale[:20],
             "invented": model.invented[:20],
             "counts": {"lost": len(model.lost), "stale": len(model.stale), "invented": len(model.invented)},
+            "503 with Retry-After under a fault": dict(figures.refusals),
             "5xx": dict(figures.failures),
             "flipped bits": dict(figures.flips),
             "largest RSS, MB": figures.rss // 10**6,
+            "RSS now, MB": figures.rss_now // 10**6,
+            "most processes": figures.processes,
             "milliseconds": {
                 f"{kind} {name}": round(1000 * values[min(len(values) - 1, int(part * len(values)))], 1)
                 for kind, values in times.items()
@@ -375,40 +440,50 @@ class Soak:
         }
 
 
-@contextlib.contextmanager
-def small_disk(home: Path) -> Iterator[bool]:
-    """While open, a folder lies on a small disk of its own where the system allows it; say whether it does."""
-    words = ["mount", "-t", "tmpfs", "-o", f"size={DISK}m", "labelwise-soak", str(home)]
-    mounted = shutil.which("mount") and not subprocess.run(words, capture_output=True, check=False).returncode
-    try:
-        yield bool(mounted)
-    finally:
-        if mounted:
-            subprocess.run(["umount", "--lazy", str(home)], check=False)
+def _command(pid: int) -> bytes:
+    """Return the command line of a process; nothing where it has ended."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
 
 
 def main() -> None:
-    """Soak, print the figures, and exit with 1 where something was lost, stale, invented or broken."""
+    """Soak, print the figures, and exit with 1 where something was lost, stale, invented or broken, or 5xx."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--model", type=Path, help="a saved classifier; otherwise one is fitted to the drawn finches")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("Stopped."))
     from labelwise.data import finches
 
-    with tempfile.TemporaryDirectory() as folder, small_disk(Path(folder)) as small:
-        home = Path(folder)
-        fitted(home).rename(home / "model.lw")
-        (home / "gallery").mkdir()
-        for i, image in enumerate(finches().split("test").images[:16]):
-            (home / "gallery" / f"{i}.png").write_bytes(encoded(image, "PNG"))
-        figures = asyncio.run(Soak(home, given.workers, given.seed, small).run(60 * given.minutes))
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder, "home")
+        home.mkdir()
+        disk, clock = Disk(home, Path(folder, "disk.img")), Clock(Path(folder))
+        os.environ.update(clock.variables)  # of the processes that are started from here on
+        try:
+            if given.model:
+                shutil.copytree(given.model, home / "model.lw")
+            else:
+                fitted(home).rename(home / "model.lw")
+            (home / "gallery").mkdir()
+            for i, image in enumerate(finches().split("test").images[:16]):
+                (home / "gallery" / f"{i}.png").write_bytes(encoded(image, "PNG"))
+            soak = Soak(disk, clock, given.workers, given.seed)
+            try:
+                figures = asyncio.run(soak.run(60 * given.minutes, given.json))
+            finally:
+                soak.service.process.kill()
+        finally:
+            disk.close()
     text = json.dumps(figures, indent=1)
     print(text)
     if given.json:
         given.json.write_text(text + "\n")
-    wrong = [key for key in ("lost", "stale", "invented", "broken") if figures[key]]
+    wrong = [key for key in ("lost", "stale", "invented", "5xx", "broken") if figures[key]]
     sys.exit(f"Wrong: {', '.join(wrong)}" if wrong else 0)
 
 

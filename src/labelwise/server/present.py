@@ -9,7 +9,7 @@ from pathlib import Path
 from labelwise.classifier import Classifier
 from labelwise.server.database import Database
 from labelwise.server.lessons import UNDO, Change, Source, State, cuts_of, joined, lesson_of, regained, without
-from labelwise.server.refusals import Refusal, check_label
+from labelwise.server.refusals import LATER, Refusal, check_label
 from labelwise.store import digest_of, load, save
 
 MOST_TAUGHT = 10_000
@@ -105,7 +105,8 @@ class Present:
                     after = step(before)
                     self.database.write(before.state, after.state)
             except sqlite3.OperationalError as error:
-                raise Refusal(503, f"The change could not be written ({error}); nothing was changed.") from error
+                text = f"The change could not be written ({error}); nothing was changed."
+                raise Refusal(503, text, LATER) from error
             self.served = after
             return before, after
 
