@@ -439,7 +439,7 @@ def test_a_change_that_cannot_be_written_changes_nothing(opened: Open) -> None:
 
     with pytest.raises(Refusal, match="full") as refusal:
         fill()
-    assert refusal.value.status == 503
+    assert (refusal.value.status, refusal.value.headers) == (503, {"Retry-After": "1"})
     written = present.served
     assert opened().served.classifier.labels.names == written.classifier.labels.names
     present.database._rows("PRAGMA max_page_count = 100000")
