@@ -109,9 +109,9 @@ class Labels:
 
     def without(self, place: int) -> "Labels":
         """Return the labels but for the one at a place; order, shares and similarity are dropped."""
-        import torch
+        from labelwise.ops.rows import drop_rows
 
-        vectors = None if self.vectors is None else torch.cat([self.vectors[:place], self.vectors[place + 1 :]])
+        vectors = None if self.vectors is None else drop_rows(self.vectors, place, place + 1)
         texts = None if self.texts is None else self.texts[:place] + self.texts[place + 1 :]
         return Labels._whole(self.names[:place] + self.names[place + 1 :], vectors, texts)
 

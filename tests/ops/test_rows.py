@@ -6,7 +6,7 @@ import threading
 
 import torch
 
-from labelwise.ops.rows import LEAST, append_rows
+from labelwise.ops.rows import LEAST, append_rows, drop_rows
 
 
 def test_as_cat_in_any_order() -> None:
@@ -18,6 +18,10 @@ def test_as_cat_in_any_order() -> None:
         tensor, slow = known[place]
         rows = torch.rand(int(torch.randint(0, 4, (1,), generator=draw)), 2, generator=draw)
         known.append((append_rows(tensor, rows), torch.cat([slow, rows])))
+        if torch.rand(1, generator=draw) < 0.2:
+            begin, end = sorted(torch.randint(0, len(slow) + 1, (2,), generator=draw).tolist())
+            end = min(end, begin + 5)
+            known.append((drop_rows(tensor, begin, end), torch.cat([slow[:begin], slow[end:]])))
     assert all(torch.equal(fast, slow) for fast, slow in known), "nobody's rows were written over"
 
 
@@ -28,6 +32,13 @@ def test_most_rows_are_copied_a_few_times_only() -> None:
         places.add(tensor.data_ptr())
     assert len(places) < 15
     assert tensor[LEAST:].tolist() == list(range(5_000))
+
+
+def test_rows_added_after_some_were_dropped_are_not_copied() -> None:
+    tensor = drop_rows(torch.arange(2.0 * LEAST), 3, 5)
+    longer = append_rows(tensor, torch.ones(1))
+    assert longer.data_ptr() == tensor.data_ptr()
+    assert torch.equal(longer, torch.cat([tensor, torch.ones(1)]))
 
 
 def test_kinds_follow_the_first() -> None:

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save
 
 from labelwise.server.database import Database
 from labelwise.server.lessons import UNDO, Lesson, State
 
 
 def lesson(label: str) -> Lesson:
-    return Lesson(label=label, source="examples", examples=1, texts=(), rows={"scale": torch.rand(1)})
+    return Lesson(label=label, source="examples", examples=1, texts=(), content=save({"scale": torch.rand(1)}))
 
 
 class Obvious:

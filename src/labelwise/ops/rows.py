@@ -1,4 +1,4 @@
-"""Rows added to a tensor in time that does not grow with it."""
+"""Rows added to a tensor in time that does not grow with it, and taken out of it in one copy."""
 
 from threading import Lock
 
@@ -46,3 +46,15 @@ def append_rows(tensor: Tensor, rows: Tensor) -> Tensor:
         longer = room.memory[:end]
     setattr(longer, _ROOM, room)
     return longer
+
+
+def drop_rows(tensor: Tensor, begin: int, end: int) -> Tensor:
+    """Return a tensor without the rows from ``begin`` to ``end``, with room behind it for rows to come; it does not change."""
+    before, behind = tensor[:begin], tensor[end:]
+    if tensor.requires_grad or len(before) + len(behind) < LEAST:
+        return torch.cat([before, behind])
+    with torch.no_grad():
+        room = _Room(before, behind)
+        shorter = room.memory[: room.used]
+    setattr(shorter, _ROOM, room)
+    return shorter

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import save as bytes_of
 from torch import Tensor
 
 from labelwise.errors import StoreError
@@ -112,7 +113,7 @@ def _lesson(plain: Record) -> Lesson:
     former = {"memory": "memory", "train_hashes": "seen"}
     rows |= {name: _tensor(plain[key]) for name, key in former.items() if key in plain}
     words = {name: plain[name] for name in ("label", "source", "examples")}
-    return Lesson(**words, texts=tuple(plain["texts"]), rows=rows)
+    return Lesson(**words, texts=tuple(plain["texts"]), content=bytes_of(rows))
 
 
 def _tensor(plain: Record) -> Tensor:

@@ -3,8 +3,8 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Literal
+from functools import cached_property, lru_cache
+from typing import Any, Literal, NamedTuple
 
 import torch
 from safetensors.torch import load as tensors_of
@@ -13,12 +13,32 @@ from torch import Tensor
 
 from labelwise.classifier import Classifier
 from labelwise.labels import Labels
-from labelwise.ops.rows import append_rows
+from labelwise.ops.rows import append_rows, drop_rows
 
 Source = Literal["examples", "texts", "vector"]
 Action = Literal["teach", "forget"]
 UNDO = 50  # changes that can be undone
 OF_IMAGES = ("memory", "train_hashes")  # tensors with rows for each image; the others have one for each label
+
+
+class Place(NamedTuple):
+    """Where rows of one kind are in the content of a lesson."""
+
+    begin: int
+    end: int
+    shape: tuple[int, ...]
+    kind: str  # of numbers
+
+
+@lru_cache(maxsize=256)
+def _places(head: bytes) -> dict[str, Place]:
+    """Return where each kind of rows is, given the head of a safetensors file; most lessons have the same."""
+    at = 8 + len(head)
+    entries = {name: one for name, one in json.loads(head).items() if name != "__metadata__"}
+    return {
+        name: Place(*(at + offset for offset in one["data_offsets"]), tuple(one["shape"]), one["dtype"])
+        for name, one in entries.items()
+    }
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -34,15 +54,36 @@ class Lesson:
     source: Source
     examples: int  # how many pictures
     texts: tuple[str, ...]  # its sentences, if labels have them
-    rows: dict[str, Tensor]
+    content: bytes  # the rows as safetensors, every bit kept
+
+    @cached_property
+    def places(self) -> dict[str, Place]:
+        """Where each kind of rows is in the content."""
+        return _places(self.content[8 : 8 + int.from_bytes(self.content[:8], "little")])
+
+    @property
+    def rows(self) -> dict[str, Tensor]:
+        """The rows themselves."""
+        return tensors_of(self.content)
+
+    def count(self, name: str) -> int:
+        """Return how many rows of a kind it adds."""
+        return self.places[name].shape[0] if name in self.places else 0
 
 
-def unpacked(number: int, label: str, words: str, rows: bytes) -> Lesson:
+def unpacked(number: int, label: str, words: str, content: bytes) -> Lesson:
     """Return the lesson of a change that ``Change.packed`` wrote."""
     source, examples, texts = json.loads(words)
-    return Lesson(
-        number=number, label=label, source=source, examples=examples, texts=tuple(texts), rows=tensors_of(rows)
-    )
+    return Lesson(number=number, label=label, source=source, examples=examples, texts=tuple(texts), content=content)
+
+
+def _stacked(name: str, lessons: Sequence[Lesson]) -> Tensor:
+    """Return the rows of a kind of all lessons, at least one; to make a tensor of each, ten thousand, would be felt."""
+    places, first = [one.places[name] for one in lessons], lessons[0].rows[name]
+    if len({(place.kind, place.shape[1:]) for place in places}) > 1:
+        return torch.cat([one.rows[name] for one in lessons])
+    parts = (one.content[place.begin : place.end] for one, place in zip(lessons, places, strict=True))
+    return torch.frombuffer(bytearray().join(parts), dtype=first.dtype).view(-1, *first.shape[1:])
 
 
 def lesson_of(before: Classifier, taught: Classifier, source: Source) -> Lesson:
@@ -51,7 +92,8 @@ def lesson_of(before: Classifier, taught: Classifier, source: Source) -> Lesson:
     parts = {name: part[known[name] :] for name, part in _tensors(taught).items() if part is not None}
     rows = {name: part.to("cpu", copy=True) for name, part in parts.items() if len(part)}
     label, texts = taught.labels.names[-1], () if taught.labels.texts is None else taught.labels.texts[-1]
-    return Lesson(label=label, source=source, examples=len(rows.get("memory", ())), texts=texts, rows=rows)
+    count = len(rows.get("memory", ()))
+    return Lesson(label=label, source=source, examples=count, texts=texts, content=bytes_of(rows))
 
 
 def _tensors(classifier: Classifier) -> dict[str, Tensor | None]:
@@ -78,12 +120,12 @@ class Change:
     lesson: Lesson | None = None
 
     def packed(self) -> tuple[int, str, str, int | None, str, bytes]:
-        """Return it as a row: the lesson that it forgets by its number; one that it teaches as JSON and safetensors, every bit kept."""
+        """Return it as a row: the lesson that it forgets by its number; one that it teaches as JSON and safetensors."""
         lesson = self.lesson
         if self.action == "forget" or lesson is None:
             return self.number, self.action, self.label, lesson.number if lesson else None, "", b""
         words = json.dumps([lesson.source, lesson.examples, lesson.texts])
-        return self.number, self.action, self.label, None, words, bytes_of(lesson.rows)
+        return self.number, self.action, self.label, None, words, lesson.content
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,16 +217,16 @@ def joined(classifier: Classifier, forgotten: frozenset[str], lessons: Sequence[
         rows |= {name: part[columns] for name, part in rows.items() if part is not None and name not in OF_IMAGES}
         labels = labels.select([labels.names[i] for i in columns]) if columns else labels
     if lessons:
-        vectors = [one.rows["vector"] for one in lessons if "vector" in one.rows and labels.vectors is not None]
+        known = labels.vectors is not None and all("vector" in one.places for one in lessons)
         new = Labels(
             names=tuple(one.label for one in lessons),
-            vectors=torch.cat(vectors) if len(vectors) == len(lessons) else None,
+            vectors=_stacked("vector", lessons) if known else None,
             texts=tuple(one.texts for one in lessons) if labels.texts and all(one.texts for one in lessons) else None,
         )
         labels = labels.join(new) if columns else new
     for name, part in rows.items():
-        if several := [one.rows[name] for one in lessons if name in one.rows]:
-            more = torch.cat(several)
+        if several := [one for one in lessons if name in one.places]:
+            more = _stacked(name, several)
             rows[name] = more if part is None else append_rows(part, more)
     return _with(classifier, labels, rows)
 
@@ -195,13 +237,13 @@ def without(classifier: Classifier, column: int, cuts: Mapping[str, slice]) -> C
     for name, part in rows.items():
         cut = cuts.get(name) if name in OF_IMAGES else slice(column, column + 1)
         if part is not None and cut is not None:
-            rows[name] = torch.cat([part[: cut.start], part[cut.stop :]])
+            rows[name] = drop_rows(part, cut.start, cut.stop)
     return _with(classifier, classifier.labels.without(column), rows)
 
 
 def regained(base: Labels, labels: Labels, lessons: Sequence[Lesson]) -> bool:
     """Return whether labels lack what those of the saved classifier and now all lessons have: vectors, or texts."""
-    vectors = base.vectors is not None and labels.vectors is None and all("vector" in one.rows for one in lessons)
+    vectors = base.vectors is not None and labels.vectors is None and all("vector" in one.places for one in lessons)
     return vectors or (base.texts is not None and labels.texts is None and all(one.texts for one in lessons))
 
 
@@ -209,10 +251,10 @@ def cuts_of(classifier: Classifier, lessons: Sequence[Lesson], place: int) -> di
     """Return where the rows of a lesson are in those tensors of a classifier that end with the rows of all lessons."""
     cuts = {}
     for name in OF_IMAGES:
-        part, own = _tensors(classifier)[name], lessons[place].rows.get(name)
-        if part is not None and own is not None:
-            begin = len(part) - sum(len(one.rows.get(name, ())) for one in lessons[place:])
-            cuts[name] = slice(begin, begin + len(own))
+        part, own = _tensors(classifier)[name], lessons[place].count(name)
+        if part is not None and own:
+            begin = len(part) - sum(one.count(name) for one in lessons[place:])
+            cuts[name] = slice(begin, begin + own)
     return cuts
 
 
