@@ -96,7 +96,7 @@ def fit(  # noqa: PLR0913 - the options of the verb
         shutil.rmtree(folder)
     document = {"model": str(out_folder), "labels": list(classifier.labels.names), **classifier.origin.summary}
     again = [*_words("--splits", splits), *_words("--root", root)]
-    lines = [*outcome(classifier, out_folder), *next_steps(dataset, out_folder, None if names else [data, *again])]
+    lines = [*outcome(classifier, out_folder, dataset.home), *next_steps(dataset, out_folder, None if names else [data, *again])]
     show(document, *lines, json=json)
 
 
