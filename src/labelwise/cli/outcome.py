@@ -87,7 +87,9 @@ def _doubt_lines(about: dict[str, Any], folder: Path, home: str) -> Iterator[Ren
         yield ""
         yield "Pictures to look at: they look like another label than theirs (a wrong label, or a hard picture)."
     for one in suspicious[:LISTED]:
-        yield unbroken(f"  {os.path.normpath(os.path.join(home, one['file']))}: {one['looks_like']}? ({percent(one['probability'])})")
+        yield unbroken(
+            f"  {os.path.normpath(os.path.join(home, one['file']))}: {one['looks_like']}? ({percent(one['probability'])})"
+        )
     if len(suspicious) > LISTED:
         yield f"  {len(suspicious) - LISTED} more are named in {folder / 'classifier.json'}."
 

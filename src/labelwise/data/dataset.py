@@ -161,6 +161,7 @@ class Dataset:
     # whether the data name their splits themselves; False where they name none and were divided by shares
     own_splits: bool = True
     own_pictures: bool = False  # whether the images are a person's own picture files, those that ``Split.files`` name
+    drawn: bool = False  # whether the images are drawings by a program, for which encoders of photos are no help
     # whether nobody said which side in pixels these were to be brought to, so that it may follow the encoder; see
     # ``read.files.at_side``
     side_open: bool = False
@@ -209,7 +210,6 @@ class Dataset:
     def shape(self) -> tuple[int, ...]:
         """The shape of one image."""
         return next(iter(self.splits.values())).shape
-
 
     @property
     def home(self) -> str:
