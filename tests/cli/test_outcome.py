@@ -1,6 +1,7 @@
 """What fit says at its end."""
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,11 @@ def test_confused_labels_and_pictures_to_look_at_are_named(method: str, capsys: 
         val = wrong_labels(LISTED + 2).split("train")
         data = Dataset(name="drawn", labels=data.labels, splits={"train": wrong_labels(0).split("train"), "val": val})
     chosen = lw.methods.Softmax(epochs=5) if method == "softmax" else lw.methods.Discriminant()
-    text = printed(outcome(lw.fit(data, chosen, lw.Run(device="cpu")), Path("a b.lw")), capsys)
+    data = replace(data, own_pictures=True)
+    classifier = lw.fit(data, chosen, lw.Run(device="cpu"))
+    about = classifier.origin.summary["validation" if method == "softmax" else "leave_one_out"]
+    assert "0.jpg" in [one["file"] for one in about["suspicious"]], "what is saved says nothing of folders above"
+    text = printed(outcome(classifier, Path("a b.lw"), data.home), capsys)
     assert "95 % interval: 8" in text
     assert "92.2 %" in text  # 83 of 90
     assert ["dog", "cat", str(LISTED + 2)] in [line.split() for line in text.splitlines()]

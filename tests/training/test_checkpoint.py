@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from labelwise.cli.run_folder import sole_verb
 from labelwise.data.batches import Batch
 from labelwise.data.dataset import Dataset, TrainData
 from labelwise.errors import StoreError, UsageError
@@ -21,10 +22,9 @@ from labelwise.files import read_tensors, write_tensors
 from labelwise.fitting.fit import training_data
 from labelwise.methods import Softmax
 from labelwise.model import LabelModel
-from labelwise.training.checkpoint import Progress, RunFolder, load_optimizer, optimizer_tensors, run_identity, sole_run
+from labelwise.training.checkpoint import Progress, RunFolder, load_optimizer, optimizer_tensors, sole_run
 from labelwise.training.loop import train
 from labelwise.training.stages import Run, Stage
-from labelwise.view import View
 
 NEWEST, BEFORE, FIRST_STAGE = "checkpoint.safetensors", "previous.safetensors", "stage-0.safetensors"
 HEAD, JSON, TENSORS = 3, 60, -5  # bytes in the length of the head, in the JSON document, in the tensors
@@ -235,22 +235,18 @@ def test_a_damaged_checkpoint_never_takes_the_place_of_a_whole_one(tmp_path: Pat
     assert stand == [3, 1]
 
 
-def test_a_checkpoint_of_version_0_1_goes_on_with_a_remark(
-    blob_data: Dataset, undisturbed: dict[str, Tensor], tmp_path: Path
-) -> None:
+def test_a_run_of_version_0_1_is_refused_and_left_as_it_is(blob_data: Dataset, tmp_path: Path) -> None:
     run = stopped(blob_data, tmp_path, 99, 4)
     for file in (NEWEST, FIRST_STAGE):  # as that version wrote them
         tensors, about = read_tensors(tmp_path / file)
         save_file(tensors, tmp_path / file, metadata={"about": json.dumps(about)})
     (tmp_path / BEFORE).unlink()
-    with pytest.warns(UserWarning, match=r"has no checksum, as version 0\.1 wrote it"):
-        assert same(resumed(blob_data, run), undisturbed)
-
-
-def test_a_run_of_before_there_were_views_goes_on(blob_data: Dataset) -> None:
-    data, run = training_data(blob_data), Run(device="cpu")
-    assert "set view" not in run_identity(Softmax(), data, run)
-    assert run_identity(Softmax(view=View(mirror=True)), data, run)["set view"]["mirror"]
+    before = (tmp_path / NEWEST).read_bytes()
+    with pytest.raises(UsageError, match=r"begun by version 0\.1, .* delete that folder"):
+        resumed(blob_data, run)
+    assert (tmp_path / NEWEST).read_bytes() == before
+    with pytest.raises(UsageError, match=r"begun by version 0\.1"), sole_verb(tmp_path / "out", tmp_path, resume=True):
+        pass  # before any picture is read
 
 
 def test_one_run_at_a_time_trains_into_a_folder(blob_data: Dataset, tmp_path: Path) -> None:

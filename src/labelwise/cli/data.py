@@ -107,11 +107,8 @@ def encode(
 
 
 def _read(data: str, size: int | None, root: Path | None, splits: Path | None = None) -> "lw.data.Dataset":
-    """Return the data with pictures of the side that the user asks for, else of a network that is trained from scratch."""
-    from labelwise.data.catalogue import side_to_read
-    from labelwise.nn.encoder import Encoder
-
-    return open_data(data, side_to_read(data, Encoder()), size=size, root=root, splits=splits)
+    """Return the data with pictures of the side that the user asks for, else as ``fit`` reads them where nothing is asked."""
+    return open_data(data, None, size=size, root=root, splits=splits)
 
 
 def read_features(data: str, encoder: str, size: int | None, root: Path | None, device: str) -> "lw.data.Dataset":

@@ -96,7 +96,10 @@ def fit(  # noqa: PLR0913 - the options of the verb
         shutil.rmtree(folder)
     document = {"model": str(out_folder), "labels": list(classifier.labels.names), **classifier.origin.summary}
     again = [*_words("--splits", splits), *_words("--root", root)]
-    lines = [*outcome(classifier, out_folder), *next_steps(dataset, out_folder, None if names else [data, *again])]
+    lines = [
+        *outcome(classifier, out_folder, dataset.home),
+        *next_steps(dataset, out_folder, None if names else [data, *again]),
+    ]
     show(document, *lines, json=json)
 
 
@@ -126,7 +129,7 @@ def _side(wish: "Wish", data: str, size: int | None) -> int | None:
     from labelwise.nn.encoder import side_for
 
     own = names_own_files(data)
-    method = possible_method(wish, own_pictures=own)
+    method = possible_method(wish, photos=own)
     if own:
         encoder_of(method).check(size or side_for(encoder_of(method), method.view), method.view)
         check_enough(count_pictures(data), method, data)

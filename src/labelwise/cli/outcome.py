@@ -1,5 +1,6 @@
 """What fit says at its end: what it made, how good that is, what to look at, and what to try next."""
 
+import os
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 LISTED = 5  # pictures to look at
 
 
-def outcome(classifier: "lw.Classifier", folder: Path) -> Iterator[RenderableType]:
-    """Yield what is said of a classifier: how it was trained, how often it is right, what it confuses."""
+def outcome(classifier: "lw.Classifier", folder: Path, home: str) -> Iterator[RenderableType]:
+    """Yield what is said of a classifier: how it was trained, how often it is right, what it confuses; its pictures lie in ``home``."""
     from labelwise.fitting.tuning import tuning_lines
 
     summary = classifier.origin.summary
@@ -44,7 +45,7 @@ def outcome(classifier: "lw.Classifier", folder: Path) -> Iterator[RenderableTyp
     doubt = " This is agreement with other restarts, not truth." if "naming" in summary else ""
     yield f"{calibration_line(summary['calibration'])}.{doubt}"
     if estimated:
-        yield from _doubt_lines(estimated, folder)
+        yield from _doubt_lines(estimated, folder, home)
     yield ""
 
 
@@ -75,7 +76,7 @@ def _estimate_line(about: dict[str, Any], how: str) -> str:
     )
 
 
-def _doubt_lines(about: dict[str, Any], folder: Path) -> Iterator[RenderableType]:
+def _doubt_lines(about: dict[str, Any], folder: Path, home: str) -> Iterator[RenderableType]:
     """Yield which labels are confused most, and the pictures whose label looks wrong."""
     if about["confused"]:
         rows = ((one["label"], one["taken_for"], str(one["count"])) for one in about["confused"])
@@ -86,7 +87,9 @@ def _doubt_lines(about: dict[str, Any], folder: Path) -> Iterator[RenderableType
         yield ""
         yield "Pictures to look at: they look like another label than theirs (a wrong label, or a hard picture)."
     for one in suspicious[:LISTED]:
-        yield unbroken(f"  {one['file']}: {one['looks_like']}? ({percent(one['probability'])})")
+        yield unbroken(
+            f"  {os.path.normpath(os.path.join(home, one['file']))}: {one['looks_like']}? ({percent(one['probability'])})"
+        )
     if len(suspicious) > LISTED:
         yield f"  {len(suspicious) - LISTED} more are named in {folder / 'classifier.json'}."
 

@@ -28,11 +28,18 @@ def outliers(  # noqa: PLR0913 - the options of the verb
     images, names, skipped = open_pictures(classifier, paths, strict=strict)
     scores = classifier.scores(images)
     strangest = sorted(zip(names, run(scores), strict=True), key=lambda pair: -pair[1].score)
+    limit = classifier.familiarity.limit
     cells = (
-        (name, bar(one.score), f"{one.score:.4f}", styled(("unknown" if one.flagged else "", "yellow")))
+        (
+            name,
+            bar(one.score / limit if limit > 0 else 0),
+            f"{one.score:.4f}",
+            styled(("unknown" if one.flagged else "", "yellow")),
+        )
         for name, one in strangest
     )
     lines: list[RenderableType] = [plain_table("picture", "", ">outlier score", "", rows=cells)]
+    lines.append(f"A full bar is unknown: a score above {limit:.4f}.")
     figures: dict[str, Any] = {}
     if known is not None:
         part = open_part(classifier, known, root=root)

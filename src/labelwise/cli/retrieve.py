@@ -1,7 +1,7 @@
 """The verb retrieve: which pictures are most like this one?"""
 
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,10 +52,16 @@ def retrieve(  # noqa: PLR0913 - the options of the verb
     for name, matches in zip(names, answers, strict=True):
         others = [match for match in matches if match.file != os.path.realpath(name)][:k]
         queries.append({"file": name, "matches": [asdict(match) for match in others]})
-        rows = ((match.file, f"{match.score:.4f}") for match in others)
+        rows = ((_from_here(match.file), f"{match.score:.4f}") for match in others)
         tables.append(plain_table(f"most like {name}", ">score", rows=rows))
     document = {"model": str(model), "gallery": len(searched), "queries": queries, "skipped": skipped}
     show(document, *tables, json=json)
+
+
+def _from_here(file: str) -> str:
+    """Return the path of a file, short where it lies in or below the working folder."""
+    here = os.path.join(os.path.realpath(os.curdir), "")
+    return file.removeprefix(here)
 
 
 def _gallery(
@@ -80,7 +86,7 @@ def _gallery(
         raise DataError(f"No picture found in {source}.")
     old = load_gallery(index) if index is not None and index.exists() else None
     gallery, skipped = gallery_of_files(classifier, files, known=old, strict=strict)
-    tell_skipped(skipped)
+    tell_skipped([replace(one, file=_from_here(one.file)) for one in skipped])
     if approximate and len(gallery):
         gallery = gallery.with_index()
     if index is not None and gallery is not old:

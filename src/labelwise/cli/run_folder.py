@@ -12,7 +12,7 @@ AGAIN = "the same command and --resume"
 @contextmanager
 def sole_verb(target: Path, folder: Path, *, resume: bool) -> Iterator[None]:
     """While open, this run alone writes to the target and the folder; an error where another does, or one lies unfinished."""
-    from labelwise.training.checkpoint import refuse_unfinished, sole_run
+    from labelwise.training.checkpoint import refuse_first_version, refuse_unfinished, sole_run
     from labelwise.training.distribution import is_main_process
     from labelwise.writable import sole_writer
 
@@ -20,8 +20,8 @@ def sole_verb(target: Path, folder: Path, *, resume: bool) -> Iterator[None]:
         yield
         return
     with sole_writer(target), sole_run(folder):
-        for place in () if resume else (folder, folder / "trial"):
-            refuse_unfinished(place)
+        for place in (folder, folder / "trial"):
+            (refuse_first_version if resume else refuse_unfinished)(place)
         yield
 
 

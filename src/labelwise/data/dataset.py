@@ -1,5 +1,6 @@
 """What a source returns: images and targets per split, the labels, and what could not be read."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import wraps
@@ -160,6 +161,7 @@ class Dataset:
     # whether the data name their splits themselves; False where they name none and were divided by shares
     own_splits: bool = True
     own_pictures: bool = False  # whether the images are a person's own picture files, those that ``Split.files`` name
+    drawn: bool = False  # whether the images are drawings by a program, for which encoders of photos are no help
     # whether nobody said which side in pixels these were to be brought to, so that it may follow the encoder; see
     # ``read.files.at_side``
     side_open: bool = False
@@ -208,6 +210,28 @@ class Dataset:
     def shape(self) -> tuple[int, ...]:
         """The shape of one image."""
         return next(iter(self.splits.values())).shape
+
+    @property
+    def home(self) -> str:
+        """The folder that all picture files of a person lie in, as these name it; empty where images are no such files."""
+        files = [file for split in self.splits.values() for file in split.files] if self.own_pictures else []
+        folders = {os.path.dirname(file) or os.curdir for file in files}
+        mixed = len({os.path.isabs(folder) for folder in folders}) > 1
+        if not folders:
+            return ""
+        return os.path.commonpath(map(os.path.abspath, folders) if mixed else folders) or os.curdir
+
+    def below_home(self) -> "Dataset":
+        """Return the same with files named from ``home`` on, which says nothing of where on a machine they are."""
+        home = self.home
+        if not home:
+            return self
+        splits = {
+            name: replace(split, files=tuple(os.path.relpath(file, home) for file in split.files))
+            for name, split in self.splits.items()
+        }
+        skipped = tuple(replace(one, file=os.path.relpath(one.file, home)) for one in self.skipped)
+        return replace(self, splits=splits, skipped=skipped)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

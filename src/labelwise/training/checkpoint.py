@@ -5,7 +5,7 @@ import math
 import warnings
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -20,7 +20,6 @@ from labelwise.errors import LabelwiseWarning, StoreError, UsageError
 from labelwise.files import has_checksum, read_tensors, state_tensors, under, write_atomically, write_tensors
 from labelwise.training.distribution import is_main_process
 from labelwise.training.stages import Method, Run
-from labelwise.view import WHOLE
 from labelwise.writable import sole_writer
 
 CHUNK = 2**24  # numbers that a checksum reads at a time, since all images may be more than fits in memory
@@ -68,8 +67,6 @@ def run_identity(method: Method, data: TrainData, run: Run) -> dict[str, Any]:
     for part in torch.split(images, max(1, CHUNK // math.prod(images.shape[1:]))):
         content = zlib.crc32(image_hashes(part).numpy().tobytes(), content)
     settings: dict[str, Any] = json.loads(json.dumps(asdict(method)))
-    if method.view == WHOLE:  # runs of version 0.1 know no view
-        del settings["view"]
     about = {"method": method.name, "seed": run.seed, "images": len(data.train), "data": content}
     return {**about, "labels": list(data.labels.names), **{f"set {key}": value for key, value in settings.items()}}
 
@@ -112,6 +109,18 @@ def refuse_unfinished(folder: Path) -> None:
         )
 
 
+def refuse_first_version(folder: Path) -> None:
+    """Raise an error where a folder holds a run of version 0.1, which knew images and settings by other marks and wrote no checksums."""
+    path = folder / NEWEST
+    if path.is_file() and not has_checksum(path):
+        with suppress(StoreError):  # a damaged one may be of any version
+            read_tensors(path)
+            raise UsageError(
+                f"The run in {folder} was begun by version 0.1, and this version cannot continue it. Finish it with version 0.1 "
+                "(this one reads the classifier that it saves), or delete that folder and start again without --resume."
+            )
+
+
 class RunFolder:
     """The folder of one training run: ``log.jsonl``, the last two checkpoints and each finished stage's weights."""
 
@@ -126,6 +135,7 @@ class RunFolder:
         if not resume:
             refuse_unfinished(self.path)
         if has_checkpoint(self.path):
+            refuse_first_version(self.path)
             progress = self._newest_whole()
             self._cut_log(progress)
             return progress
@@ -145,10 +155,8 @@ class RunFolder:
             self._check_identity(identity)
             self._whole = path
             before = f"the checkpoint before it: stage {progress.stage + 1}, epoch {progress.epoch + 1}."
-            remarks = [f"{fault} The run in {self.path} goes on from {before}" for fault in faults]
-            if not has_checksum(path):
-                remarks.append(f"{path} has no checksum, as version 0.1 wrote it: if it is damaged, nobody can tell.")
-            for remark in remarks if is_main_process() else ():
+            for fault in faults if is_main_process() else ():
+                remark = f"{fault} The run in {self.path} goes on from {before}"
                 warnings.warn(remark, LabelwiseWarning, stacklevel=4)
             return progress
         raise StoreError(

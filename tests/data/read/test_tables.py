@@ -41,6 +41,12 @@ def test_tables_of_every_spelling(tmp_path: Path, separator: str, end: str, enco
     check_values(data, ["barn owl", "été; 鳥"])
 
 
+@pytest.mark.parametrize("word", ["path", "File", "filename", "image"])
+def test_the_column_of_files_has_several_names(tmp_path: Path, word: str) -> None:
+    data = table(listed(tmp_path, rows().replace("Path", word, 1)), size=8)
+    assert all(file.endswith(".png") for split in data.splits.values() for file in split.files)
+
+
 def test_splits_of_a_table_are_kept(tmp_path: Path) -> None:
     data = table(listed(tmp_path, rows(splits=("train", "Validation", "test"))), size=4)
     assert sizes(data) == {"train": 4, "val": 4, "test": 4}
@@ -74,7 +80,7 @@ def test_missing_files_of_a_table_are_listed(tmp_path: Path) -> None:
             "path,labels\na.png,owl\na.png,owl;kiwi\n",
             r"Rows 2 and 3 .* same picture, .* different labels: \"owl\" and \"kiwi;owl\"",
         ),
-        ("file,label\na,b\n", r'has no column "path". Its columns: file, label'),
+        ("where,label\na,b\n", r'has no column "path". Its columns: where, label'),
         ("path,label,label\na,b,c\n", r'has more than one column "label"'),
         ("path,label\na.png,owl\nb.png, \n", r'Row 3 of ".*birds.csv", column "label": it is empty. Fill it'),
         ("path,label\n\n,owl\n", r'Row 3 of .*, column "path": it is empty'),
@@ -290,7 +296,7 @@ def test_a_parquet_table_gives_what_the_csv_table_gives(tmp_path: Path) -> None:
         ({"path": ["a", "b\0"], "label": ["x", "y"]}, r'Row 2 of .*, column "path": it holds a NUL'),
         ({"f0": [1.0, None], "label": ["x", "y"]}, r'Row 2 of .*, column "f0" is empty or is not a finite number'),
         ({"f0": ["1", "2"], "label": ["x", "y"]}, r'column "f0" holds string. Features are numbers'),
-        ({"file": ["a", "b"], "label": ["x", "y"]}, r'has no column "path"'),
+        ({"where": ["a", "b"], "label": ["x", "y"]}, r'has no column "path"'),
         ({"path": ["a"], "label": [["x"]]}, r"Row 1 of .*, column \"label\": \['x'\] is neither"),
     ],
     ids=["floats", "null", "nul", "null feature", "text feature", "no path", "list"],

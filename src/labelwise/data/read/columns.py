@@ -13,6 +13,7 @@ from labelwise.errors import DataError, listing, suggest
 Floats = npt.NDArray[np.float32]
 
 _ONE_OF_EACH = ("path", "label", "labels", "split", "domain", "group")
+_PATHS = ("file", "filename", "filepath", "image", "picture")  # what else people call the column "path"
 _TEXT = re.compile(r"text(?:_([0-9]+))?")
 _NUMBERED = re.compile(r"(f|feature_)([0-9]{1,9})")
 
@@ -51,6 +52,9 @@ def read_header(columns: Sequence[str], file: str, *, beside: bool = False) -> H
     One that stands ``beside`` an array of features needs neither pictures nor features of its own.
     """
     names = tuple(name.strip().casefold() for name in columns)
+    spelt = [name for name in names if name in ("path", *_PATHS)]
+    if len(spelt) == 1 and not (beside or {"file", "split"} <= set(names) or any(map(_is_feature, names))):
+        names = tuple("path" if name == spelt[0] else name for name in names)
     known = [name for name in names if name in _ONE_OF_EACH or _TEXT.fullmatch(name)]
     features = () if "path" in names or beside else _feature_positions(names, file)
     counts, positions = Counter(names), {name: i for i, name in reversed([*enumerate(names)])}

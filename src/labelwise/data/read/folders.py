@@ -109,7 +109,7 @@ def class_folders(home: Path) -> dict[str, Path]:
     if pictures:
         raise DataError(
             f'"{home}" holds {len(pictures)} pictures but no class folders. Put the pictures of each label into a '
-            f'folder of that name ("{home.name}/owl/{pictures[0].name}"), or list them in a CSV file for data.table.'
+            f'folder of that name ("{home.name}/owl/{pictures[0].name}"), or list them in a CSV file with the columns path and label.'
         )
     raise DataError(f'"{home}" is empty. Make one folder in it for each label, with its files.')
 

@@ -46,11 +46,7 @@ PIXEL_BYTES = 32  # of memory at most: JPEG 2000 holds 28, a progressive JPEG of
 SPARE = 2**28  # bytes of memory beside: for what Python and the decoders hold
 TOO_LONG = "decoding it takes far longer than its size lets expect. Save it anew."
 BROKEN = "its decoder broke down on it. Save it anew."
-# Whoever imports ``labelwise.data`` imports torch, so that a worker puts an empty package in its place.
-BOOT = (
-    "import sys, types; package = types.ModuleType('labelwise.data'); package.__path__ = [sys.argv[1]]; "
-    "sys.modules['labelwise.data'] = package; from labelwise.data.read.workers import work; work(*map(int, sys.argv[2:]))"
-)
+BOOT = "import sys; from labelwise.data.read.workers import work; work(*map(int, sys.argv[1:]))"
 
 
 class LostError(Exception):
@@ -67,7 +63,7 @@ class Worker:
         settings = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", BOOT, str(Path(__file__).parents[1]), str(theirs.fileno()), str(int(low))],
+                [sys.executable, "-P", "-c", BOOT, str(theirs.fileno()), str(int(low))],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 env={**os.environ, **settings, "OPENBLAS_NUM_THREADS": "1"},

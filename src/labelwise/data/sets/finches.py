@@ -89,7 +89,7 @@ def finches(*, seed: int = 0, per_species: int = 100) -> Dataset:
     )
     home = [_CYCLE[row % len(_CYCLE)] for row in range(per_species)] * len(SPECIES)
     splits = {name: whole.select([i for i, split in enumerate(home) if split == name]) for name in SPLITS}
-    return Dataset(name="finches", labels=finch_labels(), splits=splits)
+    return Dataset(name="finches", labels=finch_labels(), splits=splits, drawn=True)
 
 
 def finches_unseen(*, seed: int = 0, per_species: int = 100) -> Dataset:
@@ -117,7 +117,7 @@ def finches_marks(*, seed: int = 0, per_species: int = 100) -> Dataset:
     whole = finches(seed=seed, per_species=per_species)
     marks = torch.tensor([[has(bird) for has in MARKS.values()] for bird in SPECIES.values()])
     splits = {name: replace(split, targets=marks[split.targets]) for name, split in whole.splits.items()}
-    return Dataset(name="finches/marks", labels=Labels(names=tuple(MARKS)), splits=splits)
+    return Dataset(name="finches/marks", labels=Labels(names=tuple(MARKS)), splits=splits, drawn=True)
 
 
 def finch_labels() -> Labels:
