@@ -44,11 +44,11 @@ FIGURES: Final[dict[str, str]] = {
     "mean_absolute_error": "levels off, on average (MAE)",
     "kappa": "agreement with the truth (quadratic kappa)",
     "within_one": "at most one level off",
-    "spearman": "pictures in the right order (rank correlation, Spearman)",
+    "spearman": "pictures in the right order (Spearman's rho)",
     "covered": "Ranges of levels that should hold the true one in {wanted} of the pictures hold it in {share} (coverage), with {width:.1f} levels each.",
     # two pictures
     "score": "how alike (score)",
-    "same": "probability that they show the same",
+    "same": "probability of the same",
     "pair_eer": "pairs judged wrongly (EER)",
     "pair_min_dcf": "cost of errors (minDCF)",
     "pair_auroc": "same label more alike (AUROC)",
@@ -58,7 +58,22 @@ FIGURES: Final[dict[str, str]] = {
     "precision_at_r": "its label in the first places (MAP@R)",
     # attacks
     "attacked": "still right (accuracy)",
-    "worst": "all of them: the figure to quote (robust accuracy)",
+    "worst": "all of them (robust accuracy)",
+}
+PIECES: Final[dict[str, str]] = {  # what data hold
+    "targets": "labels of pictures (targets)",
+    "pictures": "pictures",
+    "vectors": "attributes of labels (vectors)",
+    "texts": "sentences about labels (texts)",
+    "order": "an order of labels",
+    "shares": "how frequent labels are (shares)",
+    "similarity": "how alike labels are (similarity)",
+    "image_texts": "sentences about pictures (texts)",
+    "image_domains": "where pictures come from (domains)",
+    "image_groups": "which pictures belong together (groups)",
+    "descriptions": "descriptions (vectors or texts of every label)",
+    "one_label": "images of one label each (here several may be true)",
+    "enough": "more images, three of at least two labels, to hold some out",
 }
 FACTS: Final[dict[str, str]] = {
     "data": "data",

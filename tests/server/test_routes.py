@@ -67,7 +67,7 @@ def test_every_method_is_taught_and_forgets(name: str, tmp_path: Path) -> None:
         assert client.get("/card").json()["can"]["teach_examples"] is None
         done = client.post("/teach?label=new%20one", files=form(images))
         said = done.json()
-        assert said.pop("check").startswith("Nearest known label: ")
+        assert said.pop("check").startswith("It looks most like ")
         assert said == {"label": "new one", "labels": len(classifier.labels) + 1, "change": 1}
         wanted = lw.teach(classifier, "new one", examples=images)
         found = client.post("/classify?top=100", content=png(images[0]), headers=PNG).json()
