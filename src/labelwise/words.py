@@ -25,8 +25,8 @@ FIGURES: Final[dict[str, str]] = {
     "f1": "yes where it is true, and only there (F1)",
     "exact": "every answer right (exact match)",
     # one label
-    "recall": "of its pictures, named so (recall)",
-    "precision": "of those named so, right (precision)",
+    "label_recall": "of its pictures, named so (recall)",
+    "label_precision": "of those named so, right (precision)",
     # cross-validation
     "groups": "groups of pictures that count once",
     "by_fold": "right in each part (fold)",
@@ -79,7 +79,7 @@ FACTS: Final[dict[str, str]] = {
     "data": "data",
     "images": "training pictures",
     "validation_images": "validation pictures",
-    "skipped": "pictures that could not be read",
+    "skipped": "unreadable pictures",
     "seconds": "seconds of training",
     "device": "device",
     "seed": "seed",
