@@ -32,8 +32,8 @@ def test_evaluate_adds_pairs_where_a_similarity_was_learnt(run: Any, root: Path)
     lw.save(trained("prototype"), root / "p.lw")
     code, out, _ = run("evaluate", root / "p.lw", root / "pictures")
     assert code == 0
-    assert "pairs of 40 pictures, by how alike they are" in out
-    assert {"similarity", "cosine", "sum", "EER", "R@16"} <= set(out.split())
+    assert "pairs of 40 pictures: do they show the same label" in out
+    assert {"similarity", "cosine", "sum", "(EER)", "(R@16)"} <= set(out.split())
     found = json.loads(run("evaluate", root / "p.lw", root / "pictures", "--json")[1])
     split = lw.data.folder(root / "pictures", size=8).split("test")
     expected = evaluate_pairs(Tested.of(trained("prototype"), split))

@@ -49,7 +49,16 @@ def test_fit_says_which_methods_can(run: Any, table: Path, tmp_path: Path) -> No
 def test_evaluate_prints_each_label(run: Any, model: Path, table: Path) -> None:
     code, out, _ = run("evaluate", model, table)
     assert code == 0
-    for words in ("mean average precision", "micro f1", "macro f1", "exact", "answer ece", "red", "green", "blue"):
+    for words in (
+        "mean average precision",
+        "micro F1",
+        "macro F1",
+        "every answer right",
+        "off by (ECE)",
+        "red",
+        "green",
+        "blue",
+    ):
         assert words in out
     code, out, _ = run("evaluate", model, table, "--json")
     found = json.loads(out)

@@ -203,10 +203,10 @@ def test_evaluate_prints_the_zero_shot_protocol(run: Any, by_text: Path, squares
         assert picture.size == (600, 552)
     code, out, _ = run("evaluate", by_text, squares, *split_of(squares))
     said = " ".join(out.split())
-    assert "zero-shot: 6 seen and 2 unseen labels" in said
-    assert f"all labels, without a gap {100 * found['unseen_without_gap']:.1f} %" in said
+    assert "zero-shot: 2 labels had no training pictures (unseen), 6 had (seen)" in said
+    assert f"of all, none held back {100 * found['unseen_without_gap']:.1f} %" in said
     assert f"unseen labels alone {100 * found['zero_shot']:.1f} %" in said
-    assert f"area under the curve of s over u: {found['area']:.3f}" in said
+    assert f"at every gap (area, AUSUC): {found['area']:.3f}" in said
 
 
 def test_no_protocol_where_one_kind_of_label_is_tested(run: Any, by_text: Path, squares: Path, tmp_path: Path) -> None:

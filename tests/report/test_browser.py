@@ -78,10 +78,10 @@ def test_tables_sort(browser: Any, tmp_path: Path) -> None:
         cells = f"[...document.querySelectorAll('table.labels tbody tr')].map((row) => row.cells[{place}].textContent)"
         return list(page.evaluate(cells))
 
-    page.get_by_role("button", name="accuracy").click()
+    page.get_by_role("button", name="recall").click()
     shares = [float(text.split("\u00a0")[0]) for text in column(2)]
     assert shares == sorted(shares)
-    page.get_by_role("button", name="accuracy").click()
+    page.get_by_role("button", name="recall").click()
     assert [float(text.split("\u00a0")[0]) for text in column(2)] == shares[::-1]
     assert page.locator("th[aria-sort=descending]").count() == 1
     page.get_by_role("button", name="label", exact=True).click()

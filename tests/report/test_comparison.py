@@ -16,6 +16,7 @@ from labelwise.labels import Labels
 from labelwise.report import ReportSettings, report
 from labelwise.report.repeat import fit_command
 from labelwise.training.stages import Run
+from labelwise.words import FIGURES
 from tests.conftest import blobs, quick, squares
 from tests.contract.subjects import trained
 from tests.report.pages import Page, check_alone
@@ -39,16 +40,15 @@ def test_side_by_side() -> None:
         assert row["p"] == pytest.approx(found.p)
     rows = {row[0]: row[1:] for row in page.table("figure")}
     closed = [evaluate_closed(Tested.of(model, test, data.labels)) for model in models.values()]
-    assert rows["accuracy"] == [shown(one.accuracy) for one in closed]
-    assert rows["calibration error (ECE)"] == [shown(one.ece) for one in closed]
+    assert rows["right (accuracy)"] == [shown(one.accuracy) for one in closed]
+    assert rows[FIGURES["ece"]] == [shown(one.ece) for one in closed]
     assert [row[0] for row in page.table("right answers")] == ["second against first", "third against first"]
     mixed = torch.stack(list(right.values()))
     count = int((mixed.any(0) & ~mixed.all(0)).sum())
     assert count > 0
     assert f"{count} of {len(test)} images are answered right by some and wrong by others" in page.words
     for name in models:
-        assert f"{name}: EER" in page.words
-        assert f"{name}: ECE" in page.words
+        assert f"{name}: off by" in page.words
 
 
 def test_two_of_a_kind_do_not_differ() -> None:

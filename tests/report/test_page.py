@@ -34,6 +34,7 @@ from labelwise.report.repeat import fit_command
 from labelwise.settings import pairs_of
 from labelwise.tasks.calibrate import calibration_errors, uncalibrated
 from labelwise.training.stages import Run
+from labelwise.words import FIGURES
 from tests.changed import changed
 from tests.conftest import blobs, quick, squares
 from tests.contract.subjects import pictures, trained
@@ -100,12 +101,13 @@ def test_figures_are_those_of_evaluate() -> None:
     assert 0.3 < closed.accuracy < 0.99
     for key in ("accuracy", "class_accuracy", "ece", "answer_ece", "kept", "kept_accuracy", "leaked"):
         assert made.figures["closed"][key] == pytest.approx(getattr(closed, key), abs=1e-6), key
-    assert f"accuracy {shown(closed.accuracy)}" in page.words
-    assert f"calibration error {shown(closed.ece)}" in page.words
+    assert f"right (accuracy) {shown(closed.accuracy)}" in page.words
+    assert f"{FIGURES['ece']} {shown(closed.ece)}" in page.words
+    assert f"{FIGURES['kept_accuracy']} {shown(closed.kept_accuracy)}" in page.words
     errors = calibration_errors(uncalibrated(classifier.scores(test.images)), test.targets)
-    rows = {row[0]: row[1:] for row in page.table("calibration error (ECE)")}
-    assert rows["of the answered label"] == [shown(errors["ece"]), shown(closed.ece)]
-    assert rows["of yes and no to every label"] == [shown(errors["answer_ece"]), shown(closed.answer_ece)]
+    rows = {row[0]: row[1:] for row in page.table("calibration")}
+    assert rows[FIGURES["ece"]] == [shown(errors["ece"]), shown(closed.ece)]
+    assert rows[FIGURES["answer_ece"]] == [shown(errors["answer_ece"]), shown(closed.answer_ece)]
 
 
 def test_confusions_are_counted() -> None:
@@ -154,11 +156,11 @@ def test_pairs_and_retrieval() -> None:
     classifier, data, made, page = ordinary()
     pairs = evaluate_verification(Tested.of(classifier, data.split("test")), most=50_000)
     assert made.figures["verification"]["eer"] == pytest.approx(pairs.eer, abs=1e-6)
-    assert f"equal error rate (EER) {shown(pairs.eer)}" in page.words
+    assert f"pairs judged wrongly (EER) {shown(pairs.eer)}" in page.words
     found = evaluate_retrieval(Tested.of(classifier, data.split("test")))
     for k in (1, 2, 4, 8, 16):
         assert made.figures["retrieval"]["recall"][str(k)] == pytest.approx(found.recall[k], abs=1e-6)
-        assert f"R@{k} {shown(found.recall[k])}" in page.words
+        assert f"its label among the {k} most alike (R@{k}) {shown(found.recall[k])}" in page.words
 
 
 def test_pairs_by_whitened_embeddings() -> None:
@@ -170,7 +172,7 @@ def test_pairs_by_whitened_embeddings() -> None:
     for key in ("eer", "auroc", "misses", "false_accepts"):
         assert made.figures["verification"][key] == pytest.approx(getattr(pairs, key), abs=1e-6), key
     assert "Same or different" not in made.figures["left_out"]
-    assert f"equal error rate (EER) {shown(pairs.eer)}" in Page(made.html).words
+    assert f"pairs judged wrongly (EER) {shown(pairs.eer)}" in Page(made.html).words
 
 
 @pytest.mark.parametrize(
@@ -198,7 +200,10 @@ def test_examples_are_the_surest() -> None:
     listed = page.html.split("Wrong, and most sure of it")[1].split("<h3>")[0]
     assert [f"noisy/{row}.png" in listed for row in wrong] == [True] * 3
     assert listed.count("<li>") == 3
-    assert listed.count("<img") == 9  # the picture, and heat maps of what was said and of what is true
+    assert listed.count("<img") == 6  # the picture, and why that was said and not what is true
+    names = data.labels.names
+    for row in wrong:
+        assert f"why {names[said[row]]} (orange), not {names[test.targets[row]]} (blue)<" in listed
 
 
 def test_training_curves() -> None:
@@ -274,8 +279,12 @@ def test_unseen_labels_of_features() -> None:
     found = evaluate_zero_shot(Tested.of(classifier, data.split("test"), data.labels))
     for key in ("unseen", "seen", "harmonic", "zero_shot", "area"):
         assert made.figures["zero_shot"][key] == pytest.approx(getattr(found, key), abs=1e-6)
-    rows = {row[0]: row[1:] for row in page.table("may be answered")}
-    assert rows["all labels, chosen gap"] == [shown(found.unseen), shown(found.seen), shown(found.harmonic)]
+    rows = {row[0]: row[1:] for row in page.table("right, averaged over labels")}
+    assert rows["of all, seen held back (chosen gap)"] == [
+        shown(found.unseen),
+        shown(found.seen),
+        shown(found.harmonic),
+    ]
     assert "There are no pictures to show" in page.words
     assert "img" not in page.tags
     assert "image 1" in page.html
@@ -290,8 +299,9 @@ def test_ordered_labels() -> None:
     page = Page(made.html)
     found = evaluate_ordinal(Tested.of(told(labels), split, labels))
     assert made.figures["ordinal"]["median"]["mean_absolute_error"] == pytest.approx(found.median.mean_absolute_error)
-    row = page.table("what is said")[1]
-    assert row[1:3] == [shown(found.median.accuracy), f"{found.median.mean_absolute_error:.3f}"]
+    rows = {row[0]: row[1:] for row in page.table("what is said")}
+    assert rows["right (accuracy)"] == [shown(found.best.accuracy), shown(found.median.accuracy)]
+    assert rows["levels off, on average (MAE)"][1] == f"{found.median.mean_absolute_error:.3f}"
     drawn = made.html.split('class="plot matrix"')[1].split("</svg>")[0]
     assert re.findall(r'text-anchor="end">([a-z]+)<', drawn) == [
         "poor",

@@ -263,6 +263,39 @@ def test_the_heat_map_can_be_weaker_or_off(site: Sites, visit: Visit, pictures: 
     assert opacity() == 0
 
 
+def test_a_heat_map_sets_a_name_against_another(site: Sites, visit: Visit, pictures: Pictures) -> None:
+    page = visit.open(site())
+    choose(page, *pictures.of(1))
+    alone = heat_of(page, "blob 1")
+    names = page.locator("#heat-not option").evaluate_all("(all) => all.map((option) => option.value)")
+    assert names[:2] == ["", "blob 1"]
+    assert sorted(names[1:]) == [f"blob {i}" for i in range(len(names) - 1)]
+    with page.expect_request(lambda sent: "against=blob" in sent.url):
+        page.select_option("#heat-not", "blob 2")
+    expect(page.locator("#heat-note")).to_have_text("Why blob 1 (orange), not blob 2 (blue)")
+    assert page.evaluate(HEAT) not in (alone, page.evaluate(BLANK))
+    page.locator("#bars button.row", has_text="blob 2").click()
+    expect(page.locator("#heat-note")).to_have_text("What speaks for blob 2")  # not against itself
+    page.select_option("#heat-not", "")
+    page.locator("#bars button.row", has_text="blob 1").click()
+    assert heat_of(page, "blob 1") == alone
+
+
+def test_two_names_have_two_colours(site: Sites, visit: Visit, pictures: Pictures) -> None:
+    left = [[float(column < 4) for column in range(8)] for _ in range(8)]
+    page = visit.open(site())
+    known = {"label": "blob 1", "probability": 1, "heat": left, "height": 8, "width": 8, "change": 0}
+    known |= {"against": "blob 2", "heat_against": [line[::-1] for line in left]}
+    page.route("**/explain*", lambda route: route.fulfill(json=known))
+    choose(page, *pictures.of(1))
+    heat_of(page, "blob 1")
+    colour = """(x) => { const c = document.getElementById('heat');
+      return [...c.getContext('2d').getImageData(c.width * x, c.height / 2, 1, 1).data] }"""
+    (red, _, blue, _), (other_red, _, other_blue, _) = page.evaluate(colour, 0.3), page.evaluate(colour, 0.7)
+    assert red > 200 > blue
+    assert other_blue > 200 > other_red
+
+
 def test_only_the_part_that_the_model_saw_is_coloured(site: Sites, visit: Visit, pictures: Pictures) -> None:
     from PIL import Image
 

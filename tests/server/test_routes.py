@@ -48,6 +48,14 @@ def test_answers_are_those_of_the_tasks(name: str, tmp_path: Path) -> None:
             heat = torch.tensor(why.json()["heat"])
             assert heat.shape == (8, 8)
             assert torch.allclose(heat, torch.from_numpy(lw.explain(classifier, images[0], label).heat), atol=1e-3)
+            other = classifier.labels.names[0]
+            two = client.post(
+                "/explain", params={"label": label, "against": other}, content=picture, headers=PNG
+            ).json()
+            both = lw.explain(classifier, images[0], label, against=other)
+            assert two["against"] == other
+            for key in ("heat", "heat_against"):
+                assert torch.allclose(torch.tensor(two[key]), torch.from_numpy(getattr(both, key)), atol=1e-3)
         else:
             assert why.status_code == 422
         pair = client.post("/verify", files=form(images[:1], "a") + form(images[1:2], "b"))
@@ -67,7 +75,7 @@ def test_every_method_is_taught_and_forgets(name: str, tmp_path: Path) -> None:
         assert client.get("/card").json()["can"]["teach_examples"] is None
         done = client.post("/teach?label=new%20one", files=form(images))
         said = done.json()
-        assert said.pop("check").startswith("Nearest known label: ")
+        assert said.pop("check").startswith("It looks most like ")
         assert said == {"label": "new one", "labels": len(classifier.labels) + 1, "change": 1}
         wanted = lw.teach(classifier, "new one", examples=images)
         found = client.post("/classify?top=100", content=png(images[0]), headers=PNG).json()
@@ -197,6 +205,8 @@ def test_examples_are_offered(tmp_path: Path) -> None:
         ("/ask?label=owl", 404, "Known labels"),
         ("/ask?text=an%20owl", 422, "from pictures"),
         ("/explain?label=owl", 404, "owl"),
+        ("/explain?label=blob%201&against=owl", 404, "owl"),
+        ("/explain?label=blob%201&against=blob%201", 400, "twice"),
         ("/nothing", 404, "no route"),
         ("/teach", 400, "?label"),
         ("/teach?label=unknown", 400, "cannot be the name"),

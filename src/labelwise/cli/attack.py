@@ -12,6 +12,7 @@ from labelwise.cli.inputs import open_model, open_part
 from labelwise.cli.options import AsJson, Data, Device, Model, Root, Seed, SplitName, Splits
 from labelwise.cli.output import bar, percent, plain_table, show, styled, unbroken, warn_leaked
 from labelwise.errors import UsageError
+from labelwise.words import FIGURES
 
 if TYPE_CHECKING:
     from labelwise.evaluate.robust import RobustResult
@@ -58,7 +59,7 @@ def attack(  # noqa: PLR0913 - the options of the verb
     result = evaluate_robust(tested, settings)
     warn_leaked(result.leaked)
     about = {"model": str(model), "data": data, "split": part.name, "measured": part.figures(), **asdict(result)}
-    title = f"{data}, {part.name}: {result.images} pictures, epsilon {epsilon}"
+    title = f"{data}, {part.name}: {result.images} pictures, each pixel moved by at most {epsilon} (epsilon)"
     lines = [unbroken(part.words), *_lines(result, title)]
     if out_folder is not None:
         about["pictures"] = write_fooled(out_folder, tested, radius, pictures)
@@ -80,12 +81,18 @@ def parse_radius(words: str) -> float:
 
 def _lines(result: "RobustResult", title: str) -> list[RenderableType]:
     rows: list[tuple[RenderableType, ...]] = [
-        (name, bar(share), percent(share)) for name, share in {"none": result.clean, **result.attacks}.items()
+        (name, bar(share), percent(share))
+        for name, share in {"none: as they are": result.clean, **result.attacks}.items()
     ]
     worst = styled((percent(result.worst), "bold"), f" ± {100 * result.error:.1f}")
-    rows.append((styled(("worst", "bold")), bar(result.worst), worst))
-    table = plain_table("attack", "", ">accuracy", title=title, rows=rows)
+    rows.append((styled((FIGURES["worst"], "bold")), bar(result.worst), worst))
+    table = plain_table("pictures changed by (attack)", "", f">{FIGURES['attacked']}", title=title, rows=rows)
     answers = {True: styled(("passed", "green")), False: styled(("failed", "bold red"))}
     checks = ((check.name, answers[check.passed], check.words) for check in result.checks)
-    masked = styled(("The gradients look masked: do not quote the worst figure as robustness.", "bold red"))
-    return [table, "", plain_table("check", "", "seen", rows=checks), *([masked] if result.warnings else [])]
+    masked = styled(("The attacks may be too weak here (masked gradients): do not quote robust accuracy.", "bold red"))
+    return [
+        table,
+        "",
+        plain_table("can the attacks be trusted?", "", "seen", rows=checks),
+        *([masked] if result.warnings else []),
+    ]

@@ -132,7 +132,7 @@ def _table(answers: list[Answer], multilabel: bool) -> RenderableType:
         count = max(len(one.labels), 1) if multilabel else len(one.top)
         for rank, (label, value) in enumerate(one.top[:count]):
             style = "bold" if multilabel or not rank else ""
-            unknown = () if rank or one.known else ((one.label, f"{style} yellow"), ("; nearest ", style))
+            unknown = () if rank or one.known else ((one.label, f"{style} yellow"), ("; most like ", style))
             table.add_row("" if rank else each.file, styled(*unknown, (label, style)), bar(value), percent(value))
     return table
 

@@ -11,6 +11,7 @@ from labelwise.cli.inputs import open_data_for, open_model, open_part, open_unkn
 from labelwise.cli.options import AsJson, Data, Device, Model, Root, SplitName, Splits, Unknown
 from labelwise.cli.output import PLOTS, bar, note, percent, plain_table, show, unbroken, warn_leaked
 from labelwise.errors import UsageError, listing
+from labelwise.words import FIGURES
 
 if TYPE_CHECKING:
     import labelwise as lw
@@ -22,6 +23,8 @@ EACH = "average_precision"
 FEW = 500  # test images below which an accuracy is told with its 95 % interval
 MOST = 2_000  # images whose pairs are compared; where there are more, so many are drawn
 QUERIES, MOST_WAYS = 15, 5
+RULES = {"taught": "as teach does"}
+FOLDED = ("images", "groups", "accuracy", "class_accuracy", "ece", "unknown", "by_fold")
 FOLDS_HELP = "Refit its method so many times, on all labelled images but a part, and measure each image once."
 ADVICE = ", so the figures are too good. Give test images a folder or a split of their own."
 
@@ -99,16 +102,8 @@ def _show_folds(
 
     model, name, device = words
     result = evaluate_folds(classifier, data, folds, Run(device=device, progress=not json), note)
-    table = plain_table(f"{name}, {folds} folds", ">")
-    table.add_row("images", str(result.images))
-    table.add_row("groups that count once", str(result.groups))
-    interval = f" ({percent(result.low)} to {percent(result.high)})"
-    table.add_row("right (accuracy)", percent(result.accuracy) + interval)
-    table.add_row("right, averaged over labels", percent(result.class_accuracy))
-    table.add_row("probabilities are off by (ECE)", percent(result.ece))
-    table.add_row("called unknown", percent(result.unknown))
-    table.add_row("right in each fold", ", ".join(map(percent, result.by_fold)))
-    lines: list[RenderableType] = [table]
+    told = {key: getattr(result, key) for key in FOLDED}
+    lines: list[RenderableType] = [_table(f"{name}, {folds} folds", told, (result.low, result.high))]
     if result.alone:
         lines.append(f"{result.alone} images could not be measured: no other image has their label.")
     show({"model": model, "data": name, **asdict(result)}, *lines, json=json)
@@ -123,20 +118,32 @@ def _all_new(tested: "Tested") -> bool:
 
 def _lines(title: str, figures: dict[str, Any]) -> list[RenderableType]:
     """Return the figures, and the average precision of each label, lowest first, where there is one."""
-    table = plain_table(title, ">")
-    for key, value in ((key, value) for key, value in figures.items() if key != EACH):
-        told = str(value) if isinstance(value, int) else percent(value)
-        if key == "accuracy" and figures["images"] < FEW:
-            from labelwise.metrics import wilson
+    from labelwise.metrics import wilson
 
-            told += " ({} to {})".format(*map(percent, wilson(value, figures["images"])))
-        table.add_row(key.replace("_", " "), told)
+    few = "accuracy" in figures and figures["images"] < FEW
+    interval = wilson(figures["accuracy"], figures["images"]) if few else None
+    table = _table(title, {key: value for key, value in figures.items() if key != EACH}, interval)
     if EACH not in figures:
         return [table]
-    each = plain_table("label", "", ">average precision")
+    each = plain_table("label", "", f">{FIGURES[EACH]}")
     for name, value in sorted(figures[EACH].items(), key=lambda pair: -1 if pair[1] is None else pair[1]):
         each.add_row(name, "" if value is None else bar(value), "no test image" if value is None else percent(value))
     return [table, "", each]
+
+
+def _table(title: str, figures: dict[str, Any], interval: tuple[float, float] | None) -> RenderableType:
+    """Return figures in words: counts, shares, and rows of shares; the accuracy with its 95 % interval, where there is one."""
+    table = plain_table(title, ">")
+    for key, value in figures.items():
+        told = (
+            str(value)
+            if isinstance(value, int)
+            else ", ".join(map(percent, value if isinstance(value, tuple) else (value,)))
+        )
+        if key == "accuracy" and interval is not None:
+            told += f" ({percent(interval[0])} to {percent(interval[1])})"
+        table.add_row(FIGURES[key], told)
+    return table
 
 
 def _zero_shot(tested: "Tested", curve: Path | None) -> Figures | None:
@@ -151,13 +158,19 @@ def _zero_shot(tested: "Tested", curve: Path | None) -> Figures | None:
     if curve is not None:
         curve.parent.mkdir(parents=True, exist_ok=True)
         draw_curve(result).savefig(curve, dpi=120)
-    about = f"zero-shot: {result.seen_labels} seen and {result.unseen_labels} unseen labels"
-    table = plain_table("accuracy, averaged over labels", ">unseen (u)", ">seen (s)", ">harmonic (H)", title=about)
-    table.add_row("unseen labels alone", percent(result.zero_shot), "", "")
-    for words, end in ((f"all labels, gap {result.gap:.3f}", ""), ("all labels, without a gap", "_without_gap")):
-        table.add_row(words, *(percent(getattr(result, each + end)) for each in ("unseen", "seen", "harmonic")))
+    about = (
+        f"zero-shot: {result.unseen_labels} labels had no training pictures (unseen), {result.seen_labels} had (seen)"
+    )
+    keys = ("unseen", "seen", "harmonic")
+    table = plain_table("right, averaged over labels", *(f">{FIGURES[key]}" for key in keys), title=about)
+    table.add_row("of unseen labels alone", percent(result.zero_shot), "", "")
+    for words, end in (
+        (f"of all, seen held back (gap {result.gap:.3f})", ""),
+        ("of all, none held back", "_without_gap"),
+    ):
+        table.add_row(words, *(percent(getattr(result, key + end)) for key in keys))
     values = {key: value for key, value in vars(result).items() if key != "curve"}
-    return "zero_shot", values, ["", table, f"area under the curve of s over u: {result.area:.3f}"]
+    return "zero_shot", values, ["", table, f"{FIGURES['area']}: {result.area:.3f}"]
 
 
 def _ordinal(tested: "Tested") -> Figures | None:
@@ -169,15 +182,16 @@ def _ordinal(tested: "Tested") -> Figures | None:
         return None
     result = evaluate_ordinal(tested)
     about = f"ordered labels: {result.levels[0]} to {result.levels[-1]}"
-    table = plain_table("what is said", ">accuracy", ">levels off", ">kappa (quadratic)", ">within one", title=about)
-    for words, one in (("the most probable level", result.best), ("the median of probabilities", result.median)):
-        kappa = "" if one.kappa is None else f"{one.kappa:.3f}"
-        table.add_row(words, percent(one.accuracy), f"{one.mean_absolute_error:.3f}", kappa, percent(one.within_one))
+    table = plain_table("what is said", ">most probable level", ">median level", title=about)
+    for key in ("accuracy", "mean_absolute_error", "kappa", "within_one"):
+        form = percent if key in ("accuracy", "within_one") else "{:.3f}".format
+        values = (getattr(one, key) for one in (result.best, result.median))
+        table.add_row(FIGURES[key], *("" if value is None else form(value) for value in values))
     lines: list[RenderableType] = ["", table]
     if result.spearman is not None:
-        lines.append(f"rank correlation (Spearman) of the expected rank: {result.spearman:.3f}")
-    covered = f"intervals that should hold {percent(result.coverage)} hold {percent(result.covered)}"
-    return "ordinal", asdict(result), [*lines, f"{covered}, with {result.width:.1f} levels each"]
+        lines.append(f"{FIGURES['spearman']}: {result.spearman:.3f}")
+    shares = {"wanted": percent(result.coverage), "share": percent(result.covered)}
+    return "ordinal", asdict(result), [*lines, FIGURES["covered"].format(**shares, width=result.width)]
 
 
 def _pairs(tested: "Tested") -> Figures | None:
@@ -188,17 +202,19 @@ def _pairs(tested: "Tested") -> Figures | None:
     if not can_verify(tested.split.targets):
         return None
     result = evaluate_pairs(tested, most=MOST)
-    about = f"pairs of {result.images} pictures, by how alike they are; in %, but for minDCF"
-    columns = [f">R@{k}" for k in next(iter(result.retrieval.values())).recall]
-    table = plain_table("score", ">EER", ">minDCF", ">AUROC", *columns, ">MAP@R", title=about)
+    about = f"pairs of {result.images} pictures: do they show the same label, by how alike they are?"
     values: dict[str, Any] = {"images": result.images, "labels": result.labels, "verification": {}, "retrieval": {}}
+    columns = []
     for by, telling in result.verification.items():
         search = result.retrieval[by]
         values["verification"][by] = {key: getattr(telling, key) for key in ("eer", "min_dcf", "auroc")}
         values["retrieval"][by] = {key: getattr(search, key) for key in ("recall", "precision_at_r")}
-        shares = (telling.auroc, *search.recall.values(), search.precision_at_r)
-        cells = (f"{100 * share:.1f}" for share in shares)
-        table.add_row(by, f"{100 * telling.eer:.1f}", f"{telling.min_dcf:.3f}", *cells)
+        shares = map(percent, (*search.recall.values(), search.precision_at_r))
+        columns.append([percent(telling.eer), f"{telling.min_dcf:.3f}", percent(telling.auroc), *shares])
+    recalls = (FIGURES["recall_at"].format(k=k) for k in search.recall)
+    words = [*(FIGURES[f"pair_{key}"] for key in ("eer", "min_dcf", "auroc")), *recalls, FIGURES["precision_at_r"]]
+    rows = zip(words, *columns, strict=True)
+    table = plain_table("compared by", *(f">{by}" for by in result.verification), title=about, rows=rows)
     return "pairs", values, ["", table]
 
 
@@ -215,12 +231,12 @@ def _episodes(tested: "Tested") -> Figures:
     if not settings:
         return "episodes", [], []
     results = [evaluate_episodes(tested, each) for each in settings]
-    table = plain_table("new labels from a few pictures", *(f">{rule}" for rule in results[0].accuracy))
+    about = "new labels, learnt from a few pictures (few-shot): " + FIGURES["accuracy"]
+    table = plain_table("", *(f">{RULES.get(rule, rule)}" for rule in results[0].accuracy), title=about)
     values = []
     for one in results:
-        about = {"ways": one.settings.ways, "shots": one.settings.shots}
         rules = {rule: {"mean": each.mean, "error": each.error} for rule, each in one.accuracy.items()}
-        values.append({**about, "accuracy": rules})
-        words = f"{one.settings.ways} labels, {one.settings.shots} pictures of each"
+        values.append({"ways": one.settings.ways, "shots": one.settings.shots, "accuracy": rules})
+        words = f"{one.settings.ways} labels, {one.settings.shots} picture{'s' * (one.settings.shots > 1)} of each"
         table.add_row(words, *(str(value) for value in one.accuracy.values()))
     return "episodes", values, ["", table]

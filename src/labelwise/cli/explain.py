@@ -24,13 +24,15 @@ def explain(  # noqa: PLR0913 - the options of the verb
     device: Device = "auto",
 ) -> None:
     """Why? A heat map of what in the picture speaks for the asked label."""
+    from labelwise.data.sheets import titled
+
     classifier = open_model(model, device)
     images, _, _ = open_pictures(classifier, [image], strict=True)
     why = lw.explain(classifier, images, label, against=against)
     if out_png.suffix.lower() not in (".png", ".jpg", ".jpeg", ".webp"):
         raise UsageError(f"The heat map is written as .png, .jpg or .webp; given {out_png}.")
     out_png.parent.mkdir(parents=True, exist_ok=True)
-    why.overlay().save(out_png)
+    titled(why.overlay(), why.lines).save(out_png)
     document = {"label": why.label, "probability": why.probability, "out": str(out_png), "heat": why.heat.tolist()}
     if why.heat_against is not None:
         document |= {"against": why.against, "heat_against": why.heat_against.tolist()}

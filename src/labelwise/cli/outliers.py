@@ -9,6 +9,7 @@ from typer import Option
 from labelwise.cli.inputs import open_model, open_part, open_pictures
 from labelwise.cli.options import AsJson, Device, Model, Paths, Root, Strict
 from labelwise.cli.output import bar, percent, plain_table, show, styled, unbroken
+from labelwise.words import FIGURES
 
 
 def outliers(  # noqa: PLR0913 - the options of the verb
@@ -38,14 +39,14 @@ def outliers(  # noqa: PLR0913 - the options of the verb
         )
         for name, one in strangest
     )
-    lines: list[RenderableType] = [plain_table("picture", "", ">outlier score", "", rows=cells)]
+    lines: list[RenderableType] = [plain_table("picture", "", f">{FIGURES['strangeness']}", "", rows=cells)]
     lines.append(f"A full bar is unknown: a score above {limit:.4f}.")
     figures: dict[str, Any] = {}
     if known is not None:
         part = open_part(classifier, known, root=root)
         result = evaluate_outliers(classifier.scores(part.split.images), scores)
         figures = {"measured": part.figures(), **asdict(result)}
-        lines.append(f"AUROC {percent(result.auroc)}, FPR95 {percent(result.fpr95)} against {known}")
-        lines.append(unbroken(part.words))
-    rows = [{"file": name, **asdict(one)} for name, one in strangest]
-    show({"model": str(model), "outliers": rows, "figures": figures, "skipped": skipped}, *lines, json=json)
+        rows = ((FIGURES[f"unknown_{key}"], percent(share)) for key, share in asdict(result).items())
+        lines += ["", unbroken(part.words), plain_table(f"beside known pictures of {known}", ">", rows=rows)]
+    outlying = [{"file": name, **asdict(one)} for name, one in strangest]
+    show({"model": str(model), "outliers": outlying, "figures": figures, "skipped": skipped}, *lines, json=json)

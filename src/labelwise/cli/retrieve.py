@@ -12,6 +12,7 @@ from labelwise.cli.inputs import open_model, open_pictures, tell_skipped
 from labelwise.cli.options import AsJson, Device, Model, Paths, ScoreBy, Strict
 from labelwise.cli.output import plain_table, show
 from labelwise.errors import DataError, UsageError
+from labelwise.words import FIGURES
 
 if TYPE_CHECKING:
     from labelwise.tasks.gallery import Gallery
@@ -53,7 +54,7 @@ def retrieve(  # noqa: PLR0913 - the options of the verb
         others = [match for match in matches if match.file != os.path.realpath(name)][:k]
         queries.append({"file": name, "matches": [asdict(match) for match in others]})
         rows = ((_from_here(match.file), f"{match.score:.4f}") for match in others)
-        tables.append(plain_table(f"most like {name}", ">score", rows=rows))
+        tables.append(plain_table(f"most like {name}", f">{FIGURES['score']}", rows=rows))
     document = {"model": str(model), "gallery": len(searched), "queries": queries, "skipped": skipped}
     show(document, *tables, json=json)
 

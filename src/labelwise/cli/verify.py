@@ -10,6 +10,7 @@ from labelwise.cli.inputs import open_model, open_pictures
 from labelwise.cli.options import AsJson, Device, Model
 from labelwise.cli.output import percent, plain_table, show, styled
 from labelwise.errors import DataError, UsageError
+from labelwise.words import FIGURES
 
 
 def verify(
@@ -32,11 +33,12 @@ def verify(
     scores, row = classifier.scores(images), {file: i for i, file in enumerate(files)}
     answers = run(*(scores[[row[pair[side]] for pair in asked]] for side in (0, 1)))
     rows = []
-    table = plain_table("picture", "and", "", ">score", ">probability of same")
+    table = plain_table("two pictures", "", f">{FIGURES['score']}", f">{FIGURES['same']}")
     for (a, b), one in zip(asked, answers, strict=True):
         rows.append({"first": str(a), "second": str(b), **asdict(one)})
         answer = styled(("same", "green") if one.same else ("different", "yellow"))
-        table.add_row(str(a), str(b), answer, f"{one.score:.4f}", percent(one.probability))
+        table.add_row(str(a), answer, f"{one.score:.4f}", percent(one.probability))
+        table.add_row(str(b))
     rule = classifier.verifier
     show({"model": str(model), "pairs": rows, "rule": None if rule is None else asdict(rule)}, table, json=json)
 

@@ -16,16 +16,11 @@ from labelwise.data.split.grouping import group_words
 from labelwise.data.split.leaks import LeakReport, Lookalike, check_leaks, near_duplicates
 from labelwise.errors import DataError, UnsupportedError, UsageError, listing, suggest
 from labelwise.files import write_atomically
+from labelwise.words import PIECES
 
 OF_LABELS = ("vectors", "texts", "order", "shares", "similarity")
 OF_IMAGES = ("texts", "domains", "groups")
 DESCRIPTIONS, ONE_LABEL, ENOUGH = "descriptions", "one_label", "enough"
-
-LACKING = {
-    DESCRIPTIONS: "descriptions (vectors or texts of every label)",
-    ONE_LABEL: "images of one label each (here several may be true)",
-    ENOUGH: "more images, three of at least two labels, to hold some out",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,9 +137,9 @@ def lines(inspection: Inspection, needs: Mapping[str, Sequence[str]] | None = No
     elif inspection.imbalance is not None:
         notes.append(f"Smallest labels: {listing(sizes[:5])}. Largest: {listing(sizes[:-6:-1])}.")
         notes.append(f"Imbalance: the largest label has {inspection.imbalance:.1f} times the images of the smallest.")
-    pieces = {piece: has for piece, has in inspection.pieces.items() if piece not in LACKING}
+    pieces = {piece: has for piece, has in inspection.pieces.items() if piece not in (DESCRIPTIONS, ONE_LABEL, ENOUGH)}
     for word, there in (("Found", True), ("Optional, and not there", False)):
-        words = [piece.replace("_", " ") for piece, has in pieces.items() if has is there]
+        words = [PIECES[piece] for piece, has in pieces.items() if has is there]
         notes.append(f"{word}: {listing(words) or 'nothing'}.")
     notes += [inspection.groups] if inspection.groups else []
     notes += _problems(inspection)
@@ -157,7 +152,8 @@ def lines(inspection: Inspection, needs: Mapping[str, Sequence[str]] | None = No
 def _about_method(inspection: Inspection, method: str, needed: Sequence[str]) -> str:
     """Return whether a method can be trained, in words that others may share."""
     lacking = [
-        LACKING.get(piece, piece.replace("_", " ")) for piece in missing_pieces(inspection, {method: needed})[method]
+        " or ".join(map(PIECES.__getitem__, piece.split(" or ")))
+        for piece in missing_pieces(inspection, {method: needed})[method]
     ]
     if lacking:
         return f"Methods that would need {listing(lacking)}"

@@ -1,11 +1,13 @@
 """A sheet of pictures to look at: rows of thumbnails under captions."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torch import Tensor
+
+from labelwise.display import visible
 
 if TYPE_CHECKING:
     from PIL import Image, ImageFont
@@ -32,6 +34,18 @@ def draw_sheet(title: str, strips: Mapping[str, Tensor], images: int) -> "Image.
     return sheet
 
 
+def titled(picture: "Image.Image", lines: Sequence[str]) -> "Image.Image":
+    """Return a picture under a title of a few lines, each shortened to its width."""
+    from PIL import Image, ImageDraw
+
+    height, font = 22, _font(15)
+    sheet = Image.new("RGB", (picture.width, picture.height + len(lines) * height + 6), "white")
+    for i, line in enumerate(lines):
+        ImageDraw.Draw(sheet).text((6, 4 + i * height), _cut(line, picture.width - 12, font), "black", font)
+    sheet.paste(picture, (0, sheet.height - picture.height))
+    return sheet
+
+
 def thumbnail(picture: Tensor, side: int) -> "Image.Image":
     """Return an image that fills a square box as far as its form allows; few pixels stay visible as such."""
     from PIL import Image
@@ -52,7 +66,7 @@ def _font(size: int) -> "ImageFont.FreeTypeFont":
 
 def _cut(text: str, width: int, font: "ImageFont.FreeTypeFont") -> str:
     """Return the text on one line, shortened until it fits the width."""
-    short = text = " ".join(text.split())
+    short = text = visible(" ".join(text.split()))[:width]  # a letter is a pixel wide at least
     while font.getlength(short) > width:
         text = text[:-1]
         short = text + "…"

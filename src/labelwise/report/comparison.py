@@ -25,7 +25,7 @@ def compare(cases: Sequence[Case], seed: int, most: int) -> dict[str, Any]:
     return {
         "paired": [(case.name, compare_answers(right[0], case.right, seed=seed)) for case in cases[1:]],
         "reliability": [
-            (f"{case.name}: ECE {error}", case.calibration.after, i)
+            (f"{case.name}: off by {error}", case.calibration.after, i)
             for i, (case, error) in enumerate(zip(cases, errors, strict=True))
         ],
         "det": [

@@ -46,7 +46,7 @@ def _example(case: Case, row: int) -> Example:
 
 
 def _asked(case: Case, row: int) -> list[str]:
-    """Return the labels to draw heat maps of: the answered one, and the true one where it is another.
+    """Return the label to draw a heat map of, the answered one, and the true one to set it against where it is another.
 
     Where several may be true, that of the worst answer, or the most probable one where all answers are right.
     """
@@ -78,16 +78,13 @@ def small(image: Tensor, file: str) -> Picture | None:
 
 
 def _pictures(case: Case, row: int, file: str) -> list[tuple[str, Picture]]:
-    """Return the picture and heat maps of what it was taken for, as far as the model has them; nothing of features."""
+    """Return the picture and a heat map of what it was taken for, and not for the truth, if the model has one; nothing of features."""
     scores = case.tested.scores[[row]]
     plain = small(case.tested.split.images[row], file)
     if plain is None:
         return []
-    pictures = [("the picture", plain)]
-    for name in _asked(case, row):
-        try:
-            overlay = explain(scores, name).overlay(SIDE)
-        except UnsupportedError:
-            return pictures
-        pictures.append((f"for {name}", picture(overlay, f"what in {file} speaks for {name}", "JPEG")))
-    return pictures
+    try:
+        why = explain(scores, *_asked(case, row))
+    except UnsupportedError:
+        return [("the picture", plain)]
+    return [("the picture", plain), (why.title, picture(why.overlay(SIDE), f"{why.title}: {file}", "JPEG"))]

@@ -12,6 +12,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from PIL import Image
 
+from labelwise.words import FACTS, FIGURES
+
 TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -38,8 +40,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"at": at, "percent": percent, "thousands": thousands, "counted": counted}
-    environment.globals["source"] = _source
+    environment.filters |= {"at": at, "percent": percent, "three": three, "thousands": thousands, "counted": counted}
+    environment.globals |= {"source": _source, "words": FIGURES, "facts": FACTS}
     return environment
 
 
@@ -66,6 +68,11 @@ def at(figures: Any, path: str) -> Any:
 def percent(share: float | None) -> str:
     """Return a share as per cent with one digit after the point; a dash where there is none."""
     return "—" if share is None or math.isnan(share) else f"{100 * share:.1f}\u00a0%"
+
+
+def three(value: float | None) -> str:
+    """Return a number with three digits after the point; a dash where there is none."""
+    return "—" if value is None else f"{value:.3f}"
 
 
 def thousands(value: float) -> str:

@@ -10,6 +10,7 @@ from labelwise.ops.detection import DetCurve
 from labelwise.report.findings import UnknownFigures
 from labelwise.report.pages import percent
 from labelwise.report.svg import Axis, Plot, Series, draw, range_of, round_values
+from labelwise.words import FIGURES
 
 BARS = 30
 POINTS = 200  # of a curve, at most
@@ -53,7 +54,7 @@ def strangeness(figures: UnknownFigures) -> Plot:
         points = [(low + i * (high - low) / BARS, share) for i, share in enumerate(shares)] + [(high, 0.0)]
         series.append(Series(points=points, name=f"{name} ({len(scores)})", colour=colour, kind="steps"))
     top = max(y for one in series for _, y in one.points)
-    x = Axis(label="outlier score", low=low, high=high)
+    x = Axis(label=FIGURES["strangeness"], low=low, high=high)
     y = Axis(label="share of images", high=top * 1.12, form="percent")
     return draw(series, x, y, title="Histogram of outlier scores with the threshold", limit=limit)
 
@@ -68,7 +69,7 @@ def seen_over_unseen(result: ZeroShotResult) -> Plot:
         Series(points=[without], name="no gap", colour=1, kind="dots", sizes=[5]),
         Series(points=[(result.unseen, result.seen)], name=chosen, colour=2, kind="dots", sizes=[5]),
     ]
-    x, y = (Axis(label=f"accuracy on {kind} labels", form="percent", ticks=SHARES) for kind in ("unseen", "seen"))
+    x, y = (Axis(label=f"right on labels {FIGURES[kind]}", form="percent", ticks=SHARES) for kind in ("unseen", "seen"))
     return draw(series, x, y, title="Accuracy on seen labels over accuracy on unseen labels")
 
 
@@ -88,7 +89,7 @@ def _errors(name: str, eer: float, curve: DetCurve, colour: int) -> list[Series]
     points = list(zip(curve.false_accepts[inside].tolist(), curve.misses[inside].tolist(), strict=True))
     last = max((i for i, (x, y) in enumerate(points) if x >= low or y >= low), default=-1)
     points = points[: last + 1]
-    words = f"{name}: EER {percent(eer)}" if name else f"EER {percent(eer)}"
+    words = f"{name}: {percent(eer)} (EER)" if name else f"{FIGURES['pair_eer']}: {percent(eer)}"
     return [
         Series(points=points[:: max(1, len(points) // POINTS)], name=words, colour=colour),
         Series(points=[(eer, eer)], colour=colour, kind="dots", sizes=[4]),

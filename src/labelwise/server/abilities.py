@@ -1,6 +1,6 @@
 """What a classifier can be asked, found by trying, and its card in plain words."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,11 +13,15 @@ from labelwise.server.settings import Service
 from labelwise.tasks.ask import DRAFT, reading
 from labelwise.tasks.explain import explain
 from labelwise.tasks.teach import teach
+from labelwise.words import FACTS, FIGURES
 
 READ_ONLY = "This service is read-only: it was started with --read-only."
 NO_RULE = "This classifier has no rule for outliers: calibrate it first."
 NO_PAIRS = "This classifier has no threshold for pairs of pictures. Fit one with: labelwise calibrate."
 NO_GALLERY = "There is no gallery to search: start the service with --gallery FOLDER."
+CALLED = {"precision": "mean_average_precision"} | {
+    f"{key}_{when}": key for key in ("ece", "answer_ece") for when in ("before", "after")
+}  # figures of the card by the keys of their words
 CHANGES = ("teach_examples", "teach_texts", "teach_vector", "forget", "undo")
 
 
@@ -74,15 +78,18 @@ def _why_not(task: Callable[..., object], *values: object, **more: object) -> st
 def card(classifier: Classifier, service: Service, can: dict[str, str | None]) -> dict[str, Any]:
     """Return what does not change while a service runs: where the model comes from and what to expect of it."""
     summary = classifier.origin.summary
-    training, calibration = summary.get("training", {}), summary.get("calibration", {})
+    training = summary.get("training", {})
     facts = ("data", "images", "seconds", "validation_images", "skipped", "seed", "torch")
     vectors = classifier.model.spec.labels.vectors
+    trained, figures = {name: training[name] for name in facts if name in training}, _figures(summary)
     return {
         "model": service.model.resolve().name,
         "method": getattr(classifier.origin.method, "name", type(classifier.model).__name__),
         "shape": list(classifier.shape),
-        "trained": {name: training[name] for name in facts if name in training},
-        "figures": _figures(training, calibration),
+        "trained": trained,
+        "figures": figures,
+        "words": {key: FIGURES[CALLED.get(key, key)] for key in figures}
+        | {f"trained_{key}": FACTS[key] for key in trained},
         "limits": list(_limits(classifier, can)),
         "can": can,
         "read_only": service.read_only,
@@ -91,8 +98,13 @@ def card(classifier: Classifier, service: Service, can: dict[str, str | None]) -
     }
 
 
-def _figures(training: dict[str, Any], calibration: dict[str, Any]) -> dict[str, float]:
-    figures = {"accuracy": training.get("validation_accuracy"), "precision": training.get("validation_precision")}
+def _figures(summary: Mapping[str, Any]) -> dict[str, float]:
+    training, calibration = summary.get("training", {}), summary.get("calibration", {})
+    estimated = summary.get("leave_one_out", {}).get("accuracy")
+    figures = {
+        "accuracy": training.get("validation_accuracy", estimated),
+        "precision": training.get("validation_precision"),
+    }
     errors = ("ece_before", "ece_after", "answer_ece_before", "answer_ece_after")
     figures |= {name: calibration.get(name) for name in errors}
     return {name: float(value) for name, value in figures.items() if isinstance(value, int | float)}
@@ -120,4 +132,9 @@ def _limits(classifier: Classifier, can: dict[str, str | None]) -> Iterator[str]
         yield "Labels known from a description alone are named with more mistakes than those with pictures."
     if summary.get("naming"):
         yield "Its clusters were named without one labelled picture; some names may be wrong."
-    yield "Figures are of validation pictures of its own data; on other pictures they are usually worse."
+    told = (
+        "training pictures, each answered as if it had not been there"
+        if "leave_one_out" in summary
+        else "validation pictures"
+    )
+    yield f"Figures are of {told}, of its own data; on other pictures they are usually worse."

@@ -30,6 +30,7 @@ def _field(kind: Any, words: str, **more: Any) -> tuple[Any, Any]:
 
 _NAME = 'The best label; "unknown" where none fits, "none" where every answer is no.'
 _HEAT = "Rows of values from 0 to 1; large where the picture speaks for the label."
+_AGAINST = "Likewise, for the other label and not for this one; both on one scale."
 _MAYBE: tuple[Any, Any] = (str | None, None)
 _SOURCE = Literal["training", "examples", "texts", "vector"]
 
@@ -59,7 +60,14 @@ Classification = _shape(
 _asked: dict[str, Any] = {"label": _MAYBE, "text": _MAYBE, "probability": float, "change": int}
 Asked = _shape("Asked", "Yes or no, with a probability of a yes.", yes=bool, **_asked)
 Explanation = _shape(
-    "Explanation", "A heat map.", heat=_field(list[list[float]], _HEAT), height=int, width=int, **_asked
+    "Explanation",
+    "A heat map, or two of two labels set against each other.",
+    heat=_field(list[list[float]], _HEAT),
+    height=int,
+    width=int,
+    against=_MAYBE,
+    heat_against=(list[list[float]] | None, Field(None, description=_AGAINST)),
+    **_asked,
 )
 Verification = _shape(
     "Verification",
@@ -104,6 +112,7 @@ Card = _shape(
     shape=list[int],
     trained=dict[str, Any],
     figures=dict[str, float],
+    words=_field(dict[str, str], "What figures, and what is in trained, are called."),
     limits=list[str],
     can=_field(dict[str, str | None], "Null where it can; else why not."),
     vector=VectorForm | None,
@@ -147,3 +156,9 @@ class About(MaybeAbout):
     """A label, or a sentence where the model reads texts."""
 
     text: str | None = Field(None, min_length=1, max_length=MOST_TEXT, description="A sentence.")
+
+
+class AboutWhy(About):
+    """A label or a sentence, and maybe another label to set against it."""
+
+    against: str | None = Field(None, min_length=1, max_length=500, description="Another label: why not that one?")

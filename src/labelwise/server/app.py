@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from labelwise import __version__
 from labelwise.server import answers
-from labelwise.server.answers import About, AboutLabel, MaybeAbout, Nothing, Top, TopEight
+from labelwise.server.answers import About, AboutLabel, AboutWhy, MaybeAbout, Nothing, Top, TopEight
 from labelwise.server.bodies import FORM, JSON, MOST_PICTURES, TYPES, refused, reply
 from labelwise.server.guard import Guard
 from labelwise.server.measures import Measures
@@ -80,7 +80,7 @@ def table(does: Routes) -> list[Route]:
         Route("/metrics", does.metrics, "Counts and times for Prometheus"),
         ask("/classify", does.classify, "What is it?", answer=answers.Classification, options=Top),
         ask("/ask", does.ask, "Is it a y? A label, or what a sentence says", answer=answers.Asked, options=About),
-        ask("/explain", does.explain, "Why? A heat map of what speaks for a label", answer=answers.Explanation, options=About),
+        ask("/explain", does.explain, "Why? A heat map of what speaks for a label", answer=answers.Explanation, options=AboutWhy),
         ask("/outliers", does.outliers, "Is it none of the labels?", answer=answers.Outlier),
         ask("/verify", does.verify, "Do two pictures show the same label?", answer=answers.Verification, body=PAIR),
         ask("/retrieve", does.retrieve, "Which pictures of the gallery are most like it?", answer=answers.Matches, options=TopEight),

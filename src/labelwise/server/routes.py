@@ -10,7 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -18,7 +20,7 @@ from labelwise.classifier import NONE, UNKNOWN
 from labelwise.data.read.decoding import QUIET, Frame
 from labelwise.scores import Scores
 from labelwise.server.abilities import CHANGES, abilities, card, check_pictures, with_text
-from labelwise.server.answers import MOST_TEXT, About, AboutLabel, MaybeAbout, Nothing, Top
+from labelwise.server.answers import MOST_TEXT, About, AboutLabel, AboutWhy, MaybeAbout, Nothing, Top
 from labelwise.server.batches import Answer, Batches
 from labelwise.server.bodies import read_form, read_lesson, read_picture, reply
 from labelwise.server.lessons import Source
@@ -165,19 +167,22 @@ class Routes:
         about = {"text": options.text} if options.label is None else {"label": options.label}
         return _told({**about, "yes": answer.yes, "probability": answer.probability, "change": change}, change)
 
-    async def explain(self, request: Request, options: About) -> Response:
+    async def explain(self, request: Request, options: AboutWhy) -> Response:
         """Return a heat map."""
         text = options.text
         if options.label is not None and text is not None:
             raise Refusal(400, "Explain a label (?label=NAME) or a sentence (?text=...), not both.")
         self.check("explain")
         scores, change = await self._scores_about(request, options)
-        why = await self.aside(lambda: explain(scores, options.label if text is None else DRAFT))
+        if options.against is not None:
+            check_label(scores.classifier, options.against)
+        why = await self.aside(lambda: explain(scores, options.label if text is None else DRAFT, options.against))
         height, width = why.heat.shape
-        heat = [[round(value, 4) for value in line] for line in why.heat.tolist()]
-        about = {"label": why.label} if text is None else {"text": text}
-        size = {"height": height, "width": width, "change": change}
-        return _told({**about, "probability": why.probability, "heat": heat, **size}, change)
+        about: dict[str, Any] = {"label": why.label} if text is None else {"text": text}
+        about |= {"probability": why.probability, "heat": _rounded(why.heat)}
+        if why.heat_against is not None:
+            about |= {"against": why.against, "heat_against": _rounded(why.heat_against)}
+        return _told({**about, "height": height, "width": width, "change": change}, change)
 
     async def outliers(self, request: Request, _: Nothing) -> Response:
         """Return an outlier score."""
@@ -283,6 +288,10 @@ class Routes:
         elif label is not None:
             check_label(scores.classifier, label)
         return scores, change
+
+
+def _rounded(heat: NDArray[np.float32]) -> list[list[float]]:
+    return [[round(value, 4) for value in line] for line in heat.tolist()]
 
 
 def _find(files: Files, id: str) -> Path:

@@ -34,11 +34,16 @@ class Explanation:
     __repr__ = brief
 
     @property
-    def title(self) -> str:
-        """What the colours of the overlay mean."""
+    def lines(self) -> tuple[str, ...]:
+        """What the colours of the overlay mean, a line for each label."""
         if self.against is None:
-            return f"what speaks for {self.label}"
-        return f"why {self.label} ({FOR[0]}) and not {self.against} ({AGAINST[0]})"
+            return (f"what speaks for {self.label}",)
+        return f"why {self.label} ({FOR[0]}),", f"not {self.against} ({AGAINST[0]})"
+
+    @property
+    def title(self) -> str:
+        """The same in one line."""
+        return " ".join(self.lines)
 
     def overlay(self, side: int = 384) -> Image.Image:
         """Return the picture with the heat map laid over it, its longer side ``side`` pixels; of two labels each in its colour."""

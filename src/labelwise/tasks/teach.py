@@ -93,12 +93,12 @@ class Rehearsal:
 
     def words(self, name: str, files: Sequence[str]) -> str:
         """Return it in sentences; ``files`` names the examples."""
-        nearest = f'Nearest known label: "{self.nearest}".'
+        nearest = f'It looks most like "{self.nearest}".'
         if self.right is None:
             return f"{nearest} With one example nothing can be checked: give some more, five are useful."
         checked = (
-            f'{nearest} Each example left out in turn, {self.told} of {self.examples} are told from it, and {self.right} get "{name}" '
-            "among all labels."
+            f"{nearest} Of its {self.examples} examples, each asked about as if it had not been given (leave-one-out), {self.told} are told "
+            f'from "{self.nearest}" and {self.right} are named "{name}".'
         )
         names = listing(files[i] for i in self.odd)
         return f"{checked} Warning: far from the other examples, look at: {names}." if self.odd else checked

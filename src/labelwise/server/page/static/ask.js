@@ -98,7 +98,16 @@ export function askView(service, shared, changed) {
     none(found.outlier, strange);
     $("teach-this").hidden = shared.card?.read_only ?? true;
     say(`${$("headline").textContent}. ${$("subline").textContent}`);
+    offerOthers(rows);
     pin({ label: rows[0].label });
+  }
+
+  /** Let a label be chosen to set the asked one against: the most probable ones first. */
+  function offerOthers(rows) {
+    const chosen = $("heat-not").value;
+    const names = [...new Set([...rows, ...shared.labels.map(({ name }) => ({ label: name }))].map(({ label }) => label))];
+    $("heat-not").replaceChildren($("heat-not").firstElementChild, ...names.map((name) => make("option", { value: name, text: name })));
+    $("heat-not").value = names.includes(chosen) ? chosen : "";
   }
 
   function sureness(p) {
@@ -154,6 +163,7 @@ export function askView(service, shared, changed) {
 
   // --- why? --------------------------------------------------------------------------------------------------------
 
+  const against = (question) => ($("heat-not").value === question.label ? "" : $("heat-not").value);
   const keyOf = (question) => `${picture.id} ${shared.change} ${JSON.stringify(question)}`;
   const nameOf = (question) => question.label ?? `“${question.text}”`;
 
@@ -169,7 +179,11 @@ export function askView(service, shared, changed) {
   function follow(question, wait = REST) {
     clearTimeout(timer);
     if (!picture || !question || !$("heat-on").checked || why() !== null) return;
-    timer = setTimeout(() => explain(question), maps.has(keyOf(question)) ? 0 : wait);
+    timer = setTimeout(() => explain(question), maps.has(keyOf(contrast(question))) ? 0 : wait);
+  }
+
+  function contrast(question) {
+    return against(question) ? { ...question, against: against(question) } : question;
   }
 
   function why() {
@@ -177,20 +191,23 @@ export function askView(service, shared, changed) {
   }
 
   async function explain(question) {
-    const key = keyOf(question);
+    const query = contrast(question);
+    const key = keyOf(query);
     const mine = picture;
     looking.abort();
     looking = new AbortController();
     try {
       if (!maps.has(key)) {
         $("heat").classList.add("waiting");
-        maps.set(key, await service.json("/explain", { query: question, body: mine.blob, signal: looking.signal }));
+        maps.set(key, await service.json("/explain", { query, body: mine.blob, signal: looking.signal }));
       }
       if (mine !== picture) return;
       const found = maps.get(key);
-      const any = found.heat.some((line) => line.some((level) => level > 0.02));
+      const any = [found.heat, found.heat_against ?? []].flat(2).some((level) => level > 0.02);
       draw(mine, any ? found : null);
-      heatNote(any ? "What speaks for " : "Nothing in the picture speaks for ", nameOf(question));
+      if (query.against) heatNote("Why ", nameOf(question), " (orange), not ", query.against, " (blue)");
+      else heatNote(any ? "What speaks for " : "Nothing in the picture speaks for ", nameOf(question));
+      document.querySelector(".heat-bar").classList.toggle("two", Boolean(query.against));
       $("heat").classList.remove("waiting");
     } catch (fault) {
       if (fault.name === "AbortError") return;
@@ -200,14 +217,15 @@ export function askView(service, shared, changed) {
     }
   }
 
-  function heatNote(text, name) {
-    $("heat-note").replaceChildren(text, name ? make("strong", { text: name }) : "");
+  /** Say what the heat map shows; every second word is a name. */
+  function heatNote(...words) {
+    $("heat-note").replaceChildren(...words.map((text, i) => (i % 2 ? make("strong", { text }) : text)));
   }
 
   function heatSwitch() {
     const on = $("heat-on").checked;
     $("heat").classList.toggle("off", !on);
-    $("heat-strength").disabled = !on;
+    $("heat-strength").disabled = $("heat-not").disabled = !on;
     if (!on) heatNote("Shows what in the picture speaks for a name.");
     else if (picture) follow(pinned, 0);
   }
@@ -290,7 +308,7 @@ export function askView(service, shared, changed) {
     if (can.retrieve === null && !picture) $("near").replaceChildren(...Array.from({ length: NEAR }, emptyNear));
     if (can.retrieve === null && picture) near(asking.signal); // it was given before the card was there
     if (can.explain !== null) {
-      for (const id of ["heat-on", "heat-strength"]) $(id).disabled = true;
+      for (const id of ["heat-on", "heat-strength", "heat-not"]) $(id).disabled = true;
       heatNote(can.explain);
     }
     if (!examples?.length || $("examples").children.length) return;
@@ -311,6 +329,7 @@ export function askView(service, shared, changed) {
   combobox($("ask-name"), $("ask-list"), () => shared.labels.map(({ name }) => name), ask);
   $("ask-form").addEventListener("submit", (event) => { event.preventDefault(); ask(); });
   $("heat-on").addEventListener("change", heatSwitch);
+  $("heat-not").addEventListener("change", () => follow(pinned, 0));
   $("heat-strength").addEventListener("input", () => $("heat").style.setProperty("--strength", $("heat-strength").value / 100));
 
   return { receive, describe, again: () => picture && look(), picture: () => picture };

@@ -2,16 +2,6 @@
 
 import { $, count, make } from "./dom.js";
 
-const FIGURES = {
-  accuracy: ["Accuracy", "of held-out pictures named right"],
-  ece_after: ["Calibration error", "how far probabilities are off, on average"],
-  answer_ece_after: ["Calibration error of yes and no", "how far probabilities of a yes are off"],
-  precision: ["Average precision", "of the yes answers, over the labels"],
-};
-const FACTS = {
-  data: "Data", images: "Pictures to train on", validation_images: "Pictures held out", skipped: "Pictures skipped",
-  seconds: "Seconds of training", seed: "Seed", torch: "PyTorch",
-};
 const CAN = {
   classify: "Name what a picture shows",
   ask: "Answer yes or no about a label",
@@ -34,16 +24,15 @@ export function showCard(card) {
   $("model-lead").textContent = `${card.method}, ${count(card.labels, "label")}`;
   const figures = Object.entries(card.figures ?? {}).filter(([key, value]) => typeof value === "number" && !key.endsWith("_before"));
   $("figures").replaceChildren(...figures.map(([key, value]) => {
-    const [head, about] = FIGURES[key] ?? [spaced(key), ""];
     const before = card.figures[key.replace("_after", "_before")];
-    const note = before === undefined || before === value ? about : `${about}; ${share(before)} before calibration`;
+    const note = before === undefined || before === value ? "" : `${share(before)} before calibration`;
     return make("li", {}, make("strong", { text: value >= 0 && value <= 1 ? share(value) : plain(value) }),
-      make("span", { text: head }), note && make("span", { class: "muted", text: note }));
+      make("span", { text: spaced(card.words[key] ?? key) }), note && make("span", { class: "muted", text: note }));
   }));
   const facts = { method: card.method, labels: card.labels, "labels with pictures": card.seen, "labels from descriptions": card.described,
     "pictures are seen as": seen(card.shape), ...card.trained };
   $("facts").replaceChildren(...Object.entries(facts).filter(([, value]) => plain(value) !== "").flatMap(([key, value]) => [
-    make("dt", { text: FACTS[key] ?? spaced(key) }), make("dd", { text: plain(value) })]));
+    make("dt", { text: spaced(card.words[`trained_${key}`] ?? key) }), make("dd", { text: plain(value) })]));
   $("can").replaceChildren(...abilities(card.can));
   $("limits").replaceChildren(...(card.limits ?? []).map((text) => make("li", { text })));
 }

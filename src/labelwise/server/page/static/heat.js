@@ -31,7 +31,9 @@ export function places(box, picture, [height, width]) {
   return { whole, seen };
 }
 
-/** Return a function that draws a heat map {heat, height, width} over a picture; null for either clears it. */
+const FOR = [255, 130, 0], AGAINST = [20, 90, 255]; // orange and blue: of two labels, as the note says
+
+/** Return a function that draws {heat, height, width}, maybe with heat_against, over a picture; null for either clears it. */
 export function heatMap(canvas) {
   let last = [null, null];
 
@@ -58,14 +60,17 @@ export function heatMap(canvas) {
   return draw;
 }
 
-function painted({ heat, height, width }) {
+function painted({ heat, heat_against: against, height, width }) {
   const small = document.createElement("canvas");
   small.width = width;
   small.height = height;
   const pen = small.getContext("2d");
   const pixels = pen.createImageData(width, height);
+  const others = against?.flat();
   heat.flat().forEach((level, i) => {
-    const [red, green, blue, opacity] = COLOURS[Math.round(255 * Math.min(1, Math.max(0, level)))];
+    const other = others?.[i] ?? 0;
+    const [red, green, blue, opacity] = others ? [...(level < other ? AGAINST : FOR), 0.8 * Math.max(level, other)]
+      : COLOURS[Math.round(255 * Math.min(1, Math.max(0, level)))];
     pixels.data.set([red, green, blue, 255 * opacity], 4 * i);
   });
   pen.putImageData(pixels, 0, 0);

@@ -1,0 +1,87 @@
+"""What figures are called where people read them: what a person would ask, and the field's term in brackets.
+
+The shell, the report and the page of the service take their words from here. Keys are those of JSON documents; figures of pictures of
+no known label start with ``unknown_``, those of pairs of pictures with ``pair_``.
+"""
+
+from typing import Final
+
+FIGURES: Final[dict[str, str]] = {
+    "images": "pictures measured",
+    "accuracy": "right (accuracy)",
+    "class_accuracy": "right, averaged over labels (per-class accuracy)",
+    "ece": "probabilities are off by (calibration error, ECE)",
+    "answer_ece": "probabilities of a yes are off by (ECE)",
+    "kept": 'named, not called "unknown" (coverage)',
+    "kept_accuracy": "of those it named, right (selective accuracy)",
+    "unknown": 'called "unknown"',
+    "leaked": "seen in training, should be none (leak)",
+    # each label answered yes or no
+    "asked": "labels asked about",
+    "mean_average_precision": "true labels ranked first (mean average precision)",
+    "average_precision": "its pictures ranked first (average precision)",
+    "micro_f1": "yes where it is true, and only there (micro F1)",
+    "macro_f1": "the same, averaged over labels (macro F1)",
+    "f1": "yes where it is true, and only there (F1)",
+    "exact": "every answer right (exact match)",
+    # one label
+    "label_recall": "of its pictures, named so (recall)",
+    "label_precision": "of those named so, right (precision)",
+    # cross-validation
+    "groups": "groups of pictures that count once",
+    "by_fold": "right in each part (fold)",
+    # pictures of none of the labels
+    "strangeness": "how strange (outlier score)",
+    "unknown_auroc": "strange pictures told from known (AUROC)",
+    "unknown_fpr95": "strange, taken for known (FPR at 95 % TPR)",
+    "unknown_flagged": 'strange pictures called "unknown"',
+    # labels without training pictures
+    "unseen": "unseen (u)",
+    "seen": "seen (s)",
+    "harmonic": "both (harmonic mean, H)",
+    "area": "seen against unseen, at every gap (area, AUSUC)",
+    # ordered labels
+    "mean_absolute_error": "levels off, on average (MAE)",
+    "kappa": "agreement with the truth (quadratic kappa)",
+    "within_one": "at most one level off",
+    "spearman": "pictures in the right order (Spearman's rho)",
+    "covered": "Ranges of levels that should hold the true one in {wanted} of the pictures hold it in {share} (coverage), with {width:.1f} levels each.",
+    # two pictures
+    "score": "how alike (score)",
+    "same": "probability of the same",
+    "pair_eer": "pairs judged wrongly (EER)",
+    "pair_min_dcf": "cost of errors (minDCF)",
+    "pair_auroc": "same label more alike (AUROC)",
+    "pair_misses": "the same, called different (misses)",
+    "pair_false_accepts": "different, called the same (false accepts)",
+    "recall_at": "its label among the {k} most alike (R@{k})",
+    "precision_at_r": "its label in the first places (MAP@R)",
+    # attacks
+    "attacked": "still right (accuracy)",
+    "worst": "all of them (robust accuracy)",
+}
+PIECES: Final[dict[str, str]] = {  # what data hold
+    "targets": "labels of pictures (targets)",
+    "pictures": "pictures",
+    "vectors": "attributes of labels (vectors)",
+    "texts": "sentences about labels (texts)",
+    "order": "an order of labels",
+    "shares": "how frequent labels are (shares)",
+    "similarity": "how alike labels are (similarity)",
+    "image_texts": "sentences about pictures (texts)",
+    "image_domains": "where pictures come from (domains)",
+    "image_groups": "which pictures belong together (groups)",
+    "descriptions": "descriptions (vectors or texts of every label)",
+    "one_label": "images of one label each (here several may be true)",
+    "enough": "more images, three of at least two labels, to hold some out",
+}
+FACTS: Final[dict[str, str]] = {
+    "data": "data",
+    "images": "training pictures",
+    "validation_images": "validation pictures",
+    "skipped": "unreadable pictures",
+    "seconds": "seconds of training",
+    "device": "device",
+    "seed": "seed",
+    "torch": "PyTorch",
+}
