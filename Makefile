@@ -37,7 +37,7 @@ bench: .venv/ready
 	$(BIN)/python benchmarks/indicator_negatives.py
 	$(BIN)/python benchmarks/augment.py
 
-# The lowest versions that pyproject.toml names, but for torch, which is taken from .venv: the quick part of the tests.
+# The lowest versions that pyproject.toml names (Python 3.11 has wheels of all), but for torch, which is taken from .venv: the quick part of the tests.
 QUICK := tests/server/test_routes.py tests/server/test_safety.py tests/cli/test_classify.py tests/cli/test_ask.py \
 	tests/cli/test_refusals.py tests/data/read tests/report/test_svg.py tests/test_store.py tests/hostile/test_names.py
 lowest: .venv/ready

@@ -1,6 +1,7 @@
 """How long a change takes after 100, 1,000, 10,000 taught labels: to teach, to forget, to undo, for another worker to follow, to start.
 
 ``python benchmarks/taught_many.py [--labels 10000]``. The model is small and features are drawn, so that what is seen is what grows.
+Milliseconds, and in brackets those of a processor, which a busy machine does not change as much; medians but for ``teach``, a mean.
 """
 
 import argparse
@@ -8,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 
 import torch
 
@@ -19,11 +21,24 @@ from labelwise.tasks.teach import teach
 EACH = 20  # labels over which the time of one is averaged
 
 
-def seconds(step: Callable[[], object]) -> float:
-    """Return how long a step takes."""
-    began = time.perf_counter()
-    step()
-    return time.perf_counter() - began
+class Times:
+    """How long each kind of step took."""
+
+    def __init__(self) -> None:
+        self.steps: dict[str, list[tuple[float, float]]] = {}
+
+    def take(self, kind: str, step: Callable[[], object], share: int = 1) -> None:
+        """Do a step and note what a share of it took."""
+        wall, processor = time.perf_counter(), time.process_time()
+        step()
+        pair = (time.perf_counter() - wall) / share, (time.process_time() - processor) / share
+        self.steps.setdefault(kind, []).append(pair)
+
+    def __str__(self) -> str:
+        middle = {
+            kind: [1000 * median(values) for values in zip(*pairs, strict=True)] for kind, pairs in self.steps.items()
+        }
+        return ", ".join(f"{kind} {wall:.1f} ({processor:.1f}) ms" for kind, (wall, processor) in middle.items())
 
 
 def main() -> None:
@@ -48,19 +63,23 @@ def main() -> None:
         for mark in (number for number in (100, 1_000, 3_000, 10_000) if number <= most):
             add(mark - EACH - count)
             follower.read()
-            processor = time.process_time()
-            wall = seconds(lambda: add(EACH))
-            processor = time.process_time() - processor
-            row = {"teach": wall / EACH, "processor": processor / EACH, "follow": seconds(follower.read) / EACH}
-            name = f"taught {count // 2}"
-            row |= {"forget": seconds(lambda name=name: writer.forget(name)), "follow forget": seconds(follower.read)}  # type: ignore[misc]
-            row |= {"undo": seconds(writer.undo), "follow undo": seconds(follower.read)}
-            print(f"{count:,} labels:", ", ".join(f"{what} {1000 * value:.1f} ms" for what, value in row.items()))
+            times = Times()
+            times.take("teach", lambda: add(EACH), EACH)
+            times.take("follow", follower.read, EACH)
+            for i in range(1, 6):
+                times.take("forget", lambda name=f"taught {count * i // 6}": writer.forget(name))  # type: ignore[misc]
+                times.take("follow forget", follower.read)
+                times.take("undo", writer.undo)
+                times.take("follow undo", follower.read)
+            print(f"{count:,} labels: {times}", flush=True)
             assert torch.equal(follower.served.classifier.label_embeddings, writer.served.classifier.label_embeddings)
         writer.close()
         follower.close()
         base = load(model)
-        print(f"start: {seconds(lambda: Present(base, model).close()):.1f} s")
+        times = Times()
+        for _ in range(3):
+            times.take("start", lambda: Present(base, model).close())
+        print(times)
 
 
 if __name__ == "__main__":

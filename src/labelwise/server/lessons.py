@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal, NamedTuple
 
@@ -55,11 +55,11 @@ class Lesson:
     examples: int  # how many pictures
     texts: tuple[str, ...]  # its sentences, if labels have them
     content: bytes  # the rows as safetensors, every bit kept
+    places: dict[str, Place] = field(init=False, repr=False)  # of each kind of rows in the content
 
-    @cached_property
-    def places(self) -> dict[str, Place]:
-        """Where each kind of rows is in the content."""
-        return _places(self.content[8 : 8 + int.from_bytes(self.content[:8], "little")])
+    def __post_init__(self) -> None:
+        head = self.content[8 : 8 + int.from_bytes(self.content[:8], "little")]
+        object.__setattr__(self, "places", _places(head))
 
     @property
     def rows(self) -> dict[str, Tensor]:
