@@ -1,6 +1,9 @@
-"""The tour: two methods on drawn birds, new species from pictures, from sentences, or without any label; questions; pictures."""
+"""The tour: a folder of pictures as a person has it; then a trained network, new species from pictures, from sentences, or without any label."""
 
 import shlex
+import shutil
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -8,8 +11,10 @@ from typing import NamedTuple
 
 import torch
 from matplotlib.figure import Figure
+from PIL import Image
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 from torch import Tensor
 
 from labelwise.api import ask, classify, explain, teach
@@ -25,7 +30,7 @@ from labelwise.evaluate.zero_shot import evaluate_zero_shot
 from labelwise.fitting.fit import fit
 from labelwise.fitting.patches import find_patches
 from labelwise.fitting.pretraining import write_encoder
-from labelwise.methods import Clarel, Encoder, ImageMethod, Indicator, Softmax, ZeroLabel
+from labelwise.methods import Clarel, Encoder, ImageMethod, Indicator, ZeroLabel
 from labelwise.metrics import confusion_matrix
 from labelwise.ops.assignment import best_matching
 from labelwise.report import ReportSettings, report
@@ -33,6 +38,7 @@ from labelwise.store import save
 from labelwise.training.stages import Run
 
 EXAMPLES = 5
+SPECIES, PHOTOS, SIDE = 8, 20, 192  # of the folder of pictures: its labels, pictures of each, and their side in pixels
 HELD_OUT = "blushing tit"  # the species that is discovered later
 
 
@@ -49,19 +55,19 @@ def run(out: Path, epochs: int | None = None) -> None:
     """Train, compare, teach, ask and draw; everything is written below ``out``."""
     console = Console()
     out.mkdir(parents=True, exist_ok=True)
-    console.rule("[bold]1. The data")
     whole, name = finches(), HELD_OUT
+    console.rule("[bold]1. A folder of pictures, as you would do it with your own")
+    _own_pictures(console, whole, name, out)
+    console.rule("[bold]2. Training a network from scratch: all species")
     known, new = without(whole, name)
     console.print(
         f"{len(whole.labels)} species of drawn finches, {whole.shape[1]} x {whole.shape[2]} pixels. "
         f"The [bold]{name}[/] is kept back: no model sees it in training."
     )
     contact_sheet(whole, out / "finches.png", images=3)
-    console.rule("[bold]2. Training an ordinary classifier and an indicator network")
-    methods: list[ImageMethod] = [Softmax(), Indicator()]
-    rows = [_row(replace(m, epochs=epochs) if epochs else m, known, new) for m in methods]
-    _print_table(console, rows)
-    best = rows[-1].classifier
+    row = _row(replace(Indicator(), epochs=epochs) if epochs else Indicator(), known, new)
+    _print_table(console, row)
+    best = row.classifier
     console.rule(f"[bold]3. Teaching the {name} from {EXAMPLES} pictures, without training")
     taught = teach(best, name, examples=new["train"].images[:EXAMPLES])
     _print_taught(console, best, taught, whole, name)
@@ -70,7 +76,7 @@ def run(out: Path, epochs: int | None = None) -> None:
     save(taught, out / "finches.lw", overwrite=True)
     _draw_answers(taught, whole, name).savefig(out / "why.png", dpi=120)
     _draw_taught(taught, new["test"].images[:16], name, out / "taught.png")
-    _write_report(rows, known, out)
+    _write_report(row, known, out)
     console.rule("[bold]5. Species that no picture shows, from sentences alone")
     _describe_species(console, out, epochs)
     console.rule("[bold]6. Pictures and attributes of species, and not one label")
@@ -78,21 +84,60 @@ def run(out: Path, epochs: int | None = None) -> None:
     console.rule("[bold]Done")
     console.print(
         f"Pictures and the classifier are in [bold]{out}[/]: finches.png, why.png, taught.png; "
-        "report.html is a page about both networks, to open in a browser."
+        "answers.html shows the first part's answers and report.html the network, to open in a browser."
     )
     console.print(f"Try: labelwise evaluate {out / 'finches.lw'} finches --unknown digits")
 
 
-def _write_report(rows: list[Row], known: Dataset, out: Path) -> None:
-    """Write a page about the last classifier, the others beside it."""
-    *others, last = rows
+def _own_pictures(console: Console, data: Dataset, name: str, out: Path) -> None:
+    """Write some species as picture files, and type the commands of the main job: fit, classify, teach, evaluate."""
+    places = [out / place for place in ("photos", "inbox", name, "photos.lw", "more.lw")]
+    for place in places:
+        shutil.rmtree(place, ignore_errors=True)
+    photos, inbox, examples, model, more = places
+    train, test = data.split("train"), data.split("test")
+    for label in [name, *[other for other in data.labels.names if other != name][:SPECIES]]:
+        target = data.labels.index(label)
+        own, others = (split.images[(split.targets == target).nonzero()[:, 0]] for split in (train, test))
+        _write_pictures(own[:3] if label == name else own[:PHOTOS], examples if label == name else photos / label)
+        _write_pictures(others[:2], inbox, f"{label} ")
+    console.print(
+        f"Drawn birds stand for photos: {SPECIES} species with {PHOTOS} JPEG files each in [bold]{photos}[/], new ones in "
+        f"[bold]{inbox}[/], and three of another species, the {name}."
+    )
+    _type(console, "fit", photos, "--out", model)
+    _type(console, "classify", model, inbox, "--csv", out / "answers.csv", "--sheet", out / "answers.html")
+    _type(console, "teach", model, name, "--examples", examples, "--out", more)
+    _type(console, "classify", more, *sorted(inbox.glob(f"{name}*")), "--top", "2")
+    _type(console, "evaluate", more, photos)
+
+
+def _write_pictures(images: Tensor, folder: Path, begin: str = "") -> None:
+    """Write images ``[n, 3, h, w]`` as JPEG files of the size of a small photo."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, image in enumerate(images, 1):
+        picture = Image.fromarray(image.permute(1, 2, 0).numpy()).resize((SIDE, SIDE), Image.Resampling.LANCZOS)
+        picture.save(folder / f"{begin}{number}.jpg", quality=90)
+
+
+def _type(console: Console, *words: str | Path) -> None:
+    """Show a command and run it as a person would; one that fails ends the tour."""
+    command = [str(word) for word in words]
+    console.print(Text(f"\n$ {shlex.join(['labelwise', *command])}", "bold green"))
+    sys.stdout.flush()
+    code = subprocess.run([sys.executable, "-m", "labelwise", *command], check=False).returncode
+    if code:
+        raise SystemExit(code)
+
+
+def _write_report(row: Row, known: Dataset, out: Path) -> None:
+    """Write a page about a classifier."""
     settings = ReportSettings(
-        name=last.name,
+        name=row.name,
         unknown=digits().split("test").images,
-        compare={row.name: row.classifier for row in others},
         commands=(shlex.join(["labelwise", "demo", "--out", str(out)]),),
     )
-    report(last.classifier, known, settings).write(out / "report.html")
+    report(row.classifier, known, settings).write(out / "report.html")
 
 
 def _describe_species(console: Console, out: Path, epochs: int | None) -> None:
@@ -158,12 +203,11 @@ def _row(method: ImageMethod, known: Dataset, new: dict[str, Split]) -> Row:
     return Row(method.name, classifier, shares, classifier.origin.summary["training"]["seconds"])
 
 
-def _print_table(console: Console, rows: list[Row]) -> None:
+def _print_table(console: Console, row: Row) -> None:
     table = Table("method", header_style="bold")
     for head in ("accuracy", "calibration error", "unknown: digits", "unknown: new species", "seconds"):
         table.add_column(head, justify="right")
-    for row in rows:
-        table.add_row(row.name, *(f"{100 * share:.1f} %" for share in row.shares), f"{row.seconds:.0f}")
+    table.add_row(row.name, *(f"{100 * share:.1f} %" for share in row.shares), f"{row.seconds:.0f}")
     console.print(table)
     console.print(
         "Measured on test images. The unknown columns are AUROC: 50 % is guessing, 100 % tells all apart.", style="dim"

@@ -22,3 +22,10 @@ def test_outliers(run: Any, model: Path, pictures: Path, tmp_path: Path) -> None
     assert [one["score"] for one in document["outliers"]] == sorted(
         (o["score"] for o in document["outliers"]), reverse=True
     )
+    known = sorted(pictures.rglob("*.png"))[:12]
+    code, out, _ = run("outliers", model, strange, *known)
+    rows = [line for line in out.splitlines() if ".png" in line]
+    assert code == 0
+    assert len(rows) == 15
+    assert all(("█" * 20 in row) == row.rstrip().endswith("unknown") for row in rows)
+    assert "A full bar is unknown: a score above" in out

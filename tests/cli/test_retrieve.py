@@ -36,6 +36,15 @@ def test_retrieve_from_a_folder(run: Any, root: Path) -> None:
     assert [match["score"] for match in white] != [match["score"] for match in matches]
 
 
+def test_what_lies_below_the_working_folder_is_named_from_there(
+    run: Any, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(root)
+    code, out, _ = run("retrieve", "m.lw", some(root, 2)[0], "--gallery", "pictures/test", "-k", 2)
+    assert code == 0
+    assert sum(line.startswith("pictures/test/blob 2/") for line in out.splitlines()) == 2
+
+
 def test_index_is_kept_up_to_date(run: Any, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, index, query = tmp_path / "g", tmp_path / "new" / "g.safetensors", some(root, 1)[0]
     folder.mkdir()

@@ -1,6 +1,7 @@
 """The verb outliers: which pictures are none of the labels?"""
 
 from dataclasses import asdict
+from math import isfinite
 from typing import Annotated, Any
 
 from rich.console import RenderableType
@@ -40,7 +41,7 @@ def outliers(  # noqa: PLR0913 - the options of the verb
         for name, one in strangest
     )
     lines: list[RenderableType] = [plain_table("picture", "", f">{FIGURES['strangeness']}", "", rows=cells)]
-    lines.append(f"A full bar is unknown: a score above {limit:.4f}.")
+    lines += [f"A full bar is unknown: a score above {limit:.4f}."] if isfinite(limit) else []
     figures: dict[str, Any] = {}
     if known is not None:
         part = open_part(classifier, known, root=root)

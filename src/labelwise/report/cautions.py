@@ -52,7 +52,7 @@ def _about_probabilities(case: Case) -> Iterator[str]:
     words = {"ece": "of the answered label", "answer_ece": "of yes and no answers"}
     for kind, before in case.calibration.errors_before.items():
         after = case.calibration.errors_after[kind]
-        if after > max(before, 0.05):
+        if after > max(before, 0.05) and percent(after) != percent(before):
             error = f"{percent(after)}, not {percent(before)}"
             yield f"The calibration error {words[kind]} is larger after calibration than before: {error}."
     if "naming" in summary:
