@@ -31,7 +31,12 @@ def outliers(  # noqa: PLR0913 - the options of the verb
     strangest = sorted(zip(names, run(scores), strict=True), key=lambda pair: -pair[1].score)
     limit = classifier.familiarity.limit  # a whole bar: past it
     cells = (
-        (name, bar(one.score / limit), f"{one.score:.4f}", styled(("unknown" if one.flagged else "", "yellow")))
+        (
+            name,
+            bar(one.score / limit if limit > 0 else one.flagged),
+            f"{one.score:.4f}",
+            styled(("unknown" if one.flagged else "", "yellow")),
+        )
         for name, one in strangest
     )
     lines: list[RenderableType] = [plain_table("picture", "", f">{FIGURES['strangeness']}", "", rows=cells)]
