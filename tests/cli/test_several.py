@@ -80,7 +80,7 @@ def test_classify_lists_what_is_true_and_ask_answers(run: Any, model: Path, tabl
     none = next(i for i, p in enumerate(found) if p["label"] == "none")
     _, out, _ = run("classify", model, files[two], files[none])
     assert all(name in out for name in found[two]["labels"])
-    assert f"none; nearest {found[none]['top'][0]['label']}" in " ".join(out.split())
+    assert f"none; most like {found[none]['top'][0]['label']}" in " ".join(out.split())
     for name in ("red", "green", "blue"):
         _, out, _ = run("ask", model, files[two], name, "--json")
         assert json.loads(out)["yes"] == (name in found[two]["labels"])

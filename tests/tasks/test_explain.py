@@ -37,7 +37,7 @@ def test_two_labels_are_set_against_each_other(method: str) -> None:
     np.testing.assert_array_equal(why.heat, reverse.heat_against)
     np.testing.assert_array_equal(reverse.heat, why.heat_against)
     assert max(why.heat.max(), reverse.heat.max()) == 1.0, "one scale for both"
-    assert why.title == f"why {first} (orange) and not {second} (blue)"
+    assert why.title == f"why {first} (orange), not {second} (blue)"
     assert (why.overlay(64).size, why.overlay(30).size) == ((64, 64), (30, 30))
     assert np.asarray(why.overlay(64)).tolist() != np.asarray(reverse.overlay(64)).tolist()
     with pytest.raises(UsageError, match="twice"):

@@ -135,11 +135,8 @@ def _table(title: str, figures: dict[str, Any], interval: tuple[float, float] | 
     """Return figures in words: counts, shares, and rows of shares; the accuracy with its 95 % interval, where there is one."""
     table = plain_table(title, ">")
     for key, value in figures.items():
-        told = (
-            str(value)
-            if isinstance(value, int)
-            else ", ".join(map(percent, value if isinstance(value, tuple) else (value,)))
-        )
+        shares = value if isinstance(value, tuple) else (value,)
+        told = str(value) if isinstance(value, int) else ", ".join(map(percent, shares))
         if key == "accuracy" and interval is not None:
             told += f" ({percent(interval[0])} to {percent(interval[1])})"
         table.add_row(FIGURES[key], told)
@@ -158,16 +155,12 @@ def _zero_shot(tested: "Tested", curve: Path | None) -> Figures | None:
     if curve is not None:
         curve.parent.mkdir(parents=True, exist_ok=True)
         draw_curve(result).savefig(curve, dpi=120)
-    about = (
-        f"zero-shot: {result.unseen_labels} labels had no training pictures (unseen), {result.seen_labels} had (seen)"
-    )
+    had = f"{result.unseen_labels} labels had no training pictures (unseen), {result.seen_labels} had (seen)"
     keys = ("unseen", "seen", "harmonic")
-    table = plain_table("right, averaged over labels", *(f">{FIGURES[key]}" for key in keys), title=about)
+    table = plain_table("right, averaged over labels", *(f">{FIGURES[key]}" for key in keys), title=f"zero-shot: {had}")
     table.add_row("of unseen labels alone", percent(result.zero_shot), "", "")
-    for words, end in (
-        (f"of all, seen held back (gap {result.gap:.3f})", ""),
-        ("of all, none held back", "_without_gap"),
-    ):
+    back = f"of all, seen held back (gap {result.gap:.3f})"
+    for words, end in ((back, ""), ("of all, none held back", "_without_gap")):
         table.add_row(words, *(percent(getattr(result, key + end)) for key in keys))
     values = {key: value for key, value in vars(result).items() if key != "curve"}
     return "zero_shot", values, ["", table, f"{FIGURES['area']}: {result.area:.3f}"]

@@ -12,6 +12,8 @@ from labelwise.display import visible
 if TYPE_CHECKING:
     from PIL import Image, ImageFont
 
+LAST = 9  # letters of a caption that stay when it is shortened: a count, or a colour
+
 
 def draw_sheet(title: str, strips: Mapping[str, Tensor], images: int) -> "Image.Image":
     """Return the sheet: columns of strips of images, each under its caption."""
@@ -65,9 +67,10 @@ def _font(size: int) -> "ImageFont.FreeTypeFont":
 
 
 def _cut(text: str, width: int, font: "ImageFont.FreeTypeFont") -> str:
-    """Return the text on one line, shortened until it fits the width."""
-    short = text = visible(" ".join(text.split()))[:width]  # a letter is a pixel wide at least
-    while font.getlength(short) > width:
-        text = text[:-1]
-        short = text + "…"
+    """Return the text on one line, shortened in its midst until it fits the width: its last letters tell, too."""
+    short = text = visible(" ".join(text.split()))
+    head, end = text[:-LAST][:width], text[-LAST:]  # a letter is a pixel wide at least
+    while head and font.getlength(short) > width:
+        short = f"{head}…{end}"
+        head = head[:-1]
     return short

@@ -132,9 +132,6 @@ def _limits(classifier: Classifier, can: dict[str, str | None]) -> Iterator[str]
         yield "Labels known from a description alone are named with more mistakes than those with pictures."
     if summary.get("naming"):
         yield "Its clusters were named without one labelled picture; some names may be wrong."
-    told = (
-        "training pictures, each answered as if it had not been there"
-        if "leave_one_out" in summary
-        else "validation pictures"
-    )
+    how = "training pictures, each answered as if it had not been there"
+    told = how if "leave_one_out" in summary else "validation pictures"
     yield f"Figures are of {told}, of its own data; on other pictures they are usually worse."

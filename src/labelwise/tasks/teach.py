@@ -97,8 +97,8 @@ class Rehearsal:
         if self.right is None:
             return f"{nearest} With one example nothing can be checked: give some more, five are useful."
         checked = (
-            f"{nearest} Of its {self.examples} examples, each asked about as if it had not been given (leave-one-out), {self.told} are told "
-            f'from "{self.nearest}" and {self.right} are named "{name}".'
+            f"{nearest} Each of its {self.examples} examples was asked about as if it had not been given (leave-one-out): told from "
+            f'"{self.nearest}": {self.told} of {self.examples}; named "{name}": {self.right} of {self.examples}.'
         )
         names = listing(files[i] for i in self.odd)
         return f"{checked} Warning: far from the other examples, look at: {names}." if self.odd else checked

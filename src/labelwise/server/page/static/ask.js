@@ -163,7 +163,6 @@ export function askView(service, shared, changed) {
 
   // --- why? --------------------------------------------------------------------------------------------------------
 
-  const against = (question) => ($("heat-not").value === question.label ? "" : $("heat-not").value);
   const keyOf = (question) => `${picture.id} ${shared.change} ${JSON.stringify(question)}`;
   const nameOf = (question) => question.label ?? `“${question.text}”`;
 
@@ -182,8 +181,10 @@ export function askView(service, shared, changed) {
     timer = setTimeout(() => explain(question), maps.has(keyOf(contrast(question))) ? 0 : wait);
   }
 
+  /** The question, set against the label that is chosen for that. */
   function contrast(question) {
-    return against(question) ? { ...question, against: against(question) } : question;
+    const against = $("heat-not").value;
+    return !against || against === question.label ? question : { ...question, against };
   }
 
   function why() {
