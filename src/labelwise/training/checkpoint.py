@@ -155,8 +155,8 @@ class RunFolder:
             self._check_identity(identity)
             self._whole = path
             before = f"the checkpoint before it: stage {progress.stage + 1}, epoch {progress.epoch + 1}."
-            for fault in faults if is_main_process() else ():
-                remark = f"{fault} The run in {self.path} goes on from {before}"
+            for damage in faults if is_main_process() else ():
+                remark = f"{damage} The run in {self.path} goes on from {before}"
                 warnings.warn(remark, LabelwiseWarning, stacklevel=4)
             return progress
         raise StoreError(
