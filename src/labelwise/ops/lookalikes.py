@@ -15,6 +15,7 @@ from labelwise.ops.segments import segment_mean
 # brighter, mirrored) lie below it, and 0 to 4 % of the photos of four real sets do. In few dimensions many pictures come that near
 # by chance: of all pictures this share may.
 ALIKE, BY_CHANCE = 0.3, 0.01
+MOST_ROWS = 1_000  # that say in how many directions pictures vary
 
 
 def together(embeddings: Tensor, targets: Tensor, groups: Sequence[str]) -> Tensor:
@@ -56,9 +57,15 @@ def _limit(inside: Tensor, counts: Tensor) -> float:
 
     Squared distances of a Gaussian spread as a chi-square of as many degrees as it has directions of equal variance.
     """
-    products = inside @ inside.T if len(inside) < inside.shape[1] else inside.T @ inside
-    total = float(products.trace())
-    degrees = total**2 / max(float(products.square().sum()), 1e-30)
+    some, total = inside[:: len(inside) // MOST_ROWS + 1], float(inside.square().sum())
+    own, squares = some.square().sum(1), (some @ some.T).square()
+    alone, between = (
+        float(own.square().sum()),
+        float(squares.sum()),
+    )  # what is between two rows counts for all pairs of rows
+    share = len(inside) / len(some)
+    between = share * alone + share * (len(inside) - 1) / max(1, len(some) - 1) * (between - alone)
+    degrees = total**2 / max(between, 1e-30)
     pairs = float((counts * (counts - 1)).sum()) / 2
     chance = min(0.5, BY_CHANCE * len(inside) / max(pairs, 1.0))
     alike = min(ALIKE, float(2 * gammaincinv(max(degrees, 1e-3) / 2, chance) / max(degrees, 1e-3)))
