@@ -87,3 +87,20 @@ def test_fitted_with_many_pictures_few_are_believed_as_if_taught(many: int, few:
     size, wanted = beliefs.means[10:].square().sum() / per, means.square().sum()
     assert float(size / wanted) == pytest.approx(1, rel=0.5)
     assert float((beliefs.excess[10:].sum() / per) / excess.sum()) == pytest.approx(1, rel=0.5)
+
+
+def test_single_precision_chooses_and_whitens_as_double_does() -> None:
+    rows, targets = drawn(5, [12] * 8, 20, noise=2.0)
+    exact, quick = (fit_whitening(x, targets, 8) for x in (rows, rows.float()))
+    assert quick.ridge == exact.ridge
+    assert quick.noise == pytest.approx(exact.noise, rel=1e-4)
+    assert quick.sharpness == pytest.approx(exact.sharpness, rel=1e-3)
+    torch.testing.assert_close(quick.root.double(), exact.root, rtol=1e-4, atol=1e-4)
+
+
+def test_one_picture_a_label_is_the_surer_the_less_alike_and_the_more_labels() -> None:
+    rows, _ = drawn(6, [1] * 20, 30)
+    near = fit_whitening(rows + 3, torch.arange(20), 20)
+    assert near.noise == 0
+    assert near.sharpness < fit_whitening(rows, torch.arange(20), 20).sharpness
+    assert fit_whitening(rows[:5], torch.arange(5), 5).sharpness < fit_whitening(rows, torch.arange(20), 20).sharpness

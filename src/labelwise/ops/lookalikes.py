@@ -57,16 +57,20 @@ def _limit(inside: Tensor, counts: Tensor) -> float:
 
     Squared distances of a Gaussian spread as a chi-square of as many degrees as it has directions of equal variance.
     """
-    some, total = inside[:: len(inside) // MOST_ROWS + 1], float(inside.square().sum())
-    own, squares = some.square().sum(1), (some @ some.T).square()
-    alone, between = (
-        float(own.square().sum()),
-        float(squares.sum()),
-    )  # what is between two rows counts for all pairs of rows
-    share = len(inside) / len(some)
-    between = share * alone + share * (len(inside) - 1) / max(1, len(some) - 1) * (between - alone)
-    degrees = total**2 / max(between, 1e-30)
+    total, degrees = float(inside.square().sum()), _directions(inside)
     pairs = float((counts * (counts - 1)).sum()) / 2
     chance = min(0.5, BY_CHANCE * len(inside) / max(pairs, 1.0))
     alike = min(ALIKE, float(2 * gammaincinv(max(degrees, 1e-3) / 2, chance) / max(degrees, 1e-3)))
     return alike * 2 * total / max(1, len(inside) - int((counts > 0).sum()))
+
+
+def _directions(inside: Tensor) -> float:
+    """Return in how many directions of equal variance rows ``[n, d]`` vary: (tr C)^2 / tr C^2, by at most ``MOST_ROWS`` of them.
+
+    Of tr C^2, the squared products of all pairs of rows, those of two rows are as many times more as there are more pairs.
+    """
+    some = inside[:: -(-len(inside) // MOST_ROWS)]
+    more = len(inside) / len(some)
+    own = float(some.square().sum(1).square().sum())
+    pairs = (float((some @ some.T).square().sum()) - own) * more * (len(inside) - 1) / max(1, len(some) - 1)
+    return (more * float(some.square().sum())) ** 2 / max(more * own + pairs, 1e-30)
