@@ -137,6 +137,24 @@ def test_taught_one_after_another_is_near_to_fitted_together() -> None:
     assert lw.forget(classifier, "label 14").labels.names == tuple(f"label {i}" for i in (*range(14), 15))
 
 
+@pytest.mark.parametrize(("many", "few"), [(20, 1), (20, 2), (100, 1)])
+def test_few_pictures_of_some_labels_are_fitted_as_if_taught(many: int, few: int) -> None:
+    images, targets, _ = features(13, many, hold=3.0)
+    old, place = targets < 10, torch.arange(len(targets)) % many
+    keep = old | (place < few)
+    names = tuple(f"label {i}" for i in range(13))
+    splits = ({"train": Split(images=images[rows], targets=targets[rows])} for rows in (keep, old))
+    whole, start = (
+        Dataset(name="some", labels=Labels(names=names[:k]), splits=split)
+        for k, split in zip((13, 10), splits, strict=True)
+    )
+    fitted, taught = fit(whole, Discriminant(), CPU), fit(start, Discriminant(), CPU)
+    for label in range(10, 13):
+        taught = lw.teach(taught, names[label], examples=images[keep & (targets == label)])
+    for rows, near in ((slice(0, 10), 0.05), (slice(10, 13), 0.12)):
+        assert accuracy(fitted, 13, rows) == pytest.approx(accuracy(taught, 13, rows), abs=near)
+
+
 def test_a_description_and_an_example_are_better_than_either() -> None:
     images, targets, vectors = features(40, 20)
     old = targets < 30

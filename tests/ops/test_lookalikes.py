@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from labelwise.ops import lookalikes
 from labelwise.ops.lookalikes import lookalike_groups, together
 
 
@@ -37,3 +38,11 @@ def test_a_blank_group_is_none() -> None:
     groups = together(rows, torch.arange(40) % 2, ["burst", "burst", *[""] * 38])
     assert groups[0] == groups[1]
     assert len(set(groups.tolist())) == 39
+
+
+def test_some_rows_say_in_how_many_directions_all_vary(monkeypatch: pytest.MonkeyPatch) -> None:
+    inside = torch.randn(600, 8, generator=torch.Generator().manual_seed(3)) * torch.arange(1, 9)
+    slow = float(inside.square().sum() ** 2 / (inside.T @ inside).square().sum())
+    for most, near in ((600, 1e-5), (200, 0.15)):
+        monkeypatch.setattr(lookalikes, "MOST_ROWS", most)
+        assert lookalikes._directions(inside) == pytest.approx(slow, rel=near)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from labelwise.classifier import Classifier
@@ -37,10 +38,9 @@ def calibrated_left_out(classifier: Classifier, train: Split) -> Classifier:
     if not (can_verify(targets) and isinstance(model, Whitens) and model.whitens):
         return done
     pairs = draw_pairs(targets, MOST_PAIRS, 0)
-    same, different = (
-        model.left_out_pairs(images, train.targets.to(model.device), tells[rows]).double().cpu()
-        for rows in (pairs.same, pairs.different)
-    )
+    rows = tells[torch.cat([pairs.same, pairs.different])]
+    alike = model.left_out_pairs(images, train.targets.to(model.device), rows).double().cpu()
+    same, different = alike.split([len(pairs.same), len(pairs.different)])
     return replace(done, verifier=verifier_of(same, different, "eer", "whitened"))
 
 

@@ -21,7 +21,7 @@ from labelwise.methods.shared.tuning import Trial, Tune, tuning_stages
 from labelwise.methods.shared.zero_shot import LabelSource, Source
 from labelwise.model import LabelModel, LeftOut, Spec
 from labelwise.ops.arrays import mean_distances, root_features
-from labelwise.ops.beliefs import Spread, expected_means, label_spread
+from labelwise.ops.beliefs import Beliefs, Spread, expected_means, label_beliefs
 from labelwise.ops.calibration import fit_temperature
 from labelwise.ops.discriminant import Whitening, fit_whitening, left_out_scores
 from labelwise.ops.left_out import Sample, left_out_cosines, left_out_distances
@@ -29,10 +29,6 @@ from labelwise.ops.linear import linear_scores
 from labelwise.ops.lookalikes import together
 from labelwise.ops.segments import segment_mean
 from labelwise.training.stages import Method, Stage
-
-# Share of the squared error of a described or taught mean that is taken off every distance to it: so much without an example, n / (n + 3)
-# with n. Chosen on flowers: with one example the whole of it lets new labels win too often, with 20 less of it too seldom.
-TAKEN_OFF = 0.3
 
 
 class DiscriminantModel(RowModel):
@@ -91,7 +87,8 @@ class DiscriminantModel(RowModel):
         known = [i for i, name in enumerate(labels.names) if name in trained]
         if len(known) == len(labels) or not self.reads_descriptions:
             return self.rows[self.trained_rows(labels)]
-        rows = self._rows(self.expect(labels), TAKEN_OFF * self._told.total.expand(len(labels)))
+        expected = self.expect(labels)
+        rows = self._rows(expected, expected.new_zeros(len(labels)), expected)
         rows[known] = self.rows[self.trained_rows(labels.select([labels.names[i] for i in known]))] if known else 0
         return rows
 
@@ -113,19 +110,6 @@ class DiscriminantModel(RowModel):
         noise, sharpness = float(self.noise), float(self.sharpness)
         return Whitening(self.root.double(), self.centre.double(), noise=noise, sharpness=sharpness)
 
-    @property
-    def _spread(self) -> Spread:
-        """How the means of labels spread."""
-        return self._as_spread(self.spread_axes, self.spread_values, self.spread_other)
-
-    @property
-    def _told(self) -> Spread:
-        """How the means of labels spread around what their descriptions lead to expect."""
-        return self._as_spread(self.told_axes, self.told_values, self.told_other)
-
-    def _as_spread(self, *parts: Tensor) -> Spread:
-        return Spread(*(part.double() for part in (*parts, self.noise / len(self.centre))))
-
     def _take(self, **values: Tensor | float) -> None:
         for name, value in values.items():
             getattr(self, name).copy_(torch.as_tensor(value))
@@ -133,22 +117,25 @@ class DiscriminantModel(RowModel):
     @torch.no_grad()
     def solve(self, images: Tensor, targets: Tensor, groups: Sequence[str] = ()) -> None:
         """Take over the closed-form solution for training images and their targets ``[n]``."""
-        self.rooted.fill_(float(self.encode_all(images, by=self.encoder).min()) >= 0)
-        embeddings, k = self.encode_all(images), len(self.spec.labels)
+        features, k = self.encode_all(images, by=self.encoder), len(self.spec.labels)
+        self.rooted.fill_(float(features.min()) >= 0)
+        embeddings = self.finish(features)
         sets = together(embeddings, targets, groups)
         whitening = fit_whitening(embeddings, targets, k, sets)
-        sample = Sample.of(whitening(embeddings.double()), targets, k, sets)
         self._take(root=whitening.root, centre=whitening.centre, noise=whitening.noise, sharpness=whitening.sharpness)
-        spread = label_spread(sample.means, sample.weights, whitening.noise)
+        sample = self._sample(embeddings, targets, sets)
+        beliefs = label_beliefs(sample, whitening.noise)
+        spread = beliefs.spread
         self._take(spread_axes=spread.axes, spread_values=spread.values, spread_other=spread.other)
         if self.reads_descriptions:
             assert self.spec.labels.vectors is not None
             self.vector_mean.copy_(self.spec.labels.vectors.double().mean(0))
-            weights, expected = expected_means(self._vectors(self.spec.labels), sample.means)
-            told = label_spread(sample.means - expected, sample.weights, whitening.noise)
+            weights, expected = expected_means(self._vectors(self.spec.labels), sample.means.double())
             self._take(vector_weights=weights, expected=expected)
+            beliefs = self._beliefs(sample)
+            told = beliefs.spread
             self._take(told_axes=told.axes, told_values=told.values, told_other=told.other)
-        self.rows.copy_(self._rows(*self._beliefs(sample.means, sample.weights, slice(None))))
+        self.rows.copy_(self.whitening.label_rows(beliefs.means.double(), beliefs.excess.double()))
 
     @torch.no_grad()
     def solve_on(self, data: TrainData) -> tuple[float, float]:
@@ -159,51 +146,50 @@ class DiscriminantModel(RowModel):
         self._take(sharpness=self.sharpness * factor, rows=self.rows * factor)
         return -float(cross_entropy(scores * factor, targets)), float((scores.argmax(1) == targets).double().mean())
 
-    def _beliefs(self, means: Tensor, weights: Tensor, labels: Tensor | slice) -> tuple[Tensor, Tensor]:
-        """Return what is believed of trained labels from mean examples ``[m, d]`` of these weights ``[m]``: means, squared errors.
+    def _beliefs(self, sample: Sample) -> Beliefs:
+        """Return what is believed of trained labels; where they are described, drawn towards what was expected of each."""
+        return label_beliefs(sample, float(self.noise), self.expected if self.reads_descriptions else None)
 
-        Where labels are described, these are drawn towards what was expected of each; ``labels`` says whose each is.
-        """
-        if not self.reads_descriptions or not self.noise:
-            return means, float(self.noise) / weights.clamp_min(1)
-        expected = self.expected.double()[labels]
-        drawn, errors = self._told.drawn(means - expected, weights.clamp_min(1e-6))
-        return expected + drawn, errors
-
-    def _rows(self, means: Tensor, excess: Tensor) -> Tensor:
-        """Return label embeddings ``[g, d + 1]`` of whitened means ``[g, d]``; ``excess [g]`` is taken off distances to them."""
-        return self.whitening.label_rows(means, excess)
+    def _rows(self, examples: Tensor, counts: Tensor, expected: Tensor | None = None) -> Tensor:
+        """Return label embeddings ``[g, d + 1]`` of means of so many whitened examples ``[g, d]``, drawn towards what is expected."""
+        told = expected is not None
+        parts = (
+            (self.told_axes, self.told_values, self.told_other)
+            if told
+            else (self.spread_axes, self.spread_values, self.spread_other)
+        )
+        spread = Spread(*(part.double() for part in (*parts, self.noise / len(self.centre))))
+        start = torch.zeros_like(examples) if expected is None else expected
+        means, excess = spread.believed(examples - start, counts)
+        return self.whitening.label_rows(start + means, excess)
 
     def labels_from_examples(self, embeddings: Tensor, groups: Tensor) -> Tensor:
         """Return label embeddings ``[g, d + 1]``: means of examples, drawn towards the mean of labels direction by direction."""
-        return self._learnt(embeddings, groups, None)
+        return self._rows(*self._examples(embeddings, groups))
 
     def label_from_both(self, embeddings: Tensor, description: Labels) -> Tensor:
         """Return the label embedding ``[d + 1]`` of examples ``[n, d]``, drawn towards what the description of one label says."""
         groups = torch.zeros(len(embeddings), dtype=torch.int64, device=embeddings.device)
-        return self._learnt(embeddings, groups, self.expect(description))[0]
+        return self._rows(*self._examples(embeddings, groups), self.expect(description))[0]
 
-    def _learnt(self, embeddings: Tensor, groups: Tensor, expected: Tensor | None) -> Tensor:
+    def _examples(self, embeddings: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
+        """Return means ``[g, d]`` of groups of whitened examples, and how many each has ``[g]``."""
         if not self.sharpness:
             raise UsageError("This model was not trained yet, so it cannot learn a label from examples.")
         means = segment_mean(self.whitening(embeddings.double()), groups, int(groups.max()) + 1)
-        if not self.noise:
-            return self._rows(means, means[:, 0])
-        spread, start = (self._spread, 0.0) if expected is None else (self._told, expected)
-        counts = torch.bincount(groups).double()
-        drawn, errors = spread.drawn(means - start, counts)
-        return self._rows(start + drawn, (counts / (counts + 3)).clamp_min(TAKEN_OFF) * errors)
+        return means, torch.bincount(groups).double()
 
     @torch.no_grad()
     def left_out(self, images: Tensor, targets: Tensor, groups: Sequence[str] = ()) -> LeftOut:
         """Return what it says of its training images as if each, and those that look like it, had not been there."""
-        sample, whitening = self._sample(images, targets, groups), self.whitening
-        means, excess = self._beliefs(sample.means, sample.weights, slice(None))
-        rest, own = self._beliefs(sample.rest, sample.rest_weights, targets)
-        table = left_out_distances(sample, torch.cat([means, means.new_zeros(1, means.shape[1])]), rest)
-        likelihoods = left_out_scores(table[:, :-1], sample, excess, own)
-        scores = whitening.sharpness * (likelihoods + 0.5 * table[:, -1:])
-        tells = (sample.rest_weights > 0) & bool(whitening.noise)
+        embeddings = self.encode_all(images)
+        sample = self._sample(embeddings, targets, together(embeddings, targets, groups))
+        beliefs = self._beliefs(sample)
+        points = torch.cat([beliefs.means, torch.zeros_like(beliefs.means[:1])])  # and the mean of all labels
+        table = left_out_distances(sample, points, beliefs.rest)
+        likelihoods = left_out_scores(table[:, :-1], sample, beliefs.excess, beliefs.rest_excess)
+        scores = self.sharpness * (likelihoods + 0.5 * table[:, -1:])
+        tells = (sample.rest_weights > 0) & self.whitens
         return LeftOut(
             scores=scores.float(),
             unfamiliarity=-2 * likelihoods.amax(1).float(),
@@ -214,13 +200,11 @@ class DiscriminantModel(RowModel):
     @torch.no_grad()
     def left_out_pairs(self, images: Tensor, targets: Tensor, pairs: Tensor) -> Tensor:
         """Return how alike pairs ``[p, 2]`` of its training images are by whitened embeddings, as if it had not seen the two."""
-        return left_out_cosines(self._sample(images, targets), pairs.to(self.device)).float()
+        return left_out_cosines(self._sample(self.encode_all(images), targets), pairs.to(self.device)).float()
 
-    def _sample(self, images: Tensor, targets: Tensor, groups: Sequence[str] = ()) -> Sample:
-        """Return training images as whitened rows."""
-        embeddings = self.encode_all(images)
-        sets = together(embeddings, targets, groups)
-        return Sample.of(self.whitening(embeddings.double()), targets, len(self.spec.labels), sets)
+    def _sample(self, embeddings: Tensor, targets: Tensor, sets: Tensor | None = None) -> Sample:
+        """Return embeddings of training images ``[n, d]`` as whitened rows."""
+        return Sample.of(self.whitened(embeddings), targets, len(self.spec.labels), sets)
 
     def unfamiliarity(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
         """Return the squared distance ``[n]`` of images to the nearest mean of a label, in standard deviations."""

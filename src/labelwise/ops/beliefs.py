@@ -5,10 +5,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from labelwise.ops.left_out import Sample, left_out_products
+
 PENALTIES = tuple(
     10.0 ** (step / 2) for step in range(-4, 7)
 )  # on regression from vectors of labels, of their mean square
-PRIOR_LABELS = 100.0  # as many labels as the belief that means spread alike in all directions is worth
+PRIOR_LABELS = 300.0  # as many labels as the belief that means spread alike in all directions is worth
+FEWEST = 1e-6  # pictures: as good as none
+LEAST = 0.01  # of the noise: a spread of labels below this is none
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,40 +24,103 @@ class Spread:
     other: Tensor  # variance along any other direction, a number
     noise: Tensor  # variance of one picture around the mean of its label along any direction, a number
 
-    @property
-    def total(self) -> Tensor:
-        """The squared error of what is expected, where there is no example: a number."""
-        return self.values.sum() + (self.axes.shape[1] - len(self.axes)) * self.other
+    def believed(self, examples: Tensor, weights: Tensor, parts: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return means ``[g, d]``, and what is taken off squared distances to them ``[g]``, from mean examples ``[g, d]``.
 
-    def drawn(self, examples: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-        """Return means ``[g, d]`` and their squared errors ``[g]`` from mean examples, as far from what was expected ``[g, d]``.
-
-        A mean of n examples is drawn towards the expected one the more, the less labels spread in a direction and the noisier
-        the mean is: B (B + I v / n)^-1. ``weights [g]`` are the n, above 0.
+        All are as far from what was expected. A mean of n examples is drawn towards that the more, the less labels spread in a direction
+        and the noisier the mean is: B (B + I v / n)^-1. ``weights [g]`` are the n; of none only what was expected is left. A label that
+        B was measured on has a part p'p in it, ``parts [g, d]``, that is taken out again: its own noise is no spread of labels.
         """
-        noise = (self.noise / weights)[:, None]
+        noise = (self.noise / weights.clamp_min(FEWEST))[:, None]
         share, other = self.values / (self.values + noise), self.other / (self.other + noise)
-        means = other * examples + ((share - other) * (examples @ self.axes.T)) @ self.axes
-        rest = self.axes.shape[1] - len(self.axes)
-        return means, (noise[:, 0] * (share.sum(1) + rest * other[:, 0]))
+        along = examples @ self.axes.T
+        shift = (share - other) * along
+        errors = noise[:, 0] * (share.sum(1) + (self.axes.shape[1] - len(self.axes)) * other[:, 0])
+        if parts is not None:  # Sherman and Morrison
+            part = parts @ self.axes.T
+            bent = part / (self.values + noise)
+            left = (1 - (part * bent).sum(1)).clamp_min(FEWEST)
+            shift = shift - noise * bent * ((bent * along).sum(1) / left)[:, None]
+            errors = errors - noise[:, 0].square() * bent.square().sum(1) / left
+        return other * examples + shift @ self.axes, taken_off(weights) * errors
 
 
-def label_spread(away: Tensor, weights: Tensor, noise: float) -> Spread:
-    """Return how means of k labels spread from how far they are away ``[k, d]`` from what was expected of them.
+def taken_off(weights: Tensor) -> Tensor:
+    """Return the share ``[g]`` of the squared error of means of so many pictures that is taken off every distance to them.
 
-    Each is a mean of so many pictures ``weights [k]``, whose squared distance from it is ``noise`` on average; that much less is the
-    spread of the labels themselves. As k labels say nothing of most directions, a hundred imagined ones spread alike in all of them.
+    A mean of many pictures is hardly drawn: its noise adds to every distance, and the whole of it is taken off. A mean of few is drawn
+    by as much as it is noisy, which nears it to all pictures. Chosen with ``PRIOR_LABELS`` on labels held out, see docs/discriminant.md.
+    """
+    return (weights + 1) / (weights + 3)
+
+
+@dataclass(frozen=True, eq=False)
+class Beliefs:
+    """What is believed of the labels of a sample: where their means lie, and what is taken off squared distances to them."""
+
+    spread: Spread  # of means around what was expected
+    means: Tensor  # [k, d]
+    excess: Tensor  # [k]
+    rest: Tensor  # of each row's label without the rows of its group [n, d]
+    rest_excess: Tensor  # [n]
+
+
+def label_beliefs(sample: Sample, noise: float, expected: Tensor | None = None) -> Beliefs:
+    """Return what is believed of labels by whitened rows of this noise, drawn towards what is expected of each ``[k, d]``, or zero.
+
+    A label is left out of the spread that its mean is drawn by, so a label taught later is believed no less than one of training.
+    """
+    start = torch.zeros_like(sample.means) if expected is None else expected.to(sample.means)
+    away = torch.where(sample.counts[:, None] > 0, sample.means - start, 0)
+    of = sample.targets
+    products = left_out_products(sample, sample.rows - start[of], sample.rest - start[of])
+    spread, parts = label_spread(away, sample.weights, noise, spread_size(products, sample, noise))
+    means, excess = spread.believed(away, sample.weights, parts)
+    rest, rest_excess = spread.believed(sample.rest - start[of], sample.rest_weights, parts[of])
+    return Beliefs(spread, start + means, excess, start[of] + rest, rest_excess)
+
+
+def label_spread(away: Tensor, weights: Tensor, noise: float, size: Tensor) -> tuple[Spread, Tensor]:
+    """Return how means of k labels spread, from how far they are away ``[k, d]`` from what was expected, and their parts in it ``[k, d]``.
+
+    Each is a mean of so many pictures ``weights [k]``, whose squared distance from it is ``noise`` on average, and ``size`` is that of
+    means from what was expected. A label counts the less, the more of its distance is noise. As k labels say nothing of most
+    directions, three hundred imagined ones spread alike in all of them.
     """
     k, d = away.shape
-    values, turns = torch.linalg.eigh(away @ away.T if k < d else away.T @ away)
-    axes = (away.T @ turns / values.clamp_min(1e-12).sqrt()).T if k < d else turns.T
-    axes = (
-        axes * (values > 1e-9 * values[-1].clamp_min(1e-12))[:, None]
-    )  # the mean of means has no direction of its own
-    each = noise / d
-    spread = (values / max(1, k - 1) - each * (1 / weights).mean()).clamp_min(0)
-    other = PRIOR_LABELS * spread.sum() / d / (k - 1 + PRIOR_LABELS)
-    return Spread(axes, spread * (k - 1) / (k - 1 + PRIOR_LABELS) + other, other, away.new_tensor(each))
+    counts = label_counts(weights, size, noise)
+    labels = max(1.0, float(counts.sum().square() / counts.square().sum()) - 1)
+    other = PRIOR_LABELS / (labels + PRIOR_LABELS) * size / d
+    parts = away * counts.sqrt()[:, None]
+    parts = parts * (labels / (labels + PRIOR_LABELS) * size / parts.square().sum().clamp_min(1e-30)).sqrt()
+    values, turns = torch.linalg.eigh(parts @ parts.T if k < d else parts.T @ parts)
+    axes = (parts.T @ turns / values.clamp_min(1e-30).sqrt()).T if k < d else turns.T
+    known = values > 1e-6 * values[-1].clamp_min(1e-24)  # the mean of means has no direction of its own
+    values = torch.where(known, values, 0) + other
+    return Spread(axes * known[:, None], values, other, away.new_tensor(noise / d)), parts
+
+
+def spread_size(products: Tensor, sample: Sample, noise: float) -> Tensor:
+    """Return the mean square by which means of labels are away from what was expected, a number.
+
+    That is what a row and the mean of the others of its label have in common: ``products [n]`` of how far both are away. A label counts
+    the less, the more noise they have; and the expected mean, the mean of all labels, has a part in each of them.
+    """
+    seen, targets = sample.rest_weights > 0, sample.targets
+    rows = torch.zeros_like(sample.counts).index_add_(0, targets, seen.to(products))
+    each = torch.zeros_like(sample.counts).index_add_(0, targets, products * seen) / rows.clamp_min(1)
+    told = (rows > 0).to(products)
+    k, size = told.sum(), each.new_tensor(noise + 1e-12)
+    for _ in range(3):
+        counts = told * label_counts(sample.weights, size, noise)
+        size = (counts @ each / counts.sum().clamp_min(1e-30) + noise / max(1, len(targets))) * k / (k - 1).clamp_min(1)
+        size = size.clamp_min(LEAST * noise + 1e-12)
+    return size
+
+
+def label_counts(weights: Tensor, size: Tensor, noise: float) -> Tensor:
+    """Return how much labels of means of so many pictures ``[k]`` count in their spread: none, where all is noise, to 1."""
+    return (weights > 0) * (size / (size + noise / weights.clamp_min(FEWEST))).square()
 
 
 def expected_means(vectors: Tensor, means: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,13 +7,16 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
 from labelwise.ops.arrays import root_features as root_features
+from labelwise.ops.beliefs import label_beliefs, spread_size
 from labelwise.ops.calibration import fit_temperature
-from labelwise.ops.left_out import Sample, left_out_distances
+from labelwise.ops.left_out import Sample, left_out_distances, left_out_products
 
 RIDGES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)  # of the mean variance inside labels
-MOST_CHOSEN_BY = 3_000  # rows left out to choose a ridge by
+MOST_CHOSEN_BY = 1_000  # rows left out to choose a ridge by
 NOTHING = 1e-12  # a mean variance inside labels below this is rounding: copies of one picture
-PLAIN_SHARPNESS = 20.0  # of cosines, where one picture a label leaves nothing to choose it by
+# Sharpness of cosines where one picture a label leaves nothing to choose it by: the more, the less alike pictures are and the more
+# labels there are. At most as sure as was right for k of the labels of three sets of photos, see docs/discriminant.md.
+PLAIN_SHARPNESS, BY_LABELS = 12.0, 0.3
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,42 +53,61 @@ def fit_whitening(rows: Tensor, targets: Tensor, k: int, groups: Tensor | None =
     label there is no covariance inside labels: that of all rows takes its place, its ridge the mean variance in the directions in
     which rows vary, the noise is 0, and labels are to be told apart by cosines.
     """
-    x, basis = rows.double(), None
+    x, basis = rows, None
     n, d = x.shape
     if n < d:
-        basis, corner = torch.linalg.qr(x.T)
+        basis, corner = torch.linalg.qr(x.double().T)
         x = corner.T
     sample = Sample.of(x, targets, k, groups)
-    centre = sample.means[sample.counts > 0].mean(0)
+    centre = label_centre(sample)
     apart = x - centre if not bool((sample.rest_weights > 0).any()) else sample.inside
-    values, axes = torch.linalg.eigh(apart.T @ apart / sample.degrees)
-    values = values.clamp_min(0)
+    values, axes = torch.linalg.eigh((apart.T @ apart).double() / sample.degrees)
+    values, axes = values.clamp_min(0), axes.to(x)
     variance = max(float(values.sum()) / d, NOTHING)
     if bool((sample.rest_weights > 0).any()):
-        some = _some_groups(sample).turned(axes.float())
+        turned = Sample.of((x - centre).float() @ axes.float(), targets, k, sample.groups)
+        some = _some_groups(turned)
         trials = [(*_likelihood(some.scaled((values + ridge * variance).float() ** -0.5)), ridge) for ridge in RIDGES]
         _, sharpness, noise, ridge = min(trials)
     else:
-        sharpness, noise, ridge = PLAIN_SHARPNESS, 0.0, d / max(1, n - 1)
+        sharpness, noise, ridge = plain_sharpness(rows, int((sample.counts > 0).sum())), 0.0, d / max(1, n - 1)
     outside = (ridge * variance) ** -0.5
     scale = (values + ridge * variance) ** -0.5 - outside
     if basis is not None:
         centre, axes = basis @ centre, basis @ axes
-    root = (axes * scale) @ axes.T + outside * torch.eye(d, dtype=x.dtype, device=x.device)
+    root = (axes * scale.to(x)) @ axes.T + outside * torch.eye(d, dtype=x.dtype, device=x.device)
     return Whitening(root=root, centre=centre, ridge=ridge, noise=noise, sharpness=sharpness)
+
+
+def plain_sharpness(rows: Tensor, k: int) -> float:
+    """Return how sure cosines are to be that tell k labels of one picture each apart, from their rows ``[n, d]``."""
+    n = len(rows)
+    cosine = (float(normalize(rows.double(), dim=1).sum(0).square().sum()) - n) / max(1, n * (n - 1))
+    return max(1.0, PLAIN_SHARPNESS * (1 - cosine) * float(k) ** BY_LABELS)
 
 
 def closed_form_rows(rows: Tensor, targets: Tensor, k: int, groups: Tensor | None = None) -> Tensor:
     """Return the embeddings ``[k, d + 1]`` of labels by which rows ``[n, d]`` are told best when left out, see ``fit_whitening``."""
     whitening = fit_whitening(rows, targets, k, groups)
-    sample = Sample.of(whitening(rows.double()), targets, k, groups)
-    return whitening.label_rows(sample.means, whitening.noise / sample.weights.clamp_min(1))
+    sample = Sample.of(whitening(rows), targets, k, groups)
+    beliefs = label_beliefs(sample, whitening.noise)
+    return whitening.label_rows(beliefs.means, beliefs.excess)
 
 
-def mean_noise(distances: Tensor, weights: Tensor) -> float:
-    """Return tau from squared distances ``[n]`` of rows to means of others of their label, of these weights ``[n]``."""
-    seen = weights > 0
-    return float((distances * weights / (weights + 1))[seen].mean())
+def label_centre(sample: Sample) -> Tensor:
+    """Return the mean ``[d]`` of the means of labels, in which a label counts the less, the less its mean is known."""
+    middle, present = sample.means[sample.counts > 0].mean(0), sample.counts > 0
+    noise = float(sample.inside.square().sum()) / sample.degrees
+    size = spread_size(((sample.rows - middle) * (sample.rest - middle)).sum(1), sample, noise)
+    counts = present / (size + noise / sample.weights.clamp_min(1))
+    return (counts / counts.sum()) @ sample.means
+
+
+def mean_noise(sample: Sample) -> float:
+    """Return tau of whitened rows: from their squared distances to means of others of their label, each left out."""
+    seen, away = sample.rest_weights > 0, sample.rows - sample.rest
+    distances = left_out_products(sample, away, away)
+    return float((distances * sample.rest_weights / (sample.rest_weights + 1))[seen].mean())
 
 
 def left_out_scores(distances: Tensor, sample: Sample, excess: Tensor, own: Tensor) -> Tensor:
@@ -101,14 +123,13 @@ def left_out_scores(distances: Tensor, sample: Sample, excess: Tensor, own: Tens
 
 def _likelihood(sample: Sample) -> tuple[float, float, float]:
     """Return the cross entropy of rows left out, the sharpness b that makes it least, and tau."""
-    distances = left_out_distances(sample, sample.means, sample.rest)
     seen = sample.rest_weights > 0
-    noise = mean_noise(distances.gather(1, sample.targets[:, None])[:, 0], sample.rest_weights)
-    present = sample.counts > 0
-    places = present.cumsum(0) - 1
-    excess, own = (noise / weights.clamp_min(1) for weights in (sample.weights, sample.rest_weights))
-    scores = left_out_scores(distances, sample, excess, own)[seen][:, present]
-    targets = places[sample.targets[seen]]
+    told = sample.weights > 1 + 1e-6  # a label of one group has no row that could be told: it would only win wrongly
+    noise = mean_noise(sample)
+    beliefs = label_beliefs(sample, noise)
+    distances = left_out_distances(sample, beliefs.means, beliefs.rest)
+    scores = left_out_scores(distances, sample, beliefs.excess, beliefs.rest_excess)[seen][:, told]
+    targets = (told.cumsum(0) - 1)[sample.targets[seen]]
     sharpness = 1 / fit_temperature(scores, targets)
     return float(cross_entropy(scores * sharpness, targets)), sharpness, noise
 

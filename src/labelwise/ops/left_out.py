@@ -79,12 +79,6 @@ class Sample:
             rest_weights=self.rest_weights[rows],
         )
 
-    def turned(self, axes: Tensor) -> Self:
-        """Return it in the coordinates of axes ``[d, e]``, in their precision."""
-        rows, means, rest = (part.to(axes) @ axes for part in (self.rows, self.means, self.rest))
-        counts, weights, left = (part.to(axes) for part in (self.counts, self.weights, self.rest_weights))
-        return replace(self, rows=rows, means=means, rest=rest, counts=counts, weights=weights, rest_weights=left)
-
     def scaled(self, by: Tensor) -> Self:
         """Return it with each coordinate multiplied by a number ``[d]``."""
         return replace(self, rows=self.rows * by, means=self.means * by, rest=self.rest * by)
@@ -111,6 +105,17 @@ def left_out_distances(sample: Sample, points: Tensor, own: Tensor) -> Tensor:
         )
         table[rows] = to_points.scatter_(2, targets[:, None, :].expand_as(to_own), to_own)
     return table
+
+
+def left_out_products(sample: Sample, first: Tensor, second: Tensor) -> Tensor:
+    """Return the products ``[n]`` of two points for each row, ``[n, d]`` each, whitened without the rows of its group."""
+    products = sample.rows.new_empty(len(sample.rows))
+    for rows in _blocks(sample.groups, sample.rows.shape[1]):
+        targets = sample.targets[rows]
+        u, one, other = sample.rows[rows] - sample.means[targets], first[rows], second[rows]
+        gone = _undone(_products(u, u), targets, sample)
+        products[rows] = (one * other).sum(2) + (_products(one, u) @ gone * _products(other, u)).sum(2)
+    return products
 
 
 def left_out_cosines(sample: Sample, pairs: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from labelwise.ops.segments import segment_mean
 # brighter, mirrored) lie below it, and 0 to 4 % of the photos of four real sets do. In few dimensions many pictures come that near
 # by chance: of all pictures this share may.
 ALIKE, BY_CHANCE = 0.3, 0.01
+MOST_ROWS = 1_000  # that say in how many directions pictures vary
 
 
 def together(embeddings: Tensor, targets: Tensor, groups: Sequence[str]) -> Tensor:
@@ -56,10 +57,20 @@ def _limit(inside: Tensor, counts: Tensor) -> float:
 
     Squared distances of a Gaussian spread as a chi-square of as many degrees as it has directions of equal variance.
     """
-    products = inside @ inside.T if len(inside) < inside.shape[1] else inside.T @ inside
-    total = float(products.trace())
-    degrees = total**2 / max(float(products.square().sum()), 1e-30)
+    total, degrees = float(inside.square().sum()), _directions(inside)
     pairs = float((counts * (counts - 1)).sum()) / 2
     chance = min(0.5, BY_CHANCE * len(inside) / max(pairs, 1.0))
     alike = min(ALIKE, float(2 * gammaincinv(max(degrees, 1e-3) / 2, chance) / max(degrees, 1e-3)))
     return alike * 2 * total / max(1, len(inside) - int((counts > 0).sum()))
+
+
+def _directions(inside: Tensor) -> float:
+    """Return in how many directions of equal variance rows ``[n, d]`` vary: (tr C)^2 / tr C^2, by at most ``MOST_ROWS`` of them.
+
+    Of tr C^2, the squared products of all pairs of rows, those of two rows are as many times more as there are more pairs.
+    """
+    some = inside[:: -(-len(inside) // MOST_ROWS)]
+    more = len(inside) / len(some)
+    own = float(some.square().sum(1).square().sum())
+    pairs = (float((some @ some.T).square().sum()) - own) * more * (len(inside) - 1) / max(1, len(some) - 1)
+    return (more * float(some.square().sum())) ** 2 / max(more * own + pairs, 1e-30)
