@@ -34,13 +34,7 @@ def outliers(  # noqa: PLR0913 - the options of the verb
     cells = (
         (
             name,
-<<<<<<< HEAD
-            bar(one.score / limit if limit > 0 else 0),
-||||||| 1442b86
-        (name, bar(one.score / limit), f"{one.score:.4f}", styled(("unknown" if one.flagged else "", "yellow")))
-=======
             bar(one.score / limit if limit > 0 else one.flagged),
->>>>>>> words
             f"{one.score:.4f}",
             styled(("unknown" if one.flagged else "", "yellow")),
         )
