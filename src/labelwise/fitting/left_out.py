@@ -40,7 +40,7 @@ def calibrated_left_out(classifier: Classifier, train: Split) -> Classifier:
     pairs = draw_pairs(targets, MOST_PAIRS, 0)
     rows = tells[torch.cat([pairs.same, pairs.different])]
     alike = model.left_out_pairs(images, train.targets.to(model.device), rows).double().cpu()
-    same, different = alike.split([len(pairs.same), len(pairs.different)])
+    same, different = alike[: len(pairs.same)], alike[len(pairs.same) :]
     return replace(done, verifier=verifier_of(same, different, "eer", "whitened"))
 
 

@@ -152,12 +152,8 @@ class DiscriminantModel(RowModel):
 
     def _rows(self, examples: Tensor, counts: Tensor, expected: Tensor | None = None) -> Tensor:
         """Return label embeddings ``[g, d + 1]`` of means of so many whitened examples ``[g, d]``, drawn towards what is expected."""
-        told = expected is not None
-        parts = (
-            (self.told_axes, self.told_values, self.told_other)
-            if told
-            else (self.spread_axes, self.spread_values, self.spread_other)
-        )
+        kind = "spread" if expected is None else "told"
+        parts = (getattr(self, f"{kind}_{part}") for part in ("axes", "values", "other"))
         spread = Spread(*(part.double() for part in (*parts, self.noise / len(self.centre))))
         start = torch.zeros_like(examples) if expected is None else expected
         means, excess = spread.believed(examples - start, counts)

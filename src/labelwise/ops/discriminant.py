@@ -1,5 +1,6 @@
 """A shared-covariance Gaussian on root features, every choice of which is made by exact leave-one-out."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -83,7 +84,7 @@ def plain_sharpness(rows: Tensor, k: int) -> float:
     """Return how sure cosines are to be that tell k labels of one picture each apart, from their rows ``[n, d]``."""
     n = len(rows)
     cosine = (float(normalize(rows.double(), dim=1).sum(0).square().sum()) - n) / max(1, n * (n - 1))
-    return max(1.0, PLAIN_SHARPNESS * (1 - cosine) * float(k) ** BY_LABELS)
+    return max(1.0, PLAIN_SHARPNESS * (1 - cosine) * math.pow(k, BY_LABELS))
 
 
 def closed_form_rows(rows: Tensor, targets: Tensor, k: int, groups: Tensor | None = None) -> Tensor:
