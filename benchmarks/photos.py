@@ -53,6 +53,7 @@ COST = {
     "logistic regression": 3,
     "logistic regression, scaled": 2,
     TUNED: 50,
+    "prototype": 80,
 }
 
 
