@@ -41,9 +41,8 @@ def main() -> None:
         print(name, times[name], flush=True)
     os.environ["PYTHONPATH"] = here
     result = {
-        "about": f"{len(files)} photos of {size / len(files) / 1e6:.1f} MB, {os.cpu_count()} cores, {platform.machine()}; wall seconds (those of the processor).",
-        "seconds": {name: [wall for wall, _ in pairs] for name, pairs in times.items()},
-        "processor": {name: [busy for _, busy in pairs] for name, pairs in times.items()},
+        "about": f"{len(files)} photos of {size / len(files) / 1e6:.1f} MB, {os.cpu_count()} cores, {platform.machine()}",
+        "fit": times,
         "start": answers(options.folder / f"{NOW}.lw", files[0], options.rounds),
     }
     (options.folder / "first_run.json").write_text(json.dumps(result, indent=1))

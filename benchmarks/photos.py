@@ -25,8 +25,9 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -107,7 +108,8 @@ def measure_all(sets: dict[str, Dataset], options: argparse.Namespace) -> None:
 
 def lines(sets: dict[str, Dataset], left: Sequence[Cell], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yield the figures of cells as they are done, each measured by a process of its own, which forks so that data need not be sent."""
-    fork, queue, running = multiprocessing.get_context("fork"), deque(left), {}
+    fork, queue = multiprocessing.get_context("fork"), deque(left)
+    running: dict[Any, tuple[Cell, BaseProcess]] = {}
     until = time.time() + 60 * options.minutes
     while running or (queue and time.time() < until):
         while queue and len(running) < (1 if options.alone else options.jobs) and time.time() < until:
@@ -119,8 +121,9 @@ def lines(sets: dict[str, Dataset], left: Sequence[Cell], options: argparse.Name
             running[mine] = cell, process
         for pipe in wait(list(running)):
             cell, process = running.pop(pipe)
+            figures: dict[str, Any]
             try:
-                figures = pipe.recv()
+                figures = cast(Connection, pipe).recv()
             except EOFError:
                 process.join()
                 late = process.exitcode == -signal.SIGALRM
@@ -236,7 +239,8 @@ def taught(data: Dataset, cell: Cell) -> dict[str, Any]:
     old = drawn(pool.select((~added).nonzero()[:, 0]), cell.shots, cell.draw)
     rest = pool.select(added.nonzero()[:, 0])
     is_new = torch.isin(test.targets, new)
-    begun, figures = time.perf_counter(), {}
+    begun = time.perf_counter()
+    figures: dict[str, Any] = {}
     answers = ADDING[cell.rival](old, [drawn(rest, number, cell.draw) for number in TAUGHT], test.images)
     for number, best in zip(TAUGHT, answers, strict=True):
         right = (best == test.targets).double()

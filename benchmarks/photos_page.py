@@ -161,17 +161,21 @@ def _sets(lines: Results) -> str:
 
 
 def _first_run(result: Line) -> str:
-    """Return the table of ``first_run.py``."""
-    rows = [[name, *(f"{value:.1f}" for value in values)] for name, values in result["seconds"].items()]
-    quick = [[name, f"{wall:.2f}", f"{cpu:.2f}"] for name, (wall, cpu) in result["start"].items()]
-    parts = [
-        f"## From photos to a classifier\n\n{result['about']}",
-        _table(["`labelwise fit photos/`, seconds", "first run", "second run"], rows),
-        result["ratios"],
-    ]
-    if quick:
-        parts.append(_table(["one command, seconds", "wall", "processor"], quick))
-    return "\n\n".join(parts)
+    """Return the tables of ``first_run.py``."""
+    times: dict[str, list[list[float]]] = result["fit"]
+    rows = [[name, *(f"{wall:.1f} ({busy:.1f})" for wall, busy in runs)] for name, runs in times.items()]
+    before, now = times[EARLIER], times[LEAD]
+    for title, place in (("times as fast", 0), ("by the processor", 1)):
+        rows.append([title, *(f"{before[0][place] / run[place]:.1f}" for run in now)])
+    start = [[name, f"{wall:.2f}", f"{busy:.2f}"] for name, (wall, busy) in result["start"].items()]
+    words = f"`labelwise fit` on {result['about']}: wall seconds (those of the processor). The second run finds features in the cache."
+    return "\n\n".join(
+        [
+            f"## From photos to a classifier\n\n{words}",
+            _table(["", "first run", "second run"], rows),
+            _table(["one command, seconds", "wall", "processor"], start),
+        ]
+    )
 
 
 def _accuracies(lines: Results) -> Iterable[str]:
@@ -243,7 +247,9 @@ def _behind(lines: Results) -> str:
 
 def _estimates(lines: Results) -> str:
     """Return how near the accuracy estimated by leave-one-out is to that on test pictures."""
-    rows, gaps, covered = [], defaultdict(list), defaultdict(list)
+    rows: list[list[str]] = []
+    gaps: dict[int, list[float]] = defaultdict(list)
+    covered: dict[int, list[bool]] = defaultdict(list)
     for name, part in lines.items():
         own = [row for row in part if row["cell"]["rival"] == LEAD and "estimate_accuracy" in row]
         for shots in _shots(lines):

@@ -6,6 +6,7 @@ from statistics import fmean
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 Curves = Mapping[str, Mapping[int, float | None]]  # of each rival: accuracy by pictures a label, 0 is all
 COLOURS = {
@@ -55,7 +56,7 @@ def draw_sets(sets: Mapping[str, Curves], file: Path) -> None:
 def _draw(axes: Axes, curves: Curves) -> None:
     """Draw one line a rival; equal steps from each number of pictures to the next."""
     order = list(dict.fromkeys(shots for curve in curves.values() for shots in curve))
-    for rival, curve in reversed(curves.items()):
+    for rival, curve in reversed(list(curves.items())):
         points = [(order.index(shots), 100 * value) for shots, value in curve.items() if value is not None]
         lead = rival == "labelwise"
         if points:
@@ -75,6 +76,6 @@ def _draw(axes: Axes, curves: Curves) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _save(figure: plt.Figure, file: Path) -> None:
+def _save(figure: Figure, file: Path) -> None:
     figure.savefig(file, dpi=110)
     plt.close(figure)
