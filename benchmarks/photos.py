@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Any, cast
 
@@ -109,7 +109,7 @@ def measure_all(sets: dict[str, Dataset], options: argparse.Namespace) -> None:
 def lines(sets: dict[str, Dataset], left: Sequence[Cell], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yield the figures of cells as they are done, each measured by a process of its own, which forks so that data need not be sent."""
     fork, queue = multiprocessing.get_context("fork"), deque(left)
-    running: dict[Any, tuple[Cell, BaseProcess]] = {}
+    running: dict[Any, tuple[Cell, ForkProcess]] = {}
     until = time.time() + 60 * options.minutes
     while running or (queue and time.time() < until):
         while queue and len(running) < (1 if options.alone else options.jobs) and time.time() < until:
