@@ -17,6 +17,8 @@ domains, all but one are trained on and that one is tested, too.
 import argparse
 import json
 import multiprocessing
+import os
+import platform
 import resource
 import signal
 import time
@@ -24,6 +26,7 @@ import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
 from pathlib import Path
@@ -99,6 +102,10 @@ def measure_all(sets: dict[str, Dataset], options: argparse.Namespace) -> None:
     done = {Cell(**line["cell"]) for name in sets for line in lines_of(options.folder / f"{name}.jsonl")}
     left = [cell for name, data in sets.items() for cell in cells(name, data, options) if cell not in done]
     left.sort(key=lambda cell: cost(cell, sets[cell.name]))
+    if left and not options.alone:
+        versions = {"torch": torch.__version__, "sklearn": version("scikit-learn")}
+        about = {**versions, "machine": f"{platform.machine()}, {os.cpu_count()} cores", "jobs": options.jobs}
+        (options.folder / "machine.json").write_text(json.dumps(about))
     for count, line in enumerate(lines(sets, left, options), 1):
         with (options.folder / f"{line['cell']['name']}.jsonl").open("a") as file:
             file.write(json.dumps(line) + "\n")

@@ -1,10 +1,8 @@
 """The page, and its pictures, that ``photos.py`` writes from what it measured."""
 
 import json
-import platform
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -49,7 +47,7 @@ def write_page(folder: Path, file: Path) -> None:
     draw_sets(values, pictures / "photos-sets.png")
     first = folder / "first_run.json"
     parts = [
-        HEAD.format(**_about(plain)),
+        HEAD.format(summary=_summary(plain), limit=_late(plain), **json.loads((folder / "machine.json").read_text())),
         _sets(plain),
         _first_run(json.loads(first.read_text())) if first.exists() else "",
         *_accuracies(plain),
@@ -80,15 +78,15 @@ Where the default is behind, how well it knows its own accuracy, and what happen
 
 **How it was measured.** `python benchmarks/photos.py FOLDER NAME=DATA ... --page docs/results/photos.md`; torch {torch}, scikit-learn {sklearn}, {machine}. Three
 draws of the training pictures (all pictures: one draw; softmax, indicator, prototype: one); the same test pictures for all. A process and one thread for each
-cell, up to 16 at a time, so seconds are too long, for all alike; a few were timed alone, too. `version 0.1` is that version's own code. "-": not possible with so few pictures, not measured, or
+cell, {jobs} at a time, so seconds are too long, for all alike; a few were timed alone, too. `version 0.1` is that version's own code. "-": not possible with so few pictures, not measured, or
 {limit}. At most 60 training pictures a label were used (PACS: 300) and 5,000 test pictures; features were kept in half precision. fastai and AutoGluon's
 classifier of pictures are left out: both require torchvision, which this project does not."""
 
 
-def _about(lines: Results) -> dict[str, str]:
-    versions = {"torch": version("torch"), "sklearn": version("scikit-learn"), "machine": platform.machine()}
+def _late(lines: Results) -> str:
+    """Return what is said of cells that were not waited for."""
     late = {row["error"] for rows in lines.values() for row in rows if "more than" in row.get("error", "")}
-    return {**versions, "summary": _summary(lines), "limit": " or ".join(sorted(late)) or "too slow"}
+    return " or ".join(sorted(late)) or "too slow"
 
 
 def _summary(lines: Results) -> str:
