@@ -79,7 +79,7 @@ Where the default is behind, how well it knows its own accuracy, and what happen
 **How it was measured.** `python benchmarks/photos.py FOLDER NAME=DATA ... --page docs/results/photos.md`; torch {torch}, scikit-learn {sklearn}, {machine}. Three
 draws of the training pictures (all pictures: one draw; softmax, indicator, prototype: one); the same test pictures for all. A process and one thread for each
 cell, {jobs} at a time, so seconds are too long, for all alike; a few were timed alone, too. `version 0.1` is that version's own code. "-": not possible with so few pictures, not measured, or
-{limit}. At most 60 training pictures a label were used (PACS: 300) and 5,000 test pictures; features were kept in half precision. fastai and AutoGluon's
+{limit}. Of large sets some pictures of each label and some test pictures were drawn once (below: how many); features were kept in half precision. fastai and AutoGluon's
 classifier of pictures are left out: both require torchvision, which this project does not."""
 
 
