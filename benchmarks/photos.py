@@ -2,149 +2,209 @@
 
     python benchmarks/photos.py FOLDER NAME=DATA [NAME=DATA ...] [--jobs N] [--page docs/results/photos.md]
 
-Each DATA is a folder of photos, a table or an ``.npz`` pack of pictures or features. Pictures are encoded once, by the frozen encoder
-that ``fit`` takes for a person's own; the features stay in FOLDER as ``NAME.npz``. All rivals get the same features: ``labelwise`` is
-``lw.fit`` without options, ``version 0.1`` the default of that version, then its trained heads, scikit-learn and nearest means.
+Each DATA is a folder of photos, a table or an ``.npz`` pack of pictures or features (``photo_sets.py`` makes those of the page). Pictures are
+encoded once, by the frozen encoder that ``fit`` takes for a person's own; the features stay in FOLDER as ``NAME.npz``. All rivals get the same
+features: ``labelwise`` is ``lw.fit`` without options; ``version 0.1`` is run from its own sources where ``--earlier`` says where
+they lie (``git archive cbc9b61 src | tar x -C EARLIER``).
 
-Every line of FOLDER/NAME.jsonl is one measured cell, written when it is done, so a run that was stopped goes on where it was. A cell
-runs in a process of its own with one thread: seconds are those of the head alone, memory is what it needed beyond the features. Draws
-differ in the training pictures; the test pictures are those of the data, or what ``fit`` would set aside.
+Every line of FOLDER/NAME.jsonl is one measured cell, written when it is done, so a run that was stopped goes on where it was: quick cells and those of
+``labelwise`` come first. A cell runs in a process of its own with one thread, no longer than ``--limit``: seconds are those of the head alone,
+memory is what it needed beyond the features. ``--alone`` measures one draw of some cells once more, one after another, for honest seconds.
+Draws differ in the training pictures; the test pictures are those of the data, or what ``fit`` would set aside. Where the data name
+domains, all but one are trained on and that one is tested, too.
 """
 
 import argparse
 import json
 import multiprocessing
+import os
+import platform
 import resource
+import signal
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
+from importlib.metadata import version
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
-from photos_page import page
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
-from sklearn.neighbors import KNeighborsClassifier
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from photos_page import write_page
+from photos_rivals import ADDING, EARLIER, LEAD, RIVALS, TUNED, earlier_library
 from threadpoolctl import threadpool_limits
-from torch import Tensor
-from torch.nn.functional import normalize
 
 import labelwise as lw
 from labelwise.data.dataset import Dataset, Split
-from labelwise.errors import LabelwiseError
 from labelwise.fitting.encoding import encode_dataset, write_features
-from labelwise.methods import Encoder, Indicator, Prototype, Softmax
+from labelwise.methods import Encoder
 from labelwise.metrics import accuracy, expected_calibration_error
 from labelwise.nn.encoder import PRETRAINED
-from labelwise.training.stages import Method
 
 SHOTS = (1, 2, 5, 10, 20, 0)  # training pictures a label; 0 is all
+HEADS = {"softmax": (5, 20, 0), "indicator": (5, 20, 0), "prototype": (5, 20)}  # shots of the slow ones, one draw
 TAUGHT = (1, 2, 5, 20)  # examples of a label that is added
 NEW, OLD = 0.2, 20  # share of the labels that are added later; training pictures of each of the others
-SURE = 20.0  # what cosines with means are multiplied by
-CURVE = [10.0**power for power in range(-4, 2)]  # C to choose from
-NEIGHBOURS = 5
-EARLIER = Indicator(closed_form=False)  # the default of version 0.1
-CPU = lw.Run(device="cpu")
 TINY = 1e-12  # least probability that a likelihood is told of
-
-Fit = Callable[
-    [Split, Tensor], tuple[Tensor, dict[str, float]]
-]  # probabilities [n, k] of test features, and what else it tells
+COST = {
+    LEAD: 0,
+    "nearest mean": 0,
+    "nearest neighbours": 0,
+    "logistic regression": 3,
+    "logistic regression, scaled": 2,
+    TUNED: 50,
+    "prototype": 80,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
     """One thing to measure."""
 
+    name: str  # of the set
     rival: str
     shots: int  # training pictures a label; 0 is all
-    draw: int
-    taught: int = 0  # examples of each of the labels added later; 0 adds none
+    draw: int = 0
+    taught: bool = False  # whether labels are added later
+    domain: str = ""  # the one that is tested, not trained on
+    alone: bool = False  # whether nothing else ran
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="where features and results are kept")
     parser.add_argument("sets", nargs="*", metavar="NAME=DATA", help="none writes the page from what was measured")
+    parser.add_argument("--earlier", type=Path, help="sources of version 0.1; without, that is not measured")
     parser.add_argument("--shots", type=int, nargs="+", default=SHOTS, help="training pictures a label; 0 is all")
     parser.add_argument("--draws", type=int, default=3)
     parser.add_argument("--rivals", nargs="+", choices=RIVALS, default=list(RIVALS))
     parser.add_argument("--jobs", type=int, default=1, help="cells measured at a time")
+    parser.add_argument("--alone", action="store_true", help="measure seconds and memory of some cells with one job")
+    parser.add_argument("--limit", type=int, default=120, help="seconds that one cell may take")
+    parser.add_argument("--minutes", type=float, default=1e6, help="after which no cell is begun")
     parser.add_argument("--page", type=Path, help="the page to write")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    for word in options.sets:
-        name, _, source = word.partition("=")
-        measure_set(options.folder, name, source, list(cells(options)), options.jobs)
+    torch.set_num_threads(1)
+    sources = dict(word.split("=", 1) for word in options.sets)
+    sets = {name: features_of(options.folder / f"{name}.npz", source) for name, source in sources.items()}
+    measure_all(sets, options)
     if options.page:
-        options.page.write_text(page(options.folder))
+        write_page(options.folder, options.page)
 
 
-def cells(options: argparse.Namespace) -> Iterator[Cell]:
+def measure_all(sets: dict[str, Dataset], options: argparse.Namespace) -> None:
+    """Measure what is not yet measured, several cells at a time, the quickest first."""
+    done = {Cell(**line["cell"]) for name in sets for line in lines_of(options.folder / f"{name}.jsonl")}
+    left = [cell for name, data in sets.items() for cell in cells(name, data, options) if cell not in done]
+    left.sort(key=lambda cell: cost(cell, sets[cell.name]))
+    if left and not options.alone:
+        versions = {"torch": torch.__version__, "sklearn": version("scikit-learn")}
+        about = {**versions, "machine": f"{platform.machine()}, {os.cpu_count()} cores", "jobs": options.jobs}
+        (options.folder / "machine.json").write_text(json.dumps(about))
+    for count, line in enumerate(lines(sets, left, options), 1):
+        with (options.folder / f"{line['cell']['name']}.jsonl").open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        told = [f"{k} {v:.3f}" if isinstance(v, float) else f"{k} {v}" for k, v in line.items() if k != "cell"]
+        print(f"{count}/{len(left)}", *line["cell"].values(), *told, flush=True)
+
+
+def lines(sets: dict[str, Dataset], left: Sequence[Cell], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Yield the figures of cells as they are done, each measured by a process of its own, which forks so that data need not be sent."""
+    fork, queue = multiprocessing.get_context("fork"), deque(left)
+    running: dict[Any, tuple[Cell, ForkProcess]] = {}
+    until = time.time() + 60 * options.minutes
+    while running or (queue and time.time() < until):
+        while queue and len(running) < (1 if options.alone else options.jobs) and time.time() < until:
+            cell = queue.popleft()
+            mine, theirs = fork.Pipe(duplex=False)
+            process = fork.Process(target=measure, args=(theirs, sets[cell.name], cell, options))
+            process.start()
+            theirs.close()
+            running[mine] = cell, process
+        for pipe in wait(list(running)):
+            cell, process = running.pop(pipe)
+            figures: dict[str, Any]
+            try:
+                figures = cast(Connection, pipe).recv()
+            except EOFError:
+                process.join()
+                late = process.exitcode == -signal.SIGALRM
+                figures = {"error": f"takes more than {options.limit} s" if late else "broke down"}
+            process.join()
+            yield {"cell": asdict(cell), **figures}
+
+
+def lines_of(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def cells(name: str, data: Dataset, options: argparse.Namespace) -> Iterator[Cell]:
     """Yield all that is to be measured of a set; all pictures are one draw, and one picture a label leaves no C to choose."""
+    rivals = [rival for rival in options.rivals if rival != EARLIER or options.earlier]
+    if options.alone:
+        yield from (
+            Cell(name=name, rival=rival, shots=shots, alone=True)
+            for rival in rivals
+            for shots in (5, 0)
+            if shots in HEADS.get(rival, SHOTS)
+        )
+        return
     for shots in options.shots:
         for draw in range(options.draws if shots else 1):
-            yield from (Cell(rival=r, shots=shots, draw=draw) for r in options.rivals if shots != 1 or r != TUNED)
-    for draw in range(options.draws):
-        for taught in TAUGHT:
-            yield from (Cell(rival=r, shots=OLD, draw=draw, taught=taught) for r in ADDING)
+            some = [rival for rival in rivals if rival not in HEADS or (shots in HEADS[rival] and not draw)]
+            yield from (Cell(name=name, rival=r, shots=shots, draw=draw) for r in some if shots != 1 or r != TUNED)
+    adding = [rival for rival in ADDING if rival != EARLIER or options.earlier]
+    yield from (Cell(name=name, rival=r, shots=OLD, draw=d, taught=True) for d in range(options.draws) for r in adding)
+    domains = sorted(set(data.split("test").domains))
+    yield from (Cell(name=name, rival=r, shots=0, domain=d) for d in domains for r in rivals if r not in HEADS)
 
 
-def measure_set(folder: Path, name: str, source: str, wanted: list[Cell], jobs: int) -> None:
-    """Measure what is not yet measured of a set, several cells at a time."""
-    results = folder / f"{name}.jsonl"
-    lines = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
-    done = {Cell(**line["cell"]) for line in lines}
-    left = [cell for cell in wanted if cell not in done]
-    if not left:
-        return
-    data = features_of(folder / f"{name}.npz", source)
-    start = multiprocessing.get_context("fork")
-    with start.Pool(jobs, maxtasksperchild=1) as pool, results.open("a") as file:
-        for count, line in enumerate(pool.imap_unordered(partial(measure, data), left), 1):
-            file.write(json.dumps(line) + "\n")
-            file.flush()
-            told = "  ".join(
-                f"{k} {v:.3f}" if isinstance(v, float) else f"{k} {v}" for k, v in line.items() if k != "cell"
-            )
-            print(f"{name} {count}/{len(left)}  {' '.join(map(str, line['cell'].values()))}  {told}", flush=True)
+def cost(cell: Cell, data: Dataset) -> float:
+    """Return about how long a cell takes, in any unit; what the table is about takes no time at all."""
+    images = len(data.labels) * (cell.shots or 60)
+    return 0.0 if cell.rival == LEAD else COST.get(cell.rival, 20) * images * (3 if cell.taught else 1) + images
 
 
 def features_of(file: Path, source: str) -> Dataset:
     """Return the features of a data set, from the file that keeps them."""
     if not file.exists():
         encoder = Encoder(backbone=PRETRAINED, frozen=True)
-        packed = Path(source).suffix == ".npz"
-        if packed and {"features", "f"} & set(np.load(source).files):
-            data = lw.data.features(source)
-        else:
-            data = lw.data.load(source, size=None if packed else encoder.side())
-        if len(data.shape) > 1:
-            begun = time.perf_counter()
-            data = encode_dataset(data, encoder)
-            print(f"{file.stem}: encoded in {time.perf_counter() - begun:.0f} s", flush=True)
+        data = lw.data.load(source, size=None if is_features(source) else encoder.side())
+        if len(data.shape) == 1:
+            return data
+        begun = time.perf_counter()
+        data = encode_dataset(data, encoder)
+        print(f"{file.stem}: encoded in {time.perf_counter() - begun:.0f} s", flush=True)
         write_features(data, file)
     return lw.data.load(file)
 
 
-def measure(data: Dataset, cell: Cell) -> dict[str, Any]:
-    """Return the figures of one cell, or why there are none."""
+def is_features(source: str) -> bool:
+    return Path(source).suffix in (".npz", ".npy") and (
+        Path(source).suffix == ".npy" or "features" in np.load(source).files
+    )
+
+
+def measure(pipe: Connection, data: Dataset, cell: Cell, options: argparse.Namespace) -> None:
+    """Send the figures of one cell, or why there are none; the system ends the process where it takes too long."""
+    signal.alarm(options.limit)
     torch.set_num_threads(1)
     threadpool_limits(1)
     warnings.simplefilter("ignore")
+    if cell.rival == EARLIER:
+        earlier_library(options.earlier)
     before = memory()
     try:
         figures = taught(data, cell) if cell.taught else tested(data, cell)
-    except (LabelwiseError, ValueError) as error:
-        return {"cell": asdict(cell), "error": str(error)}
-    return {"cell": asdict(cell), **figures, "memory_mb": memory() - before}
+        figures["memory_mb"] = memory() - before
+    except Exception as error:
+        figures = {"error": f"{type(error).__name__}: {error}"}
+    pipe.send(figures)
 
 
 def memory() -> float:
@@ -152,12 +212,16 @@ def memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def tested(data: Dataset, cell: Cell) -> dict[str, float]:
+def tested(data: Dataset, cell: Cell) -> dict[str, Any]:
     """Return accuracy, calibration and seconds of a rival on a draw of the training pictures."""
-    train, test = drawn(pool_of(data), cell.shots, cell.draw), data.split("test")
-    begun = time.perf_counter()
+    pool, test = pool_of(data), data.split("test")
+    if cell.domain:
+        test = test.select(torch.tensor([i for i, domain in enumerate(test.domains) if domain == cell.domain]))
+        pool = pool.select(torch.tensor([i for i, domain in enumerate(pool.domains) if domain != cell.domain]))
+    train = drawn(pool, cell.shots, cell.draw)
+    begun, processor = time.perf_counter(), time.process_time()
     chances, told = RIVALS[cell.rival](train, test.images)
-    seconds = time.perf_counter() - begun
+    seconds, busy = time.perf_counter() - begun, time.process_time() - processor
     sure, best = chances.double().max(1)
     likelihood = chances.double().gather(1, test.targets[:, None]).clamp_min(TINY).log().mean()
     return {
@@ -165,12 +229,14 @@ def tested(data: Dataset, cell: Cell) -> dict[str, float]:
         "ece": expected_calibration_error(sure, best == test.targets),
         "nll": -float(likelihood),
         "seconds": seconds,
+        "processor": busy,
         "images": len(train),
+        "tested": len(test),
         **told,
     }
 
 
-def taught(data: Dataset, cell: Cell) -> dict[str, float]:
+def taught(data: Dataset, cell: Cell) -> dict[str, Any]:
     """Return how often a rival is right on labels that were added with few examples, and on the others."""
     k = len(data.labels)
     order = torch.randperm(k, generator=torch.Generator().manual_seed(cell.draw))
@@ -178,12 +244,15 @@ def taught(data: Dataset, cell: Cell) -> dict[str, float]:
     pool, test = pool_of(data), data.split("test")
     added = torch.isin(pool.targets, new)
     old = drawn(pool.select((~added).nonzero()[:, 0]), cell.shots, cell.draw)
-    examples = drawn(pool.select(added.nonzero()[:, 0]), cell.taught, cell.draw)
+    rest = pool.select(added.nonzero()[:, 0])
+    is_new = torch.isin(test.targets, new)
     begun = time.perf_counter()
-    best = ADDING[cell.rival](old, examples, test.images)
-    seconds = time.perf_counter() - begun
-    right, is_new = (best == test.targets).double(), torch.isin(test.targets, new)
-    return {"new": float(right[is_new].mean()), "old": float(right[~is_new].mean()), "seconds": seconds}
+    figures: dict[str, Any] = {}
+    answers = ADDING[cell.rival](old, [drawn(rest, number, cell.draw) for number in TAUGHT], test.images)
+    for number, best in zip(TAUGHT, answers, strict=True):
+        right = (best == test.targets).double()
+        figures |= {f"new_{number}": float(right[is_new].mean()), f"old_{number}": float(right[~is_new].mean())}
+    return {**figures, "seconds": time.perf_counter() - begun, "images": len(old)}
 
 
 def pool_of(data: Dataset) -> Split:
@@ -198,93 +267,6 @@ def drawn(split: Split, shots: int, draw: int) -> Split:
     groups = [order[split.targets[order] == label] for label in split.present]
     return split.select(torch.cat([group[: shots or None] for group in groups]))
 
-
-def own(method: Method | None) -> Fit:
-    """Return how labelwise fits with a method; None is whatever it takes by itself."""
-
-    def fit(train: Split, images: Tensor) -> tuple[Tensor, dict[str, float]]:
-        classifier = lw.fit(as_data(train), method, CPU)
-        estimate = classifier.origin.summary.get("leave_one_out", {})
-        told = {f"estimate_{name}": estimate[name] for name in ("accuracy", "low", "high") if name in estimate}
-        return classifier.scores(images).probabilities, told
-
-    return fit
-
-
-def as_data(train: Split) -> Dataset:
-    names = tuple(f"label {i}" for i in range(int(train.targets.max()) + 1))
-    return Dataset(name="photos", labels=lw.Labels(names=names), splits={"train": train})
-
-
-def learner(make: Callable[[Split], Any], prepare: Callable[[Tensor], Tensor] = lambda x: x) -> Fit:
-    """Return how an estimator of scikit-learn fits to features."""
-
-    def fit(train: Split, images: Tensor) -> tuple[Tensor, dict[str, float]]:
-        model = make(train).fit(prepare(train.images).numpy(), train.targets.numpy())
-        return torch.from_numpy(model.predict_proba(prepare(images).numpy())), {}
-
-    return fit
-
-
-def tuned(train: Split) -> GridSearchCV:
-    fewest = int(torch.bincount(train.targets).min())
-    return GridSearchCV(scaled(train), {"logisticregression__C": CURVE}, cv=max(2, min(3, fewest)))
-
-
-def scaled(_: Split) -> Any:
-    return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-
-
-def nearest_mean(train: Split, images: Tensor) -> tuple[Tensor, dict[str, float]]:
-    """Return the softmax of cosines, times a fixed number, with the mean of each label's features at unit length."""
-    unit = normalize(train.images, dim=1)
-    means = normalize(torch.stack([unit[train.targets == label].mean(0) for label in train.present]), dim=1)
-    return (SURE * normalize(images, dim=1) @ means.T).softmax(1), {}
-
-
-def neighbours(train: Split) -> KNeighborsClassifier:
-    return KNeighborsClassifier(min(NEIGHBOURS, len(train)), weights="distance", metric="cosine")
-
-
-def teach(method: Method | None, old: Split, examples: Split, images: Tensor) -> Tensor:
-    """Return the answers ``[n]`` of a classifier of the old labels that is taught one new label after another."""
-    names = [f"label {i}" for i in old.present]
-    places = torch.full((int(old.targets.max()) + 1,), -1)
-    places[old.present] = torch.arange(len(names))
-    split = Split(images=old.images, targets=places[old.targets])
-    classifier = lw.fit(
-        Dataset(name="photos", labels=lw.Labels(names=tuple(names)), splits={"train": split}), method, CPU
-    )
-    for label in examples.present:
-        classifier = lw.teach(classifier, f"label {label}", examples=examples.images[examples.targets == label])
-    best = classifier.scores(images).best
-    return torch.tensor([*old.present, *examples.present])[best]
-
-
-def refit(rival: Fit, old: Split, examples: Split, images: Tensor) -> Tensor:
-    """Return the answers ``[n]`` of a rival that is fitted to everything anew."""
-    return rival(old.join(examples), images)[0].argmax(1)
-
-
-TUNED = "logistic regression, C by CV"
-RIVALS: dict[str, Fit] = {
-    "labelwise": own(None),
-    "version 0.1": own(EARLIER),
-    "softmax": own(Softmax()),
-    "indicator": own(Indicator()),
-    "prototype": own(Prototype()),
-    "logistic regression": learner(lambda _: LogisticRegression(max_iter=1000)),
-    "logistic regression, scaled": learner(scaled),
-    TUNED: learner(tuned),
-    "nearest mean": nearest_mean,
-    "nearest neighbours": learner(neighbours),
-}
-ADDING: dict[str, Callable[[Split, Split, Tensor], Tensor]] = {
-    "labelwise": partial(teach, None),
-    "version 0.1": partial(teach, EARLIER),
-    "labelwise, refitted": partial(refit, RIVALS["labelwise"]),
-    "logistic regression, scaled": partial(refit, RIVALS["logistic regression, scaled"]),
-}
 
 if __name__ == "__main__":
     main()
