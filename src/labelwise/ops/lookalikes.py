@@ -15,6 +15,9 @@ from labelwise.ops.segments import segment_mean
 # brighter, mirrored) lie below it, and 0 to 4 % of the photos of four real sets do. In few dimensions many pictures come that near
 # by chance: of all pictures this share may.
 ALIKE, BY_CHANCE = 0.3, 0.01
+# Where a label has modes (photos and sketches), all of one mode are near each other: lookalikes are nearer than this share of the mean
+# squared distance to so many neighbours, too. Copies of photos are, and 2 % of the sketches of a set that has none.
+NEARER, NEIGHBOURS = 0.45, 20
 MOST_ROWS = 1_000  # that say in how many directions pictures vary
 
 
@@ -38,11 +41,14 @@ def lookalike_groups(embeddings: Tensor, targets: Tensor, groups: Tensor | None 
     n, x = len(embeddings), embeddings.float()
     counts = torch.bincount(targets)
     means = segment_mean(x, targets, len(counts))
-    limit = _limit(x - means[targets], counts)
+    typical, limit = _limits(x - means[targets], counts)
     pairs = [torch.arange(n, device=x.device)[:, None].expand(-1, 2)]
     for label in (counts > 1).nonzero()[:, 0]:
         rows = (targets == label).nonzero()[:, 0]
-        pairs.append(rows[(torch.cdist(x[rows], x[rows]).square() < limit).nonzero()])
+        squares = torch.cdist(x[rows], x[rows]).square()
+        near = squares.topk(min(NEIGHBOURS + 1, len(rows)), largest=False).values  # and itself, at 0
+        around = NEARER * (near.sum(1) + (NEIGHBOURS + 1 - near.shape[1]) * typical) / NEIGHBOURS
+        pairs.append(rows[(squares < torch.minimum(around[:, None], around).clamp_max(limit)).nonzero()])
     if groups is not None:
         first = torch.full((int(groups.max()) + 1,), n, device=x.device)
         first.scatter_reduce_(0, groups, torch.arange(n, device=x.device), "amin")
@@ -52,8 +58,8 @@ def lookalike_groups(embeddings: Tensor, targets: Tensor, groups: Tensor | None 
     return torch.from_numpy(connected_components(graph, directed=False)[1].astype(np.int64)).to(x.device)
 
 
-def _limit(inside: Tensor, counts: Tensor) -> float:
-    """Return the squared distance below which two of a label are lookalikes, from embeddings around the mean of their label ``[n, d]``.
+def _limits(inside: Tensor, counts: Tensor) -> tuple[float, float]:
+    """Return the mean squared distance of two of a label, and that of lookalikes at most; from embeddings around its mean ``[n, d]``.
 
     Squared distances of a Gaussian spread as a chi-square of as many degrees as it has directions of equal variance.
     """
@@ -61,7 +67,8 @@ def _limit(inside: Tensor, counts: Tensor) -> float:
     pairs = float((counts * (counts - 1)).sum()) / 2
     chance = min(0.5, BY_CHANCE * len(inside) / max(pairs, 1.0))
     alike = min(ALIKE, float(2 * gammaincinv(max(degrees, 1e-3) / 2, chance) / max(degrees, 1e-3)))
-    return alike * 2 * total / max(1, len(inside) - int((counts > 0).sum()))
+    typical = 2 * total / max(1, len(inside) - int((counts > 0).sum()))
+    return typical, alike * typical
 
 
 def _directions(inside: Tensor) -> float:
