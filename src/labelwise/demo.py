@@ -86,7 +86,7 @@ def run(out: Path, epochs: int | None = None) -> None:
         f"Pictures and the classifier are in [bold]{out}[/]: finches.png, why.png, taught.png; "
         "answers.html shows the first part's answers and report.html the network, to open in a browser."
     )
-    console.print(f"Try: labelwise evaluate {out / 'finches.lw'} finches --unknown digits")
+    console.print(f"Try: labelwise evaluate {shlex.quote(str(out / 'finches.lw'))} finches --unknown digits")
 
 
 def _own_pictures(console: Console, data: Dataset, name: str, out: Path) -> None:
@@ -178,7 +178,7 @@ def _name_without_labels(console: Console, data: Dataset, out: Path) -> None:
     )
     console.print(
         "This is a start, not a classifier to rely on: most names are wrong, and another seed may do no better than guessing. "
-        f"Put names right with: labelwise name {out / 'named.lw'} finches --answers 5",
+        f"Put names right with: labelwise name {shlex.quote(str(out / 'named.lw'))} finches --answers 5",
         style="dim",
     )
 

@@ -27,10 +27,11 @@ def test_labelled_images() -> None:
     )
 
 
-def of_shape(*shape: int, **about: bool) -> Dataset:
+def of_shape(*shape: int, own_pictures: bool = False, drawn: bool = False) -> Dataset:
     images = torch.randint(0, 256, (8, *shape), dtype=torch.uint8)
     split = Split(images=images, targets=torch.arange(8) % 2)
-    return Dataset(name="a", labels=Labels(names=("owl", "tit")), splits={"train": split}, **about)
+    labels, splits = Labels(names=("owl", "tit")), {"train": split}
+    return Dataset(name="a", labels=labels, splits=splits, own_pictures=own_pictures, drawn=drawn)
 
 
 @pytest.mark.parametrize(
