@@ -187,6 +187,10 @@ class State:
         """Return whether labels were only added at the end since an earlier state."""
         return self.taught[: len(earlier.taught)] == earlier.taught and self.forgotten == earlier.forgotten
 
+    def knows_as(self, other: "State") -> bool:
+        """Return whether the labels are those of another state."""
+        return self.taught == other.taught and self.forgotten == other.forgotten
+
     def lacks(self, earlier: "State") -> int | None:
         """Return the place of the one lesson of an earlier state that this one lacks; None where they differ otherwise."""
         old, new = earlier.taught, self.taught
