@@ -1,6 +1,7 @@
 """A service under load: answers a second with and without micro-batching, and changes that survive ``kill -9``.
 
     python benchmarks/serve.py [--model FOLDER] [--seconds 60] [--clients 64] [--rounds 10] [--changes 60] [--json FILE]
+    python benchmarks/serve.py --rounds 0 --source OLD/src --source src      # two versions in turn instead
 
 Without a model, an indicator network is fitted to the drawn finches for two epochs: weights do not matter here, sizes do.
 
@@ -50,11 +51,12 @@ def encoded(image: Tensor, kind: str = "JPEG") -> bytes:
 class Running:
     """A service in a process of its own."""
 
-    def __init__(self, model: Path, *options: str, plain: bool = False) -> None:
+    def __init__(self, model: Path, *options: str, plain: bool = False, source: Path | None = None) -> None:
         self.log = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
         words = [str(Path(__file__)), "--plain"] if plain else ["-m", "labelwise", "serve"]
         command = [sys.executable, *words, str(model), *(() if plain else ("--port", "0", *options))]
-        self.process = subprocess.Popen(command, stderr=self.log, stdout=subprocess.DEVNULL)
+        settings = os.environ | ({"PYTHONPATH": str(source.resolve())} if source else {})
+        self.process = subprocess.Popen(command, stderr=self.log, stdout=subprocess.DEVNULL, env=settings)
         self.port = self._port()
 
     def _port(self) -> int:
@@ -73,9 +75,16 @@ class Running:
         return os.pread(self.log.fileno(), 2**20, 0).decode(errors="replace")
 
     def processor(self) -> float:
-        """Return the processor seconds that it has used."""
-        stat = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+        """Return the processor seconds that it has used, and the processes that it started."""
+        own, ticks = str(self.process.pid), 0
+        for file in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                stat = file.read_text().rpartition(")")[2].split()
+            except OSError:  # it has ended
+                continue
+            if own in (file.parent.name, stat[1]):
+                ticks += int(stat[11]) + int(stat[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal and return the exit code."""
@@ -102,16 +111,18 @@ def load(service: Running, clients: int, seconds: float, pictures: list[bytes]) 
     return {**found, "processor": service.processor() - before}
 
 
-def throughput(model: Path, copies: Path, seconds: float, clients: int) -> dict[str, Any]:
-    """Return figures of three services that take turns."""
+def throughput(model: Path, copies: Path, seconds: float, clients: int, sources: list[Path]) -> dict[str, Any]:
+    """Return figures of three services that take turns, or of one for each version of the sources."""
     from labelwise.data import finches
 
     pictures = [encoded(image) for image in finches().split("test").images[:64]]
     kinds: dict[str, tuple[str, ...]] = {"batches": (), "one a pass": ("--batch", "1"), "plain": ()}
+    versions = {str(source): source for source in sources}
+    kinds = dict.fromkeys(versions, ()) or kinds
     services = {}
     for i, (name, options) in enumerate(kinds.items()):
         shutil.copytree(model, copies / f"{i}.lw")
-        services[name] = Running(copies / f"{i}.lw", *options, plain=name == "plain")
+        services[name] = Running(copies / f"{i}.lw", *options, plain=name == "plain", source=versions.get(name))
     totals: dict[str, list[dict[str, Any]]] = {name: [] for name in kinds}
     for service in services.values():
         load(service, clients, 1.0, pictures)
@@ -296,6 +307,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--changes", type=int, default=60)
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--source", type=Path, action="append", default=[])
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plain", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -306,10 +318,11 @@ def main() -> None:
         model = given.model or fitted(Path(folder))
         found: dict[str, Any] = {}
         if given.seconds:
-            found = throughput(model, Path(folder), given.seconds, given.clients)
-            for name in ("one a pass", "plain"):
-                found[f"ratio to {name}"] = round(found["batches"]["per_second"] / found[name]["per_second"], 2)
-            found["p99 / p50"] = round(found["batches"]["p99_ms"] / found["batches"]["p50_ms"], 2)
+            found = throughput(model, Path(folder), given.seconds, given.clients, given.source)
+            first, *others = found
+            for name in others:
+                found[f"ratio to {name}"] = round(found[first]["per_second"] / found[name]["per_second"], 2)
+            found["p99 / p50"] = round(found[first]["p99_ms"] / found[first]["p50_ms"], 2)
         if given.rounds:
             shutil.copytree(model, Path(folder) / "changed.lw")
             workers = ("--workers", str(given.workers)) if given.workers > 1 else ()

@@ -175,6 +175,21 @@ def promised_inner_cells(file: Path) -> Path:
     return mat(file, mat_array(b"names", (1, 1), 1, mat_array(b"", (1_000_000_000, 1), 1, b"")))
 
 
+def encrypted(file: Path) -> Path:
+    """An archive that says one needs a password for its array."""
+    npz(file, images=npy((1, 1), "<f4", bytes(4)))
+    content = bytearray(file.read_bytes())
+    for head, flags in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+        content[content.index(head) + flags] |= 1
+    file.write_bytes(content)
+    return file
+
+
+def unknown_element(file: Path) -> Path:
+    """A cell with characters of a kind that scipy looks up far behind the kinds that there are."""
+    return mat(file, mat_array(b"names", (1, 1), 1, mat_array(b"", (1, 1), 4, struct.pack("<HH4s", 8976, 1, b"a"))))
+
+
 def safetensors(file: Path, header: object, body: bytes = b"") -> Path:
     head = json.dumps(header).encode()
     file.write_bytes(struct.pack("<Q", len(head)) + head + body)
@@ -204,4 +219,8 @@ TOO_LARGE: dict[str, Callable[[Path], Path]] = {
     "sparse.csv": lambda file: sparse_file(file, b"path,label\n"),
     "labels.csv": many_labels,
 }
-DAMAGED: dict[str, Callable[[Path], Path]] = {"understated.npz": understated_zip, "bzipped.npz": bzipped}
+DAMAGED: dict[str, Callable[[Path], Path]] = {
+    "understated.npz": understated_zip,
+    "bzipped.npz": bzipped,
+    "encrypted.npz": encrypted,
+}

@@ -113,12 +113,18 @@ def test_one_that_takes_too_long_ends_its_worker_and_spoils_no_other(monkeypatch
 def test_a_worker_that_is_killed_is_replaced() -> None:
     team = Crew(os.getpid())
     team.prepare(1)
-    (worker,) = team._idle[False]
-    os.kill(worker._process.pid, signal.SIGKILL)
-    first, second = team.decode([SMALL, SMALL], FRAME)
-    assert str(first) == workers.BROKEN
-    np.testing.assert_array_equal(np.asarray(second), decode(SMALL, FRAME))
+    os.kill(team._idle[False][0]._process.pid, signal.SIGKILL)
+    assert [*team.decode([SMALL], FRAME)] == [workers.BROKEN], "it was alone, so that it was the one"
+    os.kill(team._idle[False][0]._process.pid, signal.SIGKILL)
+    for pixels in team.decode([SMALL, SMALL], FRAME):  # neither alone
+        np.testing.assert_array_equal(np.asarray(pixels), decode(SMALL, FRAME))
     team.close()
+
+
+@pytest.mark.parametrize("message", [b"+12", b"-\0\0\1\0why", b"x", b"-", b"\x80\x04"])
+def test_what_no_worker_says_is_a_worker_lost(message: bytes) -> None:
+    with pytest.raises(ValueError):
+        list(workers._unpacked(bytearray(message), FRAME))
 
 
 def test_memory_of_a_worker_is_limited() -> None:

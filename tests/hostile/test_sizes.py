@@ -79,6 +79,11 @@ def test_mat_files(make: Callable[[Path], Path], tmp_path: Path) -> None:
         read_mat(make(tmp_path / "x.mat"))
 
 
+def test_elements_of_a_mat_file_that_nobody_knows_do_not_reach_scipy(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="an element of kind 8976"):
+        read_mat(corpus.unknown_element(tmp_path / "x.mat"))
+
+
 def test_a_mat_file_whose_inner_cells_lie_takes_no_memory(tmp_path: Path) -> None:
     read = "from pathlib import Path\nfrom scipy.io import loadmat\nfrom labelwise_papers.benchmarks.mat_files import read_mat\nread_mat(Path(sys.argv[1]))"
     assert peak_of(read, str(corpus.promised_inner_cells(tmp_path / "x.mat"))) < 150

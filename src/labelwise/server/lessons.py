@@ -33,12 +33,12 @@ class Place(NamedTuple):
 @lru_cache(maxsize=256)
 def _places(head: bytes) -> dict[str, Place]:
     """Return where each kind of rows is, given the head of a safetensors file; most lessons have the same."""
-    at = 8 + len(head)
-    entries = {name: one for name, one in json.loads(head).items() if name != "__metadata__"}
-    return {
-        name: Place(*(at + offset for offset in one["data_offsets"]), tuple(one["shape"]), one["dtype"])
-        for name, one in entries.items()
-    }
+    at, places = 8 + len(head), {}
+    for name, one in json.loads(head).items():
+        if name != "__metadata__":
+            begin, end = one["data_offsets"]
+            places[name] = Place(at + begin, at + end, tuple(one["shape"]), one["dtype"])
+    return places
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -186,6 +186,10 @@ class State:
     def follows(self, earlier: "State") -> bool:
         """Return whether labels were only added at the end since an earlier state."""
         return self.taught[: len(earlier.taught)] == earlier.taught and self.forgotten == earlier.forgotten
+
+    def knows_as(self, other: "State") -> bool:
+        """Return whether the labels are those of another state."""
+        return self.taught == other.taught and self.forgotten == other.forgotten
 
     def lacks(self, earlier: "State") -> int | None:
         """Return the place of the one lesson of an earlier state that this one lacks; None where they differ otherwise."""

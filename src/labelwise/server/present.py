@@ -38,7 +38,8 @@ class Present:
     """The saved classifier, the one served now as far as this process knows, and the changes that replace it; for all threads."""
 
     def __init__(self, base: Classifier, model: Path, *, read_only: bool = False) -> None:
-        self.base, self.served = base, Served(base, State())
+        self.base = base
+        self.served = self._former = Served(base, State())  # and what was served before, to which an undo goes back
         folder, digest = folder_of(model), digest_of(model)
         self.database = Database(folder, digest, read_only=read_only)
         self._watch = Database(folder, digest, read_only=True)  # of the thread that asks for the version
@@ -107,18 +108,20 @@ class Present:
             except sqlite3.OperationalError as error:
                 text = f"The change could not be written ({error}); nothing was changed."
                 raise Refusal(503, text, LATER) from error
-            self.served = after
+            self._former, self.served = before, after
             return before, after
 
     def _catch_up(self) -> Served:
         state = self.database.read(self.served.state)
         if state is not self.served.state:
-            self.served = self._follow(state)
+            self._former, self.served = self.served, self._follow(state)
         return self.served
 
     def _follow(self, state: State) -> Served:
         """Return the classifier of a state: the present one with rows more or less where labels were only added, or one is gone."""
         now, classifier, lessons = self.served, self.served.classifier, self.served.state.taught
+        if state.knows_as(self._former.state):
+            return Served(self._former.classifier, state)
         if state.follows(now.state):
             return Served(joined(classifier, frozenset(), state.taught[len(lessons) :]), state)
         labels, gone = classifier.labels, state.forgotten - now.state.forgotten

@@ -3,7 +3,6 @@
 import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,9 @@ from torch import Tensor
 from labelwise.errors import DataError, LabelwiseError, listing, suggest
 from labelwise.limits import CHUNK, check_size
 
-# Kinds of elements of a file of version 5, classes of arrays that hold others, and how deep they may: one for each label is 2.
-_COMPRESSED, _ARRAY, _CELLS, _DEEPEST = 15, 14, (1, 2, 3), 20
+# Kinds of elements of a file of version 5 (scipy reads memory that is not there for others), classes of arrays that hold others, and
+# how deep they may: one for each label is 2.
+_KINDS, _COMPRESSED, _ARRAY, _CELLS, _DEEPEST = range(1, 19), 15, 14, (1, 2, 3), 20
 
 
 def read_mat(file: Path, *needed: str, squeeze: bool = False) -> dict[str, Any]:
@@ -63,11 +63,11 @@ def _check_unpacked(file: Path) -> None:
 
 
 def _check_cells(content: memoryview, order: str, depth: int = 0) -> None:
-    """Raise an error for arrays of cells that have more of them than bytes, and for cells inside cells without end."""
+    """Raise an error for arrays of cells that have more of them than bytes, for cells inside cells without end, for unknown elements."""
     for kind, body in _elements(content, order):
         if kind != _ARRAY or not len(body):
             continue
-        parts = [part for _, part in islice(_elements(body, order), 2)]
+        parts = [part for _, part in _elements(body, order)]
         if depth == _DEEPEST or len(parts) < 2 or len(parts[0]) < 4:
             raise ValueError("its cells are nested too deep, or are cut off")
         dims = struct.unpack_from(f"{order}{len(parts[1]) // 4}i", parts[1])
@@ -82,6 +82,8 @@ def _elements(content: memoryview, order: str) -> Iterator[tuple[int, memoryview
     at = 0
     while at + 8 <= len(content):
         kind, size = struct.unpack_from(f"{order}II", content, at)
+        if kind & 0xFFFF not in _KINDS:
+            raise ValueError(f"it has an element of kind {kind & 0xFFFF}, which no .mat file has")
         if kind >> 16:  # a small one, whose body stands in its tag
             yield kind & 0xFFFF, content[at + 4 : at + 4 + min(kind >> 16, 4)]
             at += 8

@@ -77,7 +77,7 @@ def readable(file: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise DataError(f'Cannot read "{file}": {error.strerror or error}. Check the path and its rights.') from None
-    except (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, MemoryError, NotImplementedError) as error:
+    except (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, MemoryError, RuntimeError) as error:
         if "object" in str(error).lower() and "pickle" in str(error).lower():
             raise DataError(f'"{file}" holds Python objects, which are not read. Save plain arrays.') from None
         raise DataError(f'"{file}" is damaged ({error}). Write it again.') from None

@@ -3,7 +3,8 @@
 A worker is a small Python process without torch (a tenth of a second to start, 40 MB). The kernel ends it when a picture takes more
 processor time than its header lets expect, many times over, and refuses it more memory than pictures of the allowed size
 take. Whoever waits is then told so, another worker goes on with the other pictures, and a new one is started when it is needed.
-A picture comes back as bytes, never as an object: what broke a decoder cannot reach the process that asked.
+A picture comes back as bytes, never as an object: what broke a decoder cannot reach the process that asked. Small pictures come back
+together, so that nobody knows which of them ended a worker: then each of the others is sent alone.
 """
 
 import atexit
@@ -14,11 +15,13 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import astuple
 from functools import cache
+from math import ceil, prod
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -44,6 +47,7 @@ UNKNOWN_SECONDS = 60.0  # for formats whose header is not read here: 100 million
 WALL = 1200.0  # seconds on the clock, however busy the cores are
 PIXEL_BYTES = 32  # of memory at most: JPEG 2000 holds 28, a progressive JPEG of four colours 16, a WebP with alpha 16
 SPARE = 2**28  # bytes of memory beside: for what Python and the decoders hold
+TOGETHER = 0.01  # seconds for which pictures wait for others to go back with them
 TOO_LONG = "decoding it takes far longer than its size lets expect. Save it anew."
 BROKEN = "its decoder broke down on it. Save it anew."
 BOOT = "import sys; from labelwise.data.read.workers import work; work(*map(int, sys.argv[1:]))"
@@ -75,14 +79,15 @@ class Worker:
         contents = [each if isinstance(each, bytes) else str(each) for each in pictures]
         try:
             self._pipe.send_bytes(marshal.dumps((astuple(frame), contents)))
-            for _ in pictures:
+            left = len(pictures)
+            while left:
                 if not self._arrival.poll(1000 * WALL):
                     raise LostError(TOO_LONG)
-                answer = self._pipe.recv_bytes()
-                if answer[:1] == b"-":
-                    yield answer[1:].decode(errors="replace")
-                else:
-                    yield np.frombuffer(bytearray(answer), np.uint8, offset=1).reshape(frame.shape)
+                for answer in _unpacked(bytearray(self._pipe.recv_bytes()), frame):
+                    left -= 1
+                    yield answer
+        except ValueError:  # it does not say what a worker says
+            raise LostError(BROKEN) from None
         except (OSError, EOFError):
             signals = {-signal.SIGXCPU: TOO_LONG}
             raise LostError(signals.get(self._process.wait(), BROKEN)) from None
@@ -108,22 +113,25 @@ class Crew:
 
     def decode(self, pictures: Sequence[File], frame: Frame, *, low: bool = False) -> Iterator[Pixels | str]:
         """Yield what ``Worker.decode`` does for all pictures, those after one that ends its worker included."""
-        at, idle = 0, self._idle[low]
+        at, most, idle = 0, len(pictures), self._idle[low]
         while at < len(pictures):
             try:
                 worker = idle.pop()
             except IndexError:
                 worker = Worker(low=low)
-            whole = False
+            whole, end = False, at + most
             try:
-                for pixels in worker.decode(pictures[at:], frame):
+                for pixels in worker.decode(pictures[at:end], frame):
                     at += 1
                     yield pixels
                 whole = True
             except LostError as lost:
                 idle.append(Worker(low=low))  # which starts while the next picture is on its way
-                at += 1
-                yield str(lost)
+                if at + 1 < min(end, len(pictures)):
+                    most = 1
+                else:
+                    at += 1
+                    yield str(lost)
             finally:
                 if whole and len(idle) <= (os.cpu_count() or 1):
                     idle.append(worker)
@@ -170,38 +178,67 @@ def work(connection: int, low: int) -> None:
         os.nice(10)
     for what in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE):  # a decoder has nothing to write
         resource.setrlimit(what, (0, 0))
-    own = _own_memory()
+    own, limits = _own_memory(), Limits()
     with Connection(connection) as pipe, QUIET, suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:
             request = pipe.recv_bytes()
             about, pictures = marshal.loads(request)
-            frame = Frame(*about)
-            _limit(resource.RLIMIT_AS, own + SPARE + PIXEL_BYTES * frame.max_pixels + 4 * len(request))
+            frame, answers, sent = Frame(*about), list[bytes](), time.monotonic()
+            limits.set(resource.RLIMIT_AS, own + SPARE + PIXEL_BYTES * frame.max_pixels + 4 * len(request))
             for picture in pictures:
                 try:
-                    answer = b"+" + _decode(picture, frame).tobytes()
+                    answers += [b"+", _decode(picture, frame, limits).tobytes()]
                 except Exception as error:
-                    answer = b"-" + reason(error, frame).encode(errors="backslashreplace")
-                pipe.send_bytes(answer)
+                    text = reason(error, frame).encode(errors="backslashreplace")
+                    answers += [b"-", len(text).to_bytes(4), text]
+                if time.monotonic() - sent > TOGETHER:
+                    pipe.send_bytes(b"".join(answers))
+                    answers, sent = [], time.monotonic()
+            if answers:
+                pipe.send_bytes(b"".join(answers))
 
 
-def _decode(picture: File, frame: Frame) -> Pixels:
+def _unpacked(message: bytearray, frame: Frame) -> Iterator[Pixels | str]:
+    """Yield the bytes ``[c, h, w]`` of each picture of a message, or why it cannot be read; ``ValueError`` where it is no message."""
+    at, size = 0, prod(frame.shape)
+    while at < len(message):
+        mark, at = message[at : at + 1], at + 1
+        if mark == b"+":
+            yield np.frombuffer(message, np.uint8, size, at).reshape(frame.shape)
+            at += size
+        else:
+            begin = at + 4
+            at = begin + int.from_bytes(message[at:begin])
+            if mark != b"-" or at > len(message):
+                raise ValueError("no answer of a worker")
+            yield message[begin:at].decode(errors="replace")
+
+
+def _decode(picture: File, frame: Frame, limits: "Limits") -> Pixels:
     """Return the bytes ``[c, h, w]`` of a picture, within its limit of time."""
-    _limit_time(LEAST_SECONDS)
+    limits.set_seconds(LEAST_SECONDS)
     with opened(picture) as stream:
         seconds = check_header(stream, frame)
-        _limit_time(UNKNOWN_SECONDS if seconds is None else LEAST_SECONDS + TIMES * seconds)
+        limits.set_seconds(UNKNOWN_SECONDS if seconds is None else LEAST_SECONDS + TIMES * seconds)
         return decode_stream(stream, frame)
 
 
-def _limit_time(seconds: float) -> None:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    _limit(resource.RLIMIT_CPU, round(used.ru_utime + used.ru_stime + seconds + 0.5))
+class Limits:
+    """The limits of this process, set where they differ from those before."""
 
+    def __init__(self) -> None:
+        self._now: dict[int, int] = {}
 
-def _limit(what: int, most: int) -> None:
-    with suppress(ValueError, OSError):  # where the system has no such limit, or a lower one
-        resource.setrlimit(what, (most, resource.getrlimit(what)[1]))
+    def set_seconds(self, seconds: float) -> None:
+        """Let the process take so much more processor time, rounded up to a second."""
+        self.set(resource.RLIMIT_CPU, ceil(time.process_time() + seconds))
+
+    def set(self, what: int, most: int) -> None:
+        """Set a limit."""
+        if self._now.get(what) != most:
+            self._now[what] = most
+            with suppress(ValueError, OSError):  # where the system has no such limit, or a lower one
+                resource.setrlimit(what, (most, resource.getrlimit(what)[1]))
 
 
 def _own_memory() -> int:
