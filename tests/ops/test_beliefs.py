@@ -78,7 +78,6 @@ def test_fitted_with_many_pictures_few_are_believed_as_if_taught(many: int, few:
     rows, targets = drawn(4, [many] * 10 + [few] * 3, 30, noise=3.0)
     old = targets < 10
     before, after = fit_whitening(rows[old], targets[old], 10), fit_whitening(rows, targets, 13)
-    assert after.ridge == pytest.approx(before.ridge, rel=9)  # at most one step of the grid
     spread = label_beliefs(Sample.of(before(rows[old]), targets[old], 10), before.noise).spread
     taught = Sample.of(before(rows[~old]), targets[~old] - 10, 3)
     means, excess = spread.believed(taught.means, taught.weights)

@@ -7,6 +7,7 @@ made by exact leave-one-out, in closed form: no validation images, no learning r
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import inf
 from typing import ClassVar
 
 import torch
@@ -21,7 +22,7 @@ from labelwise.methods.shared.tuning import Trial, Tune, tuning_stages
 from labelwise.methods.shared.zero_shot import LabelSource, Source
 from labelwise.model import LabelModel, LeftOut, Spec
 from labelwise.ops.arrays import mean_distances, root_features
-from labelwise.ops.beliefs import Beliefs, Spread, expected_means, label_beliefs
+from labelwise.ops.beliefs import Spread, expected_means, label_beliefs
 from labelwise.ops.calibration import fit_temperature
 from labelwise.ops.discriminant import Whitening, fit_whitening, left_out_scores
 from labelwise.ops.left_out import Sample, left_out_cosines, left_out_distances
@@ -132,7 +133,7 @@ class DiscriminantModel(RowModel):
             self.vector_mean.copy_(self.spec.labels.vectors.double().mean(0))
             weights, expected = expected_means(self._vectors(self.spec.labels), sample.means.double())
             self._take(vector_weights=weights, expected=expected)
-            beliefs = self._beliefs(sample)
+            beliefs = label_beliefs(sample, whitening.noise, expected)
             told = beliefs.spread
             self._take(told_axes=told.axes, told_values=told.values, told_other=told.other)
         self.rows.copy_(self.whitening.label_rows(beliefs.means.double(), beliefs.excess.double()))
@@ -145,10 +146,6 @@ class DiscriminantModel(RowModel):
         factor = 1 / fit_temperature(scores, targets)
         self._take(sharpness=self.sharpness * factor, rows=self.rows * factor)
         return -float(cross_entropy(scores * factor, targets)), float((scores.argmax(1) == targets).double().mean())
-
-    def _beliefs(self, sample: Sample) -> Beliefs:
-        """Return what is believed of trained labels; where they are described, drawn towards what was expected of each."""
-        return label_beliefs(sample, float(self.noise), self.expected if self.reads_descriptions else None)
 
     def _rows(self, examples: Tensor, counts: Tensor, expected: Tensor | None = None) -> Tensor:
         """Return label embeddings ``[g, d + 1]`` of means of so many whitened examples ``[g, d]``, drawn towards what is expected."""
@@ -180,7 +177,8 @@ class DiscriminantModel(RowModel):
         """Return what it says of its training images as if each, and those that look like it, had not been there."""
         embeddings = self.encode_all(images)
         sample = self._sample(embeddings, targets, together(embeddings, targets, groups))
-        beliefs = self._beliefs(sample)
+        expected = self.expected if self.reads_descriptions else None
+        beliefs = label_beliefs(sample, float(self.noise), expected, prior=inf)
         points = torch.cat([beliefs.means, torch.zeros_like(beliefs.means[:1])])  # and the mean of all labels
         table = left_out_distances(sample, points, beliefs.rest)
         likelihoods = left_out_scores(table[:, :-1], sample, beliefs.excess, beliefs.rest_excess)

@@ -65,22 +65,25 @@ class Beliefs:
     rest_excess: Tensor  # [n]
 
 
-def label_beliefs(sample: Sample, noise: float, expected: Tensor | None = None) -> Beliefs:
+def label_beliefs(sample: Sample, noise: float, expected: Tensor | None = None, prior: float = PRIOR_LABELS) -> Beliefs:
     """Return what is believed of labels by whitened rows of this noise, drawn towards what is expected of each ``[k, d]``, or zero.
 
     A label is left out of the spread that its mean is drawn by, so a label taught later is believed no less than one of training.
+    Where rows are left out, ``prior`` is to be infinite: directions in which labels spread were measured on these rows, too.
     """
     start = torch.zeros_like(sample.means) if expected is None else expected.to(sample.means)
     away = torch.where(sample.counts[:, None] > 0, sample.means - start, 0)
     of = sample.targets
     products = left_out_products(sample, sample.rows - start[of], sample.rest - start[of])
-    spread, parts = label_spread(away, sample.weights, noise, spread_size(products, sample, noise))
+    spread, parts = label_spread(away, sample.weights, noise, spread_size(products, sample, noise), prior)
     means, excess = spread.believed(away, sample.weights, parts)
     rest, rest_excess = spread.believed(sample.rest - start[of], sample.rest_weights, parts[of])
     return Beliefs(spread, start + means, excess, start[of] + rest, rest_excess)
 
 
-def label_spread(away: Tensor, weights: Tensor, noise: float, size: Tensor) -> tuple[Spread, Tensor]:
+def label_spread(
+    away: Tensor, weights: Tensor, noise: float, size: Tensor, prior: float = PRIOR_LABELS
+) -> tuple[Spread, Tensor]:
     """Return how means of k labels spread, from how far they are away ``[k, d]`` from what was expected, and their parts in it ``[k, d]``.
 
     Each is a mean of so many pictures ``weights [k]``, whose squared distance from it is ``noise`` on average, and ``size`` is that of
@@ -90,9 +93,10 @@ def label_spread(away: Tensor, weights: Tensor, noise: float, size: Tensor) -> t
     k, d = away.shape
     counts = label_counts(weights, size, noise)
     labels = max(1.0, float(counts.sum().square() / counts.square().sum()) - 1)
-    other = PRIOR_LABELS / (labels + PRIOR_LABELS) * size / d
+    share = labels / (labels + prior)
+    other = (1 - share) * size / d
     parts = away * counts.sqrt()[:, None]
-    parts = parts * (labels / (labels + PRIOR_LABELS) * size / parts.square().sum().clamp_min(1e-30)).sqrt()
+    parts = parts * (share * size / parts.square().sum().clamp_min(1e-30)).sqrt()
     values, turns = torch.linalg.eigh(parts @ parts.T if k < d else parts.T @ parts)
     axes = (parts.T @ turns / values.clamp_min(1e-30).sqrt()).T if k < d else turns.T
     known = values > 1e-6 * values[-1].clamp_min(1e-24)  # the mean of means has no direction of its own

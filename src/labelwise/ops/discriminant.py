@@ -127,7 +127,7 @@ def _likelihood(sample: Sample) -> tuple[float, float, float]:
     seen = sample.rest_weights > 0
     told = sample.weights > 1 + 1e-6  # a label of one group has no row that could be told: it would only win wrongly
     noise = mean_noise(sample)
-    beliefs = label_beliefs(sample, noise)
+    beliefs = label_beliefs(sample, noise, prior=math.inf)
     distances = left_out_distances(sample, beliefs.means, beliefs.rest)
     scores = left_out_scores(distances, sample, beliefs.excess, beliefs.rest_excess)[seen][:, told]
     targets = (told.cumsum(0) - 1)[sample.targets[seen]]
