@@ -22,7 +22,7 @@ from labelwise.methods.shared.tuning import Trial, Tune, tuning_stages
 from labelwise.methods.shared.zero_shot import LabelSource, Source
 from labelwise.model import LabelModel, LeftOut, Spec
 from labelwise.ops.arrays import mean_distances, root_features
-from labelwise.ops.beliefs import Spread, expected_means, label_beliefs
+from labelwise.ops.beliefs import Beliefs, Spread, expected_means, label_beliefs
 from labelwise.ops.calibration import fit_temperature
 from labelwise.ops.discriminant import Whitening, fit_whitening, left_out_scores
 from labelwise.ops.left_out import Sample, left_out_cosines, left_out_distances
@@ -136,7 +136,8 @@ class DiscriminantModel(RowModel):
             beliefs = label_beliefs(sample, whitening.noise, expected)
             told = beliefs.spread
             self._take(told_axes=told.axes, told_values=told.values, told_other=told.other)
-        self.rows.copy_(self.whitening.label_rows(beliefs.means.double(), beliefs.excess.double()))
+        means, excess = self._plain_beliefs(sample).or_of_few(beliefs, sample.weights)
+        self.rows.copy_(self.whitening.label_rows(means.double(), excess.double()))
 
     @torch.no_grad()
     def solve_on(self, data: TrainData) -> tuple[float, float]:
@@ -177,8 +178,7 @@ class DiscriminantModel(RowModel):
         """Return what it says of its training images as if each, and those that look like it, had not been there."""
         embeddings = self.encode_all(images)
         sample = self._sample(embeddings, targets, together(embeddings, targets, groups))
-        expected = self.expected if self.reads_descriptions else None
-        beliefs = label_beliefs(sample, float(self.noise), expected, prior=inf)
+        beliefs = self._plain_beliefs(sample)
         points = torch.cat([beliefs.means, torch.zeros_like(beliefs.means[:1])])  # and the mean of all labels
         table = left_out_distances(sample, points, beliefs.rest)
         likelihoods = left_out_scores(table[:, :-1], sample, beliefs.excess, beliefs.rest_excess)
@@ -195,6 +195,10 @@ class DiscriminantModel(RowModel):
     def left_out_pairs(self, images: Tensor, targets: Tensor, pairs: Tensor) -> Tensor:
         """Return how alike pairs ``[p, 2]`` of its training images are by whitened embeddings, as if it had not seen the two."""
         return left_out_cosines(self._sample(self.encode_all(images), targets), pairs.to(self.device)).float()
+
+    def _plain_beliefs(self, sample: Sample) -> Beliefs:
+        """Return what is believed of labels if they spread alike in all directions: so rows can be left out of it."""
+        return label_beliefs(sample, float(self.noise), self.expected if self.reads_descriptions else None, prior=inf)
 
     def _sample(self, embeddings: Tensor, targets: Tensor, sets: Tensor | None = None) -> Sample:
         """Return embeddings of training images ``[n, d]`` as whitened rows."""

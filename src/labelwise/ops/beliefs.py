@@ -1,6 +1,7 @@
 """A label as a belief about its mean: where it lies, and how wrong that may be. Rows are whitened, see ``ops.discriminant``."""
 
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ PENALTIES = tuple(
 )  # on regression from vectors of labels, of their mean square
 PRIOR_LABELS = 300.0  # as many labels as the belief that means spread alike in all directions is worth
 FEWEST = 1e-6  # pictures: as good as none
+FEW = 10  # pictures of a label, and less than half of what labels have on average: it is believed as if it were taught
 LEAST = 0.01  # of the noise: a spread of labels below this is none
 
 
@@ -63,6 +65,11 @@ class Beliefs:
     excess: Tensor  # [k]
     rest: Tensor  # of each row's label without the rows of its group [n, d]
     rest_excess: Tensor  # [n]
+
+    def or_of_few(self, other: Self, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Return means ``[k, d]`` and excess ``[k]``: of labels of few pictures, ``weights [k]``, another belief's."""
+        few = weights < min(FEW, float(weights.mean()) / 2)
+        return torch.where(few[:, None], other.means, self.means), torch.where(few, other.excess, self.excess)
 
 
 def label_beliefs(sample: Sample, noise: float, expected: Tensor | None = None, prior: float = PRIOR_LABELS) -> Beliefs:

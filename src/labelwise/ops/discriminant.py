@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
 from labelwise.ops.arrays import root_features as root_features
-from labelwise.ops.beliefs import label_beliefs, spread_size
+from labelwise.ops.beliefs import PRIOR_LABELS, label_beliefs, spread_size
 from labelwise.ops.calibration import fit_temperature
 from labelwise.ops.left_out import Sample, left_out_distances, left_out_products
 
@@ -91,8 +91,8 @@ def closed_form_rows(rows: Tensor, targets: Tensor, k: int, groups: Tensor | Non
     """Return the embeddings ``[k, d + 1]`` of labels by which rows ``[n, d]`` are told best when left out, see ``fit_whitening``."""
     whitening = fit_whitening(rows, targets, k, groups)
     sample = Sample.of(whitening(rows), targets, k, groups)
-    beliefs = label_beliefs(sample, whitening.noise)
-    return whitening.label_rows(beliefs.means, beliefs.excess)
+    plain, drawn = (label_beliefs(sample, whitening.noise, prior=prior) for prior in (math.inf, PRIOR_LABELS))
+    return whitening.label_rows(*plain.or_of_few(drawn, sample.weights))
 
 
 def label_centre(sample: Sample) -> Tensor:
