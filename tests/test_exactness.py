@@ -5,11 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 from PIL import Image
 
 import labelwise as lw
-from tests.conftest import blobs
+from labelwise.fitting.pretraining import Pretrain, pretrain
+from tests.conftest import blobs, quick
 
 
 def test_two_numbers_of_threads_give_the_same_bytes(tmp_path: Path) -> None:
@@ -49,3 +51,29 @@ def test_threads_and_algorithms_are_as_they_were_afterwards() -> None:
             assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before[0])
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_a_run_is_exact_where_it_says_so(wanted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[int, bool]] = []
+
+    class SeenError(Exception):
+        pass
+
+    def note(*_: object) -> None:
+        seen.append((torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()))
+        raise SeenError
+
+    monkeypatch.setattr("labelwise.fitting.fit._fit", note)
+    monkeypatch.setattr("labelwise.fitting.pretraining.train", note)
+    before, run = torch.get_num_threads(), lw.Run(exact=wanted, device="cpu")
+    torch.set_num_threads(2)
+    try:
+        with pytest.raises(SeenError):
+            lw.fit(blobs(3), quick("softmax"), run)
+        with pytest.raises(SeenError):
+            pretrain(torch.zeros(4, 3, 8, 8, dtype=torch.uint8), Pretrain(), run)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [(1, True) if wanted else (2, False)] * 2

@@ -5,6 +5,8 @@ import io
 import json
 import logging
 import re
+import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Literal
@@ -27,7 +29,10 @@ from labelwise.server.running import _log
 from labelwise.server.settings import Service
 from tests import once
 from tests.conftest import blobs, quick
+from tests.generating import generating
 from tests.hostile.names import HOSTILE
+from tests.methods.test_zero_label import STRUCTURE, world
+from tests.server.asking import serving
 
 SOURCES = Path(lw.__file__).parents[1]
 
@@ -112,6 +117,75 @@ def test_every_verb_shows_hostile_names(pictures: Path, tmp_path: Path) -> None:
             output = run(*verb.split(), *words, "--json")
             check_harmless(output)
             json.loads(output[output.index("{") :])
+
+
+def test_verbs_that_train_and_look_inside_show_hostile_names(pictures: Path, tmp_path: Path) -> None:
+    model, names = Path(hostile_model()), hostile_data().labels.names
+    one, table, out = next(pictures.rglob("*.png")), next(pictures.glob("*.csv")), tmp_path / "[red]out\x1b[1m"
+    out.mkdir()
+    classifier = lw.load(model)
+    lw.save(replace(classifier, labels=replace(classifier.labels, order=(3, 1, 0, 2))), out / "ranks.lw")
+    facts = world()
+    facts = replace(facts, name="[red]", labels=replace(facts.labels, names=(*names, HOSTILE[4])))
+    lw.save(lw.fit(facts, STRUCTURE, lw.Run(device="cpu")), out / "named.lw")
+    small = ("--size", 8, "--device", "cpu", "--seed", 1)
+    words = ("--method", "softmax", "--encoder", "none", "--epochs", 1, "--set", "encoder.width=4", *small)
+    verbs: dict[str, tuple[object, ...]] = {
+        "fit": (table, "--out", out / "fit.lw", *words),
+        "pretrain": (
+            pictures,
+            "--out",
+            out / "encoder.safetensors",
+            "--set",
+            "epochs=1",
+            "--set",
+            "encoder.width=4",
+            *small,
+        ),
+        "rank": (out / "ranks.lw", one),
+        "name": (out / "named.lw",),
+        "explain": (model, one, names[0], "--not", names[1], "--out", out / "map.png"),
+        "attack": (model, table, "--split", "all", "--images", 2),
+        "export": (model, "--onnx", out / "model.onnx"),
+        "serve": (model, "--bake", out / "baked.lw"),
+    }
+    shown = {"fit": [out.name], "rank": names[:1], "name": names, "explain": names[:2], "serve": ["baked.lw"]}
+    for verb, rest in verbs.items():
+        output = run(verb, *rest)
+        check_harmless(output)
+        for name in shown.get(verb, ()):
+            assert shows(output, name), (verb, name)
+    assert lw.load(out / "fit.lw").labels.names == tuple(sorted(names)), "whatever a label is called, it is learnt"
+
+
+def test_imagine_shows_hostile_names(pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = hostile_data().labels
+    made = generating(labels, (3, 8, 8), frozenset(labels.names[:2]))
+    monkeypatch.setattr("labelwise.cli.imagine.open_model", lambda *_: made)
+    table = next(pictures.glob("*.csv"))
+    output = run("imagine", "model", table, "--split", "all", "--count", 5, "--out", tmp_path / "[red]sheets")
+    check_harmless(output)
+    assert all(shows(output, name) for name in labels.names[:2])
+
+
+def test_a_service_answers_with_hostile_names(pictures: Path, tmp_path: Path) -> None:
+    names, content = hostile_data().labels.names, next(pictures.rglob("*.png")).read_bytes()
+    shutil.copytree(hostile_model(), tmp_path / "m.lw")
+    with serving(tmp_path / "m.lw") as client:
+        picture = {"content": content, "headers": {"Content-Type": "image/png"}}
+        answers = [client.post("/teach", params={"label": HOSTILE[9]}, **picture)]
+        answers += [client.post("/classify?top=100", **picture), client.get("/labels"), client.get("/card")]
+        answers += [
+            client.post("/ask", params={"label": names[1]}, **picture),
+            client.post("/forget", params={"label": "\x1b[31m"}),
+        ]
+        for answer in answers:
+            assert answer.headers["content-type"].startswith("application/json")
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            check_harmless(answer.text)
+        assert [answer.status_code for answer in answers] == [200] * 5 + [404]
+        assert {row["name"] for row in answers[2].json()["labels"]} == {*names, HOSTILE[9]}
+        assert {row["label"] for row in answers[1].json()["top"]} == {*names, HOSTILE[9]}
 
 
 class _Tags(HTMLParser):

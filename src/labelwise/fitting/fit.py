@@ -10,6 +10,7 @@ from labelwise.data.dataset import Dataset, Split, TrainData
 from labelwise.data.labels.knowledge import require
 from labelwise.data.read.files import at_side
 from labelwise.errors import DataError, UsageError, listing
+from labelwise.exactness import exact
 from labelwise.fitting.choice import decide, encoder_of
 from labelwise.fitting.enough import FEWEST
 from labelwise.fitting.estimate import estimate
@@ -48,13 +49,14 @@ def fit(data: Dataset, method: Method | None = None, run: Run | None = None) -> 
         run: seed, device, folder for checkpoints; the default keeps nothing on disk.
     """
     run = run or Run()
-    method = method or decide(data).method
-    _check_method(data, method)
-    data = as_seen_by(method, data).below_home()  # a classifier goes to other people and places
-    if isinstance(method, Discriminant) and method.tune is not None:
-        with process_group(choose_device(run.device)):  # one group of processes for both fits
-            return _fit_tuned(data, method, method.tune, run)
-    return _fit(with_idle(data, method), method, run)
+    with exact(run.exact):
+        method = method or decide(data).method
+        _check_method(data, method)
+        data = as_seen_by(method, data).below_home()  # a classifier goes to other people and places
+        if isinstance(method, Discriminant) and method.tune is not None:
+            with process_group(choose_device(run.device)):  # one group of processes for both fits
+                return _fit_tuned(data, method, method.tune, run)
+        return _fit(with_idle(data, method), method, run)
 
 
 def _fit(data: Dataset, method: Method, run: Run) -> Classifier:

@@ -15,6 +15,7 @@ from labelwise.data.augment import Augment
 from labelwise.data.batches import Batch, ShuffledBatches
 from labelwise.data.dataset import Split, TrainData
 from labelwise.errors import DataError, StoreError, UnsupportedError, UsageError
+from labelwise.exactness import exact
 from labelwise.files import read_tensors, write_tensors
 from labelwise.labels import Labels
 from labelwise.methods.supcon import TwoViews, contrastive_augment
@@ -214,7 +215,9 @@ def pretrain(images: Tensor, method: Pretrain, run: Run | None = None) -> tuple[
     """Return an encoder trained on pictures without labels, bytes ``[n, c, h, w]``, and a summary of the run."""
     split = Split(images=images, targets=torch.full((len(images),), -1))
     data = TrainData(train=split, val=split.select([]), labels=Labels(names=("unlabelled",)))
-    model, summary = train(method, data, run or Run())
+    run = run or Run()
+    with exact(run.exact):
+        model, summary = train(method, data, run)
     assert isinstance(model, ContrastModel)
     return model.encoder, summary
 

@@ -106,5 +106,6 @@ class Run:
     # keep the weights after every so many epochs in ``folder``, as ``snapshot-STAGE-EPOCHS.safetensors``; 0 keeps none
     snapshots: int = 0
     progress: bool = False  # show a progress bar on standard error
+    exact: bool = False  # the same bytes whatever the number of threads, more slowly: see ``lw.exact``
     notes: tuple[Mapping[str, Any], ...] = ()  # entries for the head of the log
     tell: Callable[[str], None] | None = None  # takes a line for the user before long work; None: nothing is said
