@@ -2,7 +2,10 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
@@ -94,15 +97,15 @@ def _best_wrong(scores: Tensor, truth: Tensor) -> Tensor:
 
 
 def _minimise(loss: Callable[[Tensor], Tensor], start: list[float]) -> list[float]:
-    with torch.enable_grad():
-        point = torch.tensor(start, dtype=torch.float64, requires_grad=True)
-        solver = torch.optim.LBFGS([point], max_iter=200, tolerance_grad=1e-10, line_search_fn="strong_wolfe")
+    """Return where a loss is least; the solver of torch would import its compiler first, which takes longer than all else."""
 
-        def closure() -> Tensor:
-            solver.zero_grad()
+    def value_and_slope(numbers: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        with torch.enable_grad():
+            point = torch.from_numpy(numbers.copy()).requires_grad_()
             value = loss(point) + 1e-9 * point.square().sum()
-            value.backward()  # type: ignore[no-untyped-call]
-            return value
+            (slope,) = torch.autograd.grad(value, point)
+        return float(value.detach()), slope.numpy()
 
-        solver.step(closure)  # type: ignore[no-untyped-call]
-    return [float(v) for v in point.detach()]
+    limits = {"maxiter": 200, "gtol": 1e-10, "ftol": 1e-15}
+    least = minimize(value_and_slope, np.array(start), jac=True, method="L-BFGS-B", options=limits)
+    return [float(number) for number in least.x]
