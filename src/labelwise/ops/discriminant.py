@@ -16,7 +16,7 @@ RIDGES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)  # of the mean var
 MOST_CHOSEN_BY = 1_000  # rows left out to choose a ridge by
 NOTHING = 1e-12  # a mean variance inside labels below this is rounding: copies of one picture
 # Sharpness of cosines where one picture a label leaves nothing to choose it by: the more, the less alike pictures are and the more
-# labels there are. At most as sure as was right for k of the labels of three sets of photos, see docs/discriminant.md.
+# labels there are. About as sure as was right for k of the labels of three sets of photos, see docs/discriminant.md.
 PLAIN_SHARPNESS, BY_LABELS = 12.0, 0.3
 
 
