@@ -126,6 +126,14 @@ def test_sounds(tmp_path: Path) -> None:
         read_sounds([good] * 1000, 16_000, 10**6)
 
 
+def test_a_rate_that_has_nothing_in_common_takes_no_memory(tmp_path: Path) -> None:
+    """The filter from 999,983 samples per second to 16,000 has twenty million numbers."""
+    odd = corpus.wav(tmp_path / "odd.wav", bytes(range(200)), rate=999_983)
+    assert "are allowed" in read_sounds([odd], 16_000, 100)[2][0].reason
+    usual = corpus.wav(tmp_path / "usual.wav", bytes(range(200)), rate=44_100)
+    assert read_sounds([usual], 16_000, 100)[1] == [0]
+
+
 def test_tensors_and_weights(tmp_path: Path) -> None:
     file = tmp_path / "a.safetensors"
     save_file({"x": torch.zeros(4)}, file)
