@@ -79,9 +79,11 @@ def test_mat_files(make: Callable[[Path], Path], tmp_path: Path) -> None:
         read_mat(make(tmp_path / "x.mat"))
 
 
-def test_elements_of_a_mat_file_that_nobody_knows_do_not_reach_scipy(tmp_path: Path) -> None:
+def test_elements_of_a_mat_file_that_would_end_the_process_do_not_reach_scipy(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="an element of kind 8976"):
         read_mat(corpus.unknown_element(tmp_path / "x.mat"))
+    with pytest.raises(DataError, match="does not say how large it is"):
+        read_mat(corpus.array_without_sides(tmp_path / "y.mat"))
 
 
 def test_a_mat_file_whose_inner_cells_lie_takes_no_memory(tmp_path: Path) -> None:

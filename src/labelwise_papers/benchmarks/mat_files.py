@@ -17,7 +17,7 @@ from labelwise.limits import CHUNK, check_size
 
 # Kinds of elements of a file of version 5 (scipy reads memory that is not there for others), classes of arrays that hold others, and
 # how deep they may: one for each label is 2.
-_KINDS, _COMPRESSED, _ARRAY, _CELLS, _DEEPEST = range(1, 19), 15, 14, (1, 2, 3), 20
+_KINDS, _COMPRESSED, _ARRAY, _FLAGS, _SIDES, _CELLS, _OPAQUE, _DEEPEST = range(1, 19), 15, 14, 6, 5, (1, 2, 3), 17, 20
 
 
 def read_mat(file: Path, *needed: str, squeeze: bool = False) -> dict[str, Any]:
@@ -67,13 +67,18 @@ def _check_cells(content: memoryview, order: str, depth: int = 0) -> None:
     for kind, body in _elements(content, order):
         if kind != _ARRAY or not len(body):
             continue
-        parts = [part for _, part in _elements(body, order)]
-        if depth == _DEEPEST or len(parts) < 2 or len(parts[0]) < 4:
+        (first, flags), (second, sides), *_ = [*_elements(body, order), (0, content[:0]), (0, content[:0])]
+        if depth == _DEEPEST or (first, len(flags)) != (_FLAGS, 8):
             raise ValueError("its cells are nested too deep, or are cut off")
-        dims = struct.unpack_from(f"{order}{len(parts[1]) // 4}i", parts[1])
-        if struct.unpack_from(f"{order}I", parts[0])[0] & 255 in _CELLS:
-            if 8 * prod(dims) > len(body) or min(dims, default=0) < 0:
-                raise ValueError(f"an array of {prod(dims)} cells takes {len(body)} bytes")
+        made_of = struct.unpack_from(f"{order}I", flags)[0] & 255
+        if made_of == _OPAQUE:  # which has no sides
+            continue
+        if second != _SIDES or len(sides) < 8 or len(sides) % 4:
+            raise ValueError("an array does not say how large it is")
+        dims = struct.unpack_from(f"{order}{len(sides) // 4}i", sides)
+        if min(dims) < 0 or (made_of in _CELLS and 8 * prod(dims) > len(body)):
+            raise ValueError(f"an array of {prod(dims)} cells takes {len(body)} bytes")
+        if made_of in _CELLS:
             _check_cells(body, order, depth + 1)
 
 

@@ -1,5 +1,6 @@
 """Files of numpy arrays, ``.npz`` and ``.npy``, read without pickle; matrices a piece at a time, so that they are held once."""
 
+import sys
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
@@ -67,7 +68,12 @@ def _array_size(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
 def read_array(archive: zipfile.ZipFile, key: str) -> Any:
     """Return an array of an open file."""
     with archive.open(f"{key}.npy") as member:
-        return np.lib.format.read_array(member, allow_pickle=False)
+        values = np.lib.format.read_array(member, allow_pickle=False)
+    if values.dtype.kind == "U" and values.size and values.dtype.itemsize:
+        letters = np.ascontiguousarray(values).reshape(-1).view(f"{values.dtype.byteorder}u4")
+        if letters.max() > sys.maxunicode:  # Python has no word for a letter that there is not
+            raise ValueError(f'"{key}" holds letters that there are not')
+    return values
 
 
 @contextmanager
