@@ -1,16 +1,19 @@
 """Files that unpack to more than memory holds are refused by what their headers say, before anything is unpacked."""
 
+import struct
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
+from scipy.io import savemat
 
 import labelwise as lw
 from labelwise import limits
@@ -24,6 +27,7 @@ from labelwise.files import read_tensors
 from labelwise.nn.weights import read_weights
 from labelwise_papers.benchmarks.mat_files import read_mat
 from tests.hostile import corpus
+from tests.hostile.corpus import mat_array
 
 SMALL = 0.01  # gigabytes that are allowed here
 
@@ -84,6 +88,18 @@ def test_elements_of_a_mat_file_that_would_end_the_process_do_not_reach_scipy(tm
         read_mat(corpus.unknown_element(tmp_path / "x.mat"))
     with pytest.raises(DataError, match="does not say how large it is"):
         read_mat(corpus.array_without_sides(tmp_path / "y.mat"))
+    cut = mat_array(b"", (1, 1), 4, struct.pack("<HH4s", 16, 1, b"a"))
+    cut = cut[:4] + struct.pack("<I", len(cut) - 7) + cut[8:]  # what follows is then read from where it does not begin
+    with pytest.raises(DataError, match="an element is cut off"):
+        read_mat(corpus.mat(tmp_path / "z.mat", mat_array(b"names", (2, 1), 1, cut * 2)))
+
+
+@pytest.mark.parametrize("version", ["4", "5"])
+def test_good_mat_files_of_both_versions_are_read(version: Literal["4", "5"], tmp_path: Path) -> None:
+    savemat(tmp_path / "x.mat", {"features": np.arange(6.0).reshape(2, 3), "word": "abc"}, format=version)
+    fields = read_mat(tmp_path / "x.mat")
+    assert fields["features"].tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert fields["word"].tolist() == ["abc"]
 
 
 def test_a_mat_file_whose_inner_cells_lie_takes_no_memory(tmp_path: Path) -> None:

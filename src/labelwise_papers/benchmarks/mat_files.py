@@ -49,7 +49,10 @@ def _check_unpacked(file: Path) -> None:
     size = file.stat().st_size
     check_size(file, size)
     with file.open("rb") as stream:
-        order = "<" if stream.read(128)[126:] == b"IM" else ">"
+        head = stream.read(128)
+        if 0 in head[:4]:  # of version 4, which is plain numbers
+            return
+        order = "<" if head[126:] == b"IM" else ">"
         while len(tag := stream.read(8)) == 8:
             kind, length = struct.unpack(f"{order}II", tag)
             rest = stream.read(length)
@@ -83,18 +86,18 @@ def _check_cells(content: memoryview, order: str, depth: int = 0) -> None:
 
 
 def _elements(content: memoryview, order: str) -> Iterator[tuple[int, memoryview]]:
-    """Yield the kind and the body of each element of a file of version 5."""
+    """Yield the kind and the body of each element of a file of version 5; they fill the content, for scipy does not look where it ends."""
     at = 0
-    while at + 8 <= len(content):
+    while at < len(content):
         kind, size = struct.unpack_from(f"{order}II", content, at)
+        small = kind >> 16  # bytes of a body that stands in its tag
+        begin, length, step = (at + 4, small, 8) if small else (at + 8, size, 8 + size + -size % 8)
         if kind & 0xFFFF not in _KINDS:
             raise ValueError(f"it has an element of kind {kind & 0xFFFF}, which no .mat file has")
-        if kind >> 16:  # a small one, whose body stands in its tag
-            yield kind & 0xFFFF, content[at + 4 : at + 4 + min(kind >> 16, 4)]
-            at += 8
-        else:
-            yield kind, content[at + 8 : at + 8 + size]
-            at += 8 + size + -size % 8
+        if small > 4 or begin + length > len(content) or (kind == _ARRAY and size % 8):
+            raise ValueError("an element is cut off")
+        yield kind & 0xFFFF, content[begin : begin + length]
+        at += step
 
 
 def matrix(fields: Mapping[str, Any], name: str, file: Path) -> npt.NDArray[np.float64]:
