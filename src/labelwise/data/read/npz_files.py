@@ -111,7 +111,13 @@ def _array_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[An
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     try:
         shape, fortran, dtype = read(stream)
-    except (TokenError, RecursionError, TypeError, AttributeError) as error:  # of Python, in which headers are written
+    except (
+        TokenError,
+        SyntaxError,
+        RecursionError,
+        TypeError,
+        AttributeError,
+    ) as error:  # of Python, in which headers are written
         raise ValueError(f"its header is none: {error}") from None
     if not all(isinstance(side, int) and 0 <= side < 2**48 for side in shape):
         raise ValueError(f"its shape is {list(shape)}")
