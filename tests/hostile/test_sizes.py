@@ -27,7 +27,7 @@ from labelwise.files import read_tensors
 from labelwise.nn.weights import read_weights
 from labelwise_papers.benchmarks.mat_files import read_mat
 from tests.hostile import corpus
-from tests.hostile.corpus import mat_array
+from tests.hostile.corpus import mat_array, mat_element
 
 SMALL = 0.01  # gigabytes that are allowed here
 
@@ -86,12 +86,15 @@ def test_mat_files(make: Callable[[Path], Path], tmp_path: Path) -> None:
 def test_elements_of_a_mat_file_that_would_end_the_process_do_not_reach_scipy(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="an element of kind 8976"):
         read_mat(corpus.unknown_element(tmp_path / "x.mat"))
-    with pytest.raises(DataError, match="does not say how large it is"):
+    with pytest.raises(DataError, match="does not say what it is, or how large it is"):
         read_mat(corpus.array_without_sides(tmp_path / "y.mat"))
     cut = mat_array(b"", (1, 1), 4, struct.pack("<HH4s", 16, 1, b"a"))
     cut = cut[:4] + struct.pack("<I", len(cut) - 7) + cut[8:]  # what follows is then read from where it does not begin
     with pytest.raises(DataError, match="an element is cut off"):
         read_mat(corpus.mat(tmp_path / "z.mat", mat_array(b"names", (2, 1), 1, cut * 2)))
+    half = mat_array(b"x", (1, 1), 0x0800 + 6, mat_element(9, bytes(8)))  # it says that it is complex
+    with pytest.raises(DataError, match="class 6 is made of other elements"):
+        read_mat(corpus.mat(tmp_path / "c.mat", half))
 
 
 @pytest.mark.parametrize("version", ["4", "5"])
