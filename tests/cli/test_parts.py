@@ -132,8 +132,15 @@ def test_nothing_left_says_what_to_do(run: Any, root: Path, tmp_path: Path, verb
     assert (code, out) == (1, "")
     said = " ".join(err.split())
     assert "no image is left to measure: 56 were used to train or calibrate. Give images of their own, or" in said
+    assert "labelwise evaluate MODEL DATA --folds 5. To count them as they are" in said
     assert "--split all" in said
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_classifier_was_trained_on_is_measured_by_folds_as_the_error_says(run: Any, root: Path) -> None:
+    code, out, err = run("evaluate", root / "m.lw", root / "my birds", "--folds", 5, "--device", "cpu", "--json")
+    assert code == 0, err
+    assert json.loads(out)["images"] == 80, "each picture once, those that were trained on, too"
 
 
 def test_all_other_pictures_are_told_from_known_ones(run: Any, root: Path) -> None:

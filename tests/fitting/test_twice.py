@@ -1,5 +1,6 @@
 """A second fit on the same folder reads what the first kept: no picture is decoded, compared or encoded again."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +64,15 @@ def test_a_second_fit_does_nothing_again(run: Any, work: dict[str, int], tmp_pat
 def test_lookalikes_across_splits_read_themselves_alone(work: dict[str, int], tmp_path: Path) -> None:
     from tests.conftest import blobs
 
-    for split in ("train", "test"):
-        write_pictures(tmp_path / "d" / split, blobs(3, per_label=18), "train")
+    train, drawn = blobs(3, per_label=18), torch.Generator().manual_seed(0)
+    part = train.split("train")
+    noise = torch.randint(0, 256, part.images.shape, generator=drawn, dtype=torch.uint8)
+    noise[:2] = part.images[:2]  # two of many are in both
+    other = replace(train, splits={"train": replace(part, images=noise)})
+    write_pictures(tmp_path / "d" / "train", train, "train")
+    write_pictures(tmp_path / "d" / "test", other, "train")
     lw.data.near_duplicates(lw.data.load(tmp_path / "d", size=16))
     work["decoded"] = 0
-    data = lw.data.load(tmp_path / "d", size=16)
-    twins = lw.data.near_duplicates(data)
+    twins = lw.data.near_duplicates(lw.data.load(tmp_path / "d", size=16))
+    assert 2 <= len(twins) < len(part) / 2
     assert 0 < work["decoded"] <= 2 * len(twins)

@@ -1,7 +1,8 @@
 """Clients that bite: they send ahead, do not take their answers, open many connections. What an honest one beside them meets.
 
-``python -m tests.hostile.connections [--before SRC]`` prints a table: memory of the service, and the times of an honest client, quiet
-and beside each attack; with ``--before`` also of the service whose sources lie there, in the same run.
+``python -m tests.hostile.connections [--before SRC] [--model FOLDER]`` prints a table: memory of the service, and the times of an honest client, quiet
+and beside each attack; with ``--before`` also of the service whose sources lie there, in the same run, on a
+classifier that it can read.
 """
 
 import argparse
@@ -139,11 +140,12 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--before", type=Path, help="Sources of another version to measure first.")
+    parser.add_argument("--model", type=Path, help="A saved classifier; otherwise one is fitted.")
     given = parser.parse_args()
     from tests.server.asking import saved
 
     with tempfile.TemporaryDirectory() as folder:
-        model = saved(Path(folder))
+        model = given.model or saved(Path(folder))
         own = os.environ.get("PYTHONPATH", "")
         for name, sources in (("before", given.before), ("now", own)):
             if sources is not None:

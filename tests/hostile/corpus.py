@@ -177,12 +177,24 @@ def promised_inner_cells(file: Path) -> Path:
 
 def encrypted(file: Path) -> Path:
     """An archive that says one needs a password for its array."""
-    npz(file, images=npy((1, 1), "<f4", bytes(4)))
+    npz(file, images=npy((1, 4, 4, 3), "|u1", bytes(48)), labels=npy((1,), "<U1", b"a\0\0\0"))
     content = bytearray(file.read_bytes())
     for head, flags in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
         content[content.index(head) + flags] |= 1
     file.write_bytes(content)
     return file
+
+
+def no_letters(file: Path) -> Path:
+    """Names of letters beyond the last that there is."""
+    return npz(file, images=npy((1, 4, 4, 3), "|u1", bytes(48)), labels=npy((1,), "<U1", b"\xff" * 4))
+
+
+def array_without_sides(file: Path) -> Path:
+    """A cell with characters that do not say how many they are."""
+    flags, sides = mat_element(6, struct.pack("<II", 4, 0)), struct.pack("<HHI", 5, 1, 8)
+    rest = struct.pack("<II", 1, 1) + mat_element(1, b"") + struct.pack("<HH4s", 16, 1, b"b")
+    return mat(file, mat_array(b"names", (1, 1), 1, mat_element(14, flags + sides + rest)))
 
 
 def unknown_element(file: Path) -> Path:
@@ -223,4 +235,5 @@ DAMAGED: dict[str, Callable[[Path], Path]] = {
     "understated.npz": understated_zip,
     "bzipped.npz": bzipped,
     "encrypted.npz": encrypted,
+    "letters.npz": no_letters,
 }

@@ -35,10 +35,15 @@ def test_changed_files_are_read_or_refused(
 
 
 @pytest.mark.parametrize(
-    "header", [b"{'descr': '<f4', 'shape': (3L,", b"{'descr': '<f4', 'fortran_order': False, 'shape': (-1, 2)}"]
+    "header",
+    [
+        b"{'descr': '<f4', 'shape': (3L,",
+        b"{'descr': '<f4', 'fortran_order': False, 'shape': (-1, 2)}",
+        b"{'descr': '(,)f4', 'fortran_order': False, 'shape': (1, 2)}",
+    ],
 )
 def test_headers_of_arrays_that_are_no_python(header: bytes, tmp_path: Path) -> None:
-    """The first was an error of Python's own tokeniser."""
+    """The first was an error of Python's own tokeniser, the last one of its parser."""
     content = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(64)
     assert not PARSERS["npy"].accepts(content, tmp_path)
     assert not PARSERS["npz"].accepts(corpus.npz(tmp_path / "x.npz", features=content).read_bytes(), tmp_path)

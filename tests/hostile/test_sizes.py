@@ -1,16 +1,19 @@
 """Files that unpack to more than memory holds are refused by what their headers say, before anything is unpacked."""
 
+import struct
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
+from scipy.io import savemat
 
 import labelwise as lw
 from labelwise import limits
@@ -24,6 +27,7 @@ from labelwise.files import read_tensors
 from labelwise.nn.weights import read_weights
 from labelwise_papers.benchmarks.mat_files import read_mat
 from tests.hostile import corpus
+from tests.hostile.corpus import mat_array, mat_element
 
 SMALL = 0.01  # gigabytes that are allowed here
 
@@ -79,9 +83,26 @@ def test_mat_files(make: Callable[[Path], Path], tmp_path: Path) -> None:
         read_mat(make(tmp_path / "x.mat"))
 
 
-def test_elements_of_a_mat_file_that_nobody_knows_do_not_reach_scipy(tmp_path: Path) -> None:
+def test_elements_of_a_mat_file_that_would_end_the_process_do_not_reach_scipy(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="an element of kind 8976"):
         read_mat(corpus.unknown_element(tmp_path / "x.mat"))
+    with pytest.raises(DataError, match="does not say what it is, or how large it is"):
+        read_mat(corpus.array_without_sides(tmp_path / "y.mat"))
+    cut = mat_array(b"", (1, 1), 4, struct.pack("<HH4s", 16, 1, b"a"))
+    cut = cut[:4] + struct.pack("<I", len(cut) - 7) + cut[8:]  # what follows is then read from where it does not begin
+    with pytest.raises(DataError, match="an element is cut off"):
+        read_mat(corpus.mat(tmp_path / "z.mat", mat_array(b"names", (2, 1), 1, cut * 2)))
+    half = mat_array(b"x", (1, 1), 0x0800 + 6, mat_element(9, bytes(8)))  # it says that it is complex
+    with pytest.raises(DataError, match="class 6 is made of other elements"):
+        read_mat(corpus.mat(tmp_path / "c.mat", half))
+
+
+@pytest.mark.parametrize("version", ["4", "5"])
+def test_good_mat_files_of_both_versions_are_read(version: Literal["4", "5"], tmp_path: Path) -> None:
+    savemat(tmp_path / "x.mat", {"features": np.arange(6.0).reshape(2, 3), "word": "abc"}, format=version)
+    fields = read_mat(tmp_path / "x.mat")
+    assert fields["features"].tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert fields["word"].tolist() == ["abc"]
 
 
 def test_a_mat_file_whose_inner_cells_lie_takes_no_memory(tmp_path: Path) -> None:
@@ -124,6 +145,14 @@ def test_sounds(tmp_path: Path) -> None:
     assert all("are allowed" in one.reason for one in skipped)
     with pytest.raises(DataError, match="are allowed"):
         read_sounds([good] * 1000, 16_000, 10**6)
+
+
+def test_a_rate_that_has_nothing_in_common_takes_no_memory(tmp_path: Path) -> None:
+    """The filter from 999,983 samples per second to 16,000 has twenty million numbers."""
+    odd = corpus.wav(tmp_path / "odd.wav", bytes(range(200)), rate=999_983)
+    assert "are allowed" in read_sounds([odd], 16_000, 100)[2][0].reason
+    usual = corpus.wav(tmp_path / "usual.wav", bytes(range(200)), rate=44_100)
+    assert read_sounds([usual], 16_000, 100)[1] == [0]
 
 
 def test_tensors_and_weights(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,18 @@ from torch import Tensor
 from labelwise.errors import DataError, LabelwiseError, listing, suggest
 from labelwise.limits import CHUNK, check_size
 
-# Kinds of elements of a file of version 5 (scipy reads memory that is not there for others), classes of arrays that hold others, and
-# how deep they may: one for each label is 2.
-_KINDS, _COMPRESSED, _ARRAY, _CELLS, _DEEPEST = range(1, 19), 15, 14, (1, 2, 3), 20
+# A file of version 5 is made of elements of these kinds, and an array is an element made of others, one after another. scipy believes
+# that they are as they should be, and reads memory that is not there where they are not. ``_DEEPEST``: one for each label is 2.
+_KINDS, _COMPRESSED, _ARRAY, _DEEPEST = range(1, 19), 15, 14, 20
+_FLAGS, _SIDES, _TEXT, _NUMBERS = {6}, {5, 6}, {1, 16}, {*range(1, 8), 9, 12, 13}
+_HEAD, _WHOLE, _COMPLEX = (_FLAGS, _SIDES, _TEXT), {5}, 8  # flags, how large it is, its name
+_CELLS, _STRUCT, _OBJECT, _OPAQUE = 1, 2, 3, 17
+# What follows the head of an array of each class: characters, a sparse matrix, numbers, a function; and all of an opaque one.
+_BODIES = {4: (_NUMBERS | _TEXT | {17, 18},), 5: (_WHOLE, _WHOLE, _NUMBERS), 16: ({_ARRAY},)}
+_BODIES |= {_CELLS: (), _STRUCT: (_WHOLE, _TEXT), _OBJECT: (_TEXT, _WHOLE, _TEXT)} | dict.fromkeys(
+    range(6, 16), (_NUMBERS,)
+)
+_OPAQUE_PARTS = (_FLAGS, _TEXT, _TEXT, _TEXT, {_ARRAY})
 
 
 def read_mat(file: Path, *needed: str, squeeze: bool = False) -> dict[str, Any]:
@@ -49,7 +58,10 @@ def _check_unpacked(file: Path) -> None:
     size = file.stat().st_size
     check_size(file, size)
     with file.open("rb") as stream:
-        order = "<" if stream.read(128)[126:] == b"IM" else ">"
+        head = stream.read(128)
+        if 0 in head[:4]:  # of version 4, which is plain numbers
+            return
+        order = "<" if head[126:] == b"IM" else ">"
         while len(tag := stream.read(8)) == 8:
             kind, length = struct.unpack(f"{order}II", tag)
             rest = stream.read(length)
@@ -59,37 +71,62 @@ def _check_unpacked(file: Path) -> None:
                 content += packed.decompress(rest, CHUNK)
                 rest = packed.unconsumed_tail
                 check_size(file, size := size + CHUNK)
-            _check_cells(memoryview(content), order)
+            for kind, body in _elements(memoryview(content), order):
+                if kind == _ARRAY:
+                    _check_array(body, order)
 
 
-def _check_cells(content: memoryview, order: str, depth: int = 0) -> None:
-    """Raise an error for arrays of cells that have more of them than bytes, for cells inside cells without end, for unknown elements."""
-    for kind, body in _elements(content, order):
-        if kind != _ARRAY or not len(body):
-            continue
-        parts = [part for _, part in _elements(body, order)]
-        if depth == _DEEPEST or len(parts) < 2 or len(parts[0]) < 4:
-            raise ValueError("its cells are nested too deep, or are cut off")
-        dims = struct.unpack_from(f"{order}{len(parts[1]) // 4}i", parts[1])
-        if struct.unpack_from(f"{order}I", parts[0])[0] & 255 in _CELLS:
-            if 8 * prod(dims) > len(body) or min(dims, default=0) < 0:
-                raise ValueError(f"an array of {prod(dims)} cells takes {len(body)} bytes")
-            _check_cells(body, order, depth + 1)
+def _check_array(body: memoryview, order: str, depth: int = 0) -> None:
+    """Raise an error for an array that is not made of what its class is made of, or of arrays inside each other without end."""
+    elements = list(_elements(body, order))
+    if not elements:  # an empty one
+        return
+    if depth == _DEEPEST or len(elements) < 2 or len(elements[0][1]) != 8:
+        raise ValueError("its cells are nested too deep, or are cut off")
+    flags = struct.unpack_from(f"{order}I", elements[0][1])[0]
+    wanted = _OPAQUE_PARTS if flags & 255 == _OPAQUE else _parts(elements, flags, order)
+    if len(wanted) != len(elements) or any(one[0] not in kinds for one, kinds in zip(elements, wanted, strict=True)):
+        raise ValueError(f"an array of class {flags & 255} is made of other elements than such a one")
+    for kind, part in elements:
+        if kind == _ARRAY:
+            _check_array(part, order, depth + 1)
+
+
+def _parts(elements: Sequence[tuple[int, memoryview]], flags: int, order: str) -> Sequence[Collection[int]]:
+    """Return the kinds of elements that an array of this class and size is made of."""
+    made_of, sides = flags & 255, elements[1][1]
+    if made_of not in _BODIES or len(sides) < 8 or len(sides) % 4:
+        raise ValueError("an array does not say what it is, or how large it is")
+    dims = struct.unpack_from(f"{order}{len(sides) // 4}i", sides)
+    wanted = [*_HEAD, *_BODIES[made_of]]
+    if flags >> 8 & _COMPLEX and made_of in (5, *range(6, 16)):
+        wanted.append(_NUMBERS)
+    names = 1
+    if made_of in (_STRUCT, _OBJECT) and len(elements) >= len(wanted):
+        length, texts = elements[len(wanted) - 2][1], elements[len(wanted) - 1][1]
+        longest = struct.unpack_from(f"{order}i", length)[0] if len(length) == 4 else 0
+        if longest < 1 or len(texts) % longest:
+            raise ValueError("names of fields are cut off")
+        names = len(texts) // longest
+    cells = prod(dims) * names if made_of in (_CELLS, _STRUCT, _OBJECT) else 0
+    if min(dims) < 0 or cells > len(elements):
+        raise ValueError(f"an array says that it has {cells} cells, and has {len(elements)} elements")
+    return [*wanted, *[{_ARRAY}] * cells]
 
 
 def _elements(content: memoryview, order: str) -> Iterator[tuple[int, memoryview]]:
-    """Yield the kind and the body of each element of a file of version 5."""
+    """Yield the kind and the body of each element of a file of version 5; they fill the content, for scipy does not look where it ends."""
     at = 0
-    while at + 8 <= len(content):
+    while at < len(content):
         kind, size = struct.unpack_from(f"{order}II", content, at)
+        small = kind >> 16  # bytes of a body that stands in its tag
+        begin, length, step = (at + 4, small, 8) if small else (at + 8, size, 8 + size + -size % 8)
         if kind & 0xFFFF not in _KINDS:
             raise ValueError(f"it has an element of kind {kind & 0xFFFF}, which no .mat file has")
-        if kind >> 16:  # a small one, whose body stands in its tag
-            yield kind & 0xFFFF, content[at + 4 : at + 4 + min(kind >> 16, 4)]
-            at += 8
-        else:
-            yield kind, content[at + 8 : at + 8 + size]
-            at += 8 + size + -size % 8
+        if small > 4 or begin + length > len(content) or (kind == _ARRAY and size % 8):
+            raise ValueError("an element is cut off")
+        yield kind & 0xFFFF, content[begin : begin + length]
+        at += step
 
 
 def matrix(fields: Mapping[str, Any], name: str, file: Path) -> npt.NDArray[np.float64]:

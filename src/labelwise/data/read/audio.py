@@ -28,6 +28,7 @@ Floats = npt.NDArray[np.float32]
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
 _RATES = (100, 1_000_000)
 _MOST_TIMES = 16  # as much memory as a file of bytes takes while it is read
+_FILTER_BYTES = 800  # while the filter is made that resamples: 20 numbers for each step of the larger rate, five times
 _CODECS = {2: "ADPCM", 6: "A-law", 7: "mu-law", 17: "IMA ADPCM", 80: "MPEG", 85: "MP3"}
 
 
@@ -57,9 +58,11 @@ def resample(waveforms: Tensor, rate: int, wanted: int) -> Tensor:
         return waveforms
     from scipy.signal import resample_poly
 
-    check_size(f"a sound of {rate} samples per second", 16 * waveforms.numel() * max(1.0, wanted / rate))
     common = gcd(rate, wanted)
-    values = resample_poly(waveforms.double().numpy(), wanted // common, rate // common, axis=-1)
+    up, down = wanted // common, rate // common
+    size = 16 * waveforms.numel() * max(1.0, wanted / rate) + _FILTER_BYTES * max(up, down)
+    check_size(f"a sound of {rate} samples per second", size)
+    values = resample_poly(waveforms.double().numpy(), up, down, axis=-1)
     return torch.from_numpy(values).to(waveforms.dtype)
 
 

@@ -114,8 +114,8 @@ def _jpeg(stream: BinaryIO, header: Header) -> None:
         if mark in _SIZES:
             header.height, header.width = struct.unpack(">HH", content[1:5])
             colours = content[5] if mark in (0xC0, 0xC1) else 0
-        kind = next((name for prefix, name in _PREFIXES.items() if content.startswith(prefix)), "")
-        header.add(kind, size)
+        named = (name for prefix, name in _PREFIXES.items() if content.startswith(prefix))
+        header.add(next(named, "") if mark & 0xF0 == 0xE0 else "", size)  # of an application
         stream.seek(max(0, size - len(content)), SEEK_CUR)
 
 

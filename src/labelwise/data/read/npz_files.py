@@ -1,5 +1,6 @@
 """Files of numpy arrays, ``.npz`` and ``.npy``, read without pickle; matrices a piece at a time, so that they are held once."""
 
+import sys
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
@@ -67,7 +68,12 @@ def _array_size(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
 def read_array(archive: zipfile.ZipFile, key: str) -> Any:
     """Return an array of an open file."""
     with archive.open(f"{key}.npy") as member:
-        return np.lib.format.read_array(member, allow_pickle=False)
+        values = np.lib.format.read_array(member, allow_pickle=False)
+    if values.dtype.kind == "U" and values.size and values.dtype.itemsize:
+        letters = np.ascontiguousarray(values).reshape(-1).view(f"{values.dtype.byteorder}u4")
+        if letters.max() > sys.maxunicode:  # Python has no word for a letter that there is not
+            raise ValueError(f'"{key}" holds letters that there are not')
+    return values
 
 
 @contextmanager
@@ -105,7 +111,13 @@ def _array_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[An
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     try:
         shape, fortran, dtype = read(stream)
-    except (TokenError, RecursionError, TypeError, AttributeError) as error:  # of Python, in which headers are written
+    except (
+        TokenError,
+        SyntaxError,
+        RecursionError,
+        TypeError,
+        AttributeError,
+    ) as error:  # of Python, in which headers are written
         raise ValueError(f"its header is none: {error}") from None
     if not all(isinstance(side, int) and 0 <= side < 2**48 for side in shape):
         raise ValueError(f"its shape is {list(shape)}")
