@@ -92,7 +92,7 @@ def test_where_it_does_not_pay_the_classifier_is_that_without_tuning(weights: st
 
 
 def test_validation_images_choose(weights: str, data: Dataset) -> None:
-    """Wrong labels of validation images make another trial the best; test images change nothing."""
+    """Validation images make one trial the best, and wrong labels of them none; test images change nothing."""
     part = training_data(data, 0)
     model, _ = train(method(weights, rates=(1e-4, 3e-3)), part, CPU)
     assert isinstance(model, DiscriminantModel)
@@ -104,7 +104,7 @@ def test_validation_images_choose(weights: str, data: Dataset) -> None:
     wrong = replace(part, val=replace(part.val, targets=(part.val.targets + 1) % LABELS))
     other, _ = train(method(weights, rates=(1e-4, 3e-3)), wrong, CPU)
     assert isinstance(other, DiscriminantModel)
-    assert other.trials[2].likelihood < max(trial.likelihood for trial in other.trials)
+    assert other.trials[2].likelihood < likelihoods[2] - 0.1  # as probable as chance: no trial is better than another
     assert other.trials[0].likelihood < model.trials[2].likelihood
     none = replace(data, splits={"train": data.split("train")})
     with_test, without = (fit(each, method(weights, steps=3), CPU) for each in (data, none))
