@@ -45,9 +45,10 @@ def write_page(folder: Path, file: Path) -> None:
     }
     draw_mean(values, pictures / "photos-mean.png")
     draw_sets(values, pictures / "photos-sets.png")
-    first = folder / "first_run.json"
+    first, notes = folder / "first_run.json", folder / "notes.md"  # notes: what is to be known of this run alone
     parts = [
         HEAD.format(summary=_summary(plain), limit=_late(plain), **json.loads((folder / "machine.json").read_text())),
+        notes.read_text().strip() if notes.exists() else "",
         _sets(plain),
         _first_run(json.loads(first.read_text())) if first.exists() else "",
         *_accuracies(plain),
