@@ -18,6 +18,8 @@ from labelwise.ops.segments import segment_mean
 if TYPE_CHECKING:
     from labelwise.methods.izf import Izf
 
+LENGTHS = (40.0, 20.0, 60.0, 90.0)  # of label vectors as latents; the first where there is nothing to choose by
+
 
 class Front(nn.Module):
     """A fixed invertible linear map; it computes in single precision, also where autocast is on."""
@@ -60,7 +62,7 @@ class FlowModel(GeneratingModel):
         super().__init__(spec, settings.encoder, settings.label_source, settings.power)
         d, k = self.encoder.code_size, len(spec.labels)
         closed = settings.start == "closed"
-        self.label_length = None if closed else settings.label_length
+        self.label_length = None if closed else settings.label_length or LENGTHS[0]
         # how many latents, the first ones, are the semantic part
         self.semantic = min(k, d) if closed else self.vector_size
         if self.semantic > d:
@@ -73,6 +75,8 @@ class FlowModel(GeneratingModel):
         self.register_buffer("anchors", torch.zeros(k, self.vector_size))
         self.register_buffer("label_map", torch.zeros(k, min(k, d)))
         self.register_buffer("spread", torch.ones(d))
+        self.semantic_spread = 1.0 if closed else settings.semantic_spread
+        self.spread[: self.semantic] *= self.semantic_spread
         self.register_buffer("chosen", torch.zeros(3, dtype=torch.float64))
         self.register_buffer("trained_epochs", torch.zeros((), dtype=torch.int64))
 
@@ -128,6 +132,7 @@ class FlowModel(GeneratingModel):
         z = torch.cat([self.latents(part)[0] for part in torch.split(features, 1024)])
         inside = z - segment_mean(z, targets, len(self.spec.labels))[targets]
         self.spread.copy_(inside.square().mean(0).sqrt())
+        self.spread[: self.semantic] *= self.semantic_spread
 
 
 class IzfModel(FlowModel):
