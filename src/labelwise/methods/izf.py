@@ -24,7 +24,7 @@ from labelwise.methods.shared.gaussian import GRID, PLAIN, Choice, Gaussians
 from labelwise.methods.shared.generated import GeneratedSoftmax, GeneratingMethod
 from labelwise.methods.shared.izf_model import LENGTHS, FlowModel, IzfModel, IzfSoftmaxModel
 from labelwise.methods.shared.tuning import state_copy
-from labelwise.methods.shared.zero_shot import best_on_validation, harmonic, has_unseen
+from labelwise.methods.shared.zero_shot import harmonic, has_unseen, label_folds
 from labelwise.model import LabelModel, Spec
 from labelwise.nn.flow import FlowSettings, Mixing
 from labelwise.ops.mmd import Kernel, mmd
@@ -55,6 +55,8 @@ class Izf(GeneratingMethod):
     shrink: float | None = None
     width: float | None = None  # of the kernel between label vectors, 0 is linear; likewise
     penalty: float | None = None  # of the regression of means on label vectors; likewise
+    own: float | None = None  # how much of what its images say against its vector a trained label keeps; likewise
+    vector_power: float | None = None  # label vectors are raised to it, with their sign; likewise
     # the length of label vectors as latents with start=random, in standard deviations; None is chosen on held-out labels
     label_length: float | None = None
     blocks: int = 5  # of the flow
@@ -83,6 +85,8 @@ class Izf(GeneratingMethod):
             raise UsageError('With start="random" the flow has to be trained: set epochs, for example to 30.')
         super().__post_init__()
         check_range(self, "above 0", "shrink", "penalty", "label_length")
+        check_range(self, "from 0 to 1", "own")
+        check_range(self, "above 0 and at most 1", "vector_power")
         check_range(self, "0 or more", "width", "flow_weight", "centre_weight", "mmd_weight", "noise", "semantic_spread")
         self.flow_settings.__post_init__()
 
@@ -121,12 +125,17 @@ class Izf(GeneratingMethod):
 
     def _solve(self, model: FlowModel, data: TrainData, features: Tensor) -> None:
         """Give the model the closed form of the settings, those left open chosen on held-out labels."""
-        gaussians = Gaussians.of(features, data.train.targets, model.vectors(data.labels))
         grid, choice = tuple(dict.fromkeys(self._filled(one) for one in GRID)), self._filled(PLAIN)
         if len(grid) > 1 and has_unseen(data):
-            scores = gaussians.scores(model.encode_features(data.val.images), model.vectors(data.known), grid)
-            choice = Choice(*best_on_validation(scores, data, choice))
-        model.take(gaussians.solve(choice))
+            val = model.encode_features(data.val.images)
+            known = replace(
+                data, train=replace(data.train, images=features), val=replace(data.val, images=val)
+            )  # the encoder has seen the images that it was trained on, whatever their label
+            folds = label_folds(known) if model.encoder.untrained else [known]
+            choice = _best(model, [*folds], grid)
+        vectors = _vectors(model, data, choice.vector_power)[: len(data.labels)]
+        model.take(Gaussians.of(features, data.train.targets, vectors).solve(choice))
+        model.solution = choice
         model.fit_spread(features, data.train.targets)
 
     def _filled(self, one: Choice) -> Choice:
@@ -152,8 +161,8 @@ class Izf(GeneratingMethod):
         @torch.no_grad()
         def merit() -> float:
             own = torch.cat([model.latents(part)[0][:, : model.semantic] for part in torch.split(val, 1024)])
-            centres = model.semantic_part(data.known)
-            return harmonic(own @ centres.T - 0.5 * centres.square().sum(1), data)
+            centres, taken = model.semantic_part(data.known), model.taken_off(data.known)
+            return harmonic(own @ centres.T + 0.5 * (taken - centres.square().sum(1)), data)
 
         start = kept = state_copy(model)
         best, length = merit() if self.start == "closed" else -1.0, model.label_length
@@ -205,10 +214,31 @@ class Izf(GeneratingMethod):
         assert isinstance(model, FlowModel)
         settled = self
         if self.start == "closed":
-            shrink, width, penalty = model.chosen.tolist()
-            settled = replace(settled, shrink=shrink, width=width, penalty=penalty)
+            assert model.solution is not None
+            settled = replace(settled, **model.solution._asdict())  # type: ignore[arg-type]
         else:
             settled = replace(settled, label_length=model.label_length)
         if isinstance(model, GeneratedSoftmax):
             settled = replace(settled, head_penalty=float(model.head_penalty))
         return replace(settled, epochs=int(model.trained_epochs))
+
+
+def _vectors(model: FlowModel, data: TrainData, power: float) -> Tensor:
+    """Return the vectors ``[k, a]`` of seen and unseen labels, which the model then prepares as the seen ones say."""
+    model.centre_vectors.power = power
+    model.centre_vectors.fit(model.source.of(data.labels).to(model.device))
+    return model.vectors(data.known)
+
+
+def _best(model: FlowModel, folds: list[TrainData], grid: tuple[Choice, ...]) -> Choice:
+    """Return the choice with the best harmonic mean, on average over trials whose images are features."""
+    merits = dict.fromkeys(grid, 0.0)
+    for fold in folds:
+        gaussians = Gaussians.of(fold.train.images, fold.train.targets, model.vectors(fold.labels))
+        for power in dict.fromkeys(one.vector_power for one in grid):
+            vectors = _vectors(model, fold, power).double()
+            own = gaussians._replace(vectors=vectors[: len(fold.labels)])
+            some = tuple(one for one in grid if one.vector_power == power)
+            for one, scores in own.scores(fold.val.images, vectors, some):
+                merits[one] += harmonic(scores, fold)
+    return max(grid, key=merits.__getitem__)

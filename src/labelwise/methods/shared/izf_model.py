@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from labelwise.errors import UsageError
 from labelwise.labels import Labels
-from labelwise.methods.shared.gaussian import kernel
+from labelwise.methods.shared.centring import Flattening
+from labelwise.methods.shared.gaussian import TAKEN_OFF, Choice, errors, kernel, variances
 from labelwise.methods.shared.generated import GeneratedSoftmax, GeneratingModel, noise
 from labelwise.model import Spec
 from labelwise.nn.flow import Flow
@@ -51,7 +52,10 @@ class FlowModel(GeneratingModel):
     """A fixed linear map, then a flow where one is trained: features ``[n, d]`` to latents ``[n, d]`` and back."""
 
     anchors: Tensor  # vectors of the trained labels, to which others are compared
-    label_map: Tensor  # the likeness to them times this is the semantic part of a label
+    label_map: Tensor  # the likeness to them times this is the semantic part of a label by its description
+    own: Tensor  # what trained labels add to it, by their images [k, semantic]; see `gaussian.Choice.own`
+    likeness_inverse: Tensor  # of the regression on descriptions [k, k]
+    doubt: Tensor  # how wrong a semantic part by description may be, see `gaussian.Regression.doubt`
     # the standard deviation of each latent inside a label, with which features are generated: shrinkage of the
     # covariance leaves the latents of real features less than the unit variance that the density gives them
     spread: Tensor
@@ -70,10 +74,16 @@ class FlowModel(GeneratingModel):
                 f'With start="random" a label vector is a part of the latents: it has at most as many numbers as a feature '
                 f"({d}); given {self.semantic}."
             )
+        if closed:
+            self.centre_vectors = Flattening(self.vector_size, settings.vector_power or 1.0)
+        self.solution: Choice | None = None
         self.front = Front(d)
         self.flow = Flow(d, settings.flow_settings) if settings.epochs else None
         self.register_buffer("anchors", torch.zeros(k, self.vector_size))
         self.register_buffer("label_map", torch.zeros(k, min(k, d)))
+        self.register_buffer("own", torch.zeros(k, self.semantic))
+        self.register_buffer("likeness_inverse", torch.zeros(k, k))
+        self.register_buffer("doubt", torch.zeros(2))
         self.register_buffer("spread", torch.ones(d))
         self.semantic_spread = 1.0 if closed else settings.semantic_spread
         self.spread[: self.semantic] *= self.semantic_spread
@@ -94,11 +104,36 @@ class FlowModel(GeneratingModel):
         return self.front.inverse(latents if self.flow is None else self.flow.inverse(latents))
 
     def semantic_part(self, labels: Labels) -> Tensor:
-        """Return c(y) ``[k, semantic]`` of labels."""
+        """Return c(y) ``[k, semantic]`` of labels: by their descriptions, and by images of those that have been trained."""
         vectors = self.vectors(labels)
         if self.label_length is not None:
             return vectors * self.label_length
-        return kernel(vectors, self.anchors, self.chosen[1]) @ self.label_map
+        semantic = kernel(vectors, self.anchors, self.chosen[1]) @ self.label_map
+        for row, place in self._trained(labels):
+            semantic[row] += self.own[place]
+        return semantic
+
+    def taken_off(self, labels: Labels) -> Tensor:
+        """Return what is taken off squared distances to labels ``[k]``, since their means are known by descriptions alone."""
+        vectors = self.vectors(labels)
+        if self.label_length is not None:
+            return torch.zeros_like(vectors[:, 0])
+        likeness = kernel(vectors, self.anchors, self.chosen[1])
+        variance = variances(vectors, likeness, self.likeness_inverse, self.chosen[1])
+        taken = TAKEN_OFF * errors(self.doubt, variance)
+        taken[[row for row, _ in self._trained(labels)]] = 0
+        return taken
+
+    def _trained(self, labels: Labels) -> list[tuple[int, int]]:
+        """Return the rows of labels that have been trained, and their places among the trained ones."""
+        places = {name: place for place, name in enumerate(self.spec.labels.names)}
+        return [(row, places[name]) for row, name in enumerate(labels.names) if name in places]
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *more: Any) -> None:
+        """Take a state that was saved when labels were known by descriptions alone, and none was doubted."""
+        for name in ("own", "likeness_inverse", "doubt"):
+            state_dict.setdefault(prefix + name, torch.zeros(self.get_buffer(name).shape))
+        super()._load_from_state_dict(state_dict, prefix, *more)
 
     def padded(self, semantic: Tensor) -> Tensor:
         """Return latents ``[n, d]`` with this semantic part and a free part of zeros."""
@@ -160,7 +195,9 @@ class IzfModel(FlowModel):
 
     def encode_labels(self, labels: Labels) -> Tensor:
         """Return label embeddings ``[k, semantic + 2]``: c(y), no weight of the rest, and minus half its squared length."""
-        return self._as_embeddings(self.semantic_part(labels))
+        embeddings = self._as_embeddings(self.semantic_part(labels))
+        embeddings[:, -1] += 0.5 * self.taken_off(labels)
+        return embeddings
 
     def log_densities(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
         """Return log p(v | y) of every pair ``[n, k]``."""
