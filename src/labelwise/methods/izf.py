@@ -87,7 +87,9 @@ class Izf(GeneratingMethod):
         check_range(self, "above 0", "shrink", "penalty", "label_length")
         check_range(self, "from 0 to 1", "own")
         check_range(self, "above 0 and at most 1", "vector_power")
-        check_range(self, "0 or more", "width", "flow_weight", "centre_weight", "mmd_weight", "noise", "semantic_spread")
+        check_range(
+            self, "0 or more", "width", "flow_weight", "centre_weight", "mmd_weight", "noise", "semantic_spread"
+        )
         self.flow_settings.__post_init__()
 
     @property
@@ -166,7 +168,7 @@ class Izf(GeneratingMethod):
 
         start = kept = state_copy(model)
         best, length = merit() if self.start == "closed" else -1.0, model.label_length
-        for model.label_length in (LENGTHS if length is not None and self.label_length is None else (length,)):
+        for model.label_length in LENGTHS if length is not None and self.label_length is None else (length,):
             model.load_state_dict(start)
             yield self.feature_stage(model, model.flow, fixed, self._loss(model, data, features), merit)
             model.eval()

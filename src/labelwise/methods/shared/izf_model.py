@@ -200,7 +200,7 @@ class IzfModel(FlowModel):
         return embeddings
 
     def log_densities(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
-        """Return log p(v | y) of every pair ``[n, k]``."""
+        """Return log p(v | y) of every pair ``[n, k]``, plus half of what is taken off squared distances to y."""
         own, rest = image_embeddings[:, :-1], image_embeddings[:, -1] * self.density[1] + self.density[0]
         common = rest - 0.5 * (own.square().sum(1) + self.semantic * math.log(2 * math.pi))
         return self.score(image_embeddings, label_embeddings) + common[:, None]

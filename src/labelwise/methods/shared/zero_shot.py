@@ -177,7 +177,9 @@ def label_folds(data: TrainData) -> Iterator[TrainData]:
     order = torch.randperm(len(data.labels), generator=torch.Generator().manual_seed(0)).to(whole.targets.device)
     counts, by_label = torch.bincount(whole.targets), whole.targets.argsort(stable=True)
     place = torch.empty_like(by_label)  # of each image among those of its label
-    place[by_label] = torch.arange(len(whole), device=place.device) - (counts.cumsum(0) - counts)[whole.targets[by_label]]
+    place[by_label] = (
+        torch.arange(len(whole), device=place.device) - (counts.cumsum(0) - counts)[whole.targets[by_label]]
+    )
     for held in order.chunk(2):
         kept = torch.arange(len(known), device=held.device)
         kept = kept[~torch.isin(kept, held)]
