@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from labelwise.errors import UsageError
 from labelwise.labels import Labels
-from labelwise.methods.shared.centring import Flattening
+from labelwise.methods.shared.centring import Centring, Flattening
 from labelwise.methods.shared.gaussian import TAKEN_OFF, Choice, errors, kernel, variances
 from labelwise.methods.shared.generated import GeneratedSoftmax, GeneratingModel, noise
 from labelwise.model import Spec
@@ -74,8 +74,7 @@ class FlowModel(GeneratingModel):
                 f'With start="random" a label vector is a part of the latents: it has at most as many numbers as a feature '
                 f"({d}); given {self.semantic}."
             )
-        if closed:
-            self.centre_vectors = Flattening(self.vector_size, settings.vector_power or 1.0)
+        self.centre_vectors = (Flattening if closed else Centring)(self.vector_size, settings.vector_power or 1.0)
         self.solution: Choice | None = None
         self.front = Front(d)
         self.flow = Flow(d, settings.flow_settings) if settings.epochs else None
