@@ -135,8 +135,8 @@ class Izf(GeneratingMethod):
             )  # the encoder has seen the images that it was trained on, whatever their label
             folds = label_folds(known) if model.encoder.untrained else [known]
             choice = _best(model, [*folds], grid)
-        vectors = _vectors(model, data, choice.vector_power)[: len(data.labels)]
-        model.take(Gaussians.of(features, data.train.targets, vectors).solve(choice))
+        model.fit_vectors(data.labels, choice.vector_power)
+        model.take(Gaussians.of(features, data.train.targets, model.vectors(data.labels)).solve(choice))
         model.solution = choice
         model.fit_spread(features, data.train.targets)
 
@@ -225,20 +225,14 @@ class Izf(GeneratingMethod):
         return replace(settled, epochs=int(model.trained_epochs))
 
 
-def _vectors(model: FlowModel, data: TrainData, power: float) -> Tensor:
-    """Return the vectors ``[k, a]`` of seen and unseen labels, which the model then prepares as the seen ones say."""
-    model.centre_vectors.power = power
-    model.centre_vectors.fit(model.source.of(data.labels).to(model.device))
-    return model.vectors(data.known)
-
-
 def _best(model: FlowModel, folds: list[TrainData], grid: tuple[Choice, ...]) -> Choice:
     """Return the choice with the best harmonic mean, on average over trials whose images are features."""
     merits = dict.fromkeys(grid, 0.0)
     for fold in folds:
         gaussians = Gaussians.of(fold.train.images, fold.train.targets, model.vectors(fold.labels))
         for power in dict.fromkeys(one.vector_power for one in grid):
-            vectors = _vectors(model, fold, power).double()
+            model.fit_vectors(fold.labels, power)
+            vectors = model.vectors(fold.known).double()
             own = gaussians._replace(vectors=vectors[: len(fold.labels)])
             some = tuple(one for one in grid if one.vector_power == power)
             for one, scores in own.scores(fold.val.images, vectors, some):

@@ -155,6 +155,19 @@ def markdown(recipe: Recipe, lines: Sequence[Line], results: Iterable[Entry]) ->
     return "\n".join(text)
 
 
+def compact(lines: Sequence[Line]) -> list[str]:
+    """Return what was measured as Markdown with a line for each row on each data set, and a column for each figure."""
+    measured = [line for line in lines if line.ours]
+    figures = list(dict.fromkeys(line.figure for line in measured))
+    cells: dict[tuple[str, str], dict[str, str]] = {}
+    for line in measured:
+        own = cells.setdefault((line.data, line.row), {"repeats": str(len(line.ours))})
+        own[line.figure] = spread(line.ours, line.digits)
+    head = ["data", "row", *figures, "repeats"]
+    rows = [[*place, *(own.get(name, "") for name in head[2:])] for place, own in cells.items()]
+    return [f"| {' | '.join(each)} |" for each in (head, ["---"] * len(head), *rows)]
+
+
 def measured_on(recipe: Recipe, results: Iterable[Entry]) -> str:
     """Return on what the results of a recipe were measured, in words; blank where there are none."""
     own = [entry for entry in results if entry["recipe"] == recipe.name and not entry["quick"]]

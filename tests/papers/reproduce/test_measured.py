@@ -15,6 +15,20 @@ PAGE = ROOT / "docs" / "results" / "tables.md"
 if not RESULTS.exists():
     pytest.skip("the documents are not here", allow_module_level=True)
 
+PAGES = {"izf.md": ("izf/gzsl", "izf/flow"), "clarel.md": ("clarel/table1", "clarel/figure3", "clarel/figure4")}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_tables_of_a_page_are_made_of_the_results(page: str) -> None:
+    from labelwise_papers.reproduce.table import compact, lines_of
+
+    results, lines = read_results(RESULTS), (RESULTS.parent / page).read_text().splitlines()
+    for name in PAGES[page]:
+        (recipe,) = find_recipes(name)
+        made = compact(lines_of(recipe, results, Choice()))
+        assert len(made) > 2
+        assert set(made) <= set(lines), f"{name}: put the table of compact() into {page} again"
+
 
 def test_every_result_belongs_to_a_cell_of_today_s_recipes() -> None:
     for entry in read_results(RESULTS):

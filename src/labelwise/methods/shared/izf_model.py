@@ -89,6 +89,11 @@ class FlowModel(GeneratingModel):
         self.register_buffer("chosen", torch.zeros(3, dtype=torch.float64))
         self.register_buffer("trained_epochs", torch.zeros((), dtype=torch.int64))
 
+    def fit_vectors(self, labels: Labels, power: float) -> None:
+        """Prepare label vectors as those of these labels say, raised to a power."""
+        self.centre_vectors.power = power
+        self.centre_vectors.fit(self.source.of(labels).to(self.device))
+
     def latents(self, features: Tensor, jitter: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
         """Return latents ``[n, d]`` and log|det| ``[n]``; ``jitter`` is added between the linear map and the flow."""
         z = self.front(features) + jitter
