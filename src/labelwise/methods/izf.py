@@ -186,7 +186,11 @@ class Izf(GeneratingMethod):
         d, closed = features.shape[1], self.start == "closed"
         assert model.flow is not None
         # the paper compares features scaled to [0, 1], which its flow begins with; the closed form whitens, and compares features
-        scaled, back = (lambda v: v, model.features_from) if closed else (model.front, model.flow.inverse)
+        back = model.features_from if closed else model.flow.inverse
+
+        def scaled(v: Tensor) -> Tensor:
+            return v if closed else model.front(v)
+
         with torch.no_grad():
             blur = (1 - model.spread.square()).clamp_min(0).sqrt()
             centres = model.padded(model.semantic_part(data.labels))
@@ -217,7 +221,7 @@ class Izf(GeneratingMethod):
         settled = self
         if self.start == "closed":
             assert model.solution is not None
-            settled = replace(settled, **model.solution._asdict())  # type: ignore[arg-type]
+            settled = replace(settled, **model.solution._asdict())
         else:
             settled = replace(settled, label_length=model.label_length)
         if isinstance(model, GeneratedSoftmax):

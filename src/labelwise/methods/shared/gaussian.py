@@ -159,7 +159,8 @@ def _less_sure(products: Tensor, norms: Tensor, missed: Tensor) -> Tensor:
     """
     away = missed @ norms
     wider = len(norms) / SPREAD_SHARE * torch.eye(len(norms)).to(norms) + away @ missed.T
-    return products - products @ missed.T @ torch.linalg.solve(wider, away)
+    shrunk: Tensor = products - products @ missed.T @ torch.linalg.solve(wider, away)
+    return shrunk
 
 
 def variances(vectors: Tensor, likeness: Tensor, inverse: Tensor, width: float | Tensor) -> Tensor:
