@@ -41,9 +41,12 @@ def study(name: str) -> dict[str, list[float]]:
         model.fit_vectors(fold.labels, model.solution.vector_power)
         solved = gaussian.Gaussians.of(fold.train.images, fold.train.targets, model.vectors(fold.labels))
         seen = torch.arange(len(fold.known)) < len(fold.labels)
-        for i, gaussian.TAKEN_OFF in enumerate(SHARES):
+        ends = []
+        for gaussian.TAKEN_OFF in (0.0, 1.0):  # scores are linear in it
             ((_, scores),) = solved.scores(fold.val.images, model.vectors(fold.known), (model.solution,))
-            curve = balance_curve(scores, fold.val.targets, seen)
+            ends.append(scores)
+        for i, share in enumerate(SHARES):
+            curve = balance_curve(torch.lerp(*ends, share), fold.val.targets, seen)
             u, s = curve.at(0.0)
             sums["without"][i] += 2 * u * s / (u + s) / 3
             sums["best"][i] += curve.harmonic.max() / 3
