@@ -1,7 +1,6 @@
 """What this package adds to ``labelwise``: baselines, benchmarks by name, xlsa17 folders, and verbs."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,4 +65,4 @@ def rows(root: str | Path | None) -> list[Mapping[str, Any]]:
     """Return a row for each benchmark, with where it was found."""
     from labelwise_papers.benchmarks import list_benchmarks
 
-    return [asdict(row) for row in list_benchmarks(root)]
+    return list_benchmarks(root)

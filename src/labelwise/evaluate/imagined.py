@@ -1,6 +1,5 @@
 """How good generated features are, for labels with test images; and a plane to look at them beside real ones."""
 
-from collections.abc import Mapping
 from typing import Any, Literal
 
 import torch
@@ -117,29 +116,3 @@ def _planar(projection: Projection, points: int) -> Any:
     from sklearn.manifold import TSNE
 
     return TSNE(2, random_state=0, perplexity=min(30.0, (points - 1) / 3))
-
-
-def draw_nearest(row: Mapping[str, Any], images: Mapping[int, Tensor]) -> Any:
-    """Return a figure of the real pictures nearest to what was generated; a green name is right.
-
-    ``row`` is what is known of an imagined label: label, described, images, and of each of its nearest the row and label; ``images``
-    are real pictures ``[c, h, w]`` by row.
-    """
-    from matplotlib.figure import Figure
-
-    near = row["nearest"]
-    across = min(8, len(near))
-    down = -(-len(near) // across)
-    figure = Figure(figsize=(max(5, 1.25 * across), 1.5 * down + 0.5), layout="constrained", facecolor="white")
-    known = "from its description alone" if row["described"] else "trained on images"
-    figure.suptitle(f"{caption(row['label'])}, {known}: the real pictures nearest to what was generated", fontsize=10)
-    panels = figure.subplots(down, across, squeeze=False).ravel()
-    for panel in panels:
-        panel.axis("off")
-    for panel, one in zip(panels, near, strict=False):
-        picture = images[one["row"]].movedim(0, 2).cpu().numpy()
-        panel.imshow(picture, cmap="gray") if picture.shape[2] == 1 else panel.imshow(picture)
-        wrong = one["label"] and row["images"]
-        colour = "#1a7f37" if one["label"] == row["label"] else "#b42318" if wrong else "#555555"
-        panel.set_title(caption(one["label"] or "no label"), fontsize=6.5, color=colour, pad=2)
-    return figure

@@ -11,11 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx
-from torch.nn import functional as F
-from torch.nn.utils.rnn import PackedSequence
+from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 
 from labelwise.errors import UsageError
-from labelwise.ops.segments import segment_mean, spans
+from labelwise.ops.segments import spans
 
 MOST_BLOCKS = 100
 
@@ -65,11 +64,10 @@ class SentenceEncoder(nn.Module):
         for block in self.blocks:
             x = block(x, Borders.of(left, x.device))
             left = (left + 1) // 2
-        places, sentences, batch_sizes = reading_order(left)
-        packed = _placed(x, places.to(x.device, non_blocking=True), len(x))
-        read = read_on_cpu if x.device.type == "cpu" else read_packed
-        states = read(self.lstm, packed, batch_sizes)
-        means = segment_mean(states, sentences.to(x.device, non_blocking=True), len(left))
+        packed = pack_sequence(x.split(left.tolist()), enforce_sorted=False)  # type: ignore[no-untyped-call]
+        states, _ = pad_packed_sequence(self.lstm(packed)[0])  # zeros behind the end of a sentence
+        sums = states.sum(0, dtype=torch.promote_types(states.dtype, torch.float32))
+        means = sums / left[:, None].to(x.device, non_blocking=True)
         return self.project(self.dropout(means))  # type: ignore[no-any-return]
 
 
@@ -118,60 +116,6 @@ class Borders:
         places = spans(2 * (pair_ends - pairs), lengths)
         around, back, places = (x.to(device, non_blocking=True) for x in (around.flatten(), back.flatten(), places))
         return cls(around, back, places, int(pair_ends[-1]))
-
-
-def reading_order(lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return how an LSTM reads sentences of these lengths ``[m]``: all first rows, longest sentence first, all second rows, ...
-
-    That is where each row goes ``[t]``, the sentence of the row at each place ``[t]``, and how many sentences have a first, a
-    second, ... row.
-    """
-    descending, sentences = lengths.sort(descending=True, stable=True)
-    steps = torch.arange(int(descending[0]))[:, None]
-    step, rank = (steps < descending).nonzero(as_tuple=True)
-    rows = (lengths.cumsum(0) - lengths)[sentences[rank]] + step
-    return rows.argsort(), sentences[rank], (steps < descending).sum(1)
-
-
-def read_packed(lstm: nn.LSTM, x: Tensor, batch_sizes: Tensor) -> Tensor:
-    """Return what an LSTM makes of packed rows ``[t, c]``: its states in both directions ``[t, 2 hidden]``."""
-    states: Tensor = lstm(PackedSequence(x, batch_sizes))[0].data
-    return states
-
-
-def read_on_cpu(lstm: nn.LSTM, x: Tensor, batch_sizes: Tensor) -> Tensor:
-    """Return the same as ``read_packed``, faster on a CPU.
-
-    There torch's own gradient fills and adds a tensor of all rows for each step, and multiplies the zeros that every
-    sentence starts from.
-    """
-    sizes = batch_sizes.tolist()
-    return torch.cat([_one_way(lstm, x, sizes, suffix) for suffix in ("l0", "l0_reverse")], 1)
-
-
-def _one_way(lstm: nn.LSTM, x: Tensor, sizes: list[int], suffix: str) -> Tensor:
-    """Return the states ``[t, hidden]`` of one direction of an LSTM."""
-    inputs, recurrent = (lstm.get_parameter(f"weight_{kind}_{suffix}") for kind in ("ih", "hh"))
-    bias = lstm.get_parameter(f"bias_ih_{suffix}") + lstm.get_parameter(f"bias_hh_{suffix}")
-    steps = list(F.linear(x, inputs, bias).split(sizes))  # type: ignore[no-untyped-call]
-    if suffix.endswith("reverse"):
-        steps.reverse()
-    states: list[Tensor] = []
-    state, cell = x.new_zeros(2, 0, lstm.hidden_size)
-    for gates in steps:
-        rows = len(gates)  # fewer than before as sentences end; backwards more than before as they begin, with zeros
-        i, f, u, o = (gates + _with_zeros(F.linear(state[:rows], recurrent), rows)).chunk(4, 1)
-        cell = f.sigmoid() * _with_zeros(cell[:rows], rows) + i.sigmoid() * u.tanh()
-        state = o.sigmoid() * cell.tanh()
-        states.append(state)
-    if suffix.endswith("reverse"):
-        states.reverse()
-    return torch.cat(states)
-
-
-def _with_zeros(x: Tensor, rows: int) -> Tensor:
-    """Return ``[rows, c]``: x, and zeros below."""
-    return x if len(x) == rows else F.pad(x, (0, 0, 0, rows - len(x)))
 
 
 class _Neighbours(torch.autograd.Function):

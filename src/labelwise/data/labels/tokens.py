@@ -52,10 +52,6 @@ class Tokens:
     def _sentence_starts(self) -> Tensor:
         return self.sentences.cumsum(0) - self.sentences
 
-    @cached_property
-    def _word_starts(self) -> Tensor:
-        return self.lengths.cumsum(0) - self.lengths
-
     def select(self, instances: Tensor) -> "Tokens":
         """Return the sentences of these instances ``[n]``, renumbered in this order; an instance may come twice."""
         counts = self.sentences[instances]
@@ -84,7 +80,10 @@ class Tokens:
         """Return these sentences ``[m]`` as those of the instances ``groups [m]``."""
         lengths = self.lengths[rows]
         return Tokens(
-            flat=self.flat[spans(self._word_starts[rows], lengths)], lengths=lengths, groups=groups, count=count
+            flat=self.flat[spans((self.lengths.cumsum(0) - self.lengths)[rows], lengths)],
+            lengths=lengths,
+            groups=groups,
+            count=count,
         )
 
     def to(self, device: str | torch.device) -> "Tokens":

@@ -29,11 +29,8 @@ def group_columns(
 ) -> dict[str, tuple[str, ...]]:
     """Return the ``groups`` of n images, blank where one has none, and of ``exif`` their ``moments``; () where there are none.
 
-    Args:
-        by: what makes a group, see the top of this file; ``column`` and ``none`` need not be looked for.
-        images: pixels ``[n, c, h, w]`` or features ``[n, a]``; None unless looks are compared.
-        files: where each came from; empty where they come from none.
-        labels: the name of each image's label, blank where it has none.
+    ``images`` are pixels ``[n, c, h, w]`` or features ``[n, a]``, None unless looks are compared; ``files`` where each came from, empty
+    where they come from none; ``labels`` the name of each image's label, blank where it has none.
     """
     if by == "lookalike" and images is not None:
         groups = lookalike_groups(images)
