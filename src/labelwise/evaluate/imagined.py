@@ -7,7 +7,6 @@ from torch import Tensor
 
 from labelwise.classifier import Classifier
 from labelwise.display import caption
-from labelwise.errors import DataError, UsageError
 from labelwise.ops.plane import find_plane
 from labelwise.ops.retrieval import distances
 from labelwise.ops.segments import segment_mean
@@ -22,16 +21,11 @@ def evaluate_imagined(
 ) -> list[dict[str, Any]]:
     """Return how good features are that a model generates, for every label with images, in the order of the classifier's.
 
-    ``real [n, f]`` are features of test images of one label each, as ``imagine`` keeps them of its gallery; ``targets [n]``
-    where that label stands among the classifier's; ``count`` how many features are generated for each label.
+    ``real [n, f]`` are features of test images of one label each, of two labels at least, as ``imagine`` keeps them of its gallery;
+    ``targets [n]`` where that label stands among the classifier's; ``count`` how many features are generated for each label, 2 at least.
     """
     columns, own = torch.unique(targets.cpu(), return_inverse=True)
     k = len(columns)
-    if k < 2 or count < 2:
-        raise DataError(
-            "Generated features are compared between labels: test images of at least two labels and a count of 2 are "
-            f"needed; given {k} and {count}."
-        )
     names = [classifier.labels.names[i] for i in columns.tolist()]
     features = generated(classifier, names, count, seed)
     means = segment_mean(real, own, k)
@@ -82,8 +76,6 @@ def draw_imagined(classifier: Classifier, imagined: Imagined, targets: Tensor, p
     from matplotlib.figure import Figure
 
     n, (k, count, _) = len(imagined.gallery), imagined.features.shape
-    if len(targets) != n or n + k * count < 3:
-        raise UsageError(f"There are {n} gallery images and {len(targets)} targets; give as many, and 3 points in all.")
     rows = torch.cat([imagined.gallery, imagined.features.flatten(0, 1)])
     points = torch.as_tensor(_planar(projection, len(rows)).fit_transform(rows.numpy())).float()
     real, made = points[:n], points[n:].reshape(k, count, 2)

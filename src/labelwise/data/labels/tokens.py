@@ -27,14 +27,6 @@ class Tokens:
     groups: Tensor  # the instance of each sentence ``[m]`` (int64), in 0..count-1
     count: int  # how many instances
 
-    def __post_init__(self) -> None:
-        """Check the shapes; values are not looked at, which would make a GPU wait at every step."""
-        if not (self.flat.ndim == self.lengths.ndim == 1 and self.groups.shape == self.lengths.shape):
-            raise UsageError(
-                "Tokens need flat [t], lengths [m] and groups [m]; given "
-                f"{list(self.flat.shape)}, {list(self.lengths.shape)} and {list(self.groups.shape)}."
-            )
-
     def __len__(self) -> int:
         return self.count
 
@@ -63,11 +55,6 @@ class Tokens:
 
         ``uniforms [n, most]`` are random numbers in [0, 1), as ``BatchRng.uniform(tokens.most)`` gives them.
         """
-        if sentences < 1 or uniforms.shape != (len(instances), self.most):
-            raise UsageError(
-                f"Draw at least 1 sentence, with one number for each of {len(instances)} instances and {self.most} "
-                f"sentences; given {sentences} and numbers {list(uniforms.shape)}."
-            )
         counts = self.sentences[instances]
         positions = torch.arange(self.most, device=counts.device)
         real = positions < counts[:, None]
