@@ -5,12 +5,11 @@ where a sentence begins and ends comes from the lengths alone and is worked out 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import FunctionCtx
+from torch.nn.functional import pad
 from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 
 from labelwise.errors import UsageError
@@ -86,58 +85,35 @@ class Block(nn.Module):
         inner = x
         for number, (conv, norm) in enumerate(zip(self.convs, self.norms, strict=True)):
             inner = inner if number == 0 else inner.relu()
-            inner = norm(conv(_Neighbours.apply(inner, borders.around, borders.back)))  # type: ignore[no-untyped-call]
+            inner = norm(conv(borders.beside(inner)))
         x = (inner + self.shortcut(x)).relu()
         return _placed(x, borders.places, 2 * borders.pairs).view(borders.pairs, 2, -1).amax(1)
 
 
-@dataclass(frozen=True, eq=False)
-class Borders:
+class Borders(NamedTuple):
     """Where sentences begin and end among t rows."""
 
-    # of each row the one before it, itself, and the one after it [3 t]; t where its sentence has none
-    around: Tensor
-    # the places in `around` that hold a row as the one before, itself, and the one after; 3 t where none
-    back: Tensor
+    begins: Tensor  # whether a sentence begins at a row [t, 1] (bool)
+    ends: Tensor  # whether one ends there [t, 1] (bool)
     places: Tensor  # where each row goes [t] when every sentence is to begin at an even place
     pairs: int  # how many pairs of places there are then
 
     @classmethod
     def of(cls, lengths: Tensor, device: torch.device) -> "Borders":
         """Return the borders of sentences of these lengths ``[m]``, on a device."""
-        ends = lengths.cumsum(0)
-        t = int(ends[-1])
-        around = torch.arange(t, dtype=torch.int32)[:, None] + torch.arange(-1, 2, dtype=torch.int32)
-        around[ends - lengths, 0] = t
-        around[ends - 1, 2] = t
-        back = (3 * around.flip(1) + torch.arange(3, dtype=torch.int32)).clamp(max=3 * t)
+        behind = lengths.cumsum(0)
+        begins, ends = torch.zeros(2, int(behind[-1]), 1, dtype=torch.bool)
+        begins[behind - lengths], ends[behind - 1] = True, True
         pairs = (lengths + 1) // 2
-        pair_ends = pairs.cumsum(0)
-        places = spans(2 * (pair_ends - pairs), lengths)
-        around, back, places = (x.to(device, non_blocking=True) for x in (around.flatten(), back.flatten(), places))
-        return cls(around, back, places, int(pair_ends[-1]))
+        pairs_behind = pairs.cumsum(0)
+        places = spans(2 * (pairs_behind - pairs), lengths)
+        begins, ends, places = (x.to(device, non_blocking=True) for x in (begins, ends, places))
+        return cls(begins, ends, places, int(pairs_behind[-1]))
 
-
-class _Neighbours(torch.autograd.Function):
-    """Rows ``[t, c]`` beside their neighbours ``[t, 3 c]``; the gradient is a lookup, too, always in the same order."""
-
-    @staticmethod
-    def forward(ctx: FunctionCtx, x: Tensor, around: Tensor, back: Tensor) -> Tensor:
-        ctx.save_for_backward(back)
-        return _looked_up(x, around).view(len(x), -1)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, None, None]:
-        if not ctx.needs_input_grad[0]:
-            return None, None, None
-        (back,) = ctx.saved_tensors
-        rows = len(grads[0])
-        return _looked_up(grads[0].reshape(3 * rows, -1), back).view(rows, 3, -1).sum(1), None, None
-
-
-def _looked_up(x: Tensor, rows: Tensor) -> Tensor:
-    """Return these rows of x; the one after its last is zeros."""
-    return torch.cat([x, x.new_zeros(1, x.shape[1])]).index_select(0, rows)
+    def beside(self, x: Tensor) -> Tensor:
+        """Return rows ``[t, c]`` between the one before and the one after of their sentence, or zeros ``[t, 3 c]``."""
+        before, after = pad(x[:-1], (0, 0, 1, 0)), pad(x[1:], (0, 0, 0, 1))
+        return torch.cat([before.masked_fill(self.begins, 0), x, after.masked_fill(self.ends, 0)], 1)
 
 
 def _placed(x: Tensor, places: Tensor, rows: int) -> Tensor:
