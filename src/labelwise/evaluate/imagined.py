@@ -24,13 +24,16 @@ def evaluate_imagined(
     ``real [n, f]`` are features of test images of one label each, of two labels at least, as ``imagine`` keeps them of its gallery;
     ``targets [n]`` where that label stands among the classifier's; ``count`` how many features are generated for each label, 2 at least.
     """
+    from sklearn.neighbors import NearestNeighbors
+
     columns, own = torch.unique(targets.cpu(), return_inverse=True)
     k = len(columns)
     names = [classifier.labels.names[i] for i in columns.tolist()]
     features = generated(classifier, names, count, seed)
     means = segment_mean(real, own, k)
     between = float(distances(means, means).sum()) / (k * (k - 1))
-    nearest = _nearest_but_itself(real)
+    others = NearestNeighbors(n_neighbors=1, algorithm="brute").fit(real.double().numpy())
+    nearest = torch.from_numpy(others.kneighbors(return_distance=False)[:, 0])  # none is its own neighbour
     figures = []
     for label, (name, rows) in enumerate(zip(names, features, strict=True)):
         mine = own == label
@@ -50,16 +53,6 @@ def evaluate_imagined(
             }
         )
     return figures
-
-
-def _nearest_but_itself(rows: Tensor, batch: int = 1024) -> Tensor:
-    """Return for each row ``[n, f]`` which other one is nearest ``[n]``."""
-    nearest = []
-    for start in range(0, len(rows), batch):
-        far = distances(rows[start : start + batch], rows)
-        far.diagonal(start).fill_(torch.inf)
-        nearest.append(far.argmin(1))
-    return torch.cat(nearest)
 
 
 def _spread(rows: Tensor) -> float:

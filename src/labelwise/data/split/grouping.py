@@ -77,19 +77,13 @@ def bursts(taken: Sequence[str]) -> tuple[str, ...]:
             "None of these pictures says when it was taken (EXIF), so no bursts can be told. Group by lookalike."
         )
     times = [moment.partition(" ") for moment in taken]
-    clock = [datetime.fromisoformat(_micro(time)).timestamp() if time else 0.0 for time, _, _ in times]
+    clock = [datetime.fromisoformat(time).timestamp() if time else 0.0 for time, _, _ in times]
     member, last = np.arange(len(taken)), -1
     for row in sorted((i for i in range(len(taken)) if taken[i]), key=lambda i: (times[i][2], clock[i])):
         if last >= 0 and times[row][2] == times[last][2] and clock[row] - clock[last] <= BURST:
             member[row] = member[last]
         last = row
     return name_groups("burst", member)
-
-
-def _micro(time: str) -> str:
-    """Return a time with six digits after the point, as ``datetime`` reads it."""
-    whole, _, part = time.partition(".")
-    return f"{whole}.{part[:6]:0<6}"
 
 
 def _folders(files: Sequence[str], labels: Sequence[str]) -> tuple[str, ...]:
