@@ -312,6 +312,7 @@ class ImageMethod(Method):
             schedule=self.schedule,
             clip=self.clip,
             average=self.average,
+            recordable=self.adversarial is None,
             threads=1 if len(data.train.shape) == 1 else None,
         )
 
