@@ -66,6 +66,7 @@ class Plain:
             self._record()
 
     def step(self, rows: Tensor) -> None:
+        """Change the weights by the images at these rows."""
         images = AUGMENT(self.images[rows], BatchRng(self.generator, slice(0, self.batch), self.batch))
         images = images.contiguous(memory_format=torch.channels_last)
         with torch.autocast("cuda", torch.bfloat16):

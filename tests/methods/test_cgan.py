@@ -1,7 +1,6 @@
-from dataclasses import replace
-
 """Cgan: turns of critic and generator in the one loop, and what the trial settles."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest

@@ -108,7 +108,7 @@ def resumed(name: str, engine: str) -> float:
         return take(*args)  # type: ignore[arg-type]
 
     with TemporaryDirectory() as folder:
-        run = Run(device="cuda", engine=engine, folder=Path(folder), checkpoint_seconds=0.0, exact=True)  # type: ignore[arg-type]
+        run = Run(device="cuda", engine=engine, folder=Path(folder), checkpoint_seconds=0.5, exact=True)  # type: ignore[arg-type]
         torch.use_deterministic_algorithms(True, warn_only=True)
         kind.take = stops  # type: ignore[method-assign, assignment]
         try:

@@ -38,7 +38,7 @@ from labelwise.training.stages import Method, Run, Stage
 from labelwise.training.step import FEW, RecordedStep, Step
 from labelwise.writable import check_room
 
-LONG = 300  # seconds of recorded steps from which on compiling, which takes about a minute, pays by a fifth of them
+LONG = 200  # seconds of recorded steps from which on compiling, which takes half a minute, pays by a fifth of them
 # Times the weights: two checkpoints, each with best weights and two moments; a finished stage; the classifier.
 ROOM = 10
 Bar = Callable[[Mapping[str, Tensor], int, float], None]

@@ -112,7 +112,7 @@ class Run:
     snapshots: int = 0
     progress: bool = False  # show a progress bar on standard error
     # how steps are taken on a GPU: ``eager``, as they stand; ``recorded``, once recorded and then replayed; ``compiled``, the image encoder compiled and
-    # recorded, which takes a minute before it is faster; ``auto`` records, and compiles where the time left is worth it
+    # recorded, which takes half a minute before it is faster; ``auto`` records, and compiles where the time left is worth it
     engine: Literal["auto", "eager", "recorded", "compiled"] = "auto"
     exact: bool = False  # the same bytes whatever the number of threads, more slowly: see ``lw.exact``
     notes: tuple[Mapping[str, Any], ...] = ()  # entries for the head of the log
