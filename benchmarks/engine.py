@@ -12,6 +12,7 @@ import json
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -52,16 +53,16 @@ class Plain:
     def __init__(self, data: TrainData, batch: int, way: str) -> None:
         self.images, self.targets = data.train.images.to(DEVICE), data.train.targets.to(DEVICE)
         body = NETWORK.build((3, 32, 32)).to(DEVICE)
-        self.network = nn.Sequential(body, nn.Linear(body.code_size, 10).to(DEVICE)).to(
-            memory_format=torch.channels_last
-        )
+        self.network = nn.Sequential(body, nn.Linear(body.code_size, 10).to(DEVICE))
+        self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.forward = torch.compile(self.network, dynamic=False) if way == "compiled" else self.network
         self.lr = torch.tensor(0.1, device=DEVICE)
         self.optimizer = torch.optim.SGD(
             self.network.parameters(), lr=self.lr, momentum=0.9, nesterov=True, weight_decay=5e-4, fused=True
         )
         self.rows = torch.zeros(batch, dtype=torch.int64, device=DEVICE)
-        self.generator, self.batch, self.graph = torch.Generator(DEVICE).manual_seed(0), batch, None
+        self.generator, self.batch = torch.Generator(DEVICE).manual_seed(0), batch
+        self.graph: torch.cuda.CUDAGraph | None = None
         if way != "eager":
             self._record()
 
@@ -72,26 +73,27 @@ class Plain:
         with torch.autocast("cuda", torch.bfloat16):
             loss = cross_entropy(self.forward(images).float(), self.targets[rows])
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
 
     def _record(self) -> None:
-        side = torch.cuda.Stream()
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         with torch.cuda.stream(side):
             for _ in range(5):
                 self.step(self.rows)
         torch.cuda.synchronize()
-        self.graph = torch.cuda.CUDAGraph()
-        self.graph.register_generator_state(self.generator)
-        with torch.cuda.graph(self.graph):
+        graph = torch.cuda.CUDAGraph()
+        graph.register_generator_state(self.generator)
+        with torch.cuda.graph(graph):
             self.step(self.rows)
+        self.graph = graph
 
     def epoch(self) -> float:
         """Return the seconds of an epoch."""
         torch.cuda.synchronize()
         begun = time.perf_counter()
         order = torch.randperm(len(self.images), device=DEVICE)
-        for rows in order.split(self.batch)[: len(self.images) // self.batch]:
+        for rows in torch.split(order, self.batch)[: len(self.images) // self.batch]:
             if self.graph is None:
                 self.step(rows)
             else:
@@ -101,17 +103,17 @@ class Plain:
         return time.perf_counter() - begun
 
 
-def of_plain(data: TrainData, batch: int, way: str) -> float:
-    """Return the images a second of a plain loop."""
+def of_plain(data: TrainData, batch: int, way: str) -> tuple[float, str]:
+    """Return the images a second of a plain loop, and its way."""
     loop = Plain(data, batch, way)
     loop.epoch()
-    return len(data.train) // batch * batch / median(loop.epoch() for _ in range(4))
+    return len(data.train) // batch * batch / median(loop.epoch() for _ in range(4)), way
 
 
 def of_ours(data: TrainData, method: Method, engine: str) -> tuple[float, str]:
     """Return the images a second of ``train``, and how its steps were taken."""
     with tempfile.TemporaryDirectory() as folder:
-        _, summary = train(method, data, Run(device="cuda", folder=Path(folder), engine=engine))  # type: ignore[arg-type]
+        _, summary = train(method, data, Run(device="cuda", folder=Path(folder), engine=engine))
         log = [json.loads(line) for line in (Path(folder) / "log.jsonl").read_text().splitlines()]
     times = [later["seconds"] - sooner["seconds"] for sooner, later in pairwise(log)]
     batch = method.batch  # type: ignore[attr-defined]
@@ -145,14 +147,14 @@ def main() -> None:
         ways: dict[str, Callable[[], Any]] = {}
         for engine in options.engines:
             if "plain" in options.only:
-                ways[f"plain, {engine}"] = lambda batch=batch, engine=engine: (of_plain(data, batch, engine), engine)
+                ways[f"plain, {engine}"] = partial(of_plain, data, batch, engine)
             for name, method in methods.items():
                 if name.partition(",")[0] in options.only:
-                    ways[f"{name}, {engine}"] = lambda method=method, engine=engine: of_ours(data, method, engine)
+                    ways[f"{name}, {engine}"] = partial(of_ours, data, method, engine)
         rows += measured(ways, batch, options.rounds)
     if "simclr" in options.only:
-        method = Pretrain(epochs=4, batch=1024, encoder=NETWORK)
-        ways = {f"simclr, {engine}": lambda engine=engine: of_ours(data, method, engine) for engine in options.engines}
+        simclr = Pretrain(epochs=4, batch=1024, encoder=NETWORK)
+        ways = {f"simclr, {engine}": partial(of_ours, data, simclr, engine) for engine in options.engines}
         rows += measured(ways, 1024, max(1, options.rounds - 1))
     if options.json:
         options.json.write_text(

@@ -108,7 +108,7 @@ def resumed(name: str, engine: str) -> float:
         return take(*args)  # type: ignore[arg-type]
 
     with TemporaryDirectory() as folder:
-        run = Run(device="cuda", engine=engine, folder=Path(folder), checkpoint_seconds=0.5, exact=True)  # type: ignore[arg-type]
+        run = Run(device="cuda", engine=engine, folder=Path(folder), checkpoint_seconds=0.5, exact=True)
         torch.use_deterministic_algorithms(True, warn_only=True)
         kind.take = stops  # type: ignore[method-assign, assignment]
         try:
@@ -127,9 +127,9 @@ if __name__ == "__main__":
         try:
             eager, _ = trained(name, "eager", exact=True)
             again, _ = trained(name, "eager", exact=True)
-            tape, engine = trained(name, "recorded", exact=True)
+            tape, engines = trained(name, "recorded", exact=True)
             print(
-                f"{name}: {distance(eager, tape):.1e}; twice eager {distance(eager, again):.1e}; {engine}", flush=True
+                f"{name}: {distance(eager, tape):.1e}; twice eager {distance(eager, again):.1e}; {engines}", flush=True
             )
         except Exception as error:
             print(f"{name}: {type(error).__name__}: {str(error)[:300]}", flush=True)

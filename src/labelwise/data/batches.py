@@ -98,7 +98,7 @@ class ShuffledBatches:
             return
         parts = [shard.rows(len(rows)) for rows in whole]
         mine = [rows[part] for rows, part in zip(whole, parts, strict=True)]
-        there = torch.cat(mine).to(self.split.targets.device).split([len(rows) for rows in mine])
+        there = torch.split(torch.cat(mine).to(self.split.targets.device), [len(rows) for rows in mine])
         for step, (rows, images) in enumerate(zip(there, self._images(mine), strict=True)):
             part, total = parts[step], len(whole[step])
             yield Draw(rows=rows, images=images, part=part, total=total, seed=mix(seed, start + step))
@@ -124,7 +124,7 @@ class ShuffledBatches:
 
 def uploaded(items: Iterator[Tensor], device: torch.device) -> Iterator[Tensor]:
     """Yield pinned tensors on a GPU, copied beside what it computes meanwhile."""
-    aside = torch.cuda.Stream(device)
+    aside = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
     for item in items:
         with torch.cuda.stream(aside):
             there = item.to(device, non_blocking=True)

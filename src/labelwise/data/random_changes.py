@@ -54,7 +54,7 @@ def random_change(images: Tensor, uniform: Tensor, strength: float) -> Tensor:
 def _blended(images: Tensor, is_kind: Callable[..., Tensor], factors: Tensor) -> Tensor:
     """Return images further from, or nearer to, what brightness, contrast, saturation or sharpness are measured from."""
     weights = LUMA if images.shape[1] == 3 else (1.0,)
-    grey = sum(weight * images[:, i : i + 1] for i, weight in enumerate(weights))
+    grey = torch.stack([weight * images[:, i] for i, weight in enumerate(weights)], 1).sum(1, keepdim=True)
     smooth = avg_pool2d(images, 3, 1, 1, count_include_pad=False)
     still = torch.where(
         is_kind("saturation"), grey, torch.where(is_kind("sharpness"), smooth, torch.zeros_like(images))

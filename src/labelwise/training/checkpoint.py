@@ -209,7 +209,7 @@ class RunFolder:
             self.write(progress, tensors)
             return
         copies = {name: tensor.to("cpu", non_blocking=True, copy=True) for name, tensor in tensors.items()}
-        copied, then = torch.cuda.Event(), replace(progress, sums=dict(progress.sums))
+        copied, then = torch.cuda.Event(), replace(progress, sums=dict(progress.sums))  # type: ignore[no-untyped-call]
         copied.record()
 
         def write() -> None:

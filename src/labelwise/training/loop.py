@@ -90,7 +90,7 @@ def tuned_for(device: torch.device, *, exact: bool = False) -> Iterator[None]:
     if device.type != "cuda":
         yield
         return
-    own, default = torch.cuda.Stream(device), torch.cuda.current_stream(device)
+    own, default = torch.cuda.Stream(device), torch.cuda.current_stream(device)  # type: ignore[no-untyped-call]
     own.wait_stream(default)
     before, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, not exact
     try:

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from torch import Tensor, nn
 
@@ -113,7 +113,7 @@ class Run:
     progress: bool = False  # show a progress bar on standard error
     # how steps are taken on a GPU: ``eager``, as they stand; ``recorded``, once recorded and then replayed; ``compiled``, the image encoder compiled and
     # recorded, which takes half a minute before it is faster; ``auto`` records, and compiles where the time left is worth it
-    engine: Literal["auto", "eager", "recorded", "compiled"] = "auto"
+    engine: str = "auto"
     exact: bool = False  # the same bytes whatever the number of threads, more slowly: see ``lw.exact``
     notes: tuple[Mapping[str, Any], ...] = ()  # entries for the head of the log
     tell: Callable[[str], None] | None = None  # takes a line for the user before long work; None: nothing is said

@@ -110,6 +110,7 @@ class RecordedStep:
         self.step = step
         self.compiled = False  # whether the image encoder is compiled, too
         self.reason: str | None = None  # why it is not recorded, or not compiled
+        self._failed = False  # one step could not be recorded, so none is any more
         self._networks: list[tuple[nn.Module, Any]] = []  # and what they are compiled to
         self._forget()
 
@@ -145,8 +146,6 @@ class RecordedStep:
         self.step.set_rate(number)
         self.step.generator.manual_seed(draw.seed)
         return tape.replay(draw)
-
-    _failed = False  # a step could not be recorded: none is any more
 
     def compile(self, model: nn.Module) -> None:
         """Compile what encodes pictures, in the steps to come, and record them anew. Other passes through the model stay as they are."""
@@ -209,8 +208,8 @@ def _watched() -> Iterator[list[str]]:
             yield waits
         finally:
             torch.cuda.set_sync_debug_mode("default")
-    for each in told:  # torch also says, once, that this watch is new
+    for each in told:
         if "called a synchronizing" in str(each.message):
             waits.append(f"{each.filename.rpartition('/')[2]}:{each.lineno}")
-        else:
+        elif "Synchronization debug mode" not in str(each.message):  # that this watch is new, which torch says once
             warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
