@@ -11,10 +11,10 @@ from torch.nn.functional import normalize
 from labelwise.data.augment import Augment
 from labelwise.data.dataset import Dataset, TrainData
 from labelwise.data.rng import BatchRng
+from labelwise.data.views import contrastive_augment
 from labelwise.errors import Interrupted, UsageError
 from labelwise.fitting.fit import training_data
 from labelwise.fitting.pretraining import ContrastModel, Pretrain, pretrain
-from labelwise.methods.supcon import contrastive_augment
 from labelwise.model import as_float
 from labelwise.nn.encoder import Encoder
 from labelwise.ops.contrastive import alignment, momentum_contrast, nt_xent, uniformity

@@ -15,8 +15,7 @@ from labelwise.data.augment import Augment
 from labelwise.data.dataset import Split, TrainData
 from labelwise.fitting.pretraining import Pretrain
 from labelwise.labels import Labels
-from labelwise.methods import Clarel, Encoder, Indicator, Izf, Multilabel, Prototype, Softmax, Supcon
-from labelwise.methods.cgan import Cgan
+from labelwise.methods import Cgan, Clarel, Encoder, Indicator, Izf, Multilabel, Prototype, Softmax, Supcon
 from labelwise.training.adversarial import Adversarial
 from labelwise.training.loop import train
 from labelwise.training.optimizers import Optimizer

@@ -28,13 +28,15 @@ from labelwise.cli.outcome import next_steps, outcome
 from labelwise.cli.output import note, settings_tables, show
 from labelwise.cli.run_folder import sole_verb, weights_told
 from labelwise.errors import DataError, UsageError, listing
+from labelwise.plugins import plugins
 from labelwise.settings import engine_of, pairs_of
 
 if TYPE_CHECKING:
     from labelwise.fitting.choice import Wish
     from labelwise.training.stages import Method
 
-METHOD_HELP = "auto, or one of: discriminant, indicator, prototype, softmax, multilabel, supcon, clarel, eszsl, ridge, devise, izf, cgan, zero_label."
+METHOD_HELP = "auto, or one of: discriminant, indicator, prototype, softmax, multilabel, clarel, eszsl, izf, zero_label"
+METHOD_HELP += "".join(f", {name}" for plugin in plugins() for name in plugin.METHODS) + "."
 NAMES_HELP = "Pictures have no labels: names of labels (cat,dog or a .txt file of lines), for zero_label."
 ENCODER_HELP = "auto, none (as --set says, else trained from scratch), or a pretrained backbone to use as it is."
 TUNE_HELP = "Train the pretrained encoder further; kept where validation pictures gain by it. For GPUs."

@@ -9,11 +9,10 @@ import torch
 from labelwise.data.dataset import TrainData
 from labelwise.errors import UsageError
 from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
-from labelwise.methods import Cgan
-from labelwise.methods.cgan import CganModel, GanOptimizer
 from labelwise.settings import from_plain, to_plain
 from labelwise.training.loop import train
 from labelwise.training.stages import Run
+from labelwise_papers.baselines.cgan import Cgan, CganModel, GanOptimizer
 from tests.described import UNSEEN, by_vector
 from tests.epochs import batches_of
 

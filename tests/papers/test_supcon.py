@@ -15,10 +15,10 @@ from labelwise.data.augment import Augment
 from labelwise.data.batches import Batch
 from labelwise.data.dataset import Dataset, Split
 from labelwise.data.rng import BatchRng
+from labelwise.data.views import TwoViews, contrastive_augment
 from labelwise.errors import Interrupted, UsageError
 from labelwise.fitting.fit import fit, training_data
 from labelwise.methods.shared.linear import Encoder
-from labelwise.methods.supcon import Supcon, SupconModel, TwoViews, contrastive_augment, standard
 from labelwise.model import as_float
 from labelwise.nn.backbones import build_backbone
 from labelwise.nn.encoder import LENGTH
@@ -28,6 +28,7 @@ from labelwise.store import load, save
 from labelwise.training.loop import train
 from labelwise.training.optimizers import Optimizer
 from labelwise.training.stages import Run
+from labelwise_papers.baselines.supcon import Supcon, SupconModel, standard
 from tests.epochs import batches_of
 
 CPU = Run(device="cpu", seed=3)
@@ -167,7 +168,7 @@ def test_a_run_that_broke_outside_a_stage_continues(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(f"labelwise.methods.supcon.{place}", broken)
+        patch.setattr(f"labelwise_papers.baselines.supcon.{place}", broken)
         with pytest.raises(KeyboardInterrupt):
             train(SMALL, data, run)
     resumed, _ = train(SMALL, data, replace(run, resume=True))
