@@ -61,6 +61,13 @@ def pairs_of(words: Sequence[str]) -> dict[str, str]:
     return pairs
 
 
+def engine_of(words: list[str]) -> str:
+    """Return how steps are to be taken on a GPU, and take that setting, which is the run's and no method's, out of the words."""
+    own = [word for word in words if word.startswith("run.engine=")]
+    words[:] = [word for word in words if word not in own]
+    return pairs_of(own).get("run.engine", "auto")
+
+
 def describe(settings: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
     """Yield each dotted key and its value as text."""
     for f in fields(settings):

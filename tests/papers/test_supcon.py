@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from labelwise.data.augment import Augment
-from labelwise.data.batches import Batch, Shard
+from labelwise.data.batches import Batch
 from labelwise.data.dataset import Dataset, Split
 from labelwise.data.rng import BatchRng
 from labelwise.data.views import TwoViews, contrastive_augment
@@ -29,6 +29,7 @@ from labelwise.training.loop import train
 from labelwise.training.optimizers import Optimizer
 from labelwise.training.stages import Run
 from labelwise_papers.baselines.supcon import Supcon, SupconModel, standard
+from tests.epochs import batches_of
 
 CPU = Run(device="cpu", seed=3)
 ROOT = Path(__file__).parent.parent.parent
@@ -54,7 +55,7 @@ def test_each_stage_trains_its_part(blob_data: Dataset) -> None:
     assert {id(p) for p in head.parameters} == {id(model.head.weight), id(model.head.bias)}
     assert head.optimizer == SMALL.head_optimizer
     before = state(model)
-    for batch in head.batches.epoch(1, 0, Shard()):
+    for batch in batches_of(head.batches, 1):
         sum(head.loss(batch).values()).backward()  # type: ignore[union-attr]
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items()), "statistics moved"
     assert all(p.grad is None for p in wanted)
@@ -67,7 +68,7 @@ def test_contrast_is_the_loss_of_both_views(blob_data: Dataset) -> None:
     torch.manual_seed(0)
     model = method.build(data.spec).eval()
     stage = next(iter(method.stages(model, data)))
-    batch = next(iter(stage.batches.epoch(5, 0, Shard())))
+    batch = next(iter(batches_of(stage.batches, 5)))
     assert batch.images.shape == (20, 2, 3, 8, 8)
     assert not torch.equal(batch.images[:, 0], batch.images[:, 1])
     near = (batch.images - as_float(data.train.images[batch.rows])[:, None]).flatten(2).abs().mean(2)
@@ -116,7 +117,7 @@ def test_scores_of_the_layer_are_those_it_was_trained_with(blob_data: Dataset) -
     model = SMALL.build(data.spec)
     stages = SMALL.stages(model, data)
     next(stages)
-    batch = next(iter(next(stages).batches.epoch(1, 0, Shard())))
+    batch = next(iter(batches_of(next(stages).batches, 1)))
     inputs = batch.images
     np.testing.assert_allclose(float(inputs.square().sum(1).mean().sqrt()), LENGTH, rtol=0.3)
     expected = model.head(inputs)

@@ -34,6 +34,7 @@ from labelwise.training.stages import Loss, Method, Stage
 __all__ = ["Encoder", "EncoderModel", "HeadModel", "ImageMethod", "LinearModel", "RowModel", "SoftmaxModel"]
 
 BATCH = 256  # images encoded at a time outside training
+ON_GPU = 2**23  # numbers of images that a GPU takes at a time, so that it waits for few starts of kernels
 AS_THEY_ARE, ROOT, UNIT = (
     0.0,
     1.0,
@@ -74,7 +75,9 @@ class EncoderModel(LabelModel):
     def encode_all(self, images: Tensor, by: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         """Return embeddings ``[n, d]`` of many images, or what ``by`` makes of them, a batch at a time, in eval mode."""
         self.eval()
-        parts = torch.split(self.prepare(images), BATCH)
+        images = self.prepare(images)
+        rows = BATCH if self.device.type == "cpu" or not len(images) else max(16, ON_GPU // images[0].numel())
+        parts = torch.split(images, rows)
         return torch.cat([(by or self.encode_images)(as_float(x.to(self.device))) for x in parts]).float()
 
 
@@ -309,6 +312,7 @@ class ImageMethod(Method):
             schedule=self.schedule,
             clip=self.clip,
             average=self.average,
+            recordable=self.adversarial is None,
             threads=1 if len(data.train.shape) == 1 else None,
         )
 
