@@ -6,7 +6,7 @@ never trained, so its features can be computed once and finished many times.
 
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -21,7 +21,7 @@ from labelwise.lazy import LazyImages
 from labelwise.model import as_float
 from labelwise.nn.backbone import Backbone
 from labelwise.nn.backbones import ON_FEATURES, build_backbone
-from labelwise.nn.runtime import PIECE, Network, Runtime
+from labelwise.nn.runtime import PIECE, Network, Runtime, side_by_side
 from labelwise.nn.weights import Normalisation, load_weights
 from labelwise.view import WHOLE, View
 
@@ -299,11 +299,15 @@ class ImageEncoder(nn.Module):
     def _computed(self, images: Tensor) -> Tensor:
         """Return the trunk's features of images, a few at a time."""
         was_training, device = self.training, self.mean.device
-        parts = torch.split(images, PIECE.get(device.type, 8))
+        parts = torch.split(images, PIECE.get(device.type, 8)) if len(images) else ()
         self.eval()
         self.runtime.expect(len(images))
+
+        def encoded(part: Tensor) -> Tensor:
+            return self.trunk(as_float(part.to(device))).float()
+
         try:
-            rows = [self.trunk(as_float(part.to(device))).float() for part in shown(parts, "Encoding images")]
+            rows = list(shown(side_by_side(encoded, parts, device), len(parts), "Encoding images"))
         finally:
             self.train(was_training)
         return torch.cat(rows) if rows else torch.empty(0, self.backbone.width_out, device=device)
@@ -377,11 +381,11 @@ def spread(images: Tensor, unit: float) -> tuple[Tensor, Tensor]:
     return mean, std.clamp(min=FLOOR * float(std.max())) if std.any() else torch.full_like(std, unit)
 
 
-def shown(parts: Sequence[Tensor], words: str) -> Iterable[Tensor]:
-    """Return the parts, with a bar on standard error while they are gone through, where a person looks at it."""
-    if len(parts) < 2 or not sys.stderr.isatty():
+def shown(parts: Iterable[Tensor], count: int, words: str) -> Iterable[Tensor]:
+    """Return so many parts, with a bar on standard error while they are gone through, where a person looks at it."""
+    if count < 2 or not sys.stderr.isatty():
         return parts
     from rich.console import Console
     from rich.progress import track
 
-    return track(parts, words, console=Console(stderr=True), transient=True)
+    return track(parts, words, count, console=Console(stderr=True), transient=True)
