@@ -21,6 +21,7 @@ from labelwise.lazy import LazyImages
 from labelwise.model import as_float
 from labelwise.nn.backbone import Backbone
 from labelwise.nn.backbones import ON_FEATURES, build_backbone
+from labelwise.nn.efficientnet import EfficientNetLite0
 from labelwise.nn.runtime import PIECE, Network, Runtime, side_by_side
 from labelwise.nn.weights import Normalisation, load_weights
 from labelwise.view import WHOLE, View
@@ -101,7 +102,9 @@ class Encoder:
         """Return the side that pictures are best read at to be seen so: as set, or as the weights of the backbone ask; None is any."""
         name = PRETRAINED if self.backbone == "auto" and self.frozen else self.backbone
         size = self.sized(view).size
-        if size is None and (name == PRETRAINED or ":" in name):  # the others bring no weights
+        if size is None and name == PRETRAINED:
+            size = EfficientNetLite0.size
+        elif size is None and ":" in name:  # the others bring no weights
             size = build_backbone(name, (3, DEFAULT_SIDE, DEFAULT_SIDE), self.width).size
         return None if size is None else view.side(size)
 

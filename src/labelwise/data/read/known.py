@@ -9,9 +9,10 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import PIL
 import torch
@@ -55,8 +56,8 @@ def read_known(
     if strict or not none:
         check_read(skipped, len(paths), strict=strict)
     rows = [fresh[i] for i in readable]
-    for i, key, number in zip(rows, pixel_digests(images.numpy()), image_hashes(images).tolist(), strict=True):
-        entries[i] = key + number.to_bytes(8, "big", signed=True)
+    for i, entry in zip(rows, _side_by_side(_entry, images), strict=True):
+        entries[i] = entry
     places = [i for i, entry in enumerate(entries) if entry is not None]
     keys = {stamps[i]: entries[i] for i in unknown} | dict(zip(contents, (entries[i] for i in unknown), strict=True))
     cache.write(PICTURES, {key: entry for key, entry in keys.items() if key and entry})
@@ -98,8 +99,19 @@ def _contents(paths: Sequence[str | Path], frame: bytes) -> list[bytes]:
         except OSError:
             return b""
 
+    return _side_by_side(key, paths)
+
+
+def _entry(image: Tensor) -> bytes:
+    """Return what is kept of an image ``[c, h, w]``: the digest of its pixels and its hash."""
+    (key,), number = pixel_digests(image[None].numpy()), int(image_hashes(image[None]))
+    return key + number.to_bytes(8, "big", signed=True)
+
+
+def _side_by_side(work: Callable[[Any], bytes], items: Iterable[Any]) -> list[bytes]:
+    """Return what work makes of each item, several at once."""
     with stoppable(ThreadPoolExecutor(min(8, os.cpu_count() or 1))) as pool:
-        return list(pool.map(key, paths))
+        return list(pool.map(work, items))
 
 
 def _parted(entries: Sequence[bytes]) -> tuple[list[bytes], Tensor]:
