@@ -69,6 +69,14 @@ def read_known(
     return LazyImages(source, torch.arange(len(places))), places, skipped
 
 
+def unread(images: Tensor) -> LazyImages:
+    """Return images that are there already, such as those mapped from a file, as ones that are read when numbers are asked for."""
+    digests, hashes = _parted(_side_by_side(_entry, images))
+    source = Source(digests, hashes, lambda rows: images[rows], images)
+    source.put(range(len(images)), images)
+    return LazyImages(source, torch.arange(len(images)))
+
+
 def _known(cache: Cache, keys: Sequence[bytes]) -> list[bytes | None]:
     """Return what is kept under each key; nothing where the key is empty."""
     known = cache.read(PICTURES, [key for key in keys if key])
