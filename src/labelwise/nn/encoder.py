@@ -226,7 +226,7 @@ class ImageEncoder(nn.Module):
         if self.backbone.waveforms:
             return x / x.square().mean(1, keepdim=True).sqrt().clamp_min(QUIET)
         channels = (-1, *[1] * (len(self.shape) - 1))
-        return (x - self.mean.view(channels)) / self.std.view(channels)
+        return (x - self.mean.view(channels)).div_(self.std.view(channels))
 
     def prepare(self, x: Tensor) -> Tensor:
         """Return what the backbone takes: what the view keeps of images, of its size, normalised."""
