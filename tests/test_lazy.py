@@ -22,7 +22,7 @@ CHOICES: dict[str, Callable[[Tensor], Tensor]] = {
     "mask": lambda x: x[torch.tensor([True, False, True, True, False])],
     "detached": lambda x: x.detach(),
     "parts": lambda x: torch.split(x, [2, 3])[1],
-    "equal parts": lambda x: x.split(2)[2],
+    "equal parts": lambda x: x.split(2)[2],  # type: ignore[no-untyped-call]
     "joined": lambda x: torch.cat([x[3:], x[:1]]),
     "joined along rows": lambda x: torch.cat([x[3:], x], dim=0),
 }

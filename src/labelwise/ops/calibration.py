@@ -5,6 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.optimize import minimize
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
@@ -28,39 +30,14 @@ def fit_platt(scores: Tensor, targets: Tensor) -> tuple[float, float]:
     wrong = _best_wrong(x, truth)
     yes, no = truth.sum(), wrong.sum()
     soft = torch.where(truth, (yes + 1) / (yes + 2), wrong / (no + 2)).double()
-    spread = float(x.std()) if x.numel() > 1 else 0.0
-    spread = spread if spread > 1e-12 else 1.0
-    scale, offset = _newton(x / spread, soft)
-    return scale / spread, offset
+    spread = float(x.std()) if x.numel() > 1 else 1.0
+    x = x / max(spread, 1e-12)
 
+    def loss(p: Tensor) -> Tensor:
+        return binary_cross_entropy_with_logits(x * p[0].exp() + p[1], soft)
 
-def _newton(x: Tensor, soft: Tensor) -> tuple[float, float]:
-    """Return scale and offset under which yes has the probabilities ``soft``, by Newton's method with halved steps: the loss is convex."""
-
-    def loss(scale: float, offset: float) -> float:
-        return float(binary_cross_entropy_with_logits(x * scale + offset, soft))
-
-    scale, offset, least = 1.0, 0.0, loss(1.0, 0.0)
-    powers = (x.square(), 1e-12), (x, 0.0), (torch.ones_like(x), 1e-12)
-    for _ in range(MOST_STEPS):
-        chances = (x * scale + offset).sigmoid()
-        wrong, bend = chances - soft, chances * (1 - chances)
-        slopes = float((wrong * x).mean()), float(wrong.mean())
-        square, product, one = (float((bend * power).mean()) + more for power, more in powers)
-        if scale == SOFTEST and slopes[0] > 0:  # scores say the contrary of what is true: nothing is left of them
-            slopes, product = (0.0, slopes[1]), 0.0
-        area = max(square * one - product * product, 1e-24)
-        steps = (one * slopes[0] - product * slopes[1]) / area, (square * slopes[1] - product * slopes[0]) / area
-        part, before = 1.0, (scale, offset)
-        while part > 1e-6:
-            trial = max(before[0] - part * steps[0], SOFTEST), before[1] - part * steps[1]
-            if (value := loss(*trial)) < least:
-                (scale, offset), least = trial, value
-                break
-            part /= 2
-        if abs(scale - before[0]) <= 1e-10 * scale and abs(offset - before[1]) <= 1e-10 * max(1.0, abs(offset)):
-            break
-    return scale, offset
+    log_scale, offset = _minimise(loss, [0.0, 0.0])
+    return float(torch.tensor(log_scale).exp()) / max(spread, 1e-12), offset
 
 
 def fit_platt_each(scores: Tensor, truths: Tensor) -> tuple[Tensor, Tensor]:
@@ -122,7 +99,6 @@ def _best_wrong(scores: Tensor, truth: Tensor) -> Tensor:
 
 def _minimise(loss: Callable[[Tensor], Tensor], start: list[float]) -> list[float]:
     """Return where a loss is least; the solver of torch would import its compiler first, which takes longer than all else."""
-    from scipy.optimize import minimize
 
     def value_and_slope(numbers: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         with torch.enable_grad():
@@ -132,5 +108,6 @@ def _minimise(loss: Callable[[Tensor], Tensor], start: list[float]) -> list[floa
         return float(value.detach()), slope.numpy()
 
     limits = {"maxiter": 200, "gtol": 1e-10, "ftol": 1e-15}
-    least = minimize(value_and_slope, np.array(start), jac=True, method="L-BFGS-B", options=limits)
+    with threadpool_limits(1, "blas"):  # its matrices have ten rows: threads that share them only wait for each other
+        least = minimize(value_and_slope, np.array(start), jac=True, method="L-BFGS-B", options=limits)
     return [float(number) for number in least.x]
