@@ -90,9 +90,11 @@ class Postgres(Records):
                 self._rows("COMMIT")
             except BaseException as error:
                 self._give_up()
-                if not isinstance(error, psycopg.Error):
+                if not isinstance(error, psycopg.Error | UnavailableError):
                     raise
-                raise UnavailableError(f"The change could not be written ({_words(error)}); {known}.") from error
+                LOG.warning("A change could not be written: %s", _words(error))
+                why = _words(error) if self._connected else "the store of changes does not answer"
+                raise UnavailableError(f"The change could not be written ({why}); {known}.") from error
             finally:
                 self._inside = False
 
@@ -109,6 +111,10 @@ class Postgres(Records):
                 with socket.socket(fileno=os.dup(connection.fileno())) as line:
                     line.shutdown(socket.SHUT_RDWR)
 
+    @property
+    def _connected(self) -> bool:
+        return self._connection is not None and not self._connection.closed
+
     def _begin(self) -> None:
         self._rows("BEGIN")
         self._rows("SELECT change FROM head FOR UPDATE")
@@ -118,7 +124,7 @@ class Postgres(Records):
         try:
             return work()
         except _BROKEN:
-            if self._inside or (self._connection is not None and not self._connection.closed):
+            if self._inside or self._connected:
                 raise
             self._connect()
             return work()
