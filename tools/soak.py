@@ -114,7 +114,16 @@ class Soak:
         self.disk, self.clock, self.drawn = disk, clock, random.Random(seed)
         self.folder = home / "model.lw"
         gallery = home / "gallery"
-        self.options = ("--workers", str(workers), "--gallery", str(gallery), "--timeout", "5", "--device", "cpu")
+        self.options: tuple[str, ...] = (
+            "--workers",
+            str(workers),
+            "--gallery",
+            str(gallery),
+            "--timeout",
+            "5",
+            "--device",
+            "cpu",
+        )
         self.pictures = [file.read_bytes() for file in sorted(gallery.iterdir())]
         self.service = Running(self.folder, *self.options)
         self.model = Model(frozenset(self._names()))

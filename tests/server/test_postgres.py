@@ -24,7 +24,7 @@ from labelwise.errors import StoreError, UsageError
 from labelwise.server import follower, postgres
 from labelwise.server.lessons import State
 from labelwise.server.postgres import Postgres
-from labelwise.server.present import Present, bake
+from labelwise.server.present import Present, bake, folder_of
 from labelwise.server.refusals import Refusal
 from labelwise.server.settings import Service
 from labelwise.store import load
@@ -327,7 +327,7 @@ def test_a_folder_of_ones_own(model: Path, tmp_path: Path) -> None:
     with serving(model, state=str(tmp_path / "my state")) as client:
         client.post("/teach?label=a", files=form(images_of(0, 2)))
     assert (tmp_path / "my state" / "changes.sqlite").exists()
-    assert not test_changes.folder_of(model).exists()
+    assert not folder_of(model).exists()
     with serving(model, state=str(tmp_path / "my state")) as client:
         assert client.get("/labels").json()["change"] == 1
         assert client.get("/ready").json()["changes"] == "taken"

@@ -57,9 +57,7 @@ class Follower:
             look = self._next or asyncio.create_task(self._after(self._look))
             self._next = look
             done, _ = await asyncio.wait([look], timeout=PATIENCE if self._since is None else SHORT)
-            if done:
-                look.result()
-            else:
+            if not done:
                 self._note(f"no answer within {PATIENCE:g} s")
         return self.present.served
 
@@ -82,6 +80,9 @@ class Follower:
                 self.present.read()
         except StoreError as error:
             return str(error)
+        except Exception as error:  # answers go on, and say that they may be out of date
+            LOG.exception("a look at the store of changes failed")
+            return repr(error)
         return None
 
     def _note(self, fault: str | None) -> None:

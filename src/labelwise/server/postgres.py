@@ -48,7 +48,7 @@ class Postgres(Records):
 
     def __init__(self, address: str, model: str, *, read_only: bool, former: Callable[[], State] = State) -> None:
         self.address, shown = address, _shown(address)
-        super().__init__(shown, f"drop the schema in which it keeps them ({SCHEMA})", model, read_only=read_only)
+        super().__init__(shown, "drop the schema that holds its tables", model, read_only=read_only)
         self._connection: psycopg.Connection[Any] | None = None
         self._unread = False  # whether the server may not be the one that was read last
         self._inside = False  # whether a transaction is open, which a new connection would not continue
