@@ -26,6 +26,7 @@ from postgres_server import Server
 from serve import Running, Talk, encoded, fitted
 from soak import Figures, Model, Soak
 
+SLOWEST = 5.0  # seconds that a service may take to answer with what another one was taught
 AWAY = 2.0  # seconds for which PostgreSQL is away
 
 
@@ -69,11 +70,13 @@ class Replicas(Soak):
         self.model.settle(label, True)
         self.model.acknowledged += 1
         async with Talk(other) as talk:
-            while True:
+            names: set[str] = set()
+            while label not in names and time.monotonic() < began + SLOWEST:
                 _, answer = await talk.ask("GET", "/labels")
-                if answer["change"] >= change and label in {row["name"] for row in answer["labels"]}:
-                    break
+                names = {row["name"] for row in answer["labels"]}
         self.lags.append(time.monotonic() - began)
+        if label not in names:
+            self.model.stale.append(f"{label} of change {change} is not known to the other service after {SLOWEST} s")
 
     async def faults(self, kills: int, restarts: int, seconds: float) -> None:
         """Spread the faults over a while, one service after the other in turn."""
