@@ -11,7 +11,7 @@ import labelwise as lw
 from labelwise.server import present as module
 from labelwise.server import records
 from labelwise.server.database import Database
-from labelwise.server.lessons import Lesson, lesson_of
+from labelwise.server.lessons import Lesson, joined, lesson_of, unpacked
 from labelwise.server.present import Present
 from labelwise.store import load
 from tests.server.asking import images_of, saved
@@ -37,7 +37,6 @@ def work(presents: list[Present], monkeypatch: pytest.MonkeyPatch, name: str) ->
     assert isinstance(writer.database, Database)
     connection, counts = writer.database._connection, list[object]()
     statements, lessons, rows = list[str](), list[int](), list[int]()
-    unpacked, joined = records.unpacked, module.joined
 
     def read(number: int, label: str, words: str, content: bytes) -> Lesson:
         lessons.append(1)
