@@ -121,7 +121,7 @@ def test_damage_is_told(tmp_path: Path) -> None:
         lambda: open_gallery(disk.path).verify(),
         lambda: retrieve(classifier, TEST.images[:1], open_gallery(disk.path), len(TEST)),
     ):
-        with pytest.raises(StoreError, match="is damaged: .* not as it was written"):
+        with pytest.raises(StoreError, match=r"is damaged: .* not as it was written"):
             ask()
     files[0].write_bytes(content[:50])
     with pytest.raises(StoreError, match="cannot be read or written"):

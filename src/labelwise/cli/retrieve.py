@@ -102,7 +102,7 @@ def _only_on_disk(kept: Path, options: dict[str, str | None]) -> None:
             raise UsageError(f"{option} goes with a gallery on disk (photos.lance); given {kept}.")
 
 
-def _gallery_on_disk(  # noqa: PLR0913 - what the verb is given
+def _gallery_on_disk(
     classifier: "lw.Classifier", source: Path, index: Path | None, by: "By", label: str | None, strict: bool
 ) -> "StoredGallery":
     """Return a gallery on disk; where a folder is given, with its pictures, and without those that are no longer in it."""

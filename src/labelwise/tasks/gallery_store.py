@@ -4,19 +4,16 @@ Each part is one transaction of the table, so what a build that was stopped has 
 embeddings, or whitened ones, as ``by`` says. Writers take turns; readers see the newest version and wait for none.
 """
 
-import json
 import os
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from weakref import WeakSet
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -27,18 +24,26 @@ from labelwise.errors import StoreError, UsageError
 from labelwise.files import write_atomically
 from labelwise.model import LabelModel
 from labelwise.tasks.gallery import READ, Gallery, check_probe, gallery_of_files, probe_embeddings
+from labelwise.tasks.gallery_rows import (
+    READ_BACK,
+    VECTORS,
+    Kind,
+    in_words,
+    quoted,
+    row_vectors,
+    table_about,
+    table_rows,
+    table_schema,
+)
 from labelwise.tasks.similarity import By, compared
 from labelwise.writable import check_writable, turn
 
-FORMAT = "labelwise gallery 2"
-SUFFIX, TABLE, VECTORS = ".lance", "pictures", "embedding"
+SUFFIX, TABLE = ".lance", "pictures"
 INDEXED = 50_000  # rows from which on there is an index: fewer are searched as fast without
 OUTGROWN = 4  # times as many rows as when the index was made: it is made anew
 LOOKED_AT = 64  # regions that a query looks through
 TIDIED = 64  # parts after which small files are joined
-KEPT = timedelta(hours=1)  # how long versions stay that a reader may still have open
-COLUMNS = ("file", "label", "date", "folder")  # that a filter may name
-Kind = Literal["cosine", "whitened"]
+KEPT = timedelta(minutes=10)  # how long versions stay that a reader may still have open
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,13 +60,13 @@ class StoredGallery:
 
     def __init__(self, path: Path, table: Any) -> None:
         self.path, self._table = path, table
-        about = _about(path, table)
+        about = table_about(path, table)
         self.by: Kind = about["by"]  # what is compared: embeddings as they are, or whitened
         self.made_by: str = about["made_by"]  # which classifier made it, in words
         self.probe = torch.tensor(about["probe"])
 
     def __len__(self) -> int:
-        with _words(self.path):
+        with in_words(self.path):
             return int(self._table.count_rows())
 
     def __repr__(self) -> str:
@@ -93,16 +98,15 @@ class StoredGallery:
         ``where`` is a condition of SQL on file, label, date and folder. An approximate search goes by the index, if there is one.
         """
         search = self._table.search(query.cpu().numpy(), vector_column_name=VECTORS).distance_type("cosine")
-        search = search.nprobes(LOOKED_AT) if approximate else search.bypass_vector_index()
+        if approximate:  # in more regions where the filter leaves too few in these
+            search = search.minimum_nprobes(LOOKED_AT).maximum_nprobes(0)
+        else:
+            search = search.bypass_vector_index()
         search = search.where(where, prefilter=True) if where else search
-        names = [VECTORS, "file", "label", "date", "crc"]
-        with _words(self.path, where):
-            rows = search.limit(count).select([*names, "_distance"]).to_arrow()
-        vectors = _vectors(rows)
-        _verify(self.path, vectors, *(rows[name].to_pylist() for name in names[1:]))
-        return Candidates(
-            embeddings=torch.from_numpy(vectors), files=rows["file"].to_pylist(), labels=rows["label"].to_pylist()
-        )
+        with in_words(self.path, where):
+            rows = search.limit(count).select([*READ_BACK, "_distance"]).to_arrow()
+        vectors = torch.from_numpy(row_vectors(self.path, rows))
+        return Candidates(embeddings=vectors, files=rows["file"].to_pylist(), labels=rows["label"].to_pylist())
 
     def add(self, classifier: Classifier, part: Gallery, dates: Sequence[str] = ()) -> int:
         """Add pictures that are not in it and return how many these were; ``dates`` are ISO dates, one for each or none.
@@ -124,24 +128,24 @@ class StoredGallery:
             rows = [i for i, file in enumerate(part.files) if file not in known]
             if rows:
                 columns = [[column[i] for i in rows] for column in (part.files, labels, dates)]
-                self._table.add(_rows(embeddings[rows].numpy(), *columns))
+                self._table.add(table_rows(embeddings[rows].numpy(), *columns))
         return len(rows)
 
     def known(self, files: Sequence[str]) -> set[str]:
         """Return those of these names that are in the gallery."""
         if not files:
             return set()
-        names = ", ".join(map(_quoted, files))
+        names = ", ".join(map(quoted, files))
         rows = self._table.search().where(f"file IN ({names})").select(["file"]).limit(len(files))
-        with _words(self.path):
+        with in_words(self.path):
             return set(rows.to_arrow()["file"].to_pylist())
 
     def below(self, folder: str | Path) -> set[str]:
         """Return the names of all pictures in a folder and below."""
         top = os.path.join(os.path.realpath(folder), "")
         after = top[:-1] + chr(ord(top[-1]) + 1)  # the first text behind all that begin so
-        with _words(self.path):
-            names = self._table.search().where(f"file >= {_quoted(top)} AND file < {_quoted(after)}").select(["file"])
+        with in_words(self.path):
+            names = self._table.search().where(f"file >= {quoted(top)} AND file < {quoted(after)}").select(["file"])
             return {name for batch in names.to_batches() for name in batch["file"].to_pylist()}
 
     def remove(self, where: str) -> int:
@@ -155,7 +159,7 @@ class StoredGallery:
     def remove_files(self, files: Sequence[str]) -> None:
         """Remove the pictures of these names."""
         for start in range(0, len(files), READ):
-            self.remove(f"file IN ({', '.join(map(_quoted, files[start : start + READ]))})")
+            self.remove(f"file IN ({', '.join(map(quoted, files[start : start + READ]))})")
 
     def tidy(self, at_least: int = INDEXED) -> None:
         """Join small parts and bring the index up to date; it is made from ``at_least`` rows on, anew where outgrown."""
@@ -185,17 +189,15 @@ class StoredGallery:
     def verify(self) -> int:
         """Return how many rows were read and are as they were written; one that is not is an error."""
         count = 0
-        with _words(self.path):
-            names = ("file", "label", "date", "crc")
-            for batch in self._table.search().select([VECTORS, *names]).to_batches():
-                _verify(self.path, _vectors(batch), *(batch[name].to_pylist() for name in names))
-                count += len(batch)
+        with in_words(self.path):
+            for batch in self._table.search().select(list(READ_BACK)).to_batches():
+                count += len(row_vectors(self.path, batch))
         return count
 
     @contextmanager
     def _writing(self, where: str | None = None) -> Iterator[None]:
         """While open, no other process writes to the gallery, and this one sees what others wrote."""
-        with turn(self.path / ".lock"), _words(self.path, where):
+        with turn(self.path / ".lock"), in_words(self.path, where):
             self._table.checkout_latest()
             yield
 
@@ -212,7 +214,7 @@ def open_gallery(path: str | Path) -> StoredGallery:
         raise StoreError(
             f"{path} is no gallery. Build one: labelwise retrieve MODEL --gallery FOLDER --index {path.with_suffix(SUFFIX)}."
         )
-    with _words(path):
+    with in_words(path):
         return StoredGallery(path, lancedb.connect(path, read_consistency_interval=timedelta(0)).open_table(TABLE))
 
 
@@ -223,10 +225,10 @@ def create_gallery(path: str | Path, classifier: Classifier, by: By = "similarit
         raise UsageError(f'A gallery on disk has a name that ends in {SUFFIX}; given "{path}".')
     if not (path / f"{TABLE}{SUFFIX}").exists():
         kind: Kind = "whitened" if by == "whitened" else "cosine"
-        schema = _schema(classifier, kind)
+        schema = table_schema(_probe(classifier, kind).tolist(), kind, repr(classifier))
         check_writable(path)
         path.mkdir(parents=True, exist_ok=True)
-        with turn(path / ".lock"), _words(path):
+        with turn(path / ".lock"), in_words(path):
             lancedb.connect(path).create_table(TABLE, schema=schema, exist_ok=True)
     gallery = open_gallery(path)
     gallery.check(classifier, by)
@@ -290,102 +292,8 @@ def _is_text(file: str, skipped: list[Skipped]) -> bool:
     return True
 
 
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
 def _probe(classifier: Classifier, by: Kind) -> Tensor:
     """Return what fixed pictures of noise become where they are compared ``[p, d]``."""
     with torch.no_grad():
         probe = probe_embeddings(classifier).to(classifier.model.device)
         return compared(classifier.model, probe, by)[0].float().cpu()
-
-
-def _schema(classifier: Classifier, by: Kind) -> Any:
-    """Return the columns of a table, and what it says about itself."""
-    import pyarrow as pa
-
-    probe = _probe(classifier, by)
-    about = {"format": FORMAT, "by": by, "made_by": repr(classifier), "probe": probe.tolist()}
-    columns = [
-        pa.field(VECTORS, pa.list_(pa.float32(), probe.shape[1])),
-        *(pa.field(name, pa.string()) for name in COLUMNS),
-        pa.field("crc", pa.uint32()),
-    ]
-    return pa.schema(columns, metadata={"labelwise": json.dumps(about)})
-
-
-def _about(path: Path, table: Any) -> dict[str, Any]:
-    """Return what a table says about itself."""
-    try:
-        about: dict[str, Any] = json.loads((table.schema.metadata or {})[b"labelwise"])
-        if about["format"] == FORMAT and about["by"] in ("cosine", "whitened"):
-            return about
-    except (KeyError, TypeError, ValueError):
-        pass
-    raise StoreError(
-        f"{path} is no gallery of labelwise (or one of another version). Build it again under another name."
-    )
-
-
-def _rows(vectors: "np.ndarray[Any, Any]", files: list[str], labels: list[str | None], dates: list[str]) -> Any:
-    """Return rows of a table."""
-    import pyarrow as pa
-
-    if not np.isfinite(vectors).all():
-        raise UsageError("Embeddings of a gallery must be finite numbers; given some that are not.")
-    columns = {
-        VECTORS: pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1]),
-        "file": files,
-        "label": pa.array(labels, pa.string()),
-        "date": dates,
-        "folder": [os.path.dirname(file) for file in files],
-        "crc": pa.array(_checksums(vectors, files, labels, dates), pa.uint32()),
-    }
-    return pa.table(columns)
-
-
-def _vectors(rows: Any) -> "np.ndarray[Any, Any]":
-    """Return the embeddings ``[c, d]`` of rows of a table."""
-    column = rows[VECTORS]
-    column = column.combine_chunks() if hasattr(column, "combine_chunks") else column
-    size = rows.schema.field(VECTORS).type.list_size
-    numbers: np.ndarray[Any, Any] = column.flatten().to_numpy(zero_copy_only=False).reshape(-1, size).copy()
-    return numbers
-
-
-def _checksums(
-    vectors: "np.ndarray[Any, Any]", files: Sequence[str], labels: Sequence[str | None], dates: Sequence[str]
-) -> list[int]:
-    """Return a checksum of each row."""
-    texts = zip(files, labels, dates, strict=True)
-    return [
-        zlib.crc32("\0".join((file, label or "", date)).encode(), zlib.crc32(row.data))
-        for row, (file, label, date) in zip(np.ascontiguousarray(vectors), texts, strict=True)
-    ]
-
-
-def _verify(path: Path, vectors: "np.ndarray[Any, Any]", *columns: list[Any]) -> None:
-    """Raise an error where a row is not as it was written."""
-    *texts, stated = columns
-    sums = _checksums(vectors, *texts)
-    if sums != stated:
-        wrong = next(i for i, (here, there) in enumerate(zip(sums, stated, strict=True)) if here != there)
-        raise StoreError(f"{path} is damaged: {texts[0][wrong]!r} is not as it was written. Build the gallery again.")
-
-
-@contextmanager
-def _words(path: Path, where: str | None = None) -> Iterator[None]:
-    """Say in words of ours what LanceDB cannot do."""
-    try:
-        yield
-    except (RuntimeError, ValueError, OSError, LookupError) as error:
-        why = str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
-        if where is not None:
-            raise UsageError(
-                f"These pictures of {path} cannot be chosen: {where!r} ({why}). Give a condition on {', '.join(COLUMNS)}, such as "
-                "\"label = 'wren' and date >= '2026-05-01'\"."
-            ) from None
-        raise StoreError(
-            f"{path} cannot be read or written: {why}. If a file of it is missing or damaged, build the gallery again."
-        ) from None
