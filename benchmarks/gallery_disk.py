@@ -178,7 +178,9 @@ def main() -> None:
     parser.add_argument("--only", choices=["disk"])
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
-    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, torch {torch.__version__}, lancedb {need_lancedb().__version__}")
+    print(
+        f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, torch {torch.__version__}, lancedb {need_lancedb().__version__}"
+    )
     out = []
     for count in chosen.codes:
         with tempfile.TemporaryDirectory() as folder:
@@ -186,7 +188,9 @@ def main() -> None:
     heads = list(dict.fromkeys(head for row in out for head in row))
     table = Table(*heads)
     for row in out:
-        table.add_row(*(f"{row[head]:.3g}" if isinstance(row.get(head), float) else str(row.get(head, "")) for head in heads))
+        table.add_row(
+            *(f"{row[head]:.3g}" if isinstance(row.get(head), float) else str(row.get(head, "")) for head in heads)
+        )
     Console(width=180).print(table)
     if chosen.json:
         chosen.json.write_text(json.dumps(out, indent=1) + "\n")

@@ -11,8 +11,14 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from labelwise.ops.targets import truth_table
 
+MOST_PAIRS, FEWEST_ROWS = 2**24, 300  # of images and labels that a map is fitted on at most; but of so many images
 MOST_STEPS = 100  # of Newton's method; a handful is usual
 SOFTEST = 1e-6  # the least inverse temperature, relative to the spread of scores: they say nothing, then
+
+
+def most_rows(k: int) -> int:
+    """Return how many images with scores of k labels a map is fitted on at most: more make it no better, and each takes k numbers."""
+    return max(FEWEST_ROWS, MOST_PAIRS // k)
 
 
 def fit_platt(scores: Tensor, targets: Tensor) -> tuple[float, float]:

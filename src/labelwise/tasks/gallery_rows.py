@@ -104,4 +104,5 @@ def in_words(path: Path, where: str | None = None) -> Iterator[None]:
 
 
 def quoted(text: str) -> str:
+    """Return a text as SQL writes it."""
     return "'" + text.replace("'", "''") + "'"

@@ -98,10 +98,8 @@ class StoredGallery:
         ``where`` is a condition of SQL on file, label, date and folder. An approximate search goes by the index, if there is one.
         """
         search = self._table.search(query.cpu().numpy(), vector_column_name=VECTORS).distance_type("cosine")
-        if approximate:  # in more regions where the filter leaves too few in these
-            search = search.minimum_nprobes(LOOKED_AT).maximum_nprobes(0)
-        else:
-            search = search.bypass_vector_index()
+        near = search.minimum_nprobes(LOOKED_AT).maximum_nprobes(0)  # in more regions where a filter leaves too few
+        search = near if approximate else search.bypass_vector_index()
         search = search.where(where, prefilter=True) if where else search
         with in_words(self.path, where):
             rows = search.limit(count).select([*READ_BACK, "_distance"]).to_arrow()
