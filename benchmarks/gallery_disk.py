@@ -3,7 +3,7 @@
     python benchmarks/gallery_disk.py [--codes 2000000] [--size 128] [--queries 200] [--only disk] [--json FILE]
 
 Codes are random, in clusters, as in ``gallery.py``. Each way is built in a process of its own and searched in another one that
-opens what was written: seconds until it is open, wall and processor milliseconds of one query after another (``lw.retrieve``, k = 10),
+opens what was written, torch and faiss on one thread, LanceDB as it comes: seconds until it is open, wall and processor milliseconds of one query after another (``lw.retrieve``, k = 10),
 the share of the ten best found, and memory of that process, before and after (less what an idle one takes that has imported the
 same). The gallery on disk is also searched with a filter that a tenth of the codes passes, and a thousand codes are added and
 removed. ``--only disk`` leaves out what has to fit in memory: the right answers come from a stream.
@@ -17,6 +17,7 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -29,9 +30,11 @@ from torch import Tensor
 
 from labelwise.api import retrieve
 from labelwise.classifier import Classifier, bind
+from labelwise.errors import UsageError
 from labelwise.labels import Labels
 from labelwise.model import Spec
 from labelwise.tasks.gallery import Gallery, load_gallery, probe_embeddings
+from labelwise.tasks.gallery_index import need_faiss
 from labelwise.tasks.gallery_store import StoredGallery, create_gallery, need_lancedb, open_gallery
 
 K, STEP, SHARES = 10, 100_000, 10
@@ -137,16 +140,20 @@ def changed(gallery: StoredGallery, classifier: Classifier, asked: Tensor) -> Fi
     return {"filter_ms": wall, "add_s": added, "remove_s": time.perf_counter() - begun}
 
 
-def apart(work: Callable[..., Any], *args: Any, **more: Any) -> tuple[Any, float, float]:
-    """Return the result of a call in a process of its own, its wall seconds and its largest memory in megabytes."""
+def apart(work: Callable[..., Any], *args: Any, **more: Any) -> tuple[Any, float, float, float]:
+    """Return the result of a call in a process of its own, its wall seconds, its largest memory in megabytes and processor seconds."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(_measured, (work, args, more))  # type: ignore[no-any-return]
 
 
-def _measured(work: Callable[..., Any], args: Any, more: Any) -> tuple[Any, float, float]:
-    begun = time.perf_counter()
+def _measured(work: Callable[..., Any], args: Any, more: Any) -> tuple[Any, float, float, float]:
+    torch.set_num_threads(1)
+    with suppress(UsageError):
+        need_faiss().omp_set_num_threads(1)
+    begun, processor = time.perf_counter(), time.process_time()
     result = work(*args, **more)
-    return result, time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    wall, most = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return result, wall, most, time.process_time() - processor
 
 
 def size_of(folder: Path) -> float:
@@ -162,9 +169,9 @@ def rows(count: int, chosen: argparse.Namespace, folder: Path) -> list[dict[str,
     for way, (build, how) in ways.items():
         here = folder / way
         here.mkdir()
-        _, built, most = apart(build, here, count, chosen.size, **how)
-        figures, _, _ = apart(search, here, way, chosen.size, asked, right)
-        about = {"build_s": built, "build_mb": most, "file_mb": size_of(here)}
+        _, built, most, processor = apart(build, here, count, chosen.size, **how)
+        figures, *_ = apart(search, here, way, chosen.size, asked, right)
+        about = {"build_s": built, "build_cpu_s": processor, "build_mb": most, "file_mb": size_of(here)}
         out.append({"codes": count, "way": way, **about, **figures})
         print(out[-1], flush=True)
     return out

@@ -4,9 +4,9 @@
                                [--tested 20000] [--limit 480] [--json FILE]
 
 Features are random: labels have means with a spectrum that falls off, images lie around them. Each size runs in a process of its
-own. "MB" is what a step takes at its peak above what was there before it (Linux); "x" is the time of a step divided by that
-of the size before, over the growth of the work: images times numbers for most steps, times labels for those that score every
-pair. Above 1 it grows faster than that. A step that began after ``--limit`` seconds is left out.
+own. "mb" is what a step takes at its peak above what was there before it (Linux); "x" is the processor time of a step divided by that
+of the size before, over the growth of what it is given: images for fit, labels for the same test images and for teach, the file for save and
+load. 1 is linear. No further size is begun after ``--limit`` seconds.
 """
 
 import argparse
@@ -49,10 +49,11 @@ def step(name: str, work: Callable[[], Any], told: dict[str, Any]) -> Any:
     gc.collect()
     before = resident()
     CLEAR.write_text("5")
-    begun = time.perf_counter()
+    begun, processor = time.perf_counter(), time.process_time()
     result = work()
-    told |= {f"{name}_s": time.perf_counter() - begun, f"{name}_mb": peak() - before}
-    print(f"  {name}: {told[f'{name}_s']:.1f} s, {told[f'{name}_mb']:.0f} MB", flush=True)
+    told |= {f"{name}_s": time.perf_counter() - begun, f"{name}_cpu_s": time.process_time() - processor}
+    told |= {f"{name}_mb": peak() - before}
+    print("  {}: {:.1f} s, of a processor {:.1f} s, {:.0f} MB".format(name, *list(told.values())[-3:]), flush=True)
     return result
 
 
@@ -115,7 +116,7 @@ def growth(rows: list[dict[str, Any]]) -> None:
         more = (row["images"] / before["images"], row["labels"] / before["labels"], row["file_mb"] / before["file_mb"])
         for name, kind in work.items():
             if f"{name}_s" in row:
-                row[f"{name}_x"] = row[f"{name}_s"] / before[f"{name}_s"] / more[kind]
+                row[f"{name}_x"] = row[f"{name}_cpu_s"] / before[f"{name}_cpu_s"] / more[kind]
 
 
 def _apart(images: int, labels: int, chosen: argparse.Namespace) -> dict[str, Any]:
