@@ -11,7 +11,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from labelwise.ops.targets import truth_table
 
-MOST_PAIRS, FEWEST_ROWS = 2**24, 300  # of images and labels that a map is fitted on at most; but of so many images
+MOST_PAIRS, FEWEST_ROWS = 2**23, 300  # of images and labels that a map is fitted on at most; but of so many images
 MOST_STEPS = 100  # of Newton's method; a handful is usual
 SOFTEST = 1e-6  # the least inverse temperature, relative to the spread of scores: they say nothing, then
 

@@ -9,11 +9,12 @@ from torch.nn.functional import cross_entropy, normalize
 
 from labelwise.ops.arrays import root_features as root_features
 from labelwise.ops.beliefs import PRIOR_LABELS, label_beliefs, spread_size
-from labelwise.ops.calibration import fit_temperature, most_rows
+from labelwise.ops.calibration import fit_temperature
 from labelwise.ops.left_out import Sample, left_out_distances, left_out_products
 
 RIDGES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)  # of the mean variance inside labels
-MOST_CHOSEN_BY = 1_000  # rows left out to choose a ridge by
+MOST_CHOSEN_BY = 1_000  # rows left out to choose a ridge by; of many labels fewer, but not so few as FEWEST
+MOST_PAIRS, FEWEST = 2**22, 200
 NOTHING = 1e-12  # a mean variance inside labels below this is rounding: copies of one picture
 # Sharpness of cosines where one picture a label leaves nothing to choose it by: the more, the less alike pictures are and the more
 # labels there are. About as sure as was right for k of the labels of three sets of photos, see docs/discriminant.md.
@@ -66,7 +67,7 @@ def fit_whitening(rows: Tensor, targets: Tensor, k: int, groups: Tensor | None =
     values, axes = values.clamp_min(0), axes.to(x)
     variance = max(float(values.sum()) / d, NOTHING)
     if bool((sample.rest_weights > 0).any()):
-        some = sample.select(some_groups(sample.groups, min(MOST_CHOSEN_BY, most_rows(k))))
+        some = sample.select(some_groups(sample.groups, min(MOST_CHOSEN_BY, max(FEWEST, MOST_PAIRS // k))))
         some = some.turned(centre, axes)
         trials = [(*_likelihood(some.scaled((values + ridge * variance).float() ** -0.5)), ridge) for ridge in RIDGES]
         _, sharpness, noise, ridge = min(trials)
