@@ -143,7 +143,7 @@ def changed(gallery: StoredGallery, classifier: Classifier, asked: Tensor) -> Fi
 def apart(work: Callable[..., Any], *args: Any, **more: Any) -> tuple[Any, float, float, float]:
     """Return the result of a call in a process of its own, its wall seconds, its largest memory in megabytes and processor seconds."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(_measured, (work, args, more))  # type: ignore[no-any-return]
+        return pool.apply(_measured, (work, args, more))
 
 
 def _measured(work: Callable[..., Any], args: Any, more: Any) -> tuple[Any, float, float, float]:
@@ -163,9 +163,9 @@ def size_of(folder: Path) -> float:
 def rows(count: int, chosen: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
     asked = queries(count, chosen.size, chosen.queries)
     right, out = apart(truth, count, chosen.size, asked)[0], []
-    ways = {"disk": (build_disk, {})}
+    ways: dict[str, tuple[Callable[..., None], dict[str, bool]]] = {"disk": (build_disk, {})}
     if chosen.only != "disk":
-        ways |= {"exact": (build_memory, {"index": False}), "faiss": (build_memory, {"index": True})}  # type: ignore[dict-item]
+        ways |= {"exact": (build_memory, {"index": False}), "faiss": (build_memory, {"index": True})}
     for way, (build, how) in ways.items():
         here = folder / way
         here.mkdir()

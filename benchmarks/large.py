@@ -98,7 +98,7 @@ def case(images: int, labels: int, chosen: argparse.Namespace) -> dict[str, Any]
     told["accuracy"], told["ece"] = result.accuracy, result.ece
     examples = [means[labels + i] + 0.7 * torch.randn(5, chosen.size, generator=drawn) for i in range(NEW)]
 
-    def teach() -> lw.Classifier:
+    def teach() -> Any:
         more = classifier
         for i, rows in enumerate(examples):
             more = lw.teach(more, f"new {i}", examples=rows.relu())

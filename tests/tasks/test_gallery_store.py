@@ -15,7 +15,7 @@ from PIL import Image
 from labelwise.api import retrieve
 from labelwise.errors import StoreError, UsageError
 from labelwise.tasks import gallery_store as module
-from labelwise.tasks.gallery import Gallery, make_gallery
+from labelwise.tasks.gallery import Gallery, gallery_of_files, make_gallery
 from labelwise.tasks.gallery_store import StoredGallery, add_files, create_gallery, dates_of, open_gallery
 from labelwise.tasks.similarity import By
 from tests.contract.subjects import trained
@@ -166,7 +166,7 @@ def test_a_build_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.Mo
     files.insert(3, str(tmp_path / "it's here" / "broken.png"))
     monkeypatch.setattr(module, "READ", 2)
     disk = create_gallery(tmp_path / "g.lance", classifier)
-    read, whole = list[str](), module.gallery_of_files
+    read, whole = list[str](), gallery_of_files
 
     def stopping(classifier: object, some: list[str], **how: bool) -> object:
         read.extend(some)

@@ -119,14 +119,14 @@ class StoredGallery:
             embeddings = (
                 compared(classifier.model, part.embeddings.to(classifier.model.device), self.by)[0].float().cpu()
             )
-        labels = part.labels or (None,) * len(part)
+        labels: Sequence[str | None] = part.labels or (None,) * len(part)
         dates = dates or ("",) * len(part)
         with self._writing():
             known = self.known(part.files)
             rows = [i for i, file in enumerate(part.files) if file not in known]
             if rows:
-                columns = [[column[i] for i in rows] for column in (part.files, labels, dates)]
-                self._table.add(table_rows(embeddings[rows].numpy(), *columns))
+                files, dated = [part.files[i] for i in rows], [dates[i] for i in rows]
+                self._table.add(table_rows(embeddings[rows].numpy(), files, [labels[i] for i in rows], dated))
         return len(rows)
 
     def known(self, files: Sequence[str]) -> set[str]:
