@@ -15,6 +15,7 @@ PENALTIES = tuple(
 PRIOR_LABELS = 300.0  # as many labels as the belief that means spread alike in all directions is worth
 FEWEST = 1e-6  # pictures: as good as none
 FEW = 10  # pictures of a label, and less than half of what labels have on average: it is believed as if it were taught
+MANY = 2_000  # labels: the products of all pairs of more are not made
 CHUNK = 2**14  # rows at a time
 LEAST = 0.01  # of the noise: a spread of labels below this is none
 
@@ -169,15 +170,27 @@ def expected_means(vectors: Tensor, means: Tensor) -> tuple[Tensor, Tensor]:
     Ridge regression from vectors ``[k, a]`` to means ``[k, d]``, both around zero, in closed form; its penalty makes the error
     for a label that it has not seen least (residual / (1 - h)).
     """
-    values, turns = torch.linalg.eigh(vectors @ vectors.T)
+    values, turns = _gram_axes(vectors)
     values, turned = values.clamp_min(0), turns.T @ means
+    mean = (values.sum() / len(vectors)).clamp_min(1e-12)
 
     def away(penalty: float) -> Tensor:
-        share = values / (values + penalty * values.mean().clamp_min(1e-12))
+        share = values / (values + penalty * mean)
         hat = (turns.square() * share).sum(1)
         residuals: Tensor = (means - (turns * share) @ turned) / (1 - hat).clamp_min(1e-6)[:, None]
         return residuals
 
     penalty = min(PENALTIES, key=lambda each: float(away(each).square().sum()))
-    weights = vectors.T @ (turns / (values + penalty * values.mean().clamp_min(1e-12))) @ turned
+    weights = vectors.T @ (turns / (values + penalty * mean)) @ turned
     return weights, means - away(penalty)
+
+
+def _gram_axes(vectors: Tensor) -> tuple[Tensor, Tensor]:
+    """Return values ``[q]`` and axes ``[k, q]`` of the products of vectors ``[k, a]``; of many labels those that are not 0 alone."""
+    k, a = vectors.shape
+    if k <= max(a, MANY):
+        values, turns = torch.linalg.eigh(vectors @ vectors.T)
+        return values, turns
+    values, turns = torch.linalg.eigh(vectors.T @ vectors)
+    known = values > 1e-10 * values[-1]
+    return values[known], vectors @ turns[:, known] / values[known].sqrt()
