@@ -1,12 +1,12 @@
 """A gallery on disk (LanceDB) beside one in memory, searched exactly and by its index (faiss): recall, ms a query, memory.
 
-    python benchmarks/gallery_disk.py [--codes 2000000] [--size 128] [--queries 200] [--only disk] [--json FILE]
+    python benchmarks/gallery_disk.py [--codes 2000000] [--size 128] [--queries 200] [--ways disk exact faiss] [--json FILE]
 
 Codes are random, in clusters, as in ``gallery.py``. Each way is built in a process of its own and searched in another one that
 opens what was written, torch and faiss on one thread, LanceDB as it comes: seconds until it is open, wall and processor milliseconds of one query after another (``lw.retrieve``, k = 10),
 the share of the ten best found, and memory of that process, before and after (less what an idle one takes that has imported the
 same). The gallery on disk is also searched with a filter that a tenth of the codes passes, and a thousand codes are added and
-removed. ``--only disk`` leaves out what has to fit in memory: the right answers come from a stream.
+removed. ``--ways disk`` leaves out what has to fit in memory: the right answers come from a stream.
 """
 
 import argparse
@@ -92,6 +92,13 @@ def build_disk(folder: Path, count: int, size: int) -> None:
     gallery.tidy()
 
 
+WAYS: dict[str, tuple[Callable[..., None], dict[str, bool]]] = {
+    "disk": (build_disk, {}),
+    "exact": (build_memory, {"index": False}),
+    "faiss": (build_memory, {"index": True}),
+}
+
+
 def search(folder: Path, way: str, size: int, asked: Tensor, right: Tensor) -> Figures:
     """Return what one way to search is found to do."""
     classifier = plain_classifier(size)
@@ -163,10 +170,8 @@ def size_of(folder: Path) -> float:
 def rows(count: int, chosen: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
     asked = queries(count, chosen.size, chosen.queries)
     right, out = apart(truth, count, chosen.size, asked)[0], []
-    ways: dict[str, tuple[Callable[..., None], dict[str, bool]]] = {"disk": (build_disk, {})}
-    if chosen.only != "disk":
-        ways |= {"exact": (build_memory, {"index": False}), "faiss": (build_memory, {"index": True})}
-    for way, (build, how) in ways.items():
+    for way in chosen.ways:
+        build, how = WAYS[way]
         here = folder / way
         here.mkdir()
         _, built, most, processor = apart(build, here, count, chosen.size, **how)
@@ -182,7 +187,7 @@ def main() -> None:
     parser.add_argument("--codes", type=int, nargs="+", default=[2_000_000])
     parser.add_argument("--size", type=int, default=128)
     parser.add_argument("--queries", type=int, default=200)
-    parser.add_argument("--only", choices=["disk"])
+    parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS))
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
     print(
