@@ -136,13 +136,13 @@ def uncalibrated(scores: Scores) -> Scores:
     return scores.of(replace(scores.classifier, calibration=scores.classifier.calibration.bare()))
 
 
-def calibration_errors(scores: Scores, targets: Tensor, suffix: str = "") -> dict[str, float]:
+def calibration_errors(scores: Scores, targets: Tensor) -> dict[str, float]:
     """Return the expected calibration error of yes/no answers, and of the chosen label if there is one."""
     begun, tables = 0, list[dict[str, Reliability]]()
     for part in scores.parts():
         tables.append(_reliabilities(part.yes, part.probabilities, targets[begun : begun + len(part)]))
         begun += len(part)
-    return {f"{kind}{suffix}": pooled([table[kind] for table in tables]).error for kind in tables[0]}
+    return {kind: pooled([table[kind] for table in tables]).error for kind in tables[0]}
 
 
 def _errors(yes: Tensor, probabilities: Tensor, targets: Tensor) -> dict[str, float]:
