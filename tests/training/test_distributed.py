@@ -16,6 +16,7 @@ from labelwise.files import read_tensors
 from labelwise.training.distribution import as_one_batch
 from tests.training.spread_script import CASES, in_processes
 
+
 def differing(one: Path, other: Path) -> list[str]:
     """The names of tensors that are not the same in two files."""
     first, second = (read_tensors(file)[0] for file in (one, other))
