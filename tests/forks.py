@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ class Fork:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.environ.update(variables)
+        tempfile.tempdir = None  # asked for anew
         os.chdir(folder)
         os.dup2(os.open(self.errors, os.O_WRONLY), 2)
         sys.stdout, sys.stderr = open(os.devnull, "w"), open(2, "w", buffering=1)  # noqa: SIM115 - as long as the process

@@ -13,7 +13,6 @@ import labelwise as lw
 from labelwise.fitting.pretraining import Pretrain, pretrain
 from tests.conftest import blobs, quick
 
-
 SHELL = """import sys
 from labelwise.cli import main
 for words in sys.argv[1:]:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.hostile.connections import HEALTH, LARGE, Running, ahead, answers, asks, connect, megabytes, post, slow
+from tests.hostile.connections import HEALTH, LARGE, ahead, answers, asks, connect, megabytes, post, slow
 from tests.server.asking import images_of, png, saved
+from tests.server.services import Running
 
 PICTURE = png(images_of(0)[0])
 TOKEN = "Authorization: Bearer sesame"
