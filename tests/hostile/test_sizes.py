@@ -26,6 +26,7 @@ from labelwise.errors import DataError, LabelwiseError, StoreError, UsageError, 
 from labelwise.files import read_tensors
 from labelwise.nn.weights import read_weights
 from labelwise_papers.benchmarks.mat_files import read_mat
+from tests.forks import Fork, shell
 from tests.hostile import corpus
 from tests.hostile.corpus import mat_array, mat_element
 
@@ -231,14 +232,9 @@ def test_the_shell_takes_the_limit(tmp_path: Path) -> None:
     file = corpus.npz(
         tmp_path / "a.npz", features=corpus.npy((1000, 1000), "<f4", bytes(4 * 10**6)), labels=corpus.names("a", "b")
     )
-    done = subprocess.run(
-        [sys.executable, "-m", "labelwise", "data", "check", str(file), "--max-gb", "0.002"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert "0.002 GB are allowed" in " ".join(done.stderr.split())
+    done = Fork(shell("data", "check", file, "--max-gb", "0.002"), tmp_path)
+    assert done.wait(60) == 1
+    assert "0.002 GB are allowed" in " ".join(done.said().split())
 
 
 def test_numbers_of_an_array_are_as_they_were(tmp_path: Path) -> None:
