@@ -119,6 +119,7 @@ def slow_clients_are_let_go(service: Running) -> None:
 
 
 def test_workers_share_what_is_taught(tmp_path: Path, started: list[Running]) -> None:
+    """Slow: two workers are started, killed and started again, and each imports torch."""
     started.append(Running(saved(tmp_path), "--workers", "2", "--wait", "0"))
     service, names = started[0], ["blob 0", "blob 1", "blob 2", "blob 3"]
     for i in range(8):
