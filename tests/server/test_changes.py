@@ -203,7 +203,7 @@ def killed_amid_a_change(model: Path) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     teach(present, "whole")
-    present.database.write = killed  # type: ignore[method-assign]
+    present.database.write = killed  # type: ignore[method-assign, assignment]
     teach(present, "half")
 
 
