@@ -214,18 +214,18 @@ def test_a_million_columns_take_seconds(head: str, tmp_path: Path) -> None:
         file = tmp_path / f"{n}.csv"
         heads = ",".join(head.format(i) for i in range(n))
         file.write_text(f"{heads},label\n{'1,' * n}a\n")
-        start = time.perf_counter()
+        start = time.process_time()
         with suppress(LabelwiseError):
             read_csv(file)
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
     assert seconds[1] < 40 * seconds[0] + 1
 
 
 def test_a_name_that_is_long_or_one_of_many_is_not_compared_for_hours() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     assert suggest("x" * 10**6, ["x" * 10**6 + "y"]) == ""
     assert suggest("label", (f"labels{i}" for i in range(10**6)))
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20
 
 
 def test_the_shell_takes_the_limit(tmp_path: Path) -> None:
