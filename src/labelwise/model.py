@@ -7,6 +7,7 @@ images, k labels, d image embedding, e label embedding, a vector.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
@@ -68,7 +69,7 @@ class LabelModel(nn.Module, ABC):
     @property
     def device(self) -> torch.device:
         """Where the model lives."""
-        return next((t.device for t in (*self.parameters(), *self.buffers())), torch.device("cpu"))
+        return next((t.device for t in chain(self.parameters(), self.buffers())), torch.device("cpu"))
 
 
 @runtime_checkable
@@ -150,6 +151,7 @@ class LeftOut:
     unfamiliarity: Tensor  # [n], see ``SensesFamiliarity``
     tells: Tensor  # which rows say something: an image of their label is left [n] (bool)
     groups: Tensor  # images that were left out together have the same number [n]
+    rows: Tensor  # which of the training images these are [n]: all, or of very many some
 
 
 @runtime_checkable
@@ -157,7 +159,7 @@ class LeavesOut(Protocol):
     """It scores its training images as if it had not seen them, so none need to be held out."""
 
     def left_out(self, images: Tensor, targets: Tensor, groups: Sequence[str] = ()) -> LeftOut:
-        """Return what it says of all its training images, from their targets ``[n]`` and the names of their groups."""
+        """Return what it says of its training images, from the targets ``[n]`` and the names of the groups of all."""
 
     def left_out_pairs(self, images: Tensor, targets: Tensor, pairs: Tensor) -> Tensor:
         """Return how alike pairs ``[p, 2]`` of its training images are by ``Whitens.whitened``, as if it had not seen the two."""

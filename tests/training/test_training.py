@@ -2,7 +2,6 @@ import itertools
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import lr_scheduler
 
+from labelwise.classifier import Classifier
 from labelwise.data.batches import Batch, Shard, ShuffledBatches, ahead
 from labelwise.data.dataset import Dataset, TrainData
 from labelwise.errors import Interrupted, LabelwiseError, StoreError, UsageError
@@ -30,20 +30,30 @@ from labelwise.training.loop import train
 from labelwise.training.optimizers import Optimizer, Schedule
 from labelwise.training.stages import Run, Stage
 from tests.conftest import blobs, quick
+from tests.epochs import batches_of
+from tests.forks import Fork
 from tests.once import once
-from tests.training.training_script import train_on_blobs
-
-ROOT = Path(__file__).parents[2]
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
 
 
-def wait_for_log(path: Path, lines: int, process: "subprocess.Popen[bytes]") -> None:
+def wait_for_log(path: Path, lines: int, process: Fork) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
         if path.exists() and path.read_text().count("\n") >= lines:
             return
         time.sleep(0.01)
     raise AssertionError("the run ended or hung before it could be interrupted")
+
+
+def train_on_blobs(folder: Path, epochs: int, resume: bool = False) -> Classifier:
+    run = Run(seed=5, device="cpu", folder=folder, resume=resume, checkpoint_seconds=0.05)
+    return fit(blobs(per_label=48), quick("indicator", epochs), run)
+
+
+def until_interrupted(folder: Path, epochs: int) -> None:
+    try:
+        train_on_blobs(folder, epochs)
+    except Interrupted:
+        sys.exit(7)
 
 
 @once
@@ -59,8 +69,7 @@ def undisturbed(epochs: int) -> tuple[dict[str, Tensor], list[float]]:
 def test_killed_run_resumes_to_the_same_weights(tmp_path: Path, kind: signal.Signals) -> None:
     epochs, broken = 40, tmp_path / "broken.run"
     weights, straight = undisturbed(epochs)
-    words = [sys.executable, "-m", "tests.training.training_script", str(broken), str(epochs)]
-    process = subprocess.Popen(words, cwd=ROOT, env=ENVIRONMENT)
+    process = Fork(lambda: until_interrupted(broken, epochs), tmp_path)
     wait_for_log(broken / "log.jsonl", 10, process)
     process.send_signal(kind)
     assert process.wait(30) == (-signal.SIGKILL if kind == signal.SIGKILL else 7)
@@ -122,17 +131,17 @@ def test_unknown_device() -> None:
 def test_batches_are_the_same_in_parts() -> None:
     split = blobs().split("train")
     batches = ShuffledBatches(split=split, size=10)
-    whole = list(batches.epoch(7, 0, Shard()))
-    parts = [list(batches.epoch(7, 0, Shard(rank, 3))) for rank in range(3)]
+    whole = list(batches_of(batches, 7))
+    parts = [list(batches_of(batches, 7, 0, Shard(rank, 3))) for rank in range(3)]
     for step, batch in enumerate(whole):
         assert torch.equal(batch.rows, torch.cat([part[step].rows for part in parts]))
         draws = [part[step].rng.uniform(2) for part in parts]
         assert torch.equal(batch.rng.uniform(2), torch.cat(draws))
-    late = list(batches.epoch(7, 2, Shard()))
+    late = list(batches_of(batches, 7, 2))
     assert torch.equal(late[0].rows, whole[2].rows)
     rows = torch.cat([batch.rows for batch in whole])
     assert len(set(rows.tolist())) == len(rows) == len(batches) * 10
-    assert not torch.equal(rows, torch.cat([b.rows for b in batches.epoch(8, 0, Shard())]))
+    assert not torch.equal(rows, torch.cat([b.rows for b in batches_of(batches, 8)]))
 
 
 def test_ahead_keeps_order_passes_errors_and_stops() -> None:
