@@ -46,7 +46,7 @@ def study(name: str) -> dict[str, list[float]]:
             ((_, scores),) = solved.scores(fold.val.images, model.vectors(fold.known), (model.solution,))
             ends.append(scores)
         for i, share in enumerate(SHARES):
-            curve = balance_curve(torch.lerp(*ends, share), fold.val.targets, seen)
+            curve = balance_curve(torch.lerp(ends[0], ends[1], share), fold.val.targets, seen)
             u, s = curve.at(0.0)
             sums["without"][i] += 2 * u * s / (u + s) / 3
             sums["best"][i] += curve.harmonic.max() / 3
