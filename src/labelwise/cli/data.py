@@ -89,7 +89,7 @@ def split(  # noqa: PLR0913 - the options of the verb
 
 @app.command()
 @with_shared
-def encode(
+def encode(  # noqa: PLR0913 - the options of the verb
     data: Data,
     out_npz: Annotated[Path, Option("--out", help="The .npz file to write; of very many pictures a .parquet folder.")],
     encoder: EncoderName = "auto",

@@ -1,5 +1,6 @@
 """A job as a pipeline of Ray Data: on the cores of this machine, or on a cluster whose machines see the same files."""
 
+import logging
 import os
 from collections.abc import Callable
 from importlib import import_module
@@ -29,6 +30,7 @@ def run_on_ray(job: Job, workers: int, done: Callable[[int], None]) -> None:
         )
         ray.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
     try:
+        logging.getLogger("ray.data").setLevel(logging.ERROR)
         data.DataContext.get_current().enable_progress_bars = False
         gpus = 1 if job.device == "cuda" else 0
         blocks = data.from_items([{"block": block} for block in missing], override_num_blocks=len(missing))
@@ -39,8 +41,6 @@ def run_on_ray(job: Job, workers: int, done: Callable[[int], None]) -> None:
             num_cpus=CORES,
             num_gpus=gpus,
             compute=data.ActorPoolStrategy(size=workers),
-            max_restarts=-1,
-            max_task_retries=-1,
         )
         for row in answered.iter_rows():
             done(row["pictures"])
