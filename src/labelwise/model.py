@@ -151,6 +151,7 @@ class LeftOut:
     unfamiliarity: Tensor  # [n], see ``SensesFamiliarity``
     tells: Tensor  # which rows say something: an image of their label is left [n] (bool)
     groups: Tensor  # images that were left out together have the same number [n]
+    rows: Tensor  # which of the training images these are [n]: all, or of very many some
 
 
 @runtime_checkable
@@ -158,7 +159,7 @@ class LeavesOut(Protocol):
     """It scores its training images as if it had not seen them, so none need to be held out."""
 
     def left_out(self, images: Tensor, targets: Tensor, groups: Sequence[str] = ()) -> LeftOut:
-        """Return what it says of all its training images, from their targets ``[n]`` and the names of their groups."""
+        """Return what it says of its training images, from the targets ``[n]`` and the names of the groups of all."""
 
     def left_out_pairs(self, images: Tensor, targets: Tensor, pairs: Tensor) -> Tensor:
         """Return how alike pairs ``[p, 2]`` of its training images are by ``Whitens.whitened``, as if it had not seen the two."""

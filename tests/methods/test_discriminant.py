@@ -11,10 +11,13 @@ from labelwise.classifier import Classifier
 from labelwise.data.dataset import Dataset, Split
 from labelwise.errors import DataError, UnsupportedError, UsageError
 from labelwise.fitting.choice import decide
+from labelwise.fitting.estimate import _confused
 from labelwise.fitting.fit import fit
 from labelwise.labels import Labels
 from labelwise.methods import Discriminant, Encoder
 from labelwise.methods.discriminant import DiscriminantModel
+from labelwise.metrics import confusion_matrix
+from labelwise.ops import calibration
 from labelwise.ops.discriminant import root_features
 from labelwise.training.stages import Run
 
@@ -212,3 +215,27 @@ def test_texts_that_cannot_be_read_are_no_hindrance() -> None:
     assert classifier.origin.method == Discriminant()
     with pytest.raises(DataError, match="No word vector"):
         fit(replace(data, labels=labels), Discriminant(source="texts"), CPU)
+
+
+def test_of_very_many_images_some_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = data_of(8, 20)
+    whole = fit(data, Discriminant(), CPU)
+    monkeypatch.setattr(calibration, "MOST_PAIRS", 90 * 8)
+    monkeypatch.setattr(calibration, "FEWEST_ROWS", 1)
+    some = fit(data, Discriminant(), CPU)
+    about = some.origin.summary
+    assert 60 < about["leave_one_out"]["images"] == about["calibration"]["images"] <= 90
+    assert some.verifier is not None  # of pairs of all images
+    assert accuracy(some, 8) == pytest.approx(accuracy(whole, 8), abs=0.03)
+    low, high = (about["leave_one_out"][key] for key in ("low", "high"))
+    assert low < accuracy(some, 8) < high
+
+
+def test_confused_labels_are_those_of_the_whole_table() -> None:
+    drawn = torch.Generator().manual_seed(0)
+    best, targets = torch.randint(5, (2, 300), generator=drawn)
+    table = confusion_matrix(best, targets, 5).fill_diagonal_(0)
+    places = table.flatten().argsort(descending=True, stable=True)[:3].tolist()
+    right = [{"label": "abcde"[p // 5], "taken_for": "abcde"[p % 5], "count": int(table.flatten()[p])} for p in places]
+    assert _confused(best, targets, tuple("abcde")) == right
+    assert _confused(best, best, tuple("abcde")) == []

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from labelwise.ops.beliefs import Spread, label_beliefs, label_spread, taken_off
+from labelwise.ops import beliefs as beliefs_module
+from labelwise.ops.beliefs import Spread, expected_means, label_beliefs, label_spread, taken_off
 from labelwise.ops.discriminant import fit_whitening
 from labelwise.ops.left_out import Sample, left_out_distances, left_out_products
 
@@ -103,3 +104,12 @@ def test_one_picture_a_label_is_the_surer_the_less_alike_and_the_more_labels() -
     assert near.noise == 0
     assert near.sharpness < fit_whitening(rows, torch.arange(20), 20).sharpness
     assert fit_whitening(rows[:5], torch.arange(5), 5).sharpness < fit_whitening(rows, torch.arange(20), 20).sharpness
+
+
+def test_many_described_labels_need_no_table_of_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = torch.Generator().manual_seed(0)
+    vectors, means = torch.randn(60, 5, generator=drawn).double(), torch.randn(60, 7, generator=drawn).double()
+    weights, expected = expected_means(vectors, means)
+    monkeypatch.setattr(beliefs_module, "MANY", 10)
+    for one, other in zip(expected_means(vectors, means), (weights, expected), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)

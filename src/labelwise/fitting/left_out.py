@@ -28,13 +28,17 @@ def calibrated_left_out(classifier: Classifier, train: Split) -> Classifier:
         raise cannot(model, "leave training images out")
     images = prepared(model, train.images)
     left = model.left_out(images, train.targets.to(model.device), train.groups)
-    tells = left.tells.nonzero()[:, 0]
-    if len(tells) < FEWEST:
+    told = left.tells.nonzero()[:, 0]
+    if len(told) < FEWEST:
         return classifier
-    scores, targets = _scores(classifier, images, left)[tells], train.targets[tells].cpu()
-    done = calibrate(scores, targets)
-    about = estimate(scores.of(done), train, tells, len(set(left.groups[tells].tolist())))
+    every = len(left.rows) == len(train)
+    tells = left.rows[told]
+    scores = _scores(classifier, images if every else images[left.rows], left)[told]
+    done = calibrate(scores, train.targets[tells].cpu())
+    about = estimate(scores.of(done), train, tells, len(set(left.groups[told].tolist())))
     done = replace(done, origin=replace(done.origin, summary={**done.origin.summary, "leave_one_out": about}))
+    tells = tells if every else torch.arange(len(train))
+    targets = train.targets[tells].cpu()
     if not (can_verify(targets) and isinstance(model, Whitens) and model.whitens):
         return done
     pairs = draw_pairs(targets, MOST_PAIRS, 0)

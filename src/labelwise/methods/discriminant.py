@@ -17,14 +17,14 @@ from torch.nn.functional import cross_entropy, normalize
 from labelwise.data.dataset import TrainData
 from labelwise.errors import DataError, UsageError
 from labelwise.labels import Labels
-from labelwise.methods.shared.linear import Encoder, RowModel
+from labelwise.methods.shared.linear import BATCH, Encoder, RowModel
 from labelwise.methods.shared.tuning import Trial, Tune, tuning_stages
 from labelwise.methods.shared.zero_shot import LabelSource, Source
 from labelwise.model import LabelModel, LeftOut, Spec
 from labelwise.ops.arrays import mean_distances, root_features
 from labelwise.ops.beliefs import Beliefs, Spread, expected_means, label_beliefs
-from labelwise.ops.calibration import fit_temperature
-from labelwise.ops.discriminant import Whitening, fit_whitening, left_out_scores
+from labelwise.ops.calibration import fit_temperature, most_rows
+from labelwise.ops.discriminant import Whitening, fit_whitening, left_out_scores, some_groups
 from labelwise.ops.left_out import Sample, left_out_cosines, left_out_distances
 from labelwise.ops.linear import linear_scores
 from labelwise.ops.lookalikes import together
@@ -120,7 +120,7 @@ class DiscriminantModel(RowModel):
         """Take over the closed-form solution for training images and their targets ``[n]``."""
         features, k = self.encode_all(images, by=self.encoder), len(self.spec.labels)
         self.rooted.fill_(float(features.min()) >= 0)
-        embeddings = self.finish(features)
+        embeddings = torch.cat([self.finish(part) for part in torch.split(features, BATCH)])
         sets = together(embeddings, targets, groups)
         whitening = fit_whitening(embeddings, targets, k, sets)
         self._take(root=whitening.root, centre=whitening.centre, noise=whitening.noise, sharpness=whitening.sharpness)
@@ -179,6 +179,8 @@ class DiscriminantModel(RowModel):
         embeddings = self.encode_all(images)
         sample = self._sample(embeddings, targets, together(embeddings, targets, groups))
         beliefs = self._plain_beliefs(sample)
+        rows = some_groups(sample.groups, most_rows(len(self.spec.labels)))
+        sample, beliefs = sample.select(rows), beliefs.select(rows)
         points = torch.cat([beliefs.means, torch.zeros_like(beliefs.means[:1])])  # and the mean of all labels
         table = left_out_distances(sample, points, beliefs.rest)
         likelihoods = left_out_scores(table[:, :-1], sample, beliefs.excess, beliefs.rest_excess)
@@ -189,6 +191,7 @@ class DiscriminantModel(RowModel):
             unfamiliarity=-2 * likelihoods.amax(1).float(),
             tells=tells.cpu(),
             groups=sample.groups.cpu(),
+            rows=rows.cpu(),
         )
 
     @torch.no_grad()
