@@ -13,14 +13,12 @@ import pytest
 from PIL import Image
 
 from labelwise.classifier import Classifier
-from labelwise.cli import app
 from labelwise.errors import LabelwiseError, UsageError
-from labelwise.jobs import job as jobs
-from labelwise.jobs.job import Job, answer_block
+from labelwise.jobs.job import ABOUT, Job, answer_block
 from labelwise.jobs.local import run_here
 from labelwise.store import load, save
-from tests.cli.shell import run
-from tests.conftest import trained
+from tests.cli.conftest import run as run
+from tests.contract.subjects import trained
 
 dataset = pytest.importorskip("pyarrow.dataset")
 
@@ -38,14 +36,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(autouse=True)
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "BLOCK", 4)
-
-
-def job_of(place: Path, out: Path, question: Any = "classify", **more: Any) -> Job:
+def job_of(place: Path, out: Path, question: Any = "classify", *, size: int = 4, **more: Any) -> Job:
     files = tuple(sorted(str(file) for file in (place / "pictures").iterdir()))
-    job = Job(question=question, model=str(place / "m.lw"), files=files, out=str(out), **more)
+    job = Job(question=question, model=str(place / "m.lw"), files=files, out=str(out), size=size, **more)
     job.begin()
     return job
 
@@ -77,7 +70,9 @@ def test_answers_are_those_of_the_task_and_a_bad_picture_is_a_row(place: Path, t
     strange = rows(answered(job_of(place, tmp_path / "o.parquet", "outliers"), classifier))
     assert [row["strangeness"] for row in strange] == pytest.approx([row["strangeness"] for row in rows(job)], abs=1e-6)
     embedded = rows(answered(job_of(place, tmp_path / "e.parquet", "encode"), classifier))
-    np.testing.assert_allclose([row["embedding"] for row in embedded if not row["reason"]], classifier.scores(good).embeddings, atol=1e-5)
+    np.testing.assert_allclose(
+        [row["embedding"] for row in embedded if not row["reason"]], classifier.scores(good).embeddings, atol=1e-5
+    )
 
 
 def test_what_is_done_is_not_done_again_and_what_is_damaged_or_missing_is(place: Path, tmp_path: Path) -> None:
@@ -101,55 +96,57 @@ def test_another_job_is_refused(place: Path, tmp_path: Path) -> None:
     (other / "x").touch()
     with pytest.raises(UsageError, match="holds other files"):
         job_of(place, other)
-    (tmp_path / "c.parquet" / jobs.ABOUT).write_text("{")
+    (tmp_path / "c.parquet" / ABOUT).write_text("{")
     with pytest.raises(LabelwiseError, match="damaged"):
         job_of(place, tmp_path / "c.parquet")
 
 
-def test_killed_processes_lose_and_double_nothing(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_processes_lose_and_double_nothing(place: Path, tmp_path: Path) -> None:
     """Slow: real processes are started, killed and started again, each of which imports torch."""
-    whole = rows(answered(job_of(place, tmp_path / "whole.parquet"), load(place / "m.lw")))
-    job, killed = job_of(place, tmp_path / "killed.parquet"), threading.Event()
+    whole = rows(answered(job_of(place, tmp_path / "whole.parquet", size=1), load(place / "m.lw")))
+    job, killed, over = job_of(place, tmp_path / "killed.parquet", size=1), [], threading.Event()
 
     def kill_one() -> None:
         deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and not killed.is_set():
+        while time.monotonic() < deadline and not over.is_set():
             for child in Path(f"/proc/{os.getpid()}/task").glob("*/children"):
                 for number in child.read_text().split():
                     words = Path(f"/proc/{number}/cmdline")
                     if words.exists() and b"spawn_main" in words.read_bytes() and any(Path(job.out).glob("part-*")):
                         os.kill(int(number), signal.SIGKILL)
-                        killed.set()
+                        killed.append(number)
                         return
-            time.sleep(0.005)
+            time.sleep(0.001)
 
     watcher = threading.Thread(target=kill_one)
     watcher.start()
     counts: list[int] = []
     run_here(job, 1, counts.append)
-    killed.set()
+    over.set()
     watcher.join()
+    assert killed
     assert rows(job) == whole
+    assert sum(counts) <= len(whole), "no block is told as done twice"
 
 
-def test_the_shell(place: Path, tmp_path: Path) -> None:
+def test_the_shell(place: Path, tmp_path: Path, run: Any) -> None:
     out = tmp_path / "found it.parquet"
-    words = ["classify", str(place / "m.lw"), str(place / "pictures"), "--out", str(out), "--json"]
-    first = run(app, words)
-    assert first.exit_code == 0, first.output
-    document = json.loads(first.stdout)
+    words = ["classify", place / "m.lw", place / "pictures", "--out", out, "--json"]
+    code, text, told = run(*words)
+    assert code == 0, told
+    document = json.loads(text)
     assert (document["pictures"], document["unread"], document["found_done"]) == (25, 1, 0)
     assert sum(document["answers"].values()) == 24
-    again = json.loads(run(app, words).stdout)
+    again = json.loads(run(*words)[1])
     assert again["found_done"] == again["files"]
     for wrong, why in (
         ([*words[:3], "--workers", "2"], "go with --out"),
-        ([*words[:4], str(tmp_path / "found.csv")], "ends with .parquet"),
+        ([*words[:4], tmp_path / "found.csv"], "ends with .parquet"),
         ([*words, "--csv", "x.csv"], "leave out --csv"),
     ):
-        refused = run(app, wrong)
-        assert refused.exit_code == 2
-        assert why in refused.output
+        code, _, told = run(*wrong)
+        assert code == 2
+        assert why in " ".join(told.split())
 
 
 def test_ray_gives_the_same_rows(place: Path, tmp_path: Path) -> None:

@@ -36,12 +36,13 @@ class Job:
     files: tuple[str, ...]
     out: str  # the folder of Parquet files
     top: int = 3  # labels that ``classify`` lists
+    size: int = BLOCK  # pictures of a block
     device: str = "cpu"
 
     @cached_property
     def blocks(self) -> list[tuple[str, ...]]:
         """The files, some hundred at a time."""
-        return [self.files[start : start + BLOCK] for start in range(0, len(self.files), BLOCK)]
+        return [self.files[start : start + self.size] for start in range(0, len(self.files), self.size)]
 
     def place(self, block: int) -> Path:
         """Return the file of a block."""
@@ -85,7 +86,7 @@ class Job:
             digest.update(os.fsencode(file) + b"\0")
         model = hashlib.blake2b((Path(self.model) / "classifier.json").read_bytes(), digest_size=16)
         about = {"question": self.question, "classifier": model.hexdigest(), "files": digest.hexdigest()}
-        return {**about, "pictures": len(self.files), "top": self.top, "block": BLOCK}
+        return {**about, "pictures": len(self.files), "top": self.top, "size": self.size}
 
 
 def _read(file: Path) -> dict[str, Any]:
