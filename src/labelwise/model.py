@@ -150,6 +150,10 @@ class LeftOut:
     unfamiliarity: Tensor  # [n], see ``SensesFamiliarity``
     tells: Tensor  # which rows say something: an image of their label is left [n] (bool)
     groups: Tensor  # images that were left out together have the same number [n]
+    # What a new image would find, of whose label none was left out: the score of its own label [n], believed as much as the others,
+    # and how much less it varies by how much that is the largest [n]
+    own: Tensor
+    narrowing: Tensor
 
 
 @runtime_checkable

@@ -61,6 +61,26 @@ def test_what_leaving_out_says_is_true_and_told() -> None:
     assert classifier.verifier.by == "whitened"
 
 
+@pytest.mark.parametrize(("each", "off"), [(2, 0.06), (3, 0.04)])
+def test_few_pictures_a_label_promise_what_new_ones_keep(each: int, off: float) -> None:
+    k, new = 40, 20
+    about = []
+    for seed in range(3):
+        rng = torch.Generator().manual_seed(seed)
+        centres, targets = 0.6 * torch.randn(k, 64, generator=rng), torch.arange(k).repeat_interleave(each + new)
+        images = (centres[targets] + torch.randn(len(targets), 64, generator=rng) + 3).clamp_min(0)
+        train = torch.arange(len(targets)) % (each + new) < each
+        split = Split(images=images[train], targets=targets[train])
+        classifier = fit(replace(data_of(k, 1), splits={"train": split}), Discriminant(), CPU)
+        right = float((classifier.scores(images[~train]).best == targets[~train]).double().mean())
+        told = classifier.origin.summary["leave_one_out"]
+        about.append((told["accuracy"] - right, told["high"] - told["low"]))
+    errors, widths = torch.tensor(about).T
+    assert abs(float(errors.mean())) < off  # without the correction, with two a label: 8 points too low
+    # of the two of a label each is asked about by the other alone: they count as one
+    assert float(widths.mean()) == pytest.approx(4 * (0.7 * 0.3 / (k * (each - 1))) ** 0.5, rel=0.2)
+
+
 def test_a_wrong_label_is_suspicious() -> None:
     images, wrong, _ = features(5, 20, hold=0.5)
     wrong[3] = 4

@@ -33,7 +33,9 @@ def calibrated_left_out(classifier: Classifier, train: Split) -> Classifier:
         return classifier
     scores, targets = _scores(classifier, images, left)[tells], train.targets[tells].cpu()
     done = calibrate(scores, targets)
-    about = estimate(scores.of(done), train, tells, len(set(left.groups[tells].tolist())))
+    labels = len(targets.unique())  # of n pictures of a label n - 1 differ from its mean as they like
+    independent = max(1, len(set(left.groups[tells].tolist())) - labels)
+    about = estimate(scores.of(done), train, tells, independent, _right(scores.of(done), targets, left, tells))
     done = replace(done, origin=replace(done.origin, summary={**done.origin.summary, "leave_one_out": about}))
     if not (can_verify(targets) and isinstance(model, Whitens) and model.whitens):
         return done
@@ -42,6 +44,19 @@ def calibrated_left_out(classifier: Classifier, train: Split) -> Classifier:
     alike = model.left_out_pairs(images, train.targets.to(model.device), rows).double().cpu()
     same, different = alike[: len(pairs.same)], alike[len(pairs.same) :]
     return replace(done, verifier=verifier_of(same, different, "eer", "whitened"))
+
+
+def _right(scores: Scores, targets: Tensor, left: LeftOut, rows: Tensor) -> Tensor:
+    """Return whether new images like these rows would be answered right ``[n]``: none of their label will be left out for them.
+
+    Their own label is as well known as the others, and by how much it is ahead of them varies less, around the same mean.
+    """
+    raw, column = scores.raw.cpu(), targets[:, None]
+    odds = scores.classifier.calibration.log_odds(
+        raw.scatter(1, column, left.own.cpu()[rows, None]).to(scores.raw.device)
+    ).cpu()
+    ahead = odds.gather(1, column)[:, 0] - odds.scatter(1, column, -torch.inf).amax(1)
+    return (ahead.mean() + (ahead - ahead.mean()) * left.narrowing.cpu()[rows]) > 0
 
 
 def _scores(classifier: Classifier, images: Tensor, left: LeftOut) -> Scores:

@@ -22,10 +22,10 @@ from labelwise.methods.shared.tuning import Trial, Tune, tuning_stages
 from labelwise.methods.shared.zero_shot import LabelSource, Source
 from labelwise.model import LabelModel, LeftOut, Spec
 from labelwise.ops.arrays import mean_distances, root_features
-from labelwise.ops.beliefs import Beliefs, Spread, expected_means, label_beliefs
+from labelwise.ops.beliefs import Beliefs, Spread, as_of_all, expected_means, label_beliefs, narrowing
 from labelwise.ops.calibration import fit_temperature
 from labelwise.ops.discriminant import Whitening, fit_whitening, left_out_scores
-from labelwise.ops.left_out import Sample, left_out_cosines, left_out_distances
+from labelwise.ops.left_out import Sample, left_out_cosines, left_out_distances, left_out_products
 from labelwise.ops.linear import linear_scores
 from labelwise.ops.lookalikes import together
 from labelwise.ops.segments import segment_mean
@@ -178,17 +178,22 @@ class DiscriminantModel(RowModel):
         """Return what it says of its training images as if each, and those that look like it, had not been there."""
         embeddings = self.encode_all(images)
         sample = self._sample(embeddings, targets, together(embeddings, targets, groups))
-        beliefs = self._plain_beliefs(sample)
+        beliefs, expected = self._plain_beliefs(sample), self.expected if self.reads_descriptions else None
+        whole, excess = as_of_all(sample, beliefs, expected)
         points = torch.cat([beliefs.means, torch.zeros_like(beliefs.means[:1])])  # and the mean of all labels
         table = left_out_distances(sample, points, beliefs.rest)
         likelihoods = left_out_scores(table[:, :-1], sample, beliefs.excess, beliefs.rest_excess)
         scores = self.sharpness * (likelihoods + 0.5 * table[:, -1:])
+        away = sample.rows - whole
+        own = self.sharpness * 0.5 * (excess - left_out_products(sample, away, away) + table[:, -1])
         tells = (sample.rest_weights > 0) & self.whitens
         return LeftOut(
             scores=scores.float(),
             unfamiliarity=-2 * likelihoods.amax(1).float(),
             tells=tells.cpu(),
             groups=sample.groups.cpu(),
+            own=own.float(),
+            narrowing=narrowing(sample, beliefs).float(),
         )
 
     @torch.no_grad()
