@@ -142,6 +142,14 @@ class SensesFamiliarity(Protocol):
         """Return ``[n]``, larger is stranger, from image embeddings ``[n, d]`` and label embeddings ``[k, e]``."""
 
 
+@runtime_checkable
+class MeasuresExamples(Protocol):
+    """How unfamiliar an image is, is a squared distance to it: so it can be told how far images of a new label spread."""
+
+    def example_distances(self, embeddings: Tensor) -> Tensor:
+        """Return how unfamiliar each of some examples of a label ``[n, d]`` is to what the others say of it ``[n]``; two at least."""
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LeftOut:
     """What a model says of training images as if each, and those that look like it, had not been among them."""

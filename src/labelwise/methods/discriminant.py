@@ -161,6 +161,13 @@ class DiscriminantModel(RowModel):
         """Return label embeddings ``[g, d + 1]``: means of examples, drawn towards the mean of labels direction by direction."""
         return self._rows(*self._examples(embeddings, groups))
 
+    def example_distances(self, embeddings: Tensor) -> Tensor:
+        """Return the squared distances ``[n]`` of examples of a label ``[n, d]`` to its mean by the others, in standard deviations."""
+        one, other = (~torch.eye(len(embeddings), dtype=torch.bool, device=embeddings.device)).nonzero().T
+        rows = self.labels_from_examples(embeddings[other], one)
+        scores = linear_scores(embeddings, rows).diagonal()[:, None]
+        return mean_distances(embeddings, scores, self.centre, self.root, self.sharpness)
+
     def label_from_both(self, embeddings: Tensor, description: Labels) -> Tensor:
         """Return the label embedding ``[d + 1]`` of examples ``[n, d]``, drawn towards what the description of one label says."""
         groups = torch.zeros(len(embeddings), dtype=torch.int64, device=embeddings.device)
