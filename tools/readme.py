@@ -51,19 +51,20 @@ def write_data(home: Path) -> None:
     for place in (home, home / "attributes"):
         for i, name in enumerate(NAMES):
             write_pictures(own[i][:EACH], place / "birds" / name)
-    texts = [f'{name},"{" ".join(data.labels.texts[i]).replace(chr(34), "")}"' for i, name in enumerate(NAMES)]
-    (home / "birds" / "labels.csv").write_text("\n".join(["label,text", *texts]) + "\n")
-    vectors = data.labels.vectors
+    known, vectors = data.labels.texts, data.labels.vectors
+    assert known is not None
     assert vectors is not None
+    texts = [f'{name},"{" ".join(known[i]).replace(chr(34), "")}"' for i, name in enumerate(NAMES)]
+    (home / "birds" / "labels.csv").write_text("\n".join(["label,text", *texts]) + "\n")
     head = ",".join(["label", *(f"a{j}" for j in range(vectors.shape[1]))])
     rows = [",".join([name, *(f"{v:g}" for v in vectors[i].tolist())]) for i, name in enumerate([*NAMES, "unseen"])]
     for file in (home / "attributes" / "birds" / "labels.csv", home / "attributes" / "a.csv"):
         file.write_text("\n".join([head, *rows]) + "\n")
-    for place, species in (("new", 0), ("okapi", 5), ("inbox", 6), ("photos", 1), ("pictures", 2), ("other", 7)):
-        write_pictures(own[species][EACH : EACH + 6] if species < len(NAMES) else own[species][:6], home / place)
+    for folder, species in (("new", 0), ("okapi", 5), ("inbox", 6), ("photos", 1), ("pictures", 2), ("other", 7)):
+        write_pictures(own[species][EACH : EACH + 6] if species < len(NAMES) else own[species][:6], home / folder)
     write_pictures(own[4][:12], home / "pictures")
-    for name, rank in (("a", 0), ("b", 1), ("photo", 0)):
-        Image.fromarray(own[rank][-1].permute(1, 2, 0).numpy()).save(home / f"{name}.jpg")
+    for file_name, species in (("a", 0), ("b", 1), ("photo", 0)):
+        Image.fromarray(own[species][-1].permute(1, 2, 0).numpy()).save(home / f"{file_name}.jpg")
     for i, grade in enumerate(("poor", "fair", "good")):
         write_pictures(own[i][:EACH], home / "grades" / grade)
     (home / "grades" / "order.txt").write_text("poor\nfair\ngood\n")

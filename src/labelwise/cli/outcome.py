@@ -70,6 +70,8 @@ def next_steps(data: "lw.data.Dataset", folder: Path, source: Sequence[str] | No
 def _estimate_line(about: dict[str, Any], how: str) -> str:
     """Return how often answers are right, with the interval."""
     low, high = percent(about["low"]), percent(about["high"])
+    if about["accuracy"] == 1:  # no promise that every picture will be
+        return f"Of new pictures like these at least {low} will be answered right (accuracy; 95 % interval). So say {about['images']} {how}: all are."
     return (
         f"Of new pictures like these about {percent(about['accuracy'])} will be answered right (accuracy; 95 % interval: {low} to "
         f"{high}). So say {about['images']} {how}."

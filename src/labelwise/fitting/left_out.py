@@ -33,7 +33,7 @@ def calibrated_left_out(classifier: Classifier, train: Split) -> Classifier:
         return classifier
     scores, targets = _scores(classifier, images, left)[tells], train.targets[tells].cpu()
     done = calibrate(scores, targets)
-    labels = len(targets.unique())  # of n pictures of a label n - 1 differ from its mean as they like
+    labels = len(set(targets.tolist()))  # of n pictures of a label n - 1 differ from its mean as they like
     independent = max(1, len(set(left.groups[tells].tolist())) - labels)
     about = estimate(scores.of(done), train, tells, independent, _right(scores.of(done), targets, left, tells))
     done = replace(done, origin=replace(done.origin, summary={**done.origin.summary, "leave_one_out": about}))

@@ -95,7 +95,7 @@ def _width(classifier: Classifier, embeddings: Tensor) -> float:
         return 1.0
     with torch.no_grad():
         far = float(model.example_distances(some).mean()) - rule.spread[1] / len(some) ** 0.5
-    return max(1.0, far / rule.centre[1])
+    return max(1.0, float(far / rule.centre[1]))
 
 
 @dataclass(frozen=True, kw_only=True)
