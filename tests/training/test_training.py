@@ -30,6 +30,7 @@ from labelwise.training.loop import train
 from labelwise.training.optimizers import Optimizer, Schedule
 from labelwise.training.stages import Run, Stage
 from tests.conftest import blobs, quick
+from tests.epochs import batches_of
 from tests.once import once
 from tests.training.training_script import train_on_blobs
 
@@ -122,17 +123,17 @@ def test_unknown_device() -> None:
 def test_batches_are_the_same_in_parts() -> None:
     split = blobs().split("train")
     batches = ShuffledBatches(split=split, size=10)
-    whole = list(batches.epoch(7, 0, Shard()))
-    parts = [list(batches.epoch(7, 0, Shard(rank, 3))) for rank in range(3)]
+    whole = list(batches_of(batches, 7))
+    parts = [list(batches_of(batches, 7, 0, Shard(rank, 3))) for rank in range(3)]
     for step, batch in enumerate(whole):
         assert torch.equal(batch.rows, torch.cat([part[step].rows for part in parts]))
         draws = [part[step].rng.uniform(2) for part in parts]
         assert torch.equal(batch.rng.uniform(2), torch.cat(draws))
-    late = list(batches.epoch(7, 2, Shard()))
+    late = list(batches_of(batches, 7, 2))
     assert torch.equal(late[0].rows, whole[2].rows)
     rows = torch.cat([batch.rows for batch in whole])
     assert len(set(rows.tolist())) == len(rows) == len(batches) * 10
-    assert not torch.equal(rows, torch.cat([b.rows for b in batches.epoch(8, 0, Shard())]))
+    assert not torch.equal(rows, torch.cat([b.rows for b in batches_of(batches, 8)]))
 
 
 def test_ahead_keeps_order_passes_errors_and_stops() -> None:

@@ -18,6 +18,13 @@ def serve(  # noqa: PLR0913 - the options of the verb
     port: Annotated[int, Option(help="The port; 0 takes a free one.")] = 8000,
     token: Annotated[str | None, Option(envvar="LABELWISE_TOKEN", help="What every request must carry.")] = None,
     read_only: Annotated[bool, Option("--read-only", help="Refuse to teach and to forget.")] = False,
+    state: Annotated[
+        str | None,
+        Option(
+            envvar="LABELWISE_STATE",
+            help="Where taught labels are kept: a folder, or postgresql://... for several machines.",
+        ),
+    ] = None,
     gallery: Annotated[Path | None, Option(help="A folder of pictures for retrieve.")] = None,
     examples: Annotated[Path | None, Option(help="Pictures that the page offers to try.")] = None,
     workers: Annotated[int, Option(help="Processes on the one port.")] = 1,
@@ -43,35 +50,16 @@ def serve(  # noqa: PLR0913 - the options of the verb
     device: Device = "auto",
 ) -> None:
     """Answer questions over HTTP, with a page for the browser; labels can be taught while it runs, and survive."""
+    options = {name: value for name, value in locals().items() if name not in ("allow_host", "allow_origin", "bake")}
     from labelwise.server.settings import MEGABYTE, Service
 
-    service = Service(
-        model=model,
-        host=host,
-        port=port,
-        token=token,
-        read_only=read_only,
-        gallery=gallery,
-        examples=examples,
-        workers=workers,
-        device=device,
-        batch=batch,
-        wait=wait,
-        queue=queue,
-        body=int(body * MEGABYTE),
-        pixels=int(pixels * MEGABYTE),
-        rate=rate,
-        timeout=timeout,
-        connections=connections,
-        per_address=per_address,
-        allow_hosts=tuple(allow_host or ()),
-        allow_origins=tuple(allow_origin or ()),
-        log=log,
-    )
+    options |= {"body": int(body * MEGABYTE), "pixels": int(pixels * MEGABYTE)}
+    options |= {"allow_hosts": tuple(allow_host or ()), "allow_origins": tuple(allow_origin or ())}
+    service = Service(**options)
     if bake is not None:
         from labelwise.server.present import bake as write
 
-        note(write(model, bake))
+        note(write(model, bake, state))
         return
     try:
         from labelwise.server.running import serve as run

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from labelwise.data.batches import Batch, Batches
 from labelwise.data.dataset import TrainData
+from labelwise.errors import UsageError
 from labelwise.labels import Labels
 from labelwise.model import LabelModel, Spec
 from labelwise.training.optimizers import Optimizer, Schedule
@@ -40,6 +41,10 @@ class Stage:
     # the share that stays of a moving average of the weights at each step; where the stage ends, the average takes
     # their place, and it is what is validated and kept in snapshots. None does not average.
     average: float | None = None
+    # how many kinds of steps take turns, such as a critic's and a generator's; ``Batch.phase`` says whose turn it is
+    phases: int = 1
+    # whether a step does the same for every batch of a shape, but for its numbers; one that decides anything in Python does not
+    recordable: bool = True
     # names of entries that ``loss`` returns for the log alone, without a gradient; they are not minimised
     measured: tuple[str, ...] = ()
 
@@ -106,6 +111,13 @@ class Run:
     # keep the weights after every so many epochs in ``folder``, as ``snapshot-STAGE-EPOCHS.safetensors``; 0 keeps none
     snapshots: int = 0
     progress: bool = False  # show a progress bar on standard error
+    # how steps are taken on a GPU: ``eager``, as they stand; ``recorded``, once recorded and then replayed; ``compiled``, the image encoder compiled and
+    # recorded, which takes half a minute before it is faster; ``auto`` records, and compiles where the time left is worth it
+    engine: str = "auto"
     exact: bool = False  # the same bytes whatever the number of threads, more slowly: see ``lw.exact``
     notes: tuple[Mapping[str, Any], ...] = ()  # entries for the head of the log
     tell: Callable[[str], None] | None = None  # takes a line for the user before long work; None: nothing is said
+
+    def __post_init__(self) -> None:
+        if self.engine not in ("auto", "eager", "recorded", "compiled"):
+            raise UsageError(f'Unknown engine "{self.engine}". Choose auto, eager, recorded or compiled.')
