@@ -14,7 +14,9 @@ MOST_SUSPICIOUS = 10  # images
 DOUBTFUL = 0.5  # how probable another label is, at least, of an image whose own label is suspicious
 
 
-def estimate(scores: Scores, split: Split, rows: Tensor, independent: int) -> dict[str, Any]:
+def estimate(
+    scores: Scores, split: Split, rows: Tensor, independent: int, right: Tensor | None = None
+) -> dict[str, Any]:
     """Return the accuracy of answers to images of one label each, its 95 % interval, confused labels and suspicious images.
 
     Args:
@@ -22,11 +24,12 @@ def estimate(scores: Scores, split: Split, rows: Tensor, independent: int) -> di
         split: where they come from.
         rows: which of its images these are ``[n]``.
         independent: how many of them count: of those that look alike one does.
+        right: whether images like these would be answered right ``[n]``, where these answers are not what to expect of others.
     """
     names, targets = scores.classifier.labels.names, split.targets[rows].cpu()
-    right = (scores.best.cpu() == targets).double()
-    low, high = wilson(float(right.mean()), independent)
-    figures = {"accuracy": float(right.mean()), "low": low, "high": high, "images": len(rows)}
+    accuracy = float((scores.best.cpu() == targets if right is None else right).double().mean())
+    low, high = wilson(accuracy, independent)
+    figures = {"accuracy": accuracy, "low": low, "high": high, "images": len(rows)}
     confused = _confused(scores.best.cpu(), targets, names)
     return {**figures, "confused": confused, "suspicious": _suspicious(scores, targets, split, rows)}
 

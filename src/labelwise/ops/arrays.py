@@ -58,6 +58,11 @@ def largest(table: Array) -> Array:
     return table.max(-1) if isinstance(table, np.ndarray) else table.amax(-1)
 
 
+def values_at(values: Array, places: Array) -> Array:
+    """Return the numbers at some places ``[n]`` of others, in double precision, where the places lie."""
+    return double(values)[places] if isinstance(values, np.ndarray) else values.double().to(places.device)[places]
+
+
 def larger(first: Array, second: Array) -> Array:
     """Return the larger one of each two numbers."""
     return np.maximum(first, second) if isinstance(first, np.ndarray) else first.maximum(second)

@@ -118,6 +118,33 @@ def label_beliefs(sample: Sample, noise: float, expected: Tensor | None = None, 
     return Beliefs(spread, start + means, excess, start, parts, sample)
 
 
+def as_of_all(sample: Sample, beliefs: Beliefs, expected: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Return the mean of each row's label without the row's group, believed like one of all its rows ``[n, d]``, and its excess ``[n]``.
+
+    Left out, a row finds its label drawn with more caution than the labels beside it, which no new picture does. What the mean of fewer
+    rows is noisier, and so longer, is taken off. Labels spread alike in all directions, see ``prior`` of ``label_beliefs``.
+    """
+    start = 0 if expected is None else expected.to(sample.means)[sample.targets]
+    left, spread = sample.rest_weights, beliefs.spread
+    weights = torch.where(left > 0, sample.weights[sample.targets], 0)
+    means, excess = spread.believed(sample.rest - start, weights)
+    share = spread.other / (spread.other + spread.noise / weights.clamp_min(FEWEST))
+    longer = spread.noise * sample.rows.shape[1] * (1 / left.clamp_min(FEWEST) - 1 / weights.clamp_min(FEWEST))
+    return start + means, excess + torch.where(left > 0, share.square() * longer, 0)
+
+
+def narrowing(sample: Sample, beliefs: Beliefs) -> Tensor:
+    """Return how much less new pictures spread in how far their label is ahead of another than rows left out do ``[n]``, at most 1.
+
+    The difference of squared distances to means of m and n pictures varies, in units of 4 v tau, as h(m) + h(n) + s (1 + 1/n) does: noise
+    of the two means, h(m) = 1/m + 1/(2 m^2), and that of the picture along what separates two near labels, s = size / tau.
+    """
+    n, left = (each.clamp_min(1) for each in (sample.weights[sample.targets], sample.rest_weights))
+    apart = beliefs.spread.other / beliefs.spread.noise.clamp_min(1e-30) * (1 + 1 / n)
+    noise, more = (1 / m + 0.5 / m.square() for m in (n, left))
+    return ((apart + 2 * noise) / (apart + noise + more)).sqrt().clamp_max(1)
+
+
 def label_spread(
     away: Tensor, weights: Tensor, noise: float, size: Tensor, prior: float = PRIOR_LABELS
 ) -> tuple[Spread, Tensor]:
