@@ -26,6 +26,10 @@ class Source:
         """The shape of one image."""
         return tuple(self._pixels.shape[1:])
 
+    def hashes_of(self, rows: Tensor) -> Tensor:
+        """Return what ``image_hashes`` says of these rows ``[n]``."""
+        return self.hashes[rows]
+
     def put(self, rows: Sequence[int], pixels: Tensor) -> None:
         """Note the bytes of some rows that were read already."""
         if pixels is not self._pixels:
@@ -63,7 +67,7 @@ class LazyImages(Tensor):
     @property
     def hashes(self) -> Tensor:
         """What ``image_hashes`` says of the images ``[n]``."""
-        return self.source.hashes[self.rows]
+        return self.source.hashes_of(self.rows)
 
     def pixels(self) -> Tensor:
         """Return the images themselves."""

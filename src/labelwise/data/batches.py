@@ -11,10 +11,12 @@ import torch
 from torch import Tensor
 
 from labelwise.data.dataset import Split
+from labelwise.data.lanes import lane_plan
 from labelwise.data.rng import BatchRng
 from labelwise.errors import UsageError
 from labelwise.interruption import stoppable
 from labelwise.model import as_float
+from labelwise.streams import stream_of
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -86,12 +88,18 @@ class ShuffledBatches:
 
     def plan(self, seed: int) -> list[Tensor]:
         """Return the rows of each batch of an epoch."""
+        stream = stream_of(self.split.images)
+        if stream is not None:
+            blocks = stream.blocks[self.split.images.rows]  # type: ignore[attr-defined]
+            return lane_plan(blocks, self.size, len(self), mix(seed))
         order = torch.randperm(len(self.split), generator=torch.Generator().manual_seed(mix(seed)))
         return list(torch.split(order, self.size))[: len(self)]
 
     def _images(self, rows: list[Tensor]) -> Iterator[Tensor]:
         """Yield the stored images at each list of rows; from the host they are fetched ahead."""
         images, targets = self.split.images, self.split.targets
+        if stream_of(images) is not None:
+            return ahead(images[here].pixels() for here in rows)  # type: ignore[attr-defined]
         if images.device == targets.device:
             return (images[here.to(images.device, non_blocking=True)] for here in rows)
         return ahead(images[here].pin_memory() for here in rows)

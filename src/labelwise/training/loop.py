@@ -30,6 +30,7 @@ from labelwise.training.distribution import (
     as_one_batch,
     choose_device,
     distributed,
+    is_restarted,
     of_main_process,
     process_group,
     process_mean,
@@ -57,7 +58,7 @@ def train(method: Method, data: TrainData, run: Run) -> tuple[LabelModel, dict[s
         if run.folder and shard.rank == 0:
             check_room(run.folder, ROOM * sum(tensor.nbytes for tensor in model.state_dict().values()))
         folder = RunFolder(run.folder, run_identity(method, data, run)) if run.folder else None
-        now = folder.start(run.resume, run.notes) if folder else Progress()
+        now = folder.start(run.resume or is_restarted(), run.notes) if folder else Progress()
         stack.enter_context(as_one_batch(model, shard))
         loop = _Loop(run, model, device, shard, folder, now)
         for number, stage in enumerate(method.stages(model, data)):

@@ -21,6 +21,7 @@ from labelwise.errors import DataError, listing
 from labelwise.lazy import LazyImages
 from labelwise.nn.encoder import pretrained_encoder, side_for
 from labelwise.ops.targets import label_words
+from labelwise.streams import stream_of
 from labelwise.view import Fit
 
 
@@ -106,6 +107,8 @@ def at_side(data: Dataset, side: int | None = None, fit: Fit = "cut") -> Dataset
     are no longer what these hold: a change of pixels is not undone. To squash such pictures is an error.
     """
     parts = {name: split for name, split in data.splits.items() if len(split)}
+    if any(stream_of(split.images) for split in parts.values()):
+        return _streams_at_side(data, side if data.side_open else None, fit)
     if len(data.shape) != 3 or not all(split.files for split in parts.values()):
         return data
     side = side if data.side_open else None
@@ -125,6 +128,18 @@ def at_side(data: Dataset, side: int | None = None, fit: Fit = "cut") -> Dataset
     pieces = torch.split(images, [len(split) for split in parts.values()])
     again = {name: replace(split, images=piece) for (name, split), piece in zip(parts.items(), pieces, strict=True)}
     return replace(data, splits={**data.splits, **again})
+
+
+def _streams_at_side(data: Dataset, side: int | None, fit: Fit) -> Dataset:
+    """Return the data of shards in another size: nothing is read for it."""
+    shape = data.shape if side is None else (data.shape[0], side, side)
+    parts = {}
+    for name, split in data.splits.items():
+        if (stream := stream_of(split.images)) is not None:
+            assert isinstance(split.images, LazyImages)
+            split = replace(split, images=LazyImages(stream.again(shape, fit), split.images.rows))
+        parts[name] = split
+    return replace(data, splits=parts)
 
 
 def _as_read(split: Split, fit: Fit) -> bool:

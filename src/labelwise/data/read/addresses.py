@@ -1,0 +1,145 @@
+"""Where shards lie: paths, patterns and addresses of any store that fsspec knows (``s3://``, ``gs://``, ``hf://``, ``file://``)."""
+
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import unquote
+
+from labelwise.data.split.make import SPELLINGS
+from labelwise.errors import DataError, UnsupportedError, listing
+from labelwise.regular import NotAFileError, open_regular
+
+TAR, PARQUET = (".tar",), (".parquet", ".pq")
+PACKED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
+_RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
+_MAGIC = re.compile(r"[*?\[]")
+MOST = 1_000_000  # shards that a pattern may name
+
+
+def address(word: str | Path) -> str:
+    """Return the address that a word is: with both slashes, where a path was made of it, and ``file:`` as a path."""
+    match = _ADDRESS.fullmatch(str(word))
+    if not match or len(match[1]) == 1:  # a drive of Windows
+        return str(word)
+    return unquote("/" + match[2]) if match[1] == "file" else f"{match[1]}://{match[2]}"
+
+
+def is_remote(word: str) -> bool:
+    """Return whether a word is an address, not a path."""
+    return "://" in word
+
+
+def is_shard(word: str, suffixes: tuple[str, ...] = (*TAR, *PARQUET)) -> bool:
+    """Return whether a file is a shard, by its name."""
+    return word.lower().endswith(suffixes)
+
+
+def list_shards(word: str) -> list[str]:
+    """Return the shards that an address, a pattern or a folder names, sorted; none where it names something else.
+
+    A pattern has stars, as paths have, or a range of numbers in braces: ``train-{00000..00146}.tar``.
+    """
+    if is_shard(word, PACKED):
+        raise DataError(
+            f'"{word}" is a compressed tar file, which cannot be read row by row. Unpack it: gunzip, or tar.'
+        )
+    words = list(_expanded(word))
+    if is_remote(word):
+        return [each for one in words for each in _remote(one)]
+    if len(words) > 1 or (is_shard(word) and Path(word).is_file()):
+        return words
+    if Path(word).is_dir():
+        homes = [Path(word), *(home for home in sorted(Path(word).iterdir()) if _may_hold_shards(home))]
+        return [
+            str(file) for home in homes for file in sorted(home.iterdir()) if is_shard(file.name) and file.is_file()
+        ]
+    if _MAGIC.search(word) and is_shard(word) and not Path(word).exists():
+        at = Path(word)
+        root = Path(at.anchor)
+        return sorted(str(file) for file in root.glob(str(at.relative_to(root))) if file.is_file())
+    return []
+
+
+def _may_hold_shards(home: Path) -> bool:
+    return home.is_dir() and (home.name == "data" or home.name.casefold() in SPELLINGS)
+
+
+def _expanded(word: str) -> Iterator[str]:
+    """Yield what a word with ranges in braces stands for."""
+    match = _RANGE.search(word)
+    if not match:
+        yield word
+        return
+    first, last = int(match[1]), int(match[2])
+    if not 0 <= last - first < MOST:
+        raise DataError(f'"{word}" names shards from {first} to {last}: a range goes up, and to {MOST} shards at most.')
+    for number in range(first, last + 1):
+        yield from _expanded(f"{word[: match.start()]}{number:0{len(match[1])}d}{word[match.end() :]}")
+
+
+def _remote(word: str) -> list[str]:
+    with _told(word):
+        fs, path = import_module("fsspec.core").url_to_fs(word)
+        if _MAGIC.search(path):
+            paths = fs.glob(path)
+        else:
+            paths = [path] if is_shard(path) else fs.find(path)
+        return [fs.unstrip_protocol(each) for each in sorted(paths) if is_shard(each)]
+
+
+def open_shard(word: str) -> BinaryIO:
+    """Return a shard as a file of this machine: one that lies here as it is, any other as a copy that nobody else sees.
+
+    The copy has no name, so nothing is left of it however this process ends.
+    """
+    if not is_remote(word):
+        try:
+            return open_regular(word, most=None)
+        except NotAFileError as error:
+            raise DataError(f'"{word}" is no shard: {error.strerror}.') from None
+        except OSError as error:
+            raise DataError(f'Cannot open "{word}": {error.strerror}. Check the path.') from None
+    with _told(word):
+        copy = tempfile.TemporaryFile()  # noqa: SIM115 - whoever asked closes it
+        try:
+            with open_stream(word) as stream:
+                shutil.copyfileobj(stream, copy, 2**22)
+            copy.flush()
+        except BaseException:
+            copy.close()
+            raise
+        return copy  # type: ignore[return-value]
+
+
+def open_stream(word: str) -> Any:
+    """Return a shard as a stream that can be gone through, near or far."""
+    return import_module("fsspec").open(word, "rb").open() if is_remote(word) else open_shard(word)
+
+
+@contextmanager
+def _told(word: str) -> Iterator[None]:
+    """Turn what a store says into an error for people."""
+    try:
+        yield
+    except ImportError as error:
+        raise UnsupportedError(
+            f'Reading "{word}" needs a package for such addresses ({error}): pip install "labelwise[remote]".'
+        ) from None
+    except FileNotFoundError:
+        raise DataError(f'There is nothing at "{word}". Check the address.') from None
+    except ValueError as error:
+        known = listing(sorted(import_module("fsspec").available_protocols()), 8)
+        raise DataError(f'"{word}" is no address that can be read ({error}). Addresses begin with: {known}.') from None
+    except Exception as error:  # stores have errors of their own
+        if isinstance(error, DataError):
+            raise
+        first = str(error).partition("\n")[0]
+        raise DataError(
+            f'"{word}" cannot be read ({type(error).__name__}: {first:.200}). Check address and rights.'
+        ) from None

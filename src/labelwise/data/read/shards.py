@@ -1,0 +1,203 @@
+"""A data set from shards, which may be more than memory or a disk holds: WebDataset tar files, or Parquet files with a column of pictures.
+
+What stands beside each picture is read at once, the pictures when they are asked for, each time anew (``streams``). Splits are named by the data
+(``split``), or by the files (``train-00000.tar``, ``test/00001.parquet``). Numbers of labels (``.cls``) have the names that lie in
+``classnames.txt`` beside the shards, one a line; where nothing says a label, it is the folder that a picture lies in.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+
+import torch
+
+from labelwise.data.dataset import Dataset, Skipped
+from labelwise.data.labels.knowledge import find_knowledge
+from labelwise.data.read.addresses import PARQUET, TAR, address, is_remote, is_shard, list_shards, open_stream
+from labelwise.data.read.blocks import Block, Blocks
+from labelwise.data.read.build import build
+from labelwise.data.read.columns import Columns
+from labelwise.data.read.parquet_pictures import has_pictures, read_parquet_shard
+from labelwise.data.read.pictures import read_readable
+from labelwise.data.read.tables import table_rows
+from labelwise.data.read.tar_files import Sample, TarShard, read_tar
+from labelwise.data.split.grouping import Grouping, group_columns
+from labelwise.data.split.make import SPELLINGS
+from labelwise.data.survey import readable
+from labelwise.errors import DataError, listing
+from labelwise.lazy import LazyImages
+from labelwise.nn.encoder import pretrained_encoder, side_for
+from labelwise.ops.targets import label_words
+from labelwise.streams import Stream
+from labelwise.view import Fit
+
+CLASSES = "classnames.txt"
+EMPTY = "there is no picture in this row, or it is too large."
+
+
+def names_shards(source: str | Path) -> bool:
+    """Return whether a word names shards: a tar file, an address, a folder of shards, or a Parquet file with pictures."""
+    word = address(source)
+    path = Path(word)
+    if is_remote(word):
+        scheme = word.partition(":")[0].lower()
+        return scheme not in ("http", "https", "ftp") or is_shard(word)
+    if path.is_file() and is_shard(word, PARQUET):
+        return has_pictures(path)
+    if path.is_dir():
+        files = list_shards(word)
+        return bool(files) and (is_shard(files[0], TAR) or has_pictures(Path(files[0])))
+    return is_shard(word, TAR) or bool(is_shard(word) and list_shards(word))
+
+
+def shards(
+    source: str | Path,
+    *,
+    size: int | None = None,
+    seed: int = 0,
+    strict: bool = False,
+    group: Grouping | None = None,
+) -> Dataset:
+    """Return the pictures of shards: a tar or Parquet file, a folder of them, a pattern, or an address of any store that fsspec knows.
+
+    ``size``, ``seed`` and ``strict`` are as for ``folder``. Pictures stay together by a ``group`` that the shards name; to look for lookalikes reads
+    every picture once more, so it has to be asked for.
+    """
+    word = address(source)
+    addresses = list_shards(word)
+    if not addresses:
+        raise DataError(
+            f'"{word}" names no shard. Give a .tar or .parquet file, a folder of them, or a pattern such as train-*.tar.'
+        )
+    index = _read_index(addresses)
+    if not index.names:
+        words = f" {index.skipped[0].file}: {index.skipped[0].reason}" if index.skipped else ""
+        raise DataError(f'"{word}" holds no picture.{words}')
+    side = size or side_for(pretrained_encoder())
+    stream = _stream(index, (3, side, side), "cut")
+    rows = table_rows(Columns(file=word, numbers=range(1, len(index.names) + 1), cells=index.cells))
+    images = LazyImages(stream, torch.arange(len(index.names)))
+    rows = replace(rows, images=images, files=tuple(index.names), skipped=tuple(index.skipped), by=group)
+    if group not in (None, "column", "none"):
+        rows = replace(rows, **group_columns(group, images, rows.files, label_words(rows.names, rows.targets)))  # type: ignore[arg-type]
+    home = Path(word).parent if Path(word).is_file() else Path(word)
+    knowledge = find_knowledge(home) if home.is_dir() else None
+    data = build(_title(word), rows, knowledge, seed=seed)
+    data = replace(data, own_splits=bool(rows.splits), own_pictures=True, side_open=size is None)
+    return readable(data, strict=True) if strict else data
+
+
+@dataclass(frozen=True, eq=False)
+class _Index:
+    """All that is known of pictures before they are read."""
+
+    names: list[str] = field(default_factory=list)
+    cells: dict[str, list[str]] = field(default_factory=dict)
+    blocks: list[Block] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+
+    def add(self, names: Sequence[str], cells: Mapping[str, Sequence[str]], split: str | None) -> None:
+        """Add rows, of a split where they name none; a column that they or those before do not have is blank there."""
+        if split is not None:
+            cells = {**cells, "split": [cell or split for cell in cells.get("split", [""] * len(names))]}
+        for name in {*self.cells, *cells}:
+            column = self.cells.setdefault(name, [""] * len(self.names))
+            column += cells.get(name, [""] * len(names))
+        self.names.extend(names)
+
+
+def _read_index(addresses: Sequence[str]) -> _Index:
+    index, classes = _Index(), _class_names(addresses[0])
+    kinds = {suffix for one in addresses for suffix in (TAR, PARQUET) if is_shard(one, suffix)}
+    if len(kinds) > 1:
+        raise DataError(f"Shards are tar files or Parquet files, not both: {listing(addresses, 4)}.")
+    splits = [_split_name(one) for one in addresses]
+    for one, split in zip(addresses, splits, strict=True):
+        split = split if all(splits) else None
+        if TAR in kinds:
+            _add_tar(index, read_tar(one), classes, split)
+        else:
+            shard = read_parquet_shard(one)
+            index.add([f"{one}/{number}" for number in shard.columns.numbers], dict(shard.columns.cells), split)
+            index.blocks.extend(shard.blocks)
+    return index
+
+
+def _add_tar(index: _Index, shard: TarShard, classes: Sequence[str], split: str | None) -> None:
+    samples, skipped = _labelled(shard, classes)
+    index.skipped.extend((*shard.skipped, *skipped))
+    names = {name for sample in samples for name in sample.about}
+    cells = {name: [sample.about.get(name, "") for sample in samples] for name in names}
+    index.add([f"{shard.address}/{sample.name}" for sample in samples], cells, split)
+    if samples:
+        index.blocks.append(replace(shard, samples=tuple(samples)).block())
+
+
+def _labelled(shard: TarShard, classes: Sequence[str]) -> tuple[list[Sample], list[Skipped]]:
+    """Return the samples with their labels by name, and those that have none though others do."""
+    if not any({"label", "labels"} & set(sample.about) for sample in shard.samples):
+        folders = [PurePosixPath(sample.key).parent.name for sample in shard.samples]
+        if not all(folders):
+            return list(shard.samples), []
+        pairs = zip(shard.samples, folders, strict=True)
+        return [replace(sample, about={**sample.about, "label": folder}) for sample, folder in pairs], []
+    samples, skipped = [], []
+    for sample in shard.samples:
+        about = dict(sample.about)
+        if sample.number is not None and about.get("label") == str(sample.number) and sample.number < len(classes):
+            about["label"] = classes[sample.number]
+        if about.get("label") or "labels" in about:
+            samples.append(replace(sample, about=about))
+        else:
+            skipped.append(Skipped(file=f"{shard.address}/{sample.name}", reason="it has no label (.cls or .json)."))
+    return samples, skipped
+
+
+def _class_names(shard: str) -> list[str]:
+    """Return the names of labels in their order, where they lie beside a shard."""
+    home, slash, _ = shard.rpartition("/")
+    file = f"{home}{slash}{CLASSES}"
+    if not is_remote(file) and not Path(file).is_file():
+        return []
+    try:
+        with open_stream(file) as stream:
+            return [line.strip() for line in stream.read(2**24).decode("utf-8-sig").splitlines()]
+    except FileNotFoundError:
+        return []
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f'Cannot read the names of labels in "{file}" ({error}).') from None
+
+
+def _split_name(shard: str) -> str | None:
+    """Return the split that a shard names: by how its name begins, or the folder that it lies in."""
+    *_, home, name = ("", *shard.split("/"))
+    first = re.split(r"[-_.]", name.casefold())[0]
+    return SPELLINGS.get(first) or SPELLINGS.get(home.casefold())
+
+
+def _title(word: str) -> str:
+    name = PurePosixPath(word.rstrip("/")).name
+    return re.split(r"[-_.]?[*{\[]", name)[0].removesuffix(".tar").removesuffix(".parquet") or "shards"
+
+
+def _stream(index: _Index, shape: tuple[int, ...], fit: Fit) -> Stream:
+    """Return the images of an index in a shape; the same stream for the same shape, so that rows of it can be joined."""
+    blocks = Blocks(index.blocks)
+    streams: dict[tuple[tuple[int, ...], Fit], Stream] = {}
+    of_rows = torch.from_numpy(blocks.of_rows())
+
+    def again(shape: tuple[int, ...], fit: Fit) -> Stream:
+        def read(rows: list[int]) -> tuple[torch.Tensor, list[int], dict[int, str]]:
+            contents = blocks.read(rows)
+            pixels, good, skipped = read_readable(contents, shape, fit, progress=False)
+            bad = [i for i in range(len(rows)) if i not in set(good)]
+            reasons = {rows[i]: one.reason if contents[i] else EMPTY for i, one in zip(bad, skipped, strict=True)}
+            return pixels, [rows[i] for i in good], reasons
+
+        key = (tuple(shape), fit)
+        if key not in streams:
+            streams[key] = Stream(read, index.names, of_rows, key[0], again)
+        return streams[key]
+
+    return again(shape, fit)

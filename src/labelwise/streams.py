@@ -1,0 +1,162 @@
+"""Images that are never kept: too many for memory, read from where they lie each time a number of them is asked for.
+
+One pass over them (``survey``) says which cannot be read, and notes of each what would need another pass: its hash, the sums of its channels, and
+what a frozen encoder makes of it. Several processes share a pass: each reads the rows that are its own.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import blake2b
+
+import torch
+from torch import Tensor
+
+from labelwise.errors import DataError, listing
+from labelwise.interruption import stoppable
+from labelwise.lazy import LazyImages, Source
+from labelwise.processes import ROWS, crowd, of_each, total
+
+PIECE = 64  # images that are read at a time
+# rows -> the images that can be read, which of the rows they are, and why others cannot
+Read = Callable[[list[int]], tuple[Tensor, list[int], dict[int, str]]]
+
+
+class Stream(Source):
+    """Where images ``[n, c, h, w]`` come from that are not kept.
+
+    Args:
+        read: returns the images of some rows, see ``Read``.
+        names: of each row, for errors.
+        blocks: which rows lie together ``[n]``, not falling: those are best read one after another.
+        shape: of one image.
+        again: returns the same images in another shape, or made to fit it otherwise.
+    """
+
+    def __init__(
+        self, read: Read, names: Sequence[str], blocks: Tensor, shape: tuple[int, ...], again: Callable[..., "Stream"]
+    ) -> None:
+        n = len(names)
+        super().__init__(
+            (), torch.zeros(n, dtype=torch.int64), self._strictly, torch.empty(0, *shape, dtype=torch.uint8)
+        )
+        self.names, self.blocks, self.again, self._read_some = names, blocks, again, read
+        self.faults: dict[int, str] = {}  # why rows cannot be read
+        self._noted = torch.zeros(n, dtype=torch.bool)
+        self._sums = torch.zeros(n, 2, shape[0], dtype=torch.int64)  # of each channel, and of its squares
+        self._features: dict[bytes, tuple[Tensor, Tensor]] = {}  # by encoder: a table [n, d], and which rows it has
+
+    def pixels(self, rows: Tensor) -> Tensor:
+        """Return the bytes of these rows."""
+        return self._strictly(rows.tolist())
+
+    def _strictly(self, rows: list[int]) -> Tensor:
+        pixels, _, faults = self._read_some(rows)
+        self.faults |= faults
+        self.check(rows)
+        return pixels
+
+    def check(self, rows: Sequence[int]) -> None:
+        """Raise an error where one of these rows is known not to be readable."""
+        bad = [row for row in rows if row in self.faults] if self.faults else []
+        if bad:
+            words = listing([f"{self.names[row]}: {self.faults[row]}" for row in bad], 3)
+            raise DataError(
+                f"{len(bad)} pictures cannot be read. {words} Remove them; data check lists all that cannot."
+            )
+
+    def survey(self, rows: Tensor) -> None:
+        """Read each of these rows that was not read yet, and note what there is to know of it, faults included."""
+        self._pass(rows[~self._noted[rows]], None, torch.empty(0))
+
+    def features(self, key: bytes, rows: Tensor, make: Callable[[Tensor], Tensor], width: int) -> Tensor:
+        """Return what an encoder of this key makes of rows ``[n, width]``, once for each; zeros where a row cannot be read."""
+        n = len(self.names)
+        if key not in self._features:
+            self._features[key] = torch.zeros(n, width), torch.zeros(n, dtype=torch.bool)
+        table, known = self._features[key]
+        missing = rows[~known[rows]]
+        self._pass(missing, make, table)
+        known[missing] = True
+        return table[rows]
+
+    def hashes_of(self, rows: Tensor) -> Tensor:
+        """Return what ``image_hashes`` says of these rows ``[n]``."""
+        self.survey(rows)
+        self.check(rows.tolist())
+        return self.hashes[rows]
+
+    def sums(self, rows: Tensor) -> Tensor:
+        """Return the sum of each channel over these rows, and of its squares ``[2, c]`` (int64)."""
+        self.survey(rows)
+        self.check(rows.tolist())
+        return self._sums[rows].sum(0)
+
+    def _pass(self, rows: Tensor, make: Callable[[Tensor], Tensor] | None, table: Tensor) -> None:
+        """Go through rows in the order in which they lie, this process through its share, and bring together what all note."""
+        order = torch.unique(rows)
+        parts = order[crowd().own(len(order))].split(PIECE) if len(order) else ()
+        fresh, before = order[~self._noted[order]], len(self.faults)
+        with stoppable(ThreadPoolExecutor(1)) as pool:
+            ahead = deque(pool.submit(self._read_some, part.tolist()) for part in parts[:1])
+            for following in (*parts[1:], None):
+                if not ahead:
+                    break
+                pixels, readable, faults = ahead.popleft().result()
+                if following is not None:
+                    ahead.append(pool.submit(self._read_some, following.tolist()))
+                self._note(pixels, readable, faults)
+                if make is not None and readable:
+                    table[readable] = make(pixels).float().cpu()
+        self._noted[order] = True
+        if crowd().world > 1:
+            for faults in of_each(dict(list(self.faults.items())[before:])):
+                self.faults |= faults
+            for what in (self.hashes, self._sums):
+                what[fresh] = total(what[fresh])
+            for part in order.split(ROWS) if make is not None else ():
+                table[part] = total(table[part])
+
+    def _note(self, pixels: Tensor, rows: list[int], faults: dict[int, str]) -> None:
+        self.faults |= faults
+        self.hashes[rows], self._sums[rows] = byte_hashes(pixels), byte_sums(pixels)
+
+
+def stream_of(images: Tensor) -> Stream | None:
+    """Return where images come from that are never kept; None for others."""
+    return images.source if isinstance(images, LazyImages) and isinstance(images.source, Stream) else None
+
+
+def own_rows(images: Tensor) -> Tensor | slice:
+    """Return which of the images are this process's to read: all of them, unless several share the work.
+
+    Of a source of files those that lie in its part of the source, whatever was chosen of it, so that it reads no others.
+    """
+    if crowd().world == 1 or not isinstance(images, LazyImages):
+        return crowd().own(len(images))
+    part = crowd().own(len(images.source.hashes))
+    return ((images.rows >= part.start) & (images.rows < part.stop)).nonzero()[:, 0]
+
+
+def by_shares(images: Tensor, make: Callable[[Tensor], Tensor], width: int) -> Tensor:
+    """Return what is made of images ``[n, width]``, by each process of those that are its own."""
+    if crowd().world == 1:
+        return make(images)
+    mine = own_rows(images)
+    part = make(images[mine])
+    table = torch.zeros(len(images), width, dtype=part.dtype, device=part.device)
+    table[mine] = part
+    return total(table)
+
+
+def byte_hashes(images: Tensor) -> Tensor:
+    """Return one whole number per image ``[n]`` (int64), the same for the same bytes."""
+    rows = images.detach().cpu().contiguous().flatten(1).numpy()
+    hashes = [int.from_bytes(blake2b(row.tobytes(), digest_size=8).digest(), "big", signed=True) for row in rows]
+    return torch.tensor(hashes, dtype=torch.int64)
+
+
+def byte_sums(images: Tensor) -> Tensor:
+    """Return the sum of each channel of each image of bytes, and of its squares ``[n, 2, c]`` (int64): exact."""
+    flat = images.flatten(2)
+    return torch.stack([flat.sum(2), flat.to(torch.int32).square_().sum(2)], 1)
