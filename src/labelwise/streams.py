@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -16,35 +17,49 @@ from labelwise.errors import DataError, listing
 from labelwise.interruption import stoppable
 from labelwise.lazy import LazyImages, Source
 from labelwise.processes import ROWS, crowd, of_each, total
+from labelwise.view import Fit
 
 PIECE = 64  # images that are read at a time
-# rows -> the images that can be read, which of the rows they are, and why others cannot
-Read = Callable[[list[int]], tuple[Tensor, list[int], dict[int, str]]]
+
+
+class Pictures(Protocol):
+    """What a stream reads from."""
+
+    names: Sequence[str]  # of all n pictures
+    blocks: Tensor  # which of them lie together ``[n]``, not falling: those are best read one after another
+
+    def content(self, row: int) -> bytes:
+        """Return the file of a picture."""
+
+    def read(self, rows: Sequence[int], shape: tuple[int, ...], fit: Fit) -> tuple[Tensor, list[int], dict[int, str]]:
+        """Return the images of the rows that can be read, which rows these are, and why others cannot."""
 
 
 class Stream(Source):
-    """Where images ``[n, c, h, w]`` come from that are not kept.
+    """Where images ``[n, c, h, w]`` of a shape come from that are not kept."""
 
-    Args:
-        read: returns the images of some rows, see ``Read``.
-        names: of each row, for errors.
-        blocks: which rows lie together ``[n]``, not falling: those are best read one after another.
-        shape: of one image.
-        again: returns the same images in another shape, or made to fit it otherwise.
-    """
-
-    def __init__(
-        self, read: Read, names: Sequence[str], blocks: Tensor, shape: tuple[int, ...], again: Callable[..., "Stream"]
-    ) -> None:
-        n = len(names)
+    def __init__(self, pictures: Pictures, shape: tuple[int, ...], fit: Fit = "cut") -> None:
+        n = len(pictures.names)
         super().__init__(
             (), torch.zeros(n, dtype=torch.int64), self._strictly, torch.empty(0, *shape, dtype=torch.uint8)
         )
-        self.names, self.blocks, self.again, self._read_some = names, blocks, again, read
+        self.pictures, self.fit = pictures, fit
         self.faults: dict[int, str] = {}  # why rows cannot be read
+        self._others = {(tuple(shape), fit): self}  # the same pictures, seen otherwise
         self._noted = torch.zeros(n, dtype=torch.bool)
         self._sums = torch.zeros(n, 2, shape[0], dtype=torch.int64)  # of each channel, and of its squares
         self._features: dict[bytes, tuple[Tensor, Tensor]] = {}  # by encoder: a table [n, d], and which rows it has
+
+    def again(self, shape: tuple[int, ...], fit: Fit) -> "Stream":
+        """Return the same pictures in another shape, or made to fit it otherwise; one stream for each, so that rows of it can be joined."""
+        key = (tuple(shape), fit)
+        if key not in self._others:
+            other = Stream(self.pictures, key[0], fit)
+            self._others[key], other._others = other, self._others
+        return self._others[key]
+
+    def _read_some(self, rows: list[int]) -> tuple[Tensor, list[int], dict[int, str]]:
+        return self.pictures.read(rows, self.shape, self.fit)
 
     def pixels(self, rows: Tensor) -> Tensor:
         """Return the bytes of these rows."""
@@ -60,7 +75,7 @@ class Stream(Source):
         """Raise an error where one of these rows is known not to be readable."""
         bad = [row for row in rows if row in self.faults] if self.faults else []
         if bad:
-            words = listing([f"{self.names[row]}: {self.faults[row]}" for row in bad], 3)
+            words = listing([f"{self.pictures.names[row]}: {self.faults[row]}" for row in bad], 3)
             raise DataError(
                 f"{len(bad)} pictures cannot be read. {words} Remove them; data check lists all that cannot."
             )
@@ -71,7 +86,7 @@ class Stream(Source):
 
     def features(self, key: bytes, rows: Tensor, make: Callable[[Tensor], Tensor], width: int) -> Tensor:
         """Return what an encoder of this key makes of rows ``[n, width]``, once for each; zeros where a row cannot be read."""
-        n = len(self.names)
+        n = len(self.hashes)
         if key not in self._features:
             self._features[key] = torch.zeros(n, width), torch.zeros(n, dtype=torch.bool)
         table, known = self._features[key]

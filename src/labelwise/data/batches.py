@@ -90,7 +90,7 @@ class ShuffledBatches:
         """Return the rows of each batch of an epoch."""
         stream = stream_of(self.split.images)
         if stream is not None:
-            blocks = stream.blocks[self.split.images.rows]  # type: ignore[attr-defined]
+            blocks = stream.pictures.blocks[self.split.images.rows]  # type: ignore[attr-defined]
             return lane_plan(blocks, self.size, len(self), mix(seed))
         order = torch.randperm(len(self.split), generator=torch.Generator().manual_seed(mix(seed)))
         return list(torch.split(order, self.size))[: len(self)]

@@ -5,8 +5,15 @@ from dataclasses import replace
 
 from labelwise.data.dataset import Dataset, Skipped
 from labelwise.data.read.readable import check_read
+from labelwise.model import LabelModel
 from labelwise.nn.encoder import ImageEncoder
 from labelwise.streams import stream_of
+
+
+def readable_for(model: LabelModel, data: Dataset) -> Dataset:
+    """Return what ``readable`` does, with the features of a model's encoder where that is not trained."""
+    encoders = [each for each in model.modules() if isinstance(each, ImageEncoder)]
+    return readable(data, encoder=encoders[0] if len(encoders) == 1 and data.shape == model.spec.shape else None)
 
 
 def readable(

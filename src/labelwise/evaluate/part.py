@@ -16,11 +16,10 @@ from labelwise.classifier import Classifier
 from labelwise.data.dataset import SPLITS, Dataset, Skipped, Split
 from labelwise.data.read.files import at_side
 from labelwise.data.split.divide import pool
-from labelwise.data.survey import readable
+from labelwise.data.survey import readable_for
 from labelwise.errors import DataError, UsageError, listing, suggest
 from labelwise.evaluate.tested import Tested, leaked_rows
 from labelwise.labels import Labels
-from labelwise.nn.encoder import ImageEncoder
 from labelwise.settings import brief
 
 ALL = "all"
@@ -114,7 +113,10 @@ def choose_parts(
 
     Each classifier comes with the same data, read as its model takes them; the rest is as in ``choose_part``.
     """
-    pairs = [(classifier, _readable(classifier, data)) for classifier, data in pairs]
+    pairs = [
+        (classifier, readable_for(classifier.model, at_side(data, fit=classifier.view.fit)))
+        for classifier, data in pairs
+    ]
     first = pairs[0][1]
     for classifier, data in pairs:
         _check_fit(classifier, data)
@@ -153,13 +155,6 @@ def choose_parts(
         )
         for (_, data), whole, leak in zip(pairs, splits, leaks, strict=True)
     ]
-
-
-def _readable(classifier: Classifier, data: Dataset) -> Dataset:
-    """Return the data as a model sees them; of shards what can be read, and encoded in the same pass where its encoder is not trained."""
-    encoders = [each for each in classifier.model.modules() if isinstance(each, ImageEncoder)]
-    seen = at_side(data, fit=classifier.view.fit)
-    return readable(seen, encoder=encoders[0] if len(encoders) == 1 and seen.shape == classifier.shape else None)
 
 
 def _choose(data: Dataset, split: str | None, *, unknown: bool) -> tuple[str, tuple[str, ...], bool]:

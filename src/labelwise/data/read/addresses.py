@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import unquote
 
-from labelwise.data.split.make import SPELLINGS
+from labelwise.data.read.readable import is_hidden, is_picture
 from labelwise.errors import DataError, UnsupportedError, listing
 from labelwise.regular import NotAFileError, open_regular
 
+SPELLINGS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}  # of splits
 TAR, PARQUET = (".tar",), (".parquet", ".pq")
 PACKED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
+_INSIDE = re.compile(r"(.+?\.(?:tar|parquet|pq))/(.+)", re.DOTALL | re.IGNORECASE)
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 _MAGIC = re.compile(r"[*?\[]")
 MOST = 1_000_000  # shards that a pattern may name
@@ -40,6 +42,22 @@ def is_shard(word: str, suffixes: tuple[str, ...] = (*TAR, *PARQUET)) -> bool:
     return word.lower().endswith(suffixes)
 
 
+def may_name_shards(source: str | Path) -> bool:
+    """Return whether a word names shards, as far as names tell: a Parquet file may hold no picture."""
+    word, inside = in_shard(address(source))
+    if inside and Path(word).is_dir():
+        return False
+    if is_remote(word):
+        return word.partition(":")[0].lower() not in ("http", "https", "ftp") or is_shard(word)
+    return is_shard(word) or (Path(word).is_dir() and bool(_in_folder(Path(word))))
+
+
+def in_shard(word: str) -> tuple[str, str]:
+    """Return the shard that a name like ``birds.tar/owl/1.jpg`` begins with, and what follows; what is no such name as it is."""
+    match = _INSIDE.fullmatch(word)
+    return (match[1], match[2]) if match else (word, "")
+
+
 def list_shards(word: str) -> list[str]:
     """Return the shards that an address, a pattern or a folder names, sorted; none where it names something else.
 
@@ -55,10 +73,7 @@ def list_shards(word: str) -> list[str]:
     if len(words) > 1 or (is_shard(word) and Path(word).is_file()):
         return words
     if Path(word).is_dir():
-        homes = [Path(word), *(home for home in sorted(Path(word).iterdir()) if _may_hold_shards(home))]
-        return [
-            str(file) for home in homes for file in sorted(home.iterdir()) if is_shard(file.name) and file.is_file()
-        ]
+        return _in_folder(Path(word))
     if _MAGIC.search(word) and is_shard(word) and not Path(word).exists():
         at = Path(word)
         root = Path(at.anchor)
@@ -66,8 +81,17 @@ def list_shards(word: str) -> list[str]:
     return []
 
 
-def _may_hold_shards(home: Path) -> bool:
-    return home.is_dir() and (home.name == "data" or home.name.casefold() in SPELLINGS)
+def _in_folder(root: Path) -> list[str]:
+    """Return the shards of a folder, and of its folders ``data``, ``train`` and the like; none where pictures or other folders lie there."""
+    try:
+        inside = [each for each in sorted(root.iterdir()) if not is_hidden(each.name)]
+        homes = {each for each in inside if each.is_dir() and each.name.casefold() in ("data", *SPELLINGS)}
+        inside += [each for home in sorted(homes) for each in sorted(home.iterdir()) if not is_hidden(each.name)]
+    except OSError as error:
+        raise DataError(f'Cannot list the folder "{error.filename}": {error.strerror}. Check its rights.') from None
+    if any(is_picture(each.name) or (each not in homes and each.is_dir()) for each in inside):
+        return []
+    return [str(each) for each in inside if is_shard(each.name) and each.is_file()]
 
 
 def _expanded(word: str) -> Iterator[str]:
@@ -86,10 +110,7 @@ def _expanded(word: str) -> Iterator[str]:
 def _remote(word: str) -> list[str]:
     with _told(word):
         fs, path = import_module("fsspec.core").url_to_fs(word)
-        if _MAGIC.search(path):
-            paths = fs.glob(path)
-        else:
-            paths = [path] if is_shard(path) else fs.find(path)
+        paths = fs.glob(path) if _MAGIC.search(path) else [path] if is_shard(path) else fs.find(path)
         return [fs.unstrip_protocol(each) for each in sorted(paths) if is_shard(each)]
 
 

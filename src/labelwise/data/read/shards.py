@@ -10,20 +10,32 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from labelwise.data.dataset import Dataset, Skipped
 from labelwise.data.labels.knowledge import find_knowledge
-from labelwise.data.read.addresses import PARQUET, TAR, address, is_remote, is_shard, list_shards, open_stream
+from labelwise.data.read.addresses import (
+    PARQUET,
+    SPELLINGS,
+    TAR,
+    address,
+    in_shard,
+    is_remote,
+    is_shard,
+    list_shards,
+    may_name_shards,
+    open_stream,
+)
 from labelwise.data.read.blocks import Block, Blocks
 from labelwise.data.read.build import build
 from labelwise.data.read.columns import Columns
 from labelwise.data.read.parquet_pictures import has_pictures, read_parquet_shard
-from labelwise.data.read.pictures import read_readable
+from labelwise.data.read.readable import read_pixels
 from labelwise.data.read.tables import table_rows
 from labelwise.data.read.tar_files import Sample, TarShard, read_tar
 from labelwise.data.split.grouping import Grouping, group_columns
-from labelwise.data.split.make import SPELLINGS
 from labelwise.data.survey import readable
 from labelwise.errors import DataError, listing
 from labelwise.lazy import LazyImages
@@ -39,16 +51,10 @@ EMPTY = "there is no picture in this row, or it is too large."
 def names_shards(source: str | Path) -> bool:
     """Return whether a word names shards: a tar file, an address, a folder of shards, or a Parquet file with pictures."""
     word = address(source)
-    path = Path(word)
-    if is_remote(word):
-        scheme = word.partition(":")[0].lower()
-        return scheme not in ("http", "https", "ftp") or is_shard(word)
-    if path.is_file() and is_shard(word, PARQUET):
-        return has_pictures(path)
-    if path.is_dir():
-        files = list_shards(word)
-        return bool(files) and (is_shard(files[0], TAR) or has_pictures(Path(files[0])))
-    return is_shard(word, TAR) or bool(is_shard(word) and list_shards(word))
+    if not may_name_shards(word) or is_remote(word) or is_shard(word, TAR):
+        return may_name_shards(word)
+    files = list_shards(word)
+    return bool(files) and (is_shard(files[0], TAR) or has_pictures(Path(files[0])))
 
 
 def shards(
@@ -75,7 +81,7 @@ def shards(
         words = f" {index.skipped[0].file}: {index.skipped[0].reason}" if index.skipped else ""
         raise DataError(f'"{word}" holds no picture.{words}')
     side = size or side_for(pretrained_encoder())
-    stream = _stream(index, (3, side, side), "cut")
+    stream = Stream(ShardPictures(index), (3, side, side))
     rows = table_rows(Columns(file=word, numbers=range(1, len(index.names) + 1), cells=index.cells))
     images = LazyImages(stream, torch.arange(len(index.names)))
     rows = replace(rows, images=images, files=tuple(index.names), skipped=tuple(index.skipped), by=group)
@@ -86,6 +92,61 @@ def shards(
     data = build(_title(word), rows, knowledge, seed=seed)
     data = replace(data, own_splits=bool(rows.splits), own_pictures=True, side_open=size is None)
     return readable(data, strict=True) if strict else data
+
+
+class ShardPictures:
+    """The pictures of shards, read from where they lie."""
+
+    def __init__(self, index: "_Index") -> None:
+        self.names: Sequence[str] = index.names
+        self._blocks = Blocks(index.blocks)
+        self.blocks = torch.from_numpy(self._blocks.of_rows())
+
+    def content(self, row: int) -> bytes:
+        """Return the file of a picture."""
+        return self._blocks.read([row])[0]
+
+    def read(
+        self, rows: Sequence[int], shape: tuple[int, ...], fit: Fit
+    ) -> tuple[torch.Tensor, list[int], dict[int, str]]:
+        """Return the images of the rows that can be read, which rows these are, and why others cannot."""
+        pixels, good, skipped = read_packed([Packed(self, row) for row in rows], shape, fit)
+        bad = [row for i, row in enumerate(rows) if i not in set(good)]
+        reasons = {row: one.reason for row, one in zip(bad, skipped, strict=True)}
+        return torch.from_numpy(pixels), [rows[i] for i in good], reasons
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """A picture in a shard."""
+
+    pictures: ShardPictures
+    row: int
+
+    def __str__(self) -> str:
+        return self.pictures.names[self.row]
+
+
+def packed_pictures(source: str | Path) -> list[Packed]:
+    """Return the pictures of shards, to be read one after another, or the one that is named so: ``birds.tar/owl/1.jpg``."""
+    shard, name = in_shard(address(source))
+    pictures = ShardPictures(_read_index(list_shards(shard)))
+    rows = [row for row, each in enumerate(pictures.names) if not name or each == f"{shard}/{name}"]
+    return [Packed(pictures, row) for row in rows]
+
+
+def read_packed(
+    files: Sequence[Packed | Path], shape: tuple[int, ...], fit: Fit
+) -> tuple[npt.NDArray[np.uint8], list[int], tuple[Skipped, ...]]:
+    """Return what ``read_files`` does for pictures of which some lie in shards, as an array."""
+    contents = [file.pictures.content(file.row) if isinstance(file, Packed) else file for file in files]
+    pixels, good, skipped = read_pixels(contents, shape, fit, progress=False)
+    bad = [i for i in range(len(files)) if i not in set(good)]
+    named = (
+        replace(one, file=str(files[i]), reason=one.reason if contents[i] else EMPTY)
+        for i, one in zip(bad, skipped, strict=True)
+    )
+    return pixels, good, tuple(named)
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,25 +240,3 @@ def _split_name(shard: str) -> str | None:
 def _title(word: str) -> str:
     name = PurePosixPath(word.rstrip("/")).name
     return re.split(r"[-_.]?[*{\[]", name)[0].removesuffix(".tar").removesuffix(".parquet") or "shards"
-
-
-def _stream(index: _Index, shape: tuple[int, ...], fit: Fit) -> Stream:
-    """Return the images of an index in a shape; the same stream for the same shape, so that rows of it can be joined."""
-    blocks = Blocks(index.blocks)
-    streams: dict[tuple[tuple[int, ...], Fit], Stream] = {}
-    of_rows = torch.from_numpy(blocks.of_rows())
-
-    def again(shape: tuple[int, ...], fit: Fit) -> Stream:
-        def read(rows: list[int]) -> tuple[torch.Tensor, list[int], dict[int, str]]:
-            contents = blocks.read(rows)
-            pixels, good, skipped = read_readable(contents, shape, fit, progress=False)
-            bad = [i for i in range(len(rows)) if i not in set(good)]
-            reasons = {rows[i]: one.reason if contents[i] else EMPTY for i, one in zip(bad, skipped, strict=True)}
-            return pixels, [rows[i] for i in good], reasons
-
-        key = (tuple(shape), fit)
-        if key not in streams:
-            streams[key] = Stream(read, index.names, of_rows, key[0], again)
-        return streams[key]
-
-    return again(shape, fit)
