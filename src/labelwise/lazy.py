@@ -36,6 +36,10 @@ class Source:
             self._pixels[list(rows)] = pixels
         self._ready[list(rows)] = True
 
+    def rows_read(self) -> Tensor:
+        """Return the rows that were read already."""
+        return self._ready.nonzero()[:, 0]
+
     def pixels(self, rows: Tensor) -> Tensor:
         """Return the bytes of these rows, reading those that were not read yet."""
         missing = torch.unique(rows[~self._ready[rows]]).tolist()

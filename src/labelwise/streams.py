@@ -153,14 +153,18 @@ def own_rows(images: Tensor) -> Tensor | slice:
     return ((images.rows >= part.start) & (images.rows < part.stop)).nonzero()[:, 0]
 
 
-def by_shares(images: Tensor, make: Callable[[Tensor], Tensor], width: int) -> Tensor:
-    """Return what is made of images ``[n, width]``, by each process of those that are its own."""
-    if crowd().world == 1:
+def by_shares(images: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return what is made of images ``[n, d]``, by each process of those that are its own, which may be none."""
+    if crowd().world == 1 or not len(images):
         return make(images)
-    mine = own_rows(images)
-    part = make(images[mine])
-    table = torch.zeros(len(images), width, dtype=part.dtype, device=part.device)
-    table[mine] = part
+    mine = images[own_rows(images)]
+    part = make(mine) if len(mine) else None
+    width, kind, device = next(
+        filter(None, of_each(part if part is None else (part.shape[1], part.dtype, part.device.type)))
+    )
+    table = torch.zeros(len(images), width, dtype=kind, device=device)
+    if part is not None:
+        table[own_rows(images)] = part
     return total(table)
 
 

@@ -70,13 +70,14 @@ def fit(  # noqa: PLR0913 - the options of the verb
         return
     from labelwise.data.read.folders import unsorted_data
     from labelwise.store import check_free, check_savable, save
-    from labelwise.training.distribution import is_main_process
+    from labelwise.training.distribution import choose_device, is_main_process, is_restarted, process_group
 
     check_free(out_folder, overwrite)
+    resume = resume or is_restarted()
     folder = out_folder.with_name(out_folder.name + ".run")
     words += ["tune={}"] if tune else []
     wish = _wish(method if names is None else _method_of_names(method, splits), encoder, words, epochs)
-    with sole_verb(out_folder, folder, resume=resume):
+    with sole_verb(out_folder, folder, resume=resume), process_group(choose_device(device)):
         side = _side(wish, data, size)
         if names is None:
             dataset = open_data(data, side, size=size, root=root, splits=splits, strict=strict, group=group)

@@ -297,7 +297,7 @@ class ImageEncoder(nn.Module):
             features = self.survey(images)
             stream.check(images.rows.tolist())  # type: ignore[attr-defined]
         else:
-            features = by_shares(images, self._made, self.backbone.width_out)
+            features = by_shares(images, self._made)
         if self.frozen:
             self._encoded[images] = features
         return features

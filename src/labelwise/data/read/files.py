@@ -12,9 +12,9 @@ from labelwise.data.dataset import Dataset, Skipped, Split
 from labelwise.data.labels.knowledge import find_knowledge
 from labelwise.data.read.build import build, check_two_labels, divide_rows
 from labelwise.data.read.disk import decode_to_disk, fits_in_memory
-from labelwise.data.read.known import read_known
 from labelwise.data.read.pictures import read_files
 from labelwise.data.read.rows import Rows
+from labelwise.data.read.shares import read_shares
 from labelwise.data.split.grouping import group_columns
 from labelwise.data.split.make import Shares
 from labelwise.errors import DataError, listing
@@ -92,7 +92,7 @@ def read_paths(
 ) -> tuple[Tensor, list[int], tuple[Skipped, ...]]:
     """Return what ``read_files`` returns; from disk where the pictures are too many for memory."""
     if fits_in_memory(len(paths), shape):
-        return read_known(paths, shape, fit=fit, strict=strict)
+        return read_shares(paths, shape, fit=fit, strict=strict)
     images, readable, skipped = decode_to_disk(paths, shape, fit=fit)
     if strict and skipped:
         first = skipped[0]

@@ -27,6 +27,7 @@ from labelwise.ops.linear import (
 )
 from labelwise.ops.lookalikes import together
 from labelwise.settings import check_range
+from labelwise.streams import by_shares
 from labelwise.training.adversarial import Adversarial
 from labelwise.training.optimizers import Optimizer, Schedule
 from labelwise.training.stages import Loss, Method, Stage
@@ -74,7 +75,13 @@ class EncoderModel(LabelModel):
     def encode_all(self, images: Tensor, by: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         """Return embeddings ``[n, d]`` of many images, or what ``by`` makes of them, a batch at a time, in eval mode."""
         self.eval()
-        parts = torch.split(self.prepare(images), BATCH)
+        images = self.prepare(images)
+        if images.ndim == 2:  # features, which all processes have
+            return self._encoded(images, by)
+        return by_shares(images, partial(self._encoded, by=by))
+
+    def _encoded(self, images: Tensor, by: Callable[[Tensor], Tensor] | None) -> Tensor:
+        parts = torch.split(images, BATCH)
         return torch.cat([(by or self.encode_images)(as_float(x.to(self.device))) for x in parts]).float()
 
 
