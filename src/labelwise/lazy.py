@@ -19,6 +19,7 @@ class Source:
         self, digests: Sequence[bytes], hashes: Tensor, read: Callable[[list[int]], Tensor], pixels: Tensor
     ) -> None:
         self.digests, self.hashes, self._read, self._pixels = tuple(digests), hashes, read, pixels
+        self.share: slice | None = None  # the rows that this process reads, where several share them
         self._ready = torch.zeros(len(digests), dtype=torch.bool)
 
     @property

@@ -145,12 +145,12 @@ def stream_of(images: Tensor) -> Stream | None:
 def own_rows(images: Tensor) -> Tensor | slice:
     """Return which of the images are this process's to read: all of them, unless several share the work.
 
-    Of a source of files those that lie in its part of the source, whatever was chosen of it, so that it reads no others.
+    Of files that were shared when they were read those that it read, so that it reads no others.
     """
-    if crowd().world == 1 or not isinstance(images, LazyImages):
+    part = images.source.share if isinstance(images, LazyImages) else None
+    if part is None or crowd().world == 1:
         return crowd().own(len(images))
-    part = crowd().own(len(images.source.hashes))
-    return ((images.rows >= part.start) & (images.rows < part.stop)).nonzero()[:, 0]
+    return ((images.rows >= part.start) & (images.rows < part.stop)).nonzero()[:, 0]  # type: ignore[attr-defined]
 
 
 def by_shares(images: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:

@@ -11,6 +11,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -175,8 +176,8 @@ def train_all(out: Path, names: Iterable[str]) -> None:
         whole_fit(out)
 
 
-def in_processes(out: Path, world: int) -> None:
-    """Train all cases by so many processes, forked from this one, so that torch is imported once."""
+def in_processes(world: int, work: Callable[[], None]) -> None:
+    """Do something in so many processes, forked from this one, so that torch is imported once."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
@@ -184,7 +185,7 @@ def in_processes(out: Path, world: int) -> None:
     children = []
     for rank in map(str, range(world)):
         os.environ |= {"RANK": rank, "LOCAL_RANK": rank} if world > 1 else {}
-        child = multiprocessing.get_context("fork").Process(target=train_all, args=(out, list(CASES)))
+        child = multiprocessing.get_context("fork").Process(target=work)
         child.start()
         children.append(child)
     for child in children:
@@ -199,4 +200,4 @@ if __name__ == "__main__":
     else:
         for world in (1, 2):
             (Path(sys.argv[1]) / str(world)).mkdir()
-            in_processes(Path(sys.argv[1]) / str(world), world)
+            in_processes(world, partial(train_all, Path(sys.argv[1]) / str(world), list(CASES)))

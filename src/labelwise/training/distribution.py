@@ -44,7 +44,11 @@ def process_group(device: torch.device) -> Iterator[Shard]:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     if not dist.is_initialized():  # once: a group that was left cannot be joined again
-        dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
+        store, rank, _ = next(dist.rendezvous("env://"))
+        # Processes that are started again find the store of those before: a place of their own keeps them from calling the dead.
+        store = dist.PrefixStore(f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+        backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+        dist.init_process_group(backend, store=store, rank=rank, world_size=world)
         atexit.register(dist.destroy_process_group)
     with together(dist.get_rank(), world):
         yield Shard(dist.get_rank(), world)

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from labelwise.data.batches import Batch, Shard, mix
 from labelwise.data.dataset import TrainData
@@ -139,7 +140,7 @@ class _Loop:
         self.average: MovingAverage | None = None
         self.best: dict[str, Tensor] = {}  # weights by validation
         if stage.average is not None:
-            done = self.now.epoch * len(stage.batches) + self.now.step
+            done = self.now.epoch * -(-len(stage.batches) // stage.accumulate) + self.now.step // stage.accumulate
             self.average = MovingAverage(self.model, stage.average, infinite=self.model.infinite, steps=done)
         if resumed and self.folder:
             tensors = self.folder.read()
@@ -165,7 +166,7 @@ class _Loop:
                 sums[name] = sums.get(name, torch.zeros((), device=self.device)) + value
             now.step += 1
             bar(stage.minimised(sums), now.step, lr)
-            if self.folder is None:
+            if self.folder is None or (now.step % stage.accumulate and now.step < steps):  # gradients are not kept
                 continue
             stop = any_process(self.signals.kind is not None, self.device)
             if stop or time.monotonic() - self.saved > self.run.checkpoint_seconds:
@@ -176,14 +177,22 @@ class _Loop:
         now.sums = {name: value.item() for name, value in sums.items()}
 
     def _step(self, batch: Batch, lr: float) -> dict[str, Tensor]:
-        """Change the weights by one step, and return the terms of the loss."""
+        """Change the weights by one step, once all its batches were seen, and return the terms of the loss."""
         if batch.images.ndim == 4:
             batch = replace(batch, images=batch.images.contiguous(memory_format=torch.channels_last))
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
-            terms = self.loss(batch)
-        loss = torch.stack([term.float() for term in self.stage.minimised(terms).values()]).sum()
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        turn, left = self.now.step % self.stage.accumulate, len(self.stage.batches) - self.now.step
+        count = min(self.stage.accumulate, left + turn)  # batches of this step
+        if not turn:
+            self.optimizer.zero_grad(set_to_none=True)
+        with ExitStack() as stack:
+            if turn + 1 < count and isinstance(self.loss, DistributedDataParallel):
+                stack.enter_context(self.loss.no_sync())
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
+                terms = self.loss(batch)
+            loss = torch.stack([term.float() for term in self.stage.minimised(terms).values()]).sum()
+            (loss / count).backward()
+        if turn + 1 < count:
+            return process_mean(terms)
         if callable(self.stage.clip):
             self.stage.clip(self.parameters)
         elif self.stage.clip is not None:

@@ -35,6 +35,9 @@ class Stage:
     # a figure of merit on validation data, larger is better; the best epoch's weights are kept
     validate: Callable[[], float] | None = None
     patience: int | None = None  # stop after this many epochs without a better figure
+    accumulate: int = (
+        1  # batches whose gradients are averaged for one step of the optimiser; at the end of an epoch fewer
+    )
     begins_well: bool = False  # the weights before the first epoch are validated, too, and kept unless some are better
     threads: int | None = None  # of a CPU while it trains; None leaves them as they are
     # the share that stays of a moving average of the weights at each step; where the stage ends, the average takes

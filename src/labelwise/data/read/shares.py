@@ -25,20 +25,23 @@ def read_shares(
     """Return what ``read_known`` does, be it this process alone or several that read a share each."""
     if crowd().world == 1:
         return read_known(paths, shape, fit=fit, strict=strict)
-    mine = crowd().own(len(paths))
-    images, readable, skipped = read_known(paths[mine], shape, fit=fit, none=True)
+    rank, world = crowd().rank, crowd().world
+    images, readable, skipped = read_known(
+        paths[rank::world], shape, fit=fit, none=True
+    )  # of each label and split some
     if isinstance(images, LazyImages):
         digests, at = images.digests, images.source.rows_read()
         pixels = images.source.pixels(at)
     else:
         digests, at, pixels = pixel_digests(images.numpy()), torch.arange(len(images)), images
-    parts = of_each(([mine.start + row for row in readable], digests, image_hashes(images), skipped))
+    parts = of_each(([rank + world * row for row in readable], digests, image_hashes(images), skipped))
     every = tuple(one for part in parts for one in part[3])
     check_read(every, len(paths), strict=strict)
     rows, keys = ([each for part in parts for each in part[i]] for i in (0, 1))
     whole = torch.empty((len(rows), *shape), dtype=torch.uint8)  # memory that is not written to costs nothing
     hashes = torch.cat([part[2] for part in parts])
     source = Source(keys, hashes, reader([paths[row] for row in rows], keys, shape, fit), whole)
-    first = sum(len(part[0]) for part in parts[: crowd().rank])
+    first = sum(len(part[0]) for part in parts[:rank])
+    source.share = slice(first, first + len(readable))
     source.put((first + at).tolist(), pixels)
-    return LazyImages(source, torch.arange(len(rows))), rows, every
+    return LazyImages(source, torch.tensor(rows).argsort()), sorted(rows), every

@@ -259,6 +259,8 @@ class ImageMethod(Method):
     # images of a step, over all processes; of features (precomputed, or of a frozen encoder) at most a tenth of them,
     # and at least eight, so that few images still make enough steps
     batch: int = 64
+    # batches whose gradients are averaged for one step: trains as on batches so many times larger where memory holds one of these
+    accumulate: int = 1
     optimizer: Optimizer = field(default_factory=Optimizer)
     schedule: Schedule = field(default_factory=Schedule)
     # None chooses by the images: a crop with padding of an eighth of the side, and for colour pictures a mirror image
@@ -272,7 +274,7 @@ class ImageMethod(Method):
     adversarial: Adversarial | None = None
 
     def __post_init__(self) -> None:
-        check_range(self, "at least 1", "epochs", "batch")
+        check_range(self, "at least 1", "epochs", "batch", "accumulate")
 
     def batches(self, data: TrainData) -> ShuffledBatches:
         """Return the training images in batches, augmented."""
@@ -318,6 +320,7 @@ class ImageMethod(Method):
             optimizer=self.optimizer,
             schedule=self.schedule,
             clip=self.clip,
+            accumulate=self.accumulate,
             average=self.average,
             threads=1 if len(data.train.shape) == 1 else None,
         )
