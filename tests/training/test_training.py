@@ -212,6 +212,18 @@ def test_gradient_clipping_is_applied(blob_data: Dataset) -> None:
     torch.testing.assert_close(dict(model.named_parameters()), dict(start.named_parameters()), atol=1e-9, rtol=0)
 
 
+def test_gradients_of_two_batches_make_the_step_of_one_twice_as_large() -> None:
+    """Where rows do not meet in a batch norm, that is: on features."""
+    data = blobs(per_label=120)
+    flat = {name: replace(part, images=part.images.flatten(1).float() / 255) for name, part in data.splits.items()}
+    part = training_data(replace(data, splits=flat))
+    plain = Softmax(epochs=3, batch=16, schedule=Schedule(name="constant"), clip=0.5, closed_form=False, average=0.5)
+    methods = (plain, replace(plain, batch=8, accumulate=2), replace(plain, batch=8))
+    large, added, small = (train(method, part, Run(seed=1, device="cpu"))[0].state_dict() for method in methods)
+    assert all(torch.allclose(large[name], added[name], atol=1e-5, equal_nan=True) for name in large)
+    assert not torch.allclose(large["head.weight"], small["head.weight"], atol=1e-2)
+
+
 def test_training_leaves_the_global_generator_alone(blob_data: Dataset) -> None:
     torch.manual_seed(11)
     expected = torch.rand(3)

@@ -170,5 +170,5 @@ def _read(path: Path, size: int | None, seed: int) -> Dataset:
     if suffix == ".npy":
         return features(path, seed=seed)
     raise DataError(
-        f'Cannot read data from "{path}". Give a folder, a .csv or .parquet table, an .npz pack, or .npy features.'
+        f'Cannot read data from "{path}". Give a folder, a .csv or .parquet table, .tar shards, an .npz pack, or .npy features.'
     )

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from labelwise.classifier import Classifier, bind
-from labelwise.data.dataset import Dataset, Split, TrainData
+from labelwise.data.dataset import Dataset, Split, TrainData, skipped_lines
 from labelwise.data.labels.knowledge import require
 from labelwise.data.read.files import at_side
 from labelwise.data.survey import readable
@@ -54,7 +54,7 @@ def fit(data: Dataset, method: Method | None = None, run: Run | None = None) -> 
     with exact(run.exact), process_group(device := choose_device(run.device)):  # one group of processes for all steps
         method = method or decide(data).method
         _check_method(data, method)
-        data = _readable(as_seen_by(method, data), method, device)
+        data = _readable(as_seen_by(method, data), method, run, device)
         data = data.below_home()  # a classifier goes to other people and places
         if isinstance(method, Discriminant) and method.tune is not None:
             return _fit_tuned(data, method, method.tune, run)
@@ -129,13 +129,16 @@ def as_seen_by(method: Method, data: Dataset) -> Dataset:
     return at_side(data, side, method.view.fit)
 
 
-def _readable(data: Dataset, method: Method, device: torch.device) -> Dataset:
+def _readable(data: Dataset, method: Method, run: Run, device: torch.device) -> Dataset:
     """Return data of shards without what cannot be read of training and validation images, after the first pass over these."""
     if not any(stream_of(split.images) for split in data.splits.values()):
         return data
     encoder = encoder_of(method)
     network = encoder.build(data.shape, method.view).to(device) if encoder.frozen else None
-    return readable(data, ("train", "val"), network)
+    good = readable(data, ("train", "val"), network)
+    for line in skipped_lines(good.skipped[len(data.skipped) :]) if run.tell is not None else ():
+        run.tell(f"Skipped {line}")
+    return good
 
 
 def _fit_unlabelled(data: Dataset, method: Method, run: Run) -> Classifier:

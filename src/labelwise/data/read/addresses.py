@@ -49,7 +49,7 @@ def may_name_shards(source: str | Path) -> bool:
         return False
     if is_remote(word):
         return word.partition(":")[0].lower() not in ("http", "https", "ftp") or is_shard(word)
-    return is_shard(word) or (Path(word).is_dir() and bool(_in_folder(Path(word))))
+    return is_shard(word, (*TAR, *PARQUET, *PACKED)) or (Path(word).is_dir() and bool(_in_folder(Path(word))))
 
 
 def in_shard(word: str) -> tuple[str, str]:
@@ -110,7 +110,9 @@ def _expanded(word: str) -> Iterator[str]:
 def _remote(word: str) -> list[str]:
     with _told(word):
         fs, path = import_module("fsspec.core").url_to_fs(word)
-        paths = fs.glob(path) if _MAGIC.search(path) else [path] if is_shard(path) else fs.find(path)
+        if is_shard(path) and not _MAGIC.search(path):
+            return [word]
+        paths = fs.glob(path) if _MAGIC.search(path) else fs.find(path)
         return [fs.unstrip_protocol(each) for each in sorted(paths) if is_shard(each)]
 
 
@@ -131,7 +133,7 @@ def open_shard(word: str) -> BinaryIO:
         try:
             with open_stream(word) as stream:
                 shutil.copyfileobj(stream, copy, 2**22)
-            copy.flush()
+            copy.seek(0)
         except BaseException:
             copy.close()
             raise
