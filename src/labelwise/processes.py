@@ -51,8 +51,8 @@ def total(table: "Tensor") -> "Tensor":
     if crowd().world > 1:
         import torch.distributed as dist
 
-        for part in table.split(ROWS) if table.ndim else (table,):
-            dist.all_reduce(part)
+        for start in range(0, len(table), ROWS):
+            dist.all_reduce(table[start : start + ROWS])
     return table
 
 

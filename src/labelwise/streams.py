@@ -147,10 +147,11 @@ def own_rows(images: Tensor) -> Tensor | slice:
 
     Of files that were shared when they were read those that it read, so that it reads no others.
     """
-    part = images.source.share if isinstance(images, LazyImages) else None
-    if part is None or crowd().world == 1:
+    if crowd().world == 1 or not isinstance(images, LazyImages) or images.source.share is None:
         return crowd().own(len(images))
-    return ((images.rows >= part.start) & (images.rows < part.stop)).nonzero()[:, 0]  # type: ignore[attr-defined]
+    part = images.source.share
+    inside: Tensor = (images.rows >= part.start) & (images.rows < part.stop)
+    return inside.nonzero()[:, 0]
 
 
 def by_shares(images: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:

@@ -19,6 +19,7 @@ from safetensors.torch import save_file
 from labelwise.data import load
 from labelwise.data.read import readable
 from labelwise.data.read.decoding import Frame
+from labelwise.data.read.workers import decode_safely
 from labelwise.files import state_tensors, write_tensors
 from labelwise.fitting.fit import fit
 from labelwise.methods import Discriminant, Encoder, Method, Softmax
@@ -46,7 +47,7 @@ def frozen(out: Path) -> Encoder:
 @contextmanager
 def counted(counts: dict[str, int], name: str, most: float = float("inf")) -> Iterator[None]:
     """While open, each picture that is decoded counts; after so many the process ends as if the machine had failed."""
-    before = readable.decode_safely
+    before = decode_safely
     counts[name] = 0
 
     def decode(file: Any, frame: Frame) -> Any:
@@ -55,11 +56,11 @@ def counted(counts: dict[str, int], name: str, most: float = float("inf")) -> It
             os.kill(os.getpid(), signal.SIGKILL)
         return before(file, frame)
 
-    readable.decode_safely = decode  # type: ignore[assignment]
+    setattr(readable, "decode_safely", decode)  # noqa: B010 - it is imported there, not made
     try:
         yield
     finally:
-        readable.decode_safely = before
+        setattr(readable, "decode_safely", before)  # noqa: B010
 
 
 def fits(source: Path, out: Path, *, kill: bool = False) -> None:

@@ -155,17 +155,18 @@ def _read(
     from labelwise.quick import QuickClassifier
 
     shape, fit = classifier.shape, classifier.view.fit
-    if not all(isinstance(file, Path) for file in files):
+    paths = [file for file in files if isinstance(file, Path)]
+    if len(paths) < len(files):
         from labelwise.data.read.shards import read_packed
 
         return read_packed(files, shape, fit)
     if isinstance(classifier, QuickClassifier):
         from labelwise.data.read.readable import read_pixels
 
-        return read_pixels(files, shape, fit, progress=False)
+        return read_pixels(paths, shape, fit, progress=False)
     from labelwise.data.read.known import read_known
 
-    return read_known(files, shape, fit=fit, strict=strict, none=True)
+    return read_known(paths, shape, fit=fit, strict=strict, none=True)
 
 
 def tell_skipped(skipped: Sequence["Skipped"]) -> None:

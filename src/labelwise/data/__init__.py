@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from labelwise.data.read.audio import audio_folder
     from labelwise.data.read.folders import folder
     from labelwise.data.read.packs import features, pack
+    from labelwise.data.read.shards import shards
     from labelwise.data.read.tables import table
     from labelwise.data.sets.degraded import degraded
     from labelwise.data.sets.digits import digits
     from labelwise.data.sets.finches import finches
+    from labelwise.data.sharding import write_shards
     from labelwise.data.split.divide import divide, group_by, pool, resplit
     from labelwise.data.split.files import apply_split, write_split
     from labelwise.data.split.leaks import check_leaks, near_duplicates, refuse_leaks
@@ -66,8 +68,10 @@ __all__ = [
     "read_vectors",
     "refuse_leaks",
     "resplit",
+    "shards",
     "table",
     "with_knowledge",
+    "write_shards",
     "write_split",
 ]
 
@@ -107,8 +111,10 @@ _PLACES = {
     "read_vectors": "labels.words",
     "refuse_leaks": "split.leaks",
     "resplit": "split.divide",
+    "shards": "read.shards",
     "table": "read.tables",
     "with_knowledge": "labels.knowledge",
+    "write_shards": "sharding",
     "write_split": "split.files",
 }
 _MOVED = {

@@ -136,8 +136,9 @@ def _readable(data: Dataset, method: Method, run: Run, device: torch.device) -> 
     encoder = encoder_of(method)
     network = encoder.build(data.shape, method.view).to(device) if encoder.frozen else None
     good = readable(data, ("train", "val"), network)
-    for line in skipped_lines(good.skipped[len(data.skipped) :]) if run.tell is not None else ():
-        run.tell(f"Skipped {line}")
+    if run.tell is not None:
+        for line in skipped_lines(good.skipped[len(data.skipped) :]):
+            run.tell(f"Skipped {line}")
     return good
 
 

@@ -14,6 +14,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 from torch.nn.functional import dropout
 from torch.nn.parallel import DistributedDataParallel
 
@@ -44,9 +46,9 @@ def process_group(device: torch.device) -> Iterator[Shard]:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     if not dist.is_initialized():  # once: a group that was left cannot be joined again
-        store, rank, _ = next(dist.rendezvous("env://"))
+        store, rank, _ = next(rendezvous("env://"))
         # Processes that are started again find the store of those before: a place of their own keeps them from calling the dead.
-        store = dist.PrefixStore(f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+        store = PrefixStore(f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=world)
         atexit.register(dist.destroy_process_group)

@@ -190,7 +190,7 @@ class _Loop:
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
                 terms = self.loss(batch)
             loss = torch.stack([term.float() for term in self.stage.minimised(terms).values()]).sum()
-            (loss / count).backward()
+            (loss / count).backward()  # type: ignore[no-untyped-call]
         if turn + 1 < count:
             return process_mean(terms)
         if callable(self.stage.clip):

@@ -137,7 +137,7 @@ def open_shard(word: str) -> BinaryIO:
         except BaseException:
             copy.close()
             raise
-        return copy  # type: ignore[return-value]
+        return copy
 
 
 def open_stream(word: str) -> Any:

@@ -122,7 +122,7 @@ class _Fetch:
             raise
         lengths = np.array(sizes, np.int64)
         ends = np.cumsum(lengths.clip(0))
-        return Content(file=file, starts=ends - lengths.clip(0), sizes=lengths, copied=int(ends[-1]) if sizes else 0)  # type: ignore[arg-type]
+        return Content(file=file, starts=ends - lengths.clip(0), sizes=lengths, copied=int(ends[-1]) if sizes else 0)
 
     def _copy(self, table: Any, file: Any) -> list[int]:
         about = table.metadata.row_group(self.group)

@@ -162,7 +162,7 @@ class _Index:
         """Add rows, of a split where they name none; a column that they or those before do not have is blank there."""
         if split is not None:
             cells = {**cells, "split": [cell or split for cell in cells.get("split", [""] * len(names))]}
-        for name in {*self.cells, *cells}:
+        for name in dict.fromkeys([*self.cells, *cells]):
             column = self.cells.setdefault(name, [""] * len(self.names))
             column += cells.get(name, [""] * len(names))
         self.names.extend(names)
@@ -188,7 +188,7 @@ def _read_index(addresses: Sequence[str]) -> _Index:
 def _add_tar(index: _Index, shard: TarShard, classes: Sequence[str], split: str | None) -> None:
     samples, skipped = _labelled(shard, classes)
     index.skipped.extend((*shard.skipped, *skipped))
-    names = {name for sample in samples for name in sample.about}
+    names = dict.fromkeys(name for sample in samples for name in sample.about)
     cells = {name: [sample.about.get(name, "") for sample in samples] for name in names}
     index.add([f"{shard.address}/{sample.name}" for sample in samples], cells, split)
     if samples:

@@ -37,7 +37,7 @@ def read_shares(
     parts = of_each(([rank + world * row for row in readable], digests, image_hashes(images), skipped))
     every = tuple(one for part in parts for one in part[3])
     check_read(every, len(paths), strict=strict)
-    rows, keys = ([each for part in parts for each in part[i]] for i in (0, 1))
+    rows, keys = [row for part in parts for row in part[0]], [key for part in parts for key in part[1]]
     whole = torch.empty((len(rows), *shape), dtype=torch.uint8)  # memory that is not written to costs nothing
     hashes = torch.cat([part[2] for part in parts])
     source = Source(keys, hashes, reader([paths[row] for row in rows], keys, shape, fit), whole)

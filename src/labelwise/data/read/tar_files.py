@@ -118,7 +118,7 @@ def _members(file: BinaryIO, address: str, size: int, skipped: list[Skipped]) ->
     try:
         with tarfile.open(fileobj=_Headers(file), mode="r:", errorlevel=0) as tar:  # type: ignore[call-overload]
             while (member := tar.next()) is not None:
-                tar.members = []  # type: ignore[attr-defined]  # or it would keep all
+                tar.members = []  # or it would keep all
                 if member.isdir() or any(is_hidden(part) for part in member.name.split("/") if part != "."):
                     continue
                 if not member.isreg() or member.issparse():
