@@ -42,7 +42,8 @@ def readable(
         bad = [i for i, row in enumerate(rows.tolist()) if row in stream.faults]
         skipped += [Skipped(file=split.files[i], reason=stream.faults[int(rows[i])]) for i in bad]
         if bad:
-            parts[name] = split.select([i for i in range(len(split)) if i not in set(bad)])
+            left = set(range(len(split))) - set(bad)
+            parts[name] = split.select(sorted(left))
     if skipped:
         check_read(skipped, sum(map(len, data.splits.values())), strict=strict)
     return replace(data, splits=parts, skipped=(*data.skipped, *skipped)) if skipped else data

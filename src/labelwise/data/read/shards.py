@@ -6,7 +6,7 @@ What stands beside each picture is read at once, the pictures when they are aske
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
@@ -41,6 +41,7 @@ from labelwise.errors import DataError, listing
 from labelwise.lazy import LazyImages
 from labelwise.nn.encoder import pretrained_encoder, side_for
 from labelwise.ops.targets import label_words
+from labelwise.processes import crowd, of_each
 from labelwise.streams import Stream
 from labelwise.view import Fit
 
@@ -111,7 +112,7 @@ class ShardPictures:
     ) -> tuple[torch.Tensor, list[int], dict[int, str]]:
         """Return the images of the rows that can be read, which rows these are, and why others cannot."""
         pixels, good, skipped = read_packed([Packed(self, row) for row in rows], shape, fit)
-        bad = [row for i, row in enumerate(rows) if i not in set(good)]
+        bad = [rows[i] for i in sorted({*range(len(rows))} - {*good})]
         reasons = {row: one.reason for row, one in zip(bad, skipped, strict=True)}
         return torch.from_numpy(pixels), [rows[i] for i in good], reasons
 
@@ -141,7 +142,7 @@ def read_packed(
     """Return what ``read_files`` does for pictures of which some lie in shards, as an array."""
     contents = [file.pictures.content(file.row) if isinstance(file, Packed) else file for file in files]
     pixels, good, skipped = read_pixels(contents, shape, fit, progress=False)
-    bad = [i for i in range(len(files)) if i not in set(good)]
+    bad = sorted({*range(len(files))} - {*good})
     named = (
         replace(one, file=str(files[i]), reason=one.reason if contents[i] else EMPTY)
         for i, one in zip(bad, skipped, strict=True)
@@ -158,14 +159,14 @@ class _Index:
     blocks: list[Block] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
 
-    def add(self, names: Sequence[str], cells: Mapping[str, Sequence[str]], split: str | None) -> None:
-        """Add rows, of a split where they name none; a column that they or those before do not have is blank there."""
-        if split is not None:
-            cells = {**cells, "split": [cell or split for cell in cells.get("split", [""] * len(names))]}
-        for name in dict.fromkeys([*self.cells, *cells]):
+    def add(self, other: "_Index") -> None:
+        """Add the rows of another; a column that one of both does not have is blank there."""
+        for name in dict.fromkeys([*self.cells, *other.cells]):
             column = self.cells.setdefault(name, [""] * len(self.names))
-            column += cells.get(name, [""] * len(names))
-        self.names.extend(names)
+            column += other.cells.get(name, [""] * len(other.names))
+        self.names.extend(other.names)
+        self.blocks.extend(other.blocks)
+        self.skipped.extend(other.skipped)
 
 
 def _read_index(addresses: Sequence[str]) -> _Index:
@@ -174,25 +175,33 @@ def _read_index(addresses: Sequence[str]) -> _Index:
     if len(kinds) > 1:
         raise DataError(f"Shards are tar files or Parquet files, not both: {listing(addresses, 4)}.")
     splits = [_split_name(one) for one in addresses]
-    for one, split in zip(addresses, splits, strict=True):
-        split = split if all(splits) else None
-        if TAR in kinds:
-            _add_tar(index, read_tar(one), classes, split)
-        else:
-            shard = read_parquet_shard(one)
-            index.add([f"{one}/{number}" for number in shard.columns.numbers], dict(shard.columns.cells), split)
-            index.blocks.extend(shard.blocks)
+    here = range(crowd().rank, len(addresses), crowd().world)
+    mine = {i: _read_one(addresses[i], classes, splits[i] if all(splits) else None) for i in here}
+    every = {i: one for part in of_each(mine) for i, one in part.items()}  # several processes read some each
+    for i in range(len(addresses)):
+        index.add(every[i])
     return index
 
 
-def _add_tar(index: _Index, shard: TarShard, classes: Sequence[str], split: str | None) -> None:
+def _read_one(shard: str, classes: Sequence[str], split: str | None) -> _Index:
+    """Return the index of one shard, of a split where its pictures name none."""
+    if is_shard(shard, TAR):
+        index = _of_tar(read_tar(shard), classes)
+    else:
+        table = read_parquet_shard(shard)
+        cells = {name: list(column) for name, column in table.columns.cells.items()}
+        index = _Index([f"{shard}/{number}" for number in table.columns.numbers], cells, list(table.blocks))
+    if split is not None:
+        index.cells["split"] = [cell or split for cell in index.cells.get("split", [""] * len(index.names))]
+    return index
+
+
+def _of_tar(shard: TarShard, classes: Sequence[str]) -> _Index:
     samples, skipped = _labelled(shard, classes)
-    index.skipped.extend((*shard.skipped, *skipped))
     names = dict.fromkeys(name for sample in samples for name in sample.about)
     cells = {name: [sample.about.get(name, "") for sample in samples] for name in names}
-    index.add([f"{shard.address}/{sample.name}" for sample in samples], cells, split)
-    if samples:
-        index.blocks.append(replace(shard, samples=tuple(samples)).block())
+    blocks = [replace(shard, samples=tuple(samples)).block()] if samples else []
+    return _Index([f"{shard.address}/{sample.name}" for sample in samples], cells, blocks, [*shard.skipped, *skipped])
 
 
 def _labelled(shard: TarShard, classes: Sequence[str]) -> tuple[list[Sample], list[Skipped]]:

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from labelwise.data.read.addresses import is_remote, open_shard
-from labelwise.data.read.blocks import Block, Content
+from labelwise.data.read.blocks import Block, Content, Numbers
 from labelwise.data.read.readable import is_hidden, is_picture
 from labelwise.data.skipped import Skipped
 from labelwise.errors import DataError
@@ -49,17 +49,26 @@ class TarShard:
 
     def block(self) -> Block:
         """Return what fetches its pictures, which holds no sample."""
-        address, stamp = self.address, self.stamp
         starts, sizes = (np.array([getattr(one, what) for one in self.samples], np.int64) for what in ("start", "size"))
+        return Block(rows=len(starts), fetch=_Fetch(self.address, self.stamp, starts, sizes))
 
-        def fetch() -> Content:
-            file = open_shard(address)
-            if _stamp(file, address) != stamp:
-                file.close()
-                raise DataError(f'"{address}" was changed while it was being used. Run the command again.')
-            return Content(file=file, starts=starts, sizes=sizes, copied=stamp[0] if is_remote(address) else 0)
 
-        return Block(rows=len(starts), fetch=fetch)
+@dataclass(frozen=True, eq=False)
+class _Fetch:
+    """Opens a shard where pictures lie that are known by place and size; plain values, which other processes can be told."""
+
+    address: str
+    stamp: tuple[int, ...]
+    starts: Numbers
+    sizes: Numbers
+
+    def __call__(self) -> Content:
+        file = open_shard(self.address)
+        if _stamp(file, self.address) != self.stamp:
+            file.close()
+            raise DataError(f'"{self.address}" was changed while it was being used. Run the command again.')
+        copied = self.stamp[0] if is_remote(self.address) else 0
+        return Content(file=file, starts=self.starts, sizes=self.sizes, copied=copied)
 
 
 class _Headers:
