@@ -126,6 +126,7 @@ def _read(
     from labelwise.data.read.files import at_side, read_paths
     from labelwise.data.read.folders import plain_folder
     from labelwise.data.read.pictures import list_pictures
+    from labelwise.data.survey import readable
     from labelwise.fitting.patches import Patches
     from labelwise.nn.encoder import DEFAULT_SIDE, Encoder
     from labelwise.view import WHOLE
@@ -139,6 +140,7 @@ def _read(
         tell_skipped(skipped)
         return images, None
     dataset = at_side(open_data(data, side, size=size, root=root, splits=splits, strict=strict), fit=view.fit)
+    dataset = readable(dataset, ("train",))
     tell_skipped(dataset.skipped)
     return dataset.split("train").images, dataset
 
