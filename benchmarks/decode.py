@@ -77,8 +77,8 @@ def main() -> None:
             split=Split(images=images, targets=torch.zeros(len(images), dtype=torch.int64)), size=128
         )
         start = time.perf_counter()
-        for batch in batches.epoch(0, 0, Shard()):
-            batch.images.sum()
+        for draw in batches.epoch(0, 0, Shard()):
+            batches.batch(draw.rows, draw.images, draw.rng(torch.Generator())).images.sum()
         seconds["labelwise, every epoch after that"] = time.perf_counter() - start
     base = seconds["plain DataLoader, every epoch"]
     print(

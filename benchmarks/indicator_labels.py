@@ -91,7 +91,8 @@ def seconds_of_steps(method: ImageMethod, data: TrainData, device: str) -> Itera
     parameters = list(stage.parameters)
     optimizer = stage.optimizer.build(parameters)
     for epoch in range(10**9):
-        for batch in stage.batches.epoch(epoch, 0, Shard()):
+        for draw in stage.batches.epoch(epoch, 0, Shard()):
+            batch = stage.batches.batch(draw.rows, draw.images, draw.rng(torch.Generator(device)))
             _synchronize(device)
             start = time.perf_counter()
             with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):

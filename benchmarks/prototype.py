@@ -42,7 +42,7 @@ from labelwise.data.augment import Augment
 from labelwise.data.dataset import Dataset, Split
 from labelwise.errors import DataError
 from labelwise.evaluate.episodes import EpisodeSettings, evaluate_episodes
-from labelwise.evaluate.pairs import PairsResult, evaluate_new_labels
+from labelwise.evaluate.pairs import PairsResult, evaluate_pairs
 from labelwise.evaluate.retrieval import evaluate_retrieval
 from labelwise.evaluate.robust import RobustSettings, evaluate_robust
 from labelwise.evaluate.tested import Tested
@@ -281,10 +281,10 @@ def new_labels(
             continue
         begun = time.monotonic()
         classifier = fit(data, method, bench.run(name))
-        figures: dict[str, Any] = {"data": data.name} | _plain(evaluate_new_labels(classifier, data))
+        tested = Tested.of(classifier, data.split("test"))
+        figures: dict[str, Any] = {"data": data.name} | _plain(evaluate_pairs(tested))
         if bench.chosen.ridges:
             figures["ridges"] = whitened_otherwise(classifier, data.split("test"), bench.chosen.ridges)
-        tested = Tested.of(classifier, data.split("test"))
         for settings in shots:
             result = evaluate_episodes(tested, settings)
             figures[f"{settings.ways}-way {settings.shots}-shot"] = {

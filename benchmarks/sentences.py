@@ -21,7 +21,7 @@ from statistics import median
 import torch
 from torch import Tensor, nn
 
-from labelwise.data.labels.tokens import Tokens, tokenise, word_table
+from labelwise.data.labels.tokens import Instance, Tokens, tokenise, word_table
 from labelwise.data.labels.words import packaged_vectors
 from labelwise.nn.text import SentenceEncoder
 from labelwise.ops.retrieval import retrieval_loss
@@ -65,7 +65,7 @@ class PaddedEncoder(nn.Module):
         return self.finish((states * real[:, :, None]).sum(1) / left[:, None])  # type: ignore[no-any-return]
 
 
-def sentences(vectors_at_hand: int) -> tuple[Tokens, str]:
+def sentences(vectors_at_hand: int) -> tuple[list[Instance], str]:
     """Return ten sentences for each of many images, and what they are."""
     path = Path(os.environ.get("LABELWISE_DATA", "")) / CAPTIONS
     if "LABELWISE_DATA" in os.environ and path.exists():
@@ -75,13 +75,12 @@ def sentences(vectors_at_hand: int) -> tuple[Tokens, str]:
     n = 500 * SENTENCES
     lengths = (torch.randn(n, generator=made) * 4 + 14.5).round().long().clamp(5, LONGEST)
     flat = torch.randint(vectors_at_hand, (int(lengths.sum()),), generator=made)
-    return Tokens(
-        flat=flat, lengths=lengths, groups=torch.arange(500).repeat_interleave(SENTENCES), count=500
-    ), "random words"
+    every = flat.split(lengths.tolist())  # type: ignore[no-untyped-call]
+    return [every[i : i + SENTENCES] for i in range(0, n, SENTENCES)], "random words"
 
 
 def steps(
-    tokens: Tokens, table: Tensor, device: str, sizes: tuple[tuple[int, int], int, int]
+    instances: list[Instance], table: Tensor, device: str, sizes: tuple[tuple[int, int], int, int]
 ) -> dict[str, Callable[[], None]]:
     """Return one training step of each way, by name."""
     torch.manual_seed(0)
@@ -90,14 +89,14 @@ def steps(
     image_codes = torch.randn(IMAGES, code_size, device=device)
     flat = SentenceEncoder(table.shape[1], code_size, filters=filters, hidden=hidden).to(device)
     padded = PaddedEncoder(table.shape[1], filters, hidden, code_size).to(device)
-    columns = torch.arange(LONGEST)
+    tokens, columns = Tokens.of(instances), torch.arange(LONGEST)
     starts = tokens.lengths.cumsum(0) - tokens.lengths
     places = (starts[:, None] + columns).clamp(max=len(tokens.flat) - 1)
     grid = tokens.flat[places].where(columns < tokens.lengths[:, None], 0).view(-1, SENTENCES, LONGEST).to(device)
     lengths = tokens.lengths.view(-1, SENTENCES).to(device)
 
     def without(rows: Tensor) -> Tensor:
-        chosen = tokens.select(rows)
+        chosen = Tokens.of([instances[row] for row in rows.tolist()])
         codes = flat(table[chosen.flat.to(device, non_blocking=True)], chosen.lengths)
         return segment_mean(codes, chosen.groups.to(device, non_blocking=True), IMAGES)
 
@@ -115,7 +114,7 @@ def steps(
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 
         def run() -> None:
-            rows = torch.randint(len(tokens), (IMAGES,))
+            rows = torch.randint(len(instances), (IMAGES,))
             with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
                 text, image = retrieval_loss(image_codes, encode(rows), 0.5)
             optimizer.zero_grad(set_to_none=True)
@@ -153,9 +152,9 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     table = word_table(packaged_vectors())
-    tokens, kind = sentences(len(table))
+    instances, kind = sentences(len(table))
     sizes = ((16, 32), 32, 64) if options.quick else ((128, 256), 512, 1024)
-    ways = steps(tokens, table, options.device, sizes)
+    ways = steps(instances, table, options.device, sizes)
     rounds = 1 if options.quick else options.rounds
     times = 20 if options.device == "cuda" else 2
     seconds: dict[str, list[float]] = {name: [] for name in ways}
@@ -165,7 +164,7 @@ def main() -> None:
             seconds[name] += found if number else []  # the first round warms up
     print(
         f"{options.device}, torch {torch.__version__}, {options.threads} threads, {IMAGES} images x {SENTENCES} sentences "
-        f"({kind}, mean {tokens.lengths.float().mean():.1f} words), median of {rounds * times} steps"
+        f"({kind}, mean {Tokens.of(instances).lengths.float().mean():.1f} words), median of {rounds * times} steps"
     )
     ours = median(seconds["without padding"])
     for name, values in seconds.items():

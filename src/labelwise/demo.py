@@ -7,48 +7,32 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
-from matplotlib.figure import Figure
 from PIL import Image
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
-from labelwise.api import ask, classify, explain, teach
+from labelwise.api import teach
 from labelwise.classifier import Classifier
-from labelwise.data import Dataset, Split, digits, finches
+from labelwise.data import Dataset, Split, finches
 from labelwise.data.overview import contact_sheet
 from labelwise.data.sets.finches import finches_unseen
-from labelwise.data.sheets import draw_sheet
-from labelwise.evaluate.closed import evaluate_closed
-from labelwise.evaluate.outliers import evaluate_outliers
 from labelwise.evaluate.tested import Tested
 from labelwise.evaluate.zero_shot import evaluate_zero_shot
 from labelwise.fitting.fit import fit
 from labelwise.fitting.patches import find_patches
 from labelwise.fitting.pretraining import write_encoder
-from labelwise.methods import Clarel, Encoder, ImageMethod, Indicator, ZeroLabel
+from labelwise.methods import Clarel, Encoder, Indicator, ZeroLabel
 from labelwise.metrics import confusion_matrix
 from labelwise.ops.assignment import best_matching
-from labelwise.report import ReportSettings, report
 from labelwise.store import save
 from labelwise.training.stages import Run
 
 EXAMPLES = 5
 SPECIES, PHOTOS, SIDE = 8, 20, 192  # of the folder of pictures: its labels, pictures of each, and their side in pixels
 HELD_OUT = "blushing tit"  # the species that is discovered later
-
-
-class Row(NamedTuple):
-    """One method's figures in the table, shares as AUROC and the like, and how long it was trained."""
-
-    name: str
-    classifier: Classifier
-    shares: tuple[float, ...]
-    seconds: float
 
 
 def run(out: Path, epochs: int | None = None) -> None:
@@ -65,28 +49,26 @@ def run(out: Path, epochs: int | None = None) -> None:
         f"The [bold]{name}[/] is kept back: no model sees it in training."
     )
     contact_sheet(whole, out / "finches.png", images=3)
-    row = _row(replace(Indicator(), epochs=epochs) if epochs else Indicator(), known, new)
-    _print_table(console, row)
-    best = row.classifier
+    network = fit(known, replace(Indicator(), epochs=epochs) if epochs else Indicator(), Run(progress=True))
     console.rule(f"[bold]3. Teaching the {name} from {EXAMPLES} pictures, without training")
-    taught = teach(best, name, examples=new["train"].images[:EXAMPLES])
-    _print_taught(console, best, taught, whole, name)
+    taught = teach(network, name, examples=new["train"].images[:EXAMPLES])
+    _print_taught(console, network, taught, whole, name)
+    model, photo = out / "finches.lw", out / "inbox" / f"{name} 1.jpg"
+    save(taught, model, overwrite=True)
     console.rule("[bold]4. Asking")
-    _print_answers(console, taught, whole, name)
-    save(taught, out / "finches.lw", overwrite=True)
-    _draw_answers(taught, whole, name).savefig(out / "why.png", dpi=120)
-    _draw_taught(taught, new["test"].images[:16], name, out / "taught.png")
-    _write_report(row, known, out)
+    _type(console, "ask", model, photo, name)
+    _type(console, "explain", model, photo, name, "--out", out / "why.png")
+    _type(console, "report", model, "finches", "--unknown", "digits", "--out", out / "report.html")
     console.rule("[bold]5. Species that no picture shows, from sentences alone")
     _describe_species(console, out, epochs)
     console.rule("[bold]6. Pictures and attributes of species, and not one label")
     _name_without_labels(console, whole, out)
     console.rule("[bold]Done")
     console.print(
-        f"Pictures and the classifier are in [bold]{out}[/]: finches.png, why.png, taught.png; "
+        f"Pictures and the classifier are in [bold]{out}[/]: finches.png and why.png; "
         "answers.html shows the first part's answers and report.html the network, to open in a browser."
     )
-    console.print(f"Try: labelwise evaluate {shlex.quote(str(out / 'finches.lw'))} finches --unknown digits")
+    console.print(f"Try: labelwise evaluate {shlex.quote(str(model))} finches --unknown digits")
 
 
 def _own_pictures(console: Console, data: Dataset, name: str, out: Path) -> None:
@@ -128,16 +110,6 @@ def _type(console: Console, *words: str | Path) -> None:
     code = subprocess.run([sys.executable, "-m", "labelwise", *command], check=False).returncode
     if code:
         raise SystemExit(code)
-
-
-def _write_report(row: Row, known: Dataset, out: Path) -> None:
-    """Write a page about a classifier."""
-    settings = ReportSettings(
-        name=row.name,
-        unknown=digits().split("test").images,
-        commands=(shlex.join(["labelwise", "demo", "--out", str(out)]),),
-    )
-    report(row.classifier, known, settings).write(out / "report.html")
 
 
 def _describe_species(console: Console, out: Path, epochs: int | None) -> None:
@@ -191,29 +163,6 @@ def without(data: Dataset, name: str) -> tuple[Dataset, dict[str, Split]]:
     return replace(data, splits=others), apart
 
 
-def _row(method: ImageMethod, known: Dataset, new: dict[str, Split]) -> Row:
-    classifier = fit(known, method, Run(progress=True))
-    tested = Tested.of(classifier, known.split("test"), known.labels)
-    result = evaluate_closed(tested)
-    strange, held_out = (
-        evaluate_outliers(tested.scores, classifier.scores(split.images)).auroc
-        for split in (digits().split("test"), new["test"])
-    )
-    shares = (result.accuracy, result.ece, strange, held_out)
-    return Row(method.name, classifier, shares, classifier.origin.summary["training"]["seconds"])
-
-
-def _print_table(console: Console, row: Row) -> None:
-    table = Table("method", header_style="bold")
-    for head in ("accuracy", "calibration error", "unknown: digits", "unknown: new species", "seconds"):
-        table.add_column(head, justify="right")
-    table.add_row(row.name, *(f"{100 * share:.1f} %" for share in row.shares), f"{row.seconds:.0f}")
-    console.print(table)
-    console.print(
-        "Measured on test images. The unknown columns are AUROC: 50 % is guessing, 100 % tells all apart.", style="dim"
-    )
-
-
 def _print_taught(console: Console, before: Classifier, after: Classifier, data: Dataset, name: str) -> None:
     test = data.split("test")
     new = test.targets == data.labels.index(name)
@@ -229,42 +178,3 @@ def _print_taught(console: Console, before: Classifier, after: Classifier, data:
         f"The other species: {100 * hit_before[~new].double().mean():.1f} % before, {100 * hit[~new].double().mean():.1f} % after."
     )
     console.print(f"Largest change of a score of another species: {change:.1e}.")
-
-
-def _print_answers(console: Console, classifier: Classifier, data: Dataset, name: str) -> None:
-    test = data.split("test")
-    row = int((test.targets == data.labels.index(name)).nonzero()[0])
-    image = test.images[row : row + 1]
-    best = classify(classifier, image, top=3)[0]
-    console.print(f"A test picture of the {name}. What is it? [bold]{best.label}[/] ({100 * best.probability:.0f} %)")
-    for label in (name, next(x for x, _ in best.top if x != name)):
-        answer = ask(classifier, image, label)[0]
-        word = "[green]yes[/]" if answer.yes else "[red]no[/]"
-        console.print(f"Is it the {label}? {word} ({100 * answer.probability:.1f} % yes)")
-
-
-def _draw_answers(classifier: Classifier, data: Dataset, name: str) -> Figure:
-    """Return heat maps of four pictures, each for its own label and for the label that comes second."""
-    test = data.split("test")
-    labels = [name, *[other for other in data.labels.names if other != name][:3]]
-    figure = Figure(figsize=(6.3, 2.2 * len(labels)), layout="constrained", facecolor="white")
-    for row, label in zip(figure.subplots(len(labels), 3), labels, strict=True):
-        image = test.images[int((test.targets == data.labels.index(label)).nonzero()[0])]
-        second = next(x for x, _ in classify(classifier, image, top=2)[0].top if x != label)
-        row[0].imshow(image.permute(1, 2, 0).cpu().numpy(), interpolation="lanczos")
-        row[0].set_title(f"a {label}", fontsize=8)
-        for axes, asked in ((row[1], label), (row[2], second)):
-            why = explain(classifier, image, asked)
-            axes.imshow(why.overlay())
-            axes.set_title(f"{asked}?\n{100 * why.probability:.1f} % yes", fontsize=8)
-        for axes in row:
-            axes.axis("off")
-    return figure
-
-
-def _draw_taught(classifier: Classifier, images: Tensor, name: str, path: Path) -> None:
-    """Write pictures of the taught label under what the classifier calls them."""
-    answers = [one.label for one in classify(classifier, images, top=1)]
-    rows = {label: [i for i, answer in enumerate(answers) if answer == label] for label in dict.fromkeys(answers)}
-    strips = {f"called {label}": images[rows[label]] for label in rows}
-    draw_sheet(f"Test pictures of the {name}", strips, max(map(len, rows.values()))).save(path)

@@ -67,11 +67,6 @@ def export(classifier: Classifier, file: str | Path, *, overwrite: bool = False)
     The input ``images`` is bytes ``[n, c, h, w]`` (RGB, or grey), or features ``[n, a]`` (float32), for any n. The outputs are
     ``scores``, ``probabilities`` and ``answers`` as ``Classifier`` defines them, each ``[n, k]``. Labels, shape and how pictures
     are prepared are in the metadata of the file.
-
-    Args:
-        classifier: any whose model can be written as a graph.
-        file: ends in ``.onnx``.
-        overwrite: replace a file that is already there.
     """
     target = Path(file)
     if target.suffix.lower() != ".onnx":

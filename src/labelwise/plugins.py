@@ -1,4 +1,4 @@
-"""What another package adds to this one: data sets by name, layouts of folders, and verbs of the shell. Nothing here knows what it adds.
+"""What another package adds to this one: methods, backbones, data sets by name, layouts of folders, verbs of the shell. Nothing here knows what it adds.
 
 A plug-in is a module with the members of ``Plugin``. It must be quick to import: ``labelwise --help`` reads its verbs.
 """
@@ -18,6 +18,10 @@ class Plugin(Protocol):
 
     VERBS: Sequence[Callable[..., None]]  # functions that become commands of ``labelwise``
     DATA_VERBS: Sequence[Callable[..., None]]  # and of ``labelwise data``
+    METHODS: Mapping[
+        str, tuple[str, str]
+    ]  # by name: the method that one stands behind in lists, and where it is, "module:Class"
+    BACKBONES: Mapping[str, str]  # where each is, likewise
 
     def names(self) -> Iterable[str]:
         """Return the names of the data sets that ``load`` knows."""
@@ -50,3 +54,9 @@ def plugin_with(name: str) -> Plugin | None:
 def plugin_for(folder: Path) -> Plugin | None:
     """Return the plug-in that reads the layout of a folder, if any."""
     return next((plugin for plugin in plugins() if plugin.reads(folder)), None)
+
+
+def what_lies_at(place: str) -> Any:
+    """Return what a place, "module:name", stands for, importing the module."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)

@@ -7,7 +7,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, fields, is_dataclass, replace
+from dataclasses import MISSING, fields, is_dataclass, replace
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -34,14 +34,10 @@ def from_plain(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
             raise UsageError(
                 f'No setting "{where}{key}".{suggest(key, known)} Settings: {listing((where + k for k in known), 40)}.'
             )
-    missing = [f.name for f in fields(kind) if _required(f) and f.name not in values]  # type: ignore[arg-type]
-    if missing:
-        raise UsageError(f'There is no "{where}{missing[0]}", which must be given.')
+    for f in fields(kind):  # type: ignore[arg-type]
+        if f.init and f.default is MISSING and f.default_factory is MISSING and f.name not in values:
+            raise UsageError(f'There is no "{where}{f.name}", which must be given.')
     return kind(**{key: _convert(value, hints[key], f"{where}{key}") for key, value in values.items()})
-
-
-def _required(one: "Field[Any]") -> bool:
-    return one.init and one.default is MISSING and one.default_factory is MISSING
 
 
 def override(settings: T, pairs: Mapping[str, str]) -> T:
@@ -63,6 +59,17 @@ def pairs_of(words: Sequence[str]) -> dict[str, str]:
         if pairs.setdefault(key, value) != value:
             raise UsageError(f'Setting "{key}" is given twice, as "{pairs[key]}" and as "{value}". Keep one of them.')
     return pairs
+
+
+def of_the_run(words: list[str]) -> tuple[str, int]:
+    """Return how steps are to be taken on a GPU, and of how many batches, and take these settings, which are no method's, out of the words."""
+    own = [word for word in words if word.startswith(("run.engine=", "run.accumulate="))]
+    words[:] = [word for word in words if word not in own]
+    pairs = pairs_of(own)
+    count = pairs.get("run.accumulate", "1")
+    if not (count.isascii() and count.isdigit() and int(count)):
+        raise UsageError(f'Setting "run.accumulate" is a number of batches, 1 or more; given "{count}".')
+    return pairs.get("run.engine", "auto"), int(count)
 
 
 def describe(settings: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -107,18 +114,15 @@ def _override(settings: Any, changes: Sequence[tuple[list[str], str, str]]) -> A
             values[name] = _convert(_parse(text), kinds[name], key)
     for name, parts in deeper.items():
         inner, key = values.get(name, getattr(settings, name)), parts[0][2]
-        inner = inner if inner is not None else _inner_dataclass(kinds[name], key)()
+        if inner is None:
+            part: Any = next((option for option in options_of(kinds[name]) if is_dataclass(option)), None)
+            if part is None:
+                raise UsageError(f'"{key}" has too many parts.')
+            inner = part()
         if not is_dataclass(inner):
             raise UsageError(f'Setting "{name}" has no parts; given "{key}".')
         values[name] = _override(inner, parts)
     return replace(settings, **values) if values else settings
-
-
-def _inner_dataclass(kind: Any, key: str) -> Any:
-    for option in options_of(kind):
-        if is_dataclass(option):
-            return option
-    raise UsageError(f'"{key}" has too many parts.')
 
 
 def _parse(text: str) -> Any:

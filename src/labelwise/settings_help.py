@@ -28,7 +28,8 @@ def explain(settings: Any, prefix: str = "", group: str = "", about: str = "") -
     """Yield every setting with its default and its words; those of a part that is off by default, too."""
     hints, comments = get_type_hints(type(settings)), field_words(type(settings))
     for f in (f for f in fields(settings) if f.init):
-        value, home = getattr(settings, f.name), _home(type(settings), f.name)
+        value, kinds = getattr(settings, f.name), reversed(type(settings).__mro__)
+        home = next(kind for kind in kinds if f.name in getattr(kind, "__annotations__", {}))  # what brought it in
         inner = value if is_dataclass(value) else next((o for o in options_of(hints[f.name]) if is_dataclass(o)), None)
         if inner is None:
             own = group or ("training" if home.__subclasses__() else home.__name__.lower())
@@ -63,11 +64,6 @@ def field_words(kind: type) -> dict[str, str]:
             name = ast.unparse(node.target)
             words[name] = said or words.get(name, "")
     return words
-
-
-def _home(kind: type, name: str) -> type:
-    """Return the class that brought a field in."""
-    return next(cls for cls in reversed(kind.__mro__) if name in getattr(cls, "__annotations__", {}))
 
 
 def _first(kind: type) -> str:

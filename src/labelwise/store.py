@@ -77,7 +77,12 @@ def load(path: str | Path, *, device: str | torch.device = "cpu") -> Classifier:
     """
     folder = Path(path)
     about = _read_about(folder)
-    tensors = _read_weights(folder, about)
+    weights = folder / WEIGHTS
+    if not weights.exists():
+        raise StoreError(f"{folder} is damaged: {WEIGHTS} is missing. Restore it from a copy, or fit again.")
+    if file_digest(weights) != about.get("weights_sha256"):
+        raise StoreError(f"{weights} is damaged: its checksum differs. Restore it from a copy, or fit again.")
+    tensors = read_tensors(weights)[0]
     try:
         classifier = classifier_of(about, tensors)
     except StoreError as error:
@@ -195,15 +200,6 @@ def _read_about(folder: Path) -> dict[str, Any]:
             f"{folder} has format {number}; this version reads format {FORMAT}. Update labelwise, or fit again."
         )
     return about
-
-
-def _read_weights(folder: Path, about: dict[str, Any]) -> dict[str, torch.Tensor]:
-    weights = folder / WEIGHTS
-    if not weights.exists():
-        raise StoreError(f"{folder} is damaged: {WEIGHTS} is missing. Restore it from a copy, or fit again.")
-    if file_digest(weights) != about.get("weights_sha256"):
-        raise StoreError(f"{weights} is damaged: its checksum differs. Restore it from a copy, or fit again.")
-    return read_tensors(weights)[0]
 
 
 def _label_words(labels: Labels) -> dict[str, Any]:

@@ -90,7 +90,10 @@ def analyse(  # noqa: PLR0913 - the options of the verb
 
     calibration: whether probabilities of a yes are right, before and after calibration.
     """
-    _check_picture(what, out_picture)
+    if out_picture is not None and what not in DRAWN:
+        raise UsageError(f"There is no picture of {what} to draw; leave --out out, or choose {listing(DRAWN)}.")
+    if out_picture is not None and out_picture.suffix.lower() not in PLOTS:
+        raise UsageError(f"A picture is written as {listing(PLOTS)}; given {out_picture}.")
     if data is None and what != "neighbours":
         raise UsageError(f"The analysis {what} needs data: labelwise analyse {model} DATA --what {what}.")
     classifier = open_model(model, device)
@@ -128,15 +131,6 @@ def _usual_split(what: What, data: "lw.data.Dataset") -> str | None:
             f"has: {listing(data.splits)}. Give the data with its training images."
         )
     return "test"
-
-
-def _check_picture(what: What, path: Path | None) -> None:
-    if path is None:
-        return
-    if what not in DRAWN:
-        raise UsageError(f"There is no picture of {what} to draw; leave --out out, or choose {listing(DRAWN)}.")
-    if path.suffix.lower() not in PLOTS:
-        raise UsageError(f"A picture is written as {listing(PLOTS)}; given {path}.")
 
 
 def _saliency(asked: Asked) -> Analysis:

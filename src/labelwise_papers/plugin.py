@@ -1,12 +1,24 @@
-"""What this package adds to ``labelwise``: benchmarks by name, xlsa17 folders, and verbs."""
+"""What this package adds to ``labelwise``: baselines, benchmarks by name, xlsa17 folders, and verbs."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from labelwise.data.dataset import Dataset
+
+METHODS = {
+    "supcon": ("multilabel", "labelwise_papers.baselines.supcon:Supcon"),
+    "ridge": ("eszsl", "labelwise_papers.baselines.ridge:Ridge"),
+    "devise": ("ridge", "labelwise_papers.baselines.devise:Devise"),
+    "cgan": ("izf", "labelwise_papers.baselines.cgan:Cgan"),
+}
+BACKBONES = {
+    "vgg11_bn": "labelwise_papers.baselines.backbones:VGG",
+    "lenet": "labelwise_papers.baselines.backbones:LeNet",
+    "wrn28_10": "labelwise_papers.baselines.backbones:WideResNet",
+    "resnet12": "labelwise_papers.baselines.backbones:ResNet12",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -53,4 +65,4 @@ def rows(root: str | Path | None) -> list[Mapping[str, Any]]:
     """Return a row for each benchmark, with where it was found."""
     from labelwise_papers.benchmarks import list_benchmarks
 
-    return [asdict(row) for row in list_benchmarks(root)]
+    return list_benchmarks(root)

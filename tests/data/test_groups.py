@@ -11,6 +11,7 @@ from labelwise.data.batches import Shard
 from labelwise.data.dataset import Split
 from labelwise.data.groups import GroupedBatches
 from labelwise.errors import UsageError
+from tests.epochs import batches_of
 
 
 def split_of(counts: list[int], seed: int = 0) -> Split:
@@ -84,16 +85,16 @@ def test_images_are_seen_equally_often() -> None:
 def test_an_epoch_is_the_same_for_a_seed_resumed_and_shared() -> None:
     split = split_of([12, 9, 20, 6])
     batches = GroupedBatches(split=split, size=15, augment=Augment(noise=0.1, flip=True))
-    whole = list(batches.epoch(7, 0, Shard()))
+    whole = list(batches_of(batches, 7))
     assert len(whole) == len(batches) > 2
-    assert not torch.equal(whole[0].rows, next(iter(batches.epoch(8, 0, Shard()))).rows)
+    assert not torch.equal(whole[0].rows, next(iter(batches_of(batches, 8))).rows)
     for start in (0, 1, len(batches) - 1):
-        again = list(batches.epoch(7, start, Shard()))
+        again = list(batches_of(batches, 7, start))
         assert len(again) == len(whole) - start
         for one, other in zip(whole[start:], again, strict=True):
             assert torch.equal(one.rows, other.rows)
             assert torch.equal(one.images, other.images)
-    for one, *parts in zip(whole, *(batches.epoch(7, 0, Shard(rank, 3)) for rank in range(3)), strict=True):
+    for one, *parts in zip(whole, *(batches_of(batches, 7, 0, Shard(rank, 3)) for rank in range(3)), strict=True):
         for piece in ("rows", "targets", "images"):
             assert torch.equal(torch.cat([getattr(part, piece) for part in parts]), getattr(one, piece))
         assert torch.equal(one.targets, split.targets[one.rows])
@@ -101,7 +102,7 @@ def test_an_epoch_is_the_same_for_a_seed_resumed_and_shared() -> None:
 
 def test_images_are_those_of_their_rows() -> None:
     split = split_of([7, 8])
-    for batch in GroupedBatches(split=split, size=10).epoch(1, 0, Shard()):
+    for batch in batches_of(GroupedBatches(split=split, size=10), 1):
         assert torch.equal((batch.images[:, 0, 0, 0] * 255).round().long(), batch.rows)
 
 

@@ -9,8 +9,6 @@ import pytest
 import torch
 
 from labelwise.classifier import Classifier
-from labelwise.data.dataset import Split
-from labelwise.errors import DataError, UsageError
 from labelwise.evaluate.imagined import draw_imagined, evaluate_imagined
 from labelwise.evaluate.tested import align_targets
 from labelwise.model import Generates
@@ -99,12 +97,6 @@ def test_a_single_image_has_no_spread(classifier: Classifier) -> None:
     assert [one["spread"] is None for one in found] == [False, False, True]
 
 
-def test_one_label_alone_is_not_enough(classifier: Classifier) -> None:
-    one = Split(images=TEST.images[:1], targets=TEST.targets[:1])
-    with pytest.raises(DataError, match="at least two labels and a count of 2 are needed; given 1 and 50"):
-        evaluate_imagined(classifier, image_features(classifier, one.images), align_targets(classifier, one, LABELS))
-
-
 def offsets(figure: Any) -> dict[str, Any]:
     """Return the points of each cloud of a figure, by its words."""
     return {str(cloud.get_label()): np.asarray(cloud.get_offsets()) for cloud in figure.axes[0].collections}
@@ -150,9 +142,3 @@ def test_more_labels_than_colours_are_all_drawn(classifier: Classifier) -> None:
     assert sum(map(len, offsets(figure).values())) == len(TEST) + 10 * 2, (
         "generated features of ten labels, and every real image"
     )
-
-
-def test_targets_belong_to_the_gallery(classifier: Classifier) -> None:
-    found = imagine(classifier, ["label 2"], TEST.images, count=5)
-    with pytest.raises(UsageError, match="192 gallery images and 3 targets"):
-        draw_imagined(classifier, found, torch.zeros(3, dtype=torch.int64))

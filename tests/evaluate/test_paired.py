@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from labelwise.errors import DataError, UsageError
 from labelwise.evaluate.paired import compare_answers
 
 
@@ -47,10 +46,3 @@ def test_no_difference() -> None:
     same = torch.tensor([True, False, True])
     found = compare_answers(same, same)
     assert (found.difference, found.low, found.high, found.p) == (0, 0, 0, 1)
-
-
-def test_wrong_use() -> None:
-    with pytest.raises(UsageError, match="the same images"):
-        compare_answers(torch.ones(3).bool(), torch.ones(4).bool())
-    with pytest.raises(DataError, match="no image"):
-        compare_answers(torch.ones(0).bool(), torch.ones(0).bool())

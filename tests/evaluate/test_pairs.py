@@ -3,13 +3,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from labelwise.data.dataset import Dataset
 from labelwise.errors import DataError
-from labelwise.evaluate.pairs import evaluate_new_labels, evaluate_pairs
+from labelwise.evaluate.pairs import evaluate_pairs
 from labelwise.evaluate.retrieval import evaluate_retrieval, query_figures
 from labelwise.evaluate.tested import Tested
 from labelwise.evaluate.verification import evaluate_verification
-from labelwise.labels import Labels
 from labelwise.model import Compares, Whitens
 from labelwise.tasks.similarity import By
 from tests.conftest import blobs, squares
@@ -59,19 +57,6 @@ def test_few_of_many_images_are_drawn() -> None:
     assert found.images == 30
     assert found == evaluate_pairs(Tested.of(classifier, TEST), most=30, seed=1)
     assert found != evaluate_pairs(Tested.of(classifier, TEST), most=30, seed=2)
-
-
-def test_new_labels_must_be_new() -> None:
-    classifier, data = trained("softmax"), blobs()
-    with pytest.raises(DataError, match="Training saw 4 labels of the test split, so they are not new: blob 0"):
-        evaluate_new_labels(classifier, data)
-    named = Dataset(name="x", labels=Labels(names=("a", "b", "c", "d")), splits={"test": TEST})
-    assert evaluate_new_labels(classifier, named) == evaluate_pairs(Tested.of(classifier, TEST))
-    partly = replace(named, labels=Labels(names=("a", "b", "blob 1", "d")))
-    with pytest.raises(DataError, match="Training saw 1 labels"):
-        evaluate_new_labels(classifier, partly)
-    keep = TEST.select((TEST.targets != 2).nonzero()[:, 0])
-    assert evaluate_new_labels(classifier, replace(partly, splits={"test": keep})).labels == 3
 
 
 def test_several_labels_are_refused() -> None:

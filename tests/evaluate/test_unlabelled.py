@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from labelwise.data.dataset import Dataset, Split
-from labelwise.errors import DataError, UnsupportedError, UsageError
+from labelwise.errors import DataError, UnsupportedError
 from labelwise.evaluate import unlabelled
 from labelwise.evaluate.unlabelled import neighbour_votes, probe_neighbours
 from labelwise.nn.encoder import Encoder
@@ -95,10 +95,3 @@ def test_images_without_a_label_are_left_out(data: Dataset) -> None:
     several = squares(30)
     with pytest.raises(UnsupportedError, match="several may be true"):
         probe_neighbours(encoder, several.split("train"), several.split("test"))
-
-
-def test_requests_that_make_no_sense() -> None:
-    targets = torch.zeros(3, dtype=torch.int64)
-    for k, temperature in ((0, 0.1), (3, 0.0)):
-        with pytest.raises(UsageError, match=rf"given {k} and {temperature}"):
-            neighbour_votes(embeddings(2, 4), embeddings(3, 4), targets, k=k, temperature=temperature)

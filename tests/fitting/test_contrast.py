@@ -9,13 +9,12 @@ import torch
 from torch.nn.functional import normalize
 
 from labelwise.data.augment import Augment
-from labelwise.data.batches import Shard
 from labelwise.data.dataset import Dataset, TrainData
 from labelwise.data.rng import BatchRng
+from labelwise.data.views import contrastive_augment
 from labelwise.errors import Interrupted, UsageError
 from labelwise.fitting.fit import training_data
 from labelwise.fitting.pretraining import ContrastModel, Pretrain, pretrain
-from labelwise.methods.supcon import contrastive_augment
 from labelwise.model import as_float
 from labelwise.nn.encoder import Encoder
 from labelwise.ops.contrastive import alignment, momentum_contrast, nt_xent, uniformity
@@ -23,6 +22,7 @@ from labelwise.settings import override
 from labelwise.training.loop import train
 from labelwise.training.optimizers import Optimizer
 from labelwise.training.stages import Run
+from tests.epochs import batches_of
 
 CPU = Run(device="cpu", seed=3)
 ROOT = Path(__file__).parent.parent.parent
@@ -106,7 +106,7 @@ def test_the_loss_of_simclr_is_nt_xent_of_both_views(blob_data: Dataset) -> None
     model = built("simclr", data)
     stage = next(small("simclr").stages(model, data))
     model.eval()
-    batch = next(iter(stage.batches.epoch(5, 0, Shard())))
+    batch = next(iter(batches_of(stage.batches, 5)))
     assert batch.images.shape == (20, 2, 3, 8, 8)
     assert batch.targets.tolist() == [-1] * 20
     first, second = (model.projection(model.encoder(batch.images[:, view])) for view in (0, 1))
@@ -132,7 +132,7 @@ def test_moco_follows_and_fills_its_queue(blob_data: Dataset) -> None:
     queue, place = model.queue.clone(), 0
     torch.testing.assert_close(queue.norm(dim=1), torch.ones(50))
     model.train()
-    for batch in list(stage.batches.epoch(5, 0, Shard()))[:3]:
+    for batch in list(batches_of(stage.batches, 5))[:3]:
         with torch.no_grad():
             for p in trained:
                 p.add_(0.1 * torch.randn_like(p))
@@ -197,7 +197,7 @@ def test_a_step_in_mixed_precision_never_waits_for_the_device(kind: str, blob_da
     model = built(kind, data)
     stage = next(small(kind).stages(model, data))
     model.train()
-    batch = next(iter(stage.batches.epoch(5, 0, Shard())))
+    batch = next(iter(batches_of(stage.batches, 5)))
     model.eval()
     plain = float(stage.loss(batch)["contrast"].detach())
     with torch.autocast("cpu", torch.bfloat16):

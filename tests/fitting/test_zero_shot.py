@@ -18,10 +18,12 @@ from labelwise.evaluate.zero_shot import evaluate_zero_shot
 from labelwise.fitting.steps import remembering
 from labelwise.fitting.zero_shot import Plan, fit_zero_shot, plan_runs
 from labelwise.labels import Labels
-from labelwise.methods import Clarel, Devise, Encoder, Eszsl, ImageMethod, Ridge
+from labelwise.methods import Clarel, Encoder, Eszsl, ImageMethod
 from labelwise.tasks.calibrate import calibrate
 from labelwise.training.loop import train
 from labelwise.training.stages import Run
+from labelwise_papers.baselines.devise import Devise
+from labelwise_papers.baselines.ridge import Ridge
 from tests.changed import changed, exact, known_by_description, with_penalty
 from tests.conftest import blobs
 from tests.described import UNSEEN, by_vector

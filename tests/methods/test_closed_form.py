@@ -13,13 +13,13 @@ from labelwise.data.dataset import TrainData
 from labelwise.errors import DataError, UsageError
 from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
 from labelwise.labels import Labels
-from labelwise.methods import Eszsl, Ridge
+from labelwise.methods import Eszsl
 from labelwise.methods.eszsl import IMAGE_PENALTIES, LABEL_PENALTIES, Solutions
-from labelwise.methods.ridge import PENALTIES
 from labelwise.methods.shared.centring import Centring
 from labelwise.methods.shared.zero_shot import BilinearModel, LabelSource, ZeroShotMethod
 from labelwise.training.loop import train
 from labelwise.training.stages import Run
+from labelwise_papers.baselines.ridge import PENALTIES, Ridge
 from tests.described import by_vector, sentences
 from tests.ops.test_balance import harmonic, slow_curve
 

@@ -13,7 +13,6 @@ from torch import Tensor
 from labelwise.api import teach
 from labelwise.classifier import bind
 from labelwise.data import load
-from labelwise.data.batches import Shard
 from labelwise.data.dataset import TrainData
 from labelwise.errors import UsageError
 from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
@@ -27,6 +26,7 @@ from labelwise.training.loop import train
 from labelwise.training.optimizers import Optimizer
 from labelwise.training.stages import Run
 from tests.described import by_vector
+from tests.epochs import batches_of
 from tests.ops.test_balance import harmonic, slow_curve
 
 RUN = Run(device="cpu")
@@ -141,7 +141,7 @@ def test_training_starts_at_the_closed_form_and_lowers_the_loss() -> None:
     stage = next(method.stages(model, data))
     plain = trained(Izf(epochs=0, **SET), data)
     torch.testing.assert_close(model.latents(data.train.images), plain.latents(data.train.images))
-    batch = next(iter(stage.batches.epoch(0, 0, Shard())))
+    batch = next(iter(batches_of(stage.batches, 0)))
     parameters = list(stage.parameters)
     before = stage.loss(batch)
     assert set(before) == {"flow", "centre", "mmd"}

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn.functional import cosine_similarity, log_softmax, normalize
 
-from labelwise.data.batches import Batch, Shard
+from labelwise.data.batches import Batch
 from labelwise.data.dataset import Dataset, Split
 from labelwise.data.rng import BatchRng
 from labelwise.errors import UsageError
@@ -23,6 +23,7 @@ from labelwise.training.loop import train
 from labelwise.training.optimizers import Optimizer
 from labelwise.training.stages import Run
 from tests.conftest import quick
+from tests.epochs import batches_of
 
 ROOT = Path(__file__).parent.parent.parent
 CPU = Run(device="cpu", seed=3)
@@ -270,7 +271,7 @@ def test_batches_hold_groups(blob_data: Dataset) -> None:
     method = replace(SMALL, batch=15)
     data = training_data(blob_data)
     stage = next(iter(method.stages(built(method, blob_data), data)))
-    for batch in stage.batches.epoch(1, 0, Shard()):
+    for batch in batches_of(stage.batches, 1):
         counts = torch.bincount(batch.targets)
         assert all(count % 5 == 0 for count in counts.tolist())
         assert int(counts.sum()) == 15

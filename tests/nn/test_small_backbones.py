@@ -7,8 +7,9 @@ from torch.nn.functional import leaky_relu
 
 from labelwise.errors import UsageError
 from labelwise.nn.backbones import build_backbone
-from labelwise.nn.small_backbones import LeNet, MelXVector, TripleBlock, WideBlock, XVector
 from labelwise.nn.spectrogram import Spectrogram
+from labelwise.nn.xvectors import MelXVector, XVector
+from labelwise_papers.baselines.backbones import LeNet, TripleBlock, WideBlock
 
 
 def numbers(module: nn.Module) -> int:

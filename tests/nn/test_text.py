@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn.functional import conv1d
 
 from labelwise.errors import UsageError
-from labelwise.nn.text import Block, SentenceEncoder, read_on_cpu, read_packed, reading_order
+from labelwise.nn.text import Block, SentenceEncoder
 
 LENGTHS = torch.tensor([3, 1, 8, 5, 2, 30, 7, 1, 4])
 
@@ -80,17 +80,6 @@ def test_other_sentences_do_not_matter() -> None:
         torch.testing.assert_close(model(part, LENGTHS[row : row + 1])[0], together[row])
     backwards = model(torch.cat(parts[::-1]), LENGTHS.flip(0))
     torch.testing.assert_close(backwards.flip(0), together)
-
-
-def test_both_ways_to_run_the_lstm() -> None:
-    torch.manual_seed(0)
-    lstm = nn.LSTM(4, 3, bidirectional=True).double()
-    x = words().requires_grad_()
-    results = [read(lstm, x, reading_order(LENGTHS)[2]) for read in (read_packed, read_on_cpu)]
-    torch.testing.assert_close(*results)
-    grads = [torch.autograd.grad(each.sin().sum(), (x, *lstm.parameters())) for each in results]
-    for left, right in zip(*grads, strict=True):
-        torch.testing.assert_close(left, right)
 
 
 def test_gradients_by_differences() -> None:

@@ -68,7 +68,7 @@ def fits(source: Path, out: Path, *, kill: bool = False) -> None:
     counts: dict[str, int] = {}
     small, slow = Encoder(backbone="convnet", width=4), Optimizer(lr=0.05)
     cases: dict[str, tuple[str, Method]] = {
-        "trained": ("shards", Softmax(epochs=3, batch=10, accumulate=2, encoder=small, optimizer=slow))
+        "trained": ("shards", Softmax(epochs=3, batch=10, encoder=small, optimizer=slow))
     }
     if not kill:
         closed = Discriminant(encoder=frozen(out))
@@ -78,7 +78,7 @@ def fits(source: Path, out: Path, *, kill: bool = False) -> None:
     for name, (place, method) in cases.items():
         with process_group(torch.device("cpu")), counted(counts, name, most):
             data = load(source / place, size=SIDE, group="none")
-            run = Run(seed=5, device="cpu", folder=out / f"{name}.run", checkpoint_seconds=0)
+            run = Run(seed=5, device="cpu", folder=out / f"{name}.run", checkpoint_seconds=0, accumulate=2)
             classifier = fit(data, method, run)
         if is_main_process():
             assert classifier.origin.train_hashes is not None

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from labelwise.classifier import bind
-from labelwise.data.batches import Batch, Shard
+from labelwise.data.batches import Batch
 from labelwise.data.dataset import Dataset
 from labelwise.data.rng import BatchRng
 from labelwise.errors import UsageError
@@ -27,6 +27,7 @@ from labelwise.training.loop import train
 from labelwise.training.stages import Loss, Run
 from tests.conftest import blobs, quick, squares
 from tests.described import by_vector
+from tests.epochs import batches_of
 
 CPU = Run(device="cpu", seed=2)
 HARD = Adversarial(epsilon=0.1, steps=4)
@@ -99,12 +100,12 @@ def test_the_attack_leaves_no_trace_in_the_model(method: str) -> None:
         return stage.loss(batch)
 
     model.train()
-    terms = HARD.around(spied, model, data)(next(stage.batches.epoch(7, 0, Shard())))
+    terms = HARD.around(spied, model, data)(next(batches_of(stage.batches, 7)))
     after = copy.deepcopy(model.state_dict())
     assert len(seen) == 1
     model.load_state_dict(before)
     torch.manual_seed(1)
-    plain = stage.loss(replace(next(stage.batches.epoch(7, 0, Shard())), images=seen[0]))
+    plain = stage.loss(replace(next(batches_of(stage.batches, 7)), images=seen[0]))
     assert {name: term.item() for name, term in terms.items()} == {name: term.item() for name, term in plain.items()}
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, after[name]), name

@@ -10,10 +10,10 @@ from torch import nn
 from labelwise.errors import UsageError
 from labelwise.fitting.fit import training_data
 from labelwise.methods import ImageMethod
-from labelwise.training import loop
 from labelwise.training.loop import train
 from labelwise.training.optimizers import MovingAverage
 from labelwise.training.stages import Run
+from labelwise.training.step import Step
 from tests.conftest import blobs, quick
 
 
@@ -61,7 +61,7 @@ def test_a_run_ends_with_the_average() -> None:
 def test_a_resumed_run_ends_with_the_same_average(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, method = training_data(blobs()), averaging()
     whole, _ = train(method, data, Run(device="cpu"))
-    taken, step = [0], loop._Loop._step
+    taken, step = [0], Step.take
 
     def stops(*given: object) -> object:
         taken[0] += 1
@@ -69,7 +69,7 @@ def test_a_resumed_run_ends_with_the_same_average(tmp_path: Path, monkeypatch: p
             raise ZeroDivisionError
         return step(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(loop._Loop, "_step", stops)
+    monkeypatch.setattr(Step, "take", stops)
     run = Run(device="cpu", folder=tmp_path, checkpoint_seconds=0)
     with pytest.raises(ZeroDivisionError):
         train(method, data, run)

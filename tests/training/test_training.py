@@ -24,12 +24,14 @@ from labelwise.fitting.fit import fit, training_data
 from labelwise.interruption import noted
 from labelwise.methods import Softmax
 from labelwise.model import LabelModel, Spec
+from labelwise.settings import of_the_run
 from labelwise.training.checkpoint import Progress, RunFolder
 from labelwise.training.distribution import choose_device
 from labelwise.training.loop import train
 from labelwise.training.optimizers import Optimizer, Schedule
 from labelwise.training.stages import Run, Stage
 from tests.conftest import blobs, quick
+from tests.epochs import batches_of
 from tests.once import once
 from tests.training.training_script import train_on_blobs
 
@@ -122,17 +124,17 @@ def test_unknown_device() -> None:
 def test_batches_are_the_same_in_parts() -> None:
     split = blobs().split("train")
     batches = ShuffledBatches(split=split, size=10)
-    whole = list(batches.epoch(7, 0, Shard()))
-    parts = [list(batches.epoch(7, 0, Shard(rank, 3))) for rank in range(3)]
+    whole = list(batches_of(batches, 7))
+    parts = [list(batches_of(batches, 7, 0, Shard(rank, 3))) for rank in range(3)]
     for step, batch in enumerate(whole):
         assert torch.equal(batch.rows, torch.cat([part[step].rows for part in parts]))
         draws = [part[step].rng.uniform(2) for part in parts]
         assert torch.equal(batch.rng.uniform(2), torch.cat(draws))
-    late = list(batches.epoch(7, 2, Shard()))
+    late = list(batches_of(batches, 7, 2))
     assert torch.equal(late[0].rows, whole[2].rows)
     rows = torch.cat([batch.rows for batch in whole])
     assert len(set(rows.tolist())) == len(rows) == len(batches) * 10
-    assert not torch.equal(rows, torch.cat([b.rows for b in batches.epoch(8, 0, Shard())]))
+    assert not torch.equal(rows, torch.cat([b.rows for b in batches_of(batches, 8)]))
 
 
 def test_ahead_keeps_order_passes_errors_and_stops() -> None:
@@ -218,10 +220,19 @@ def test_gradients_of_two_batches_make_the_step_of_one_twice_as_large() -> None:
     flat = {name: replace(part, images=part.images.flatten(1).float() / 255) for name, part in data.splits.items()}
     part = training_data(replace(data, splits=flat))
     plain = Softmax(epochs=3, batch=16, schedule=Schedule(name="constant"), clip=0.5, closed_form=False, average=0.5)
-    methods = (plain, replace(plain, batch=8, accumulate=2), replace(plain, batch=8))
-    large, added, small = (train(method, part, Run(seed=1, device="cpu"))[0].state_dict() for method in methods)
+    large, added, small = (
+        train(replace(plain, batch=size), part, Run(seed=1, device="cpu", accumulate=count))[0].state_dict()
+        for size, count in ((16, 1), (8, 2), (8, 1))
+    )
     assert all(torch.allclose(large[name], added[name], atol=1e-5, equal_nan=True) for name in large)
     assert not torch.allclose(large["head.weight"], small["head.weight"], atol=1e-2)
+
+
+def test_a_step_of_no_batch_is_refused() -> None:
+    with pytest.raises(UsageError, match="at least one batch"):
+        Run(accumulate=0)
+    with pytest.raises(UsageError, match="is a number of batches"):
+        of_the_run(["run.accumulate=some"])
 
 
 def test_training_leaves_the_global_generator_alone(blob_data: Dataset) -> None:

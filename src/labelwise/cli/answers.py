@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from labelwise.display import to_cell
 from labelwise.errors import DataError, UsageError, listing, suggest
 from labelwise.interruption import unbroken
 
@@ -39,7 +40,7 @@ class Answer:
         numbers = ("" if value is None else f"{value:.4f}" for value in (one.probability, second[1], one.outlier))
         probability, runner_up, outlier = numbers
         labels = ";".join(one.labels or (one.top[0][0],))
-        words = (plain_cell(text) for text in (self.file, self.word, labels, second[0]))
+        words = (to_cell(text) for text in (self.file, self.word, labels, second[0]))
         file, word, labels, other = words
         return [file, word, labels, probability, other, runner_up, outlier]
 
@@ -48,11 +49,6 @@ def answer(file: str, prediction: "Prediction", sure: float) -> Answer:
     """Return the answer to a picture; a label that is less probable than ``sure`` is an unsure one."""
     word = prediction.label if not prediction.known or prediction.probability >= sure else UNSURE
     return Answer(file, word, prediction)
-
-
-def plain_cell(text: str) -> str:
-    """Return a text that no spreadsheet takes for a formula."""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
 def read_only(words: str | None, labels: Sequence[str]) -> frozenset[str] | None:

@@ -98,7 +98,9 @@ def classify(  # noqa: PLR0913 - the options of the verb
     if sheet and sheet_file is not None:
         write_atomically(sheet_file, sheet.page(str(model)).encode("utf-8", "replace"))
     written = [str(place) for place in (csv_file, sheet_file, sort_into) if place is not None]
-    rows = [{**asdict(one.prediction), "file": one.file, "top": _top(one)} for one in answers]
+    rows: list[dict[str, Any]] = [{**asdict(one.prediction), "file": one.file} for one in answers]
+    for each in rows:
+        each["top"] = [{"label": label, "probability": value} for label, value in each["top"]]
     document: dict[str, Any] = {"model": str(model), "predictions": rows, "skipped": skipped}
     about = {"written": written, "answers": dict(Counter(one.word for one in answers))}
     several = classifier.calibration.multilabel
@@ -119,10 +121,6 @@ def _open(model: Path, device: str) -> "Classifier | QuickClassifier":
     if about == read_about(model):  # nobody replaced it meanwhile
         keep_quick(ordinary, about)
     return ordinary
-
-
-def _top(one: Answer) -> list[dict[str, Any]]:
-    return [{"label": label, "probability": value} for label, value in one.prediction.top]
 
 
 def _table(answers: list[Answer], multilabel: bool) -> RenderableType:

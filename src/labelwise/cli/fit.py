@@ -28,13 +28,15 @@ from labelwise.cli.outcome import next_steps, outcome
 from labelwise.cli.output import note, settings_tables, show
 from labelwise.cli.run_folder import sole_verb, weights_told
 from labelwise.errors import DataError, UsageError, listing
-from labelwise.settings import pairs_of
+from labelwise.plugins import plugins
+from labelwise.settings import of_the_run, pairs_of
 
 if TYPE_CHECKING:
     from labelwise.fitting.choice import Wish
     from labelwise.training.stages import Method
 
-METHOD_HELP = "auto, or one of: discriminant, indicator, prototype, softmax, multilabel, supcon, clarel, eszsl, ridge, devise, izf, cgan, zero_label."
+METHOD_HELP = "auto, or one of: discriminant, indicator, prototype, softmax, multilabel, clarel, eszsl, izf, zero_label"
+METHOD_HELP += "".join(f", {name}" for plugin in plugins() for name in plugin.METHODS) + "."
 NAMES_HELP = "Pictures have no labels: names of labels (cat,dog or a .txt file of lines), for zero_label."
 ENCODER_HELP = "auto, none (as --set says, else trained from scratch), or a pretrained backbone to use as it is."
 TUNE_HELP = "Train the pretrained encoder further; kept where validation pictures gain by it. For GPUs."
@@ -76,6 +78,7 @@ def fit(  # noqa: PLR0913 - the options of the verb
     resume = resume or is_restarted()
     folder = out_folder.with_name(out_folder.name + ".run")
     words += ["tune={}"] if tune else []
+    engine, accumulate = of_the_run(words)
     wish = _wish(method if names is None else _method_of_names(method, splits), encoder, words, epochs)
     with sole_verb(out_folder, folder, resume=resume), process_group(choose_device(device)):
         side = _side(wish, data, size)
@@ -87,9 +90,18 @@ def fit(  # noqa: PLR0913 - the options of the verb
         dataset, chosen = _method(dataset, wish)
         check_savable(chosen, dataset.labels, dataset.name)
         tell = note if is_main_process() else None
-        settings = lw.Run(seed=seed, device=device, folder=folder, resume=resume, progress=not json, tell=tell)
+        run = lw.Run(
+            seed=seed,
+            device=device,
+            engine=engine,
+            accumulate=accumulate,
+            folder=folder,
+            resume=resume,
+            progress=not json,
+            tell=tell,
+        )
         with weights_told(folder):
-            classifier = lw.fit(dataset, chosen, settings)
+            classifier = lw.fit(dataset, chosen, run)
         if not is_main_process():
             return
         with weights_told(folder, trained=True):

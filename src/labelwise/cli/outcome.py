@@ -28,7 +28,12 @@ def outcome(classifier: "lw.Classifier", folder: Path, home: str) -> Iterator[Re
     estimated = summary.get("leave_one_out") or summary.get("validation")
     if estimated:
         how = "training images, each answered as if it had not been there (leave-one-out)"
-        yield _estimate_line(estimated, how if "leave_one_out" in summary else "validation images")
+        how = how if "leave_one_out" in summary else "validation images"
+        right, low, high = (percent(estimated[key]) for key in ("accuracy", "low", "high"))
+        yield (
+            f"Of new pictures like these about {right} will be answered right (accuracy; 95 % interval: {low} to {high}). So say "
+            f"{estimated['images']} {how}."
+        )
     yield from tuning_lines(classifier)
     if "validation_accuracy" in about and "validation" not in summary:
         yield f"Of {about['validation_images']} validation images {percent(about['validation_accuracy'])} are answered right."
@@ -52,10 +57,7 @@ def outcome(classifier: "lw.Classifier", folder: Path, home: str) -> Iterator[Re
 def next_steps(data: "lw.data.Dataset", folder: Path, source: Sequence[str] | None) -> Iterator[RenderableType]:
     """Yield commands to try next: one picture, if possible one that training did not use, and a test where images are left for one.
 
-    Args:
-        data: what the classifier was trained on.
-        folder: where the classifier is.
-        source: what names the data in the shell, with options; None where there is nothing to test by.
+    ``data`` are those it was trained on; ``source`` names them in the shell, with options, None where there is nothing to test by.
     """
     commands = []
     if len(data.shape) == 3:
@@ -65,15 +67,6 @@ def next_steps(data: "lw.data.Dataset", folder: Path, source: Sequence[str] | No
         commands.append(["evaluate", str(folder), *source])
     for word, command in zip(("Try: ", "Then:"), commands, strict=False):
         yield unbroken(f"{word} {shlex.join(['labelwise', *command])}")
-
-
-def _estimate_line(about: dict[str, Any], how: str) -> str:
-    """Return how often answers are right, with the interval."""
-    low, high = percent(about["low"]), percent(about["high"])
-    return (
-        f"Of new pictures like these about {percent(about['accuracy'])} will be answered right (accuracy; 95 % interval: {low} to "
-        f"{high}). So say {about['images']} {how}."
-    )
 
 
 def _doubt_lines(about: dict[str, Any], folder: Path, home: str) -> Iterator[RenderableType]:

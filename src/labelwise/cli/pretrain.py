@@ -16,7 +16,7 @@ from labelwise.cli.options import AsJson, Device, Overwrite, Root, Seed, Setting
 from labelwise.cli.output import note, percent, settings_tables, show, styled
 from labelwise.cli.run_folder import sole_verb, weights_told
 from labelwise.errors import UsageError
-from labelwise.settings import override, pairs_of
+from labelwise.settings import of_the_run, override, pairs_of
 from labelwise.writable import check_writable
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
     if "help" in words:
         show(None, *settings_tables(Patches() if kind == PATCHES else Pretrain()), json=False)
         return
+    engine, accumulate = of_the_run(words)
     method = _method(kind, words)
     if isinstance(method, Patches) and (resume is not None or device == "cuda"):
         raise UsageError("Patches are found at once, on a CPU. Leave out --resume and --device cuda.")
@@ -75,7 +76,16 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
         if is_main_process():
             what = PATCHES if isinstance(method, Patches) else method.kind
             note(f"{len(images)} images, shape {list(images.shape[1:])}; {what}, labels are not read")
-        run = lw.Run(seed=seed, device=device, folder=folder, resume=resume is not None, progress=not json)
+        resumes = resume is not None
+        run = lw.Run(
+            seed=seed,
+            device=device,
+            engine=engine,
+            accumulate=accumulate,
+            folder=folder,
+            resume=resumes,
+            progress=not json,
+        )
         with weights_told(folder, again):
             encoder, settings, about = _train(images, method, run)
         if not is_main_process():

@@ -43,31 +43,12 @@ def serve(  # noqa: PLR0913 - the options of the verb
     device: Device = "auto",
 ) -> None:
     """Answer questions over HTTP, with a page for the browser; labels can be taught while it runs, and survive."""
+    options = {name: value for name, value in locals().items() if name not in ("allow_host", "allow_origin", "bake")}
     from labelwise.server.settings import MEGABYTE, Service
 
-    service = Service(
-        model=model,
-        host=host,
-        port=port,
-        token=token,
-        read_only=read_only,
-        gallery=gallery,
-        examples=examples,
-        workers=workers,
-        device=device,
-        batch=batch,
-        wait=wait,
-        queue=queue,
-        body=int(body * MEGABYTE),
-        pixels=int(pixels * MEGABYTE),
-        rate=rate,
-        timeout=timeout,
-        connections=connections,
-        per_address=per_address,
-        allow_hosts=tuple(allow_host or ()),
-        allow_origins=tuple(allow_origin or ()),
-        log=log,
-    )
+    options |= {"body": int(body * MEGABYTE), "pixels": int(pixels * MEGABYTE)}
+    options |= {"allow_hosts": tuple(allow_host or ()), "allow_origins": tuple(allow_origin or ())}
+    service = Service(**options)
     if bake is not None:
         from labelwise.server.present import bake as write
 

@@ -27,7 +27,23 @@ class Batch:
     targets: Tensor  # ``[n]``, or ``[n, k]`` where several labels may be true
     rows: Tensor  # where they stand in the split, ``[n]``
     rng: BatchRng  # random numbers for these rows
-    done: float = 1.0  # the share of the stage's steps that came before; 1 outside of training
+    done: float = 1.0  # the share of the stage's steps that came before; 1 outside of training, NaN in a recorded step
+    phase: int = 0  # which of the kinds of steps that take turns, see ``Stage.phases``
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Draw:
+    """What a batch is made of, before anything is computed: its rows, and the seed of its random numbers."""
+
+    rows: Tensor  # where this process's images stand in the split ``[n]``, on the device
+    images: Tensor | None  # the stored images at these rows, on the device; None where all of the split's are there
+    part: slice  # where these rows stand in the whole batch
+    total: int  # how many rows the whole batch has
+    seed: int
+
+    def rng(self, generator: torch.Generator) -> BatchRng:
+        """Return the random numbers of the batch, drawn by a generator that is seeded for it."""
+        return BatchRng(generator.manual_seed(self.seed), self.part, self.total)
 
 
 @dataclass(frozen=True)
@@ -52,8 +68,12 @@ class Batches(Protocol):
 
     def __len__(self) -> int: ...
 
-    def epoch(self, seed: int, start: int, shard: Shard) -> Iterator[Batch]:
-        """Yield the batches of one epoch from step ``start`` on."""
+    def epoch(self, seed: int, start: int, shard: Shard) -> Iterator[Draw]:
+        """Yield what the batches of one epoch are made of, from step ``start`` on."""
+        ...
+
+    def batch(self, rows: Tensor, images: Tensor | None, rng: BatchRng) -> Batch:
+        """Return the batch, made on the device without waiting for it."""
         ...
 
 
@@ -73,18 +93,23 @@ class ShuffledBatches:
     def __len__(self) -> int:
         return max(1, len(self.split) // self.size) if len(self.split) else 0
 
-    def epoch(self, seed: int, start: int, shard: Shard) -> Iterator[Batch]:
-        """Yield the batches of one epoch from step ``start`` on."""
-        device = self.split.targets.device
+    def epoch(self, seed: int, start: int, shard: Shard) -> Iterator[Draw]:
+        """Yield what the batches of one epoch are made of, from step ``start`` on."""
         whole = self.plan(seed)[start:]
+        if not whole:
+            return
         parts = [shard.rows(len(rows)) for rows in whole]
         mine = [rows[part] for rows, part in zip(whole, parts, strict=True)]
-        for step, (here, images) in enumerate(zip(mine, self._images(mine), strict=True)):
-            generator = torch.Generator(device).manual_seed(mix(seed, start + step))
-            rng = BatchRng(generator, parts[step], len(whole[step]))
-            rows, images = here.to(device, non_blocking=True), images.to(device, non_blocking=True)
-            images = self.augment(images, rng) if self.augment else as_float(images)
-            yield Batch(images=images, targets=self.split.targets[rows], rows=rows, rng=rng)
+        there = torch.split(torch.cat(mine).to(self.split.targets.device), [len(rows) for rows in mine])
+        for step, (rows, images) in enumerate(zip(there, self._images(mine), strict=True)):
+            part, total = parts[step], len(whole[step])
+            yield Draw(rows=rows, images=images, part=part, total=total, seed=mix(seed, start + step))
+
+    def batch(self, rows: Tensor, images: Tensor | None, rng: BatchRng) -> Batch:
+        """Return the batch, made on the device without waiting for it."""
+        images = self.split.images[rows] if images is None else images
+        images = self.augment(images, rng) if self.augment else as_float(images)
+        return Batch(images=images, targets=self.split.targets[rows], rows=rows, rng=rng)
 
     def plan(self, seed: int) -> list[Tensor]:
         """Return the rows of each batch of an epoch."""
@@ -95,14 +120,26 @@ class ShuffledBatches:
         order = torch.randperm(len(self.split), generator=torch.Generator().manual_seed(mix(seed)))
         return list(torch.split(order, self.size))[: len(self)]
 
-    def _images(self, rows: list[Tensor]) -> Iterator[Tensor]:
-        """Yield the stored images at each list of rows; from the host they are fetched ahead."""
-        images, targets = self.split.images, self.split.targets
+    def _images(self, rows: list[Tensor]) -> Iterator[Tensor | None]:
+        """Yield the stored images at each list of rows, fetched ahead from the host; None where they lie on the device."""
+        images, device = self.split.images, self.split.targets.device
         if stream_of(images) is not None:
-            return ahead(images[here].pixels() for here in rows)  # type: ignore[attr-defined]
-        if images.device == targets.device:
-            return (images[here.to(images.device, non_blocking=True)] for here in rows)
-        return ahead(images[here].pin_memory() for here in rows)
+            pixels = ahead(images[here].pixels() for here in rows)  # type: ignore[attr-defined]
+            return pixels if device.type == "cpu" else uploaded((each.pin_memory() for each in pixels), device)
+        if images.device == device:
+            return (None for _ in rows)
+        return uploaded(ahead(images[here].pin_memory() for here in rows), device)
+
+
+def uploaded(items: Iterator[Tensor], device: torch.device) -> Iterator[Tensor]:
+    """Yield pinned tensors on a GPU, copied beside what it computes meanwhile."""
+    aside = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    for item in items:
+        with torch.cuda.stream(aside):
+            there = item.to(device, non_blocking=True)
+        torch.cuda.current_stream(device).wait_stream(aside)
+        there.record_stream(torch.cuda.current_stream(device))
+        yield there
 
 
 def ahead(items: Iterator[Tensor], depth: int = 3) -> Iterator[Tensor]:

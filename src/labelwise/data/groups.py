@@ -16,9 +16,7 @@ class GroupedBatches(ShuffledBatches):
 
     The images of a label are divided anew in each epoch, into as few groups as the largest size allows, as equal as can be:
     with groups of five, 12 images make three of four, and a label with three images gives one of three.
-
-    Attributes:
-        size: rows of a batch over all processes, at most; a batch has at least two groups.
+    A batch has at most ``size`` rows over all processes, and at least two groups.
     """
 
     group: int = 5  # the largest size of a group

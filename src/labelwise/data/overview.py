@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from labelwise.data.dataset import SPLITS, Dataset, Skipped, Split, skipped_lines
+from labelwise.data.dataset import SPLITS, Dataset, Skipped, skipped_lines
 from labelwise.data.labels.knowledge import describe_labels
 from labelwise.data.sheets import draw_sheet
 from labelwise.data.split.divide import joined_images
@@ -53,7 +53,7 @@ def inspect(dataset: Dataset) -> Inspection:
     """Return what a data set holds and what is wrong with it; seconds for ten thousand images."""
     splits = {name: dataset.splits[name] for name in SPLITS if name in dataset.splits}
     names = dataset.labels.names
-    table = {split: _label_counts(part, len(names)) for split, part in splits.items()}
+    table = {split: part.table(len(names)).sum(0).tolist() for split, part in splits.items()}
     counts = {name: {split: table[split][i] for split in table} for i, name in enumerate(names)}
     totals = {name: sum(count.values()) for name, count in counts.items()}
     trained = [name for name, count in counts.items() if count.get("train")]
@@ -80,13 +80,6 @@ def inspect(dataset: Dataset) -> Inspection:
         groups="" if dataset.own_splits else group_words([each for part in splits.values() for each in part.groups]),
         pieces=pieces,
     )
-
-
-def _label_counts(part: Split, k: int) -> list[int]:
-    """Return how many images each of k labels is true of."""
-    if part.multilabel:
-        return part.targets.sum(0).tolist()
-    return torch.bincount(part.targets.cpu() + 1, minlength=k + 1)[1:].tolist()
 
 
 def _enough(dataset: Dataset, counts: Mapping[str, Mapping[str, int]]) -> bool:

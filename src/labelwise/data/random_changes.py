@@ -39,8 +39,7 @@ def random_change(images: Tensor, uniform: Tensor, strength: float) -> Tensor:
     signs = torch.where(uniform[:, 1] < 0.5, -1.0, 1.0)
 
     def is_kind(*names: str) -> Tensor:
-        kinds = torch.tensor([KINDS.index(name) for name in names], device=images.device)
-        return torch.isin(kind, kinds)
+        return torch.stack([kind == KINDS.index(name) for name in names]).any(0)  # no constant comes from the host
 
     x = torch.where(is_kind(*KINDS[1:5]), _blended(images, is_kind, 1 + _FACTOR * strength * signs), images)
     low, high = x.amin((2, 3), keepdim=True), x.amax((2, 3), keepdim=True)
@@ -54,8 +53,8 @@ def random_change(images: Tensor, uniform: Tensor, strength: float) -> Tensor:
 
 def _blended(images: Tensor, is_kind: Callable[..., Tensor], factors: Tensor) -> Tensor:
     """Return images further from, or nearer to, what brightness, contrast, saturation or sharpness are measured from."""
-    weights = images.new_tensor(LUMA if images.shape[1] == 3 else (1.0,)).view(1, -1, 1, 1)
-    grey = (images * weights).sum(1, keepdim=True)
+    weights = LUMA if images.shape[1] == 3 else (1.0,)
+    grey = torch.stack([weight * images[:, i] for i, weight in enumerate(weights)], 1).sum(1, keepdim=True)
     smooth = avg_pool2d(images, 3, 1, 1, count_include_pad=False)
     still = torch.where(
         is_kind("saturation"), grey, torch.where(is_kind("sharpness"), smooth, torch.zeros_like(images))

@@ -49,13 +49,7 @@ def evaluate_folds(
     """Return how good a classifier's method is on all labelled images of data, whatever their split: refitted once per fold.
 
     Images that belong together (``Split.groups``, else those that look alike) are in one fold. A frozen encoder runs once over each image.
-
-    Args:
-        classifier: whose method is refitted, with its settings.
-        data: labelled images.
-        folds: how many parts, each measured by a classifier of the others.
-        run: seed and device of each fit.
-        tell: called with a line of progress before each fit.
+    ``run`` has seed and device of each fit; ``tell`` is called with a line of progress before each.
     """
     method = _refittable(classifier)
     part = choose_part(classifier, data, ALL)

@@ -1,6 +1,5 @@
 """How good generated features are, for labels with test images; and a plane to look at them beside real ones."""
 
-from collections.abc import Mapping
 from typing import Any, Literal
 
 import torch
@@ -8,7 +7,6 @@ from torch import Tensor
 
 from labelwise.classifier import Classifier
 from labelwise.display import caption
-from labelwise.errors import DataError, UsageError
 from labelwise.ops.plane import find_plane
 from labelwise.ops.retrieval import distances
 from labelwise.ops.segments import segment_mean
@@ -23,21 +21,19 @@ def evaluate_imagined(
 ) -> list[dict[str, Any]]:
     """Return how good features are that a model generates, for every label with images, in the order of the classifier's.
 
-    ``real [n, f]`` are features of test images of one label each, as ``imagine`` keeps them of its gallery; ``targets [n]``
-    where that label stands among the classifier's; ``count`` how many features are generated for each label.
+    ``real [n, f]`` are features of test images of one label each, of two labels at least, as ``imagine`` keeps them of its gallery;
+    ``targets [n]`` where that label stands among the classifier's; ``count`` how many features are generated for each label, 2 at least.
     """
+    from sklearn.neighbors import NearestNeighbors
+
     columns, own = torch.unique(targets.cpu(), return_inverse=True)
     k = len(columns)
-    if k < 2 or count < 2:
-        raise DataError(
-            "Generated features are compared between labels: test images of at least two labels and a count of 2 are "
-            f"needed; given {k} and {count}."
-        )
     names = [classifier.labels.names[i] for i in columns.tolist()]
     features = generated(classifier, names, count, seed)
     means = segment_mean(real, own, k)
     between = float(distances(means, means).sum()) / (k * (k - 1))
-    nearest = _nearest_but_itself(real)
+    others = NearestNeighbors(n_neighbors=1, algorithm="brute").fit(real.double().numpy())
+    nearest = torch.from_numpy(others.kneighbors(return_distance=False)[:, 0])  # none is its own neighbour
     figures = []
     for label, (name, rows) in enumerate(zip(names, features, strict=True)):
         mine = own == label
@@ -59,16 +55,6 @@ def evaluate_imagined(
     return figures
 
 
-def _nearest_but_itself(rows: Tensor, batch: int = 1024) -> Tensor:
-    """Return for each row ``[n, f]`` which other one is nearest ``[n]``."""
-    nearest = []
-    for start in range(0, len(rows), batch):
-        far = distances(rows[start : start + batch], rows)
-        far.diagonal(start).fill_(torch.inf)
-        nearest.append(far.argmin(1))
-    return torch.cat(nearest)
-
-
 def _spread(rows: Tensor) -> float:
     """Return the root mean square distance of rows ``[n, f]`` to their mean, without its bias; 0 for a single one."""
     return float(rows.var(0).sum().sqrt()) if len(rows) > 1 else 0.0
@@ -83,8 +69,6 @@ def draw_imagined(classifier: Classifier, imagined: Imagined, targets: Tensor, p
     from matplotlib.figure import Figure
 
     n, (k, count, _) = len(imagined.gallery), imagined.features.shape
-    if len(targets) != n or n + k * count < 3:
-        raise UsageError(f"There are {n} gallery images and {len(targets)} targets; give as many, and 3 points in all.")
     rows = torch.cat([imagined.gallery, imagined.features.flatten(0, 1)])
     points = torch.as_tensor(_planar(projection, len(rows)).fit_transform(rows.numpy())).float()
     real, made = points[:n], points[n:].reshape(k, count, 2)
@@ -117,29 +101,3 @@ def _planar(projection: Projection, points: int) -> Any:
     from sklearn.manifold import TSNE
 
     return TSNE(2, random_state=0, perplexity=min(30.0, (points - 1) / 3))
-
-
-def draw_nearest(row: Mapping[str, Any], images: Mapping[int, Tensor]) -> Any:
-    """Return a figure of the real pictures nearest to what was generated; a green name is right.
-
-    ``row`` is what is known of an imagined label: label, described, images, and of each of its nearest the row and label; ``images``
-    are real pictures ``[c, h, w]`` by row.
-    """
-    from matplotlib.figure import Figure
-
-    near = row["nearest"]
-    across = min(8, len(near))
-    down = -(-len(near) // across)
-    figure = Figure(figsize=(max(5, 1.25 * across), 1.5 * down + 0.5), layout="constrained", facecolor="white")
-    known = "from its description alone" if row["described"] else "trained on images"
-    figure.suptitle(f"{caption(row['label'])}, {known}: the real pictures nearest to what was generated", fontsize=10)
-    panels = figure.subplots(down, across, squeeze=False).ravel()
-    for panel in panels:
-        panel.axis("off")
-    for panel, one in zip(panels, near, strict=False):
-        picture = images[one["row"]].movedim(0, 2).cpu().numpy()
-        panel.imshow(picture, cmap="gray") if picture.shape[2] == 1 else panel.imshow(picture)
-        wrong = one["label"] and row["images"]
-        colour = "#1a7f37" if one["label"] == row["label"] else "#b42318" if wrong else "#555555"
-        panel.set_title(caption(one["label"] or "no label"), fontsize=6.5, color=colour, pad=2)
-    return figure

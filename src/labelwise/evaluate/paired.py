@@ -5,8 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from labelwise.errors import DataError, UsageError
-
 DRAWS = 10_000
 
 
@@ -32,11 +30,7 @@ def compare_answers(first: Tensor, second: Tensor, *, seed: int = 0) -> PairedRe
     """
     from scipy.stats import binomtest
 
-    if first.shape != second.shape or first.ndim != 1:
-        raise UsageError(f"Give two rows [n] of answers to the same images; given {first.shape} and {second.shape}.")
     n = len(first)
-    if not n:
-        raise DataError("There is no image that both were asked about.")
     one, other = int((first & ~second).sum()), int((second & ~first).sum())
     draws = np.random.default_rng(seed).multinomial(n, [one / n, other / n, (n - one - other) / n], DRAWS)
     low, high = np.quantile((draws[:, 1] - draws[:, 0]) / n, [0.025, 0.975])

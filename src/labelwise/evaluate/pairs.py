@@ -4,9 +4,6 @@ from dataclasses import dataclass
 
 import torch
 
-from labelwise.classifier import Classifier
-from labelwise.data.dataset import Dataset
-from labelwise.errors import DataError, listing
 from labelwise.evaluate.retrieval import RetrievalResult, evaluate_retrieval
 from labelwise.evaluate.tested import Tested
 from labelwise.evaluate.verification import VerificationResult, evaluate_verification
@@ -42,15 +39,3 @@ def evaluate_pairs(tested: Tested, *, most: int | None = None, seed: int = 0) ->
         retrieval={by: evaluate_retrieval(tested, by=by) for by in scores},
         leaked=tested.leaked,
     )
-
-
-def evaluate_new_labels(classifier: Classifier, data: Dataset, split: str = "test") -> PairsResult:
-    """Return the same for labels that training never saw, such as other speakers; a label that it saw is an error."""
-    known = set(classifier.model.spec.labels.names)
-    shared = [name for name in (data.labels.names[i] for i in data.split(split).present) if name in known]
-    if shared:
-        raise DataError(
-            f"Training saw {len(shared)} labels of the {split} split, so they are not new: {listing(shared)}. "
-            "Divide the data by labels."
-        )
-    return evaluate_pairs(Tested.of(classifier, data.split(split), data.labels))

@@ -132,7 +132,8 @@ def choose_parts(
     leaks = [leaked_rows(classifier, whole.images) for (classifier, _), whole in zip(pairs, splits, strict=True)]
     if not doubt and divided_by_fit and any(a and not leak.any() for a, leak in zip(own, leaks, strict=True)):
         doubt = STRANGE
-    blank = _blank(splits[0], unknown=unknown)
+    # which images lack the label they need; where several may be true, none of them is an answer, too
+    blank = ~splits[0].labelled.cpu() & (not splits[0].multilabel and not unknown)
     measured = ~blank & ~torch.stack(leaks).any(0) if leaves else ~blank
     rows, unlabelled = measured.nonzero()[:, 0], int(blank.sum())
     trained_on = len(measured) - unlabelled - len(rows)
@@ -190,11 +191,6 @@ def _pooled(classifier: Classifier, data: Dataset, names: Sequence[str]) -> Spli
     images = classifier.batch(whole.images) if len(whole) else whole.images
     named = any(split.files for split in splits.values())
     return replace(whole, images=images, files=whole.files if named else ())
-
-
-def _blank(split: Split, *, unknown: bool) -> Tensor:
-    """Return which images ``[n]`` (bool) lack the label they need; where several may be true, none of them is an answer, too."""
-    return ~split.labelled.cpu() & (not split.multilabel and not unknown)
 
 
 def _check_fit(classifier: Classifier, data: Dataset) -> None:

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from labelwise.data.dataset import Split
-from labelwise.errors import DataError, UnsupportedError, UsageError
+from labelwise.errors import DataError, UnsupportedError
 from labelwise.nn.encoder import ImageEncoder
 
 CHUNK = 2**25  # scores of pairs held at a time
@@ -46,8 +46,6 @@ def neighbour_votes(
     Each of the ``k`` known ones of the largest cosine, or of all where there are fewer, votes for its own label with the
     weight ``exp(cosine / temperature)``, relative to the nearest. Only a part of the cosines is held at a time.
     """
-    if k < 1 or temperature <= 0:
-        raise UsageError(f"The vote needs k of at least 1 and a temperature above 0; given {k} and {temperature}.")
     unit, labels = normalize(known.float(), dim=1), int(targets.max()) + 1
     votes = torch.zeros(len(embeddings), labels, device=embeddings.device)
     rows = max(1, CHUNK // len(known))

@@ -11,7 +11,6 @@ from labelwise.data.dataset import Dataset
 from labelwise.data.labels.knowledge import describe_labels
 from labelwise.errors import DataError, StoreError, UsageError, listing
 from labelwise.fitting.pretraining import read_encoder
-from labelwise.labels import Labels
 from labelwise.methods import METHODS, method_class
 from labelwise.nn.encoder import PRETRAINED, Encoder, pretrained_encoder
 from labelwise.settings import override
@@ -40,11 +39,6 @@ class Wish:
         """Whether nothing says which network encodes the images."""
         return self.encoder == "auto" and all(self.settings.get(key, "auto").lower() in OPEN for key in NETWORK)
 
-    @property
-    def tunes(self) -> bool:
-        """Whether the pretrained encoder is to be trained further."""
-        return any(key.partition(".")[0] == "tune" for key in self.settings)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
@@ -59,7 +53,7 @@ def decide(data: Dataset, wish: Wish | None = None) -> Decision:
     wish = wish or Wish()
     photos = are_photos(data)
     why: tuple[str, ...] = ()
-    if wish.method == "auto" and wish.tunes:
+    if wish.method == "auto" and any(key.partition(".")[0] == "tune" for key in wish.settings):
         wish = replace(wish, method=CLOSED)
         why = (f"Method {CLOSED}: its encoder is to be tuned.",)
     if wish.method == "auto":
@@ -223,16 +217,11 @@ def choose_method(data: Dataset) -> Choice:
         return Choice(method="indicator", reason=reason, alternatives=("multilabel",))
     if unseen and (labels.texts is not None or labels.vectors is not None):
         what = "attribute vectors" if labels.texts is None else "sentences"
-        method, *others = _readers(labels)
+        method, *others = ("clarel", "izf", "eszsl") if labels.vectors is not None else ("clarel", "eszsl")
+        if labels.texts is None:
+            method, *others = ("izf", "eszsl", "clarel")
         reason = f"{what} describe the labels without an image in train ({unseen})"
         return Choice(method=method, reason=reason, alternatives=tuple(others))
     alone = f"; nothing describes the labels without any ({unseen})" if unseen else ""
     reason = f"every training image has a label{alone}"
     return Choice(method="indicator", reason=reason, alternatives=("prototype", "softmax", "multilabel"))
-
-
-def _readers(labels: Labels) -> tuple[str, ...]:
-    """Return the methods that read the descriptions there are, best first."""
-    if labels.texts is None:
-        return ("izf", "eszsl", "clarel")
-    return ("clarel", "eszsl") if labels.vectors is None else ("clarel", "izf", "eszsl")

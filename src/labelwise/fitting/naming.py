@@ -41,9 +41,7 @@ def uncertain_clusters(classifier: Classifier) -> list[Doubt]:
 def name_clusters(classifier: Classifier, answers: Mapping[int, str]) -> Classifier:
     """Return the classifier with clusters named as a person says, and the others named again in the light of it.
 
-    Args:
-        classifier: one that ``zero_label`` made. What ``teach`` added to it is lost.
-        answers: the label of each cluster that was named, by the number that ``uncertain_clusters`` gives.
+    ``answers`` are by the number that ``uncertain_clusters`` gives. What ``teach`` added to the classifier is lost.
     """
     model = named_model(classifier)
     labels = model.spec.labels

@@ -19,17 +19,17 @@ FLOOR, RIDGE = 0.01, 0.05  # shares of the largest variance and of the mean vari
 PIECE = 64
 
 
-def mild_changes() -> Augment:
-    """Return changes that leave colours what they are: a crop, a mirror image, light."""
-    return Augment(scale=(0.6, 1.0), flip=True, brightness=0.3, contrast=0.1, saturation=0.1, hue=0.02)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Patches:
     """How to find an encoder of patches."""
 
     width: int = 200  # how many patches the dictionary has
-    augment: Augment = field(default_factory=mild_changes)  # what should not change an embedding much
+    # what should not change an embedding much: colours stay what they are
+    augment: Augment = field(
+        default_factory=lambda: Augment(
+            scale=(0.6, 1.0), flip=True, brightness=0.3, contrast=0.1, saturation=0.1, hue=0.02
+        )
+    )
 
     def __post_init__(self) -> None:
         if self.width < EMBEDDING_SIZE:

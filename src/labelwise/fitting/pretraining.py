@@ -14,11 +14,11 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from labelwise.data.augment import Augment
 from labelwise.data.batches import Batch, ShuffledBatches
 from labelwise.data.dataset import Split, TrainData
+from labelwise.data.views import TwoViews, contrastive_augment
 from labelwise.errors import DataError, StoreError, UnsupportedError, UsageError
 from labelwise.exactness import exact
 from labelwise.files import read_tensors, write_tensors
 from labelwise.labels import Labels
-from labelwise.methods.supcon import TwoViews, contrastive_augment
 from labelwise.model import LabelModel, Spec
 from labelwise.nn.encoder import Encoder, ImageEncoder
 from labelwise.ops.contrastive import alignment, momentum_contrast, nt_xent, uniformity

@@ -19,6 +19,7 @@ from labelwise.errors import DataError
 from labelwise.familiarity import Familiarity
 from labelwise.fitting.steps import of_labels, origin_of, remembering, set_aside, train_on, validation
 from labelwise.labels import Labels
+from labelwise.metrics import harmonic_mean
 from labelwise.model import LabelModel, prepared
 from labelwise.ops.balance import BalanceCurve, balance_curve
 from labelwise.tasks.calibrate import calibrate
@@ -45,11 +46,8 @@ class Plan(NamedTuple):
 def fit_zero_shot(data: Dataset, method: Method, run: Run) -> Classifier:
     """Return a classifier of all described labels, those with images and those without.
 
-    Args:
-        data: labels with descriptions, and images of some of them. Labels that only ``val`` has images of are held out in
-            the trial; without any, a third of the labels is drawn. The test split is never read.
-        method: one whose ``zero_shot`` is True.
-        run: seed, device, folder; the trial keeps its files in a folder ``trial`` inside.
+    Labels that only ``val`` has images of are held out in the trial; without any, a third of the labels is drawn. The test split is
+    never read. The trial keeps its files in a folder ``trial`` inside that of the run.
     """
     if not method.uses_targets and not bool(data.split("train").labelled.any()):
         return fit_pairs(data, method, run)
@@ -183,7 +181,7 @@ def _bind(model: LabelModel, labels: Labels, unseen: Labels | None) -> Classifie
 
 def _accuracies(curve: BalanceCurve, gap: float) -> dict[str, float]:
     unseen, seen = curve.at(gap)
-    return {"unseen": unseen, "seen": seen, "harmonic": 2 * unseen * seen / max(unseen + seen, 1e-12)}
+    return {"unseen": unseen, "seen": seen, "harmonic": harmonic_mean(unseen, seen)}
 
 
 def _level(classifier: Classifier, data: TrainData) -> Level:

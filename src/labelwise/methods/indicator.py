@@ -123,7 +123,7 @@ class IndicatorModel(StartedModel):
     def project(self, image_embeddings: Tensor) -> Projected:
         """Return all that scores need of images, from their embeddings ``[n, d]``."""
         weighted, second = image_embeddings * self.predictor.weight, self.label_encoder.second
-        base = linear_scores(image_embeddings, self.base) if self.started else None
+        base = linear_scores(image_embeddings, self.base) if self.can_start else None  # zeros where there is none
         return Projected(weighted @ second.weight, (weighted @ second.bias)[:, None] + self.predictor.bias, base)
 
     def scores_of_rows(self, images: Projected, rows: slice) -> Tensor:

@@ -4,10 +4,10 @@ A label is a prototype, the moving mean of its training embeddings, and its scor
 The same S compares two images.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -46,6 +46,7 @@ class PrototypeModel(StartedModel):
     """
 
     exclusive = True
+    later: ClassVar[Mapping[str, float]] = {**StartedModel.later, "share": 1.0}
     prototypes: Tensor  # C [k, d]
     share: Tensor  # of what is learned in scores; the rest is that of the closed form
 
@@ -128,12 +129,6 @@ class PrototypeModel(StartedModel):
             scores = self.score(embeddings, labels).float()
             losses[share] = float(cross_entropy(scores / fit_temperature(scores, targets), targets))
         self.share.fill_(min(losses, key=losses.__getitem__))
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *more: Any) -> None:
-        """Take a state that was saved before there was a closed form, too."""
-        if self.can_start:
-            state_dict.setdefault(prefix + "share", torch.ones(()))
-        super()._load_from_state_dict(state_dict, prefix, *more)
 
     def _learned(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
         """Return what is learned of the score of every pair ``[n, k]``."""

@@ -2,15 +2,16 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from labelwise.errors import UsageError, listing, suggest
 from labelwise.nn.adapters import build_adapter
 from labelwise.nn.backbone import Backbone
 from labelwise.nn.efficientnet import EfficientNetLite0
-from labelwise.nn.networks import VGG, ConvNet, Identity, ResNet
+from labelwise.nn.networks import ConvNet, Identity, ResNet
 from labelwise.nn.patches import PatchNet
-from labelwise.nn.small_backbones import LeNet, MelXVector, ResNet12, WideResNet, XVector
+from labelwise.nn.xvectors import MelXVector, XVector
+from labelwise.plugins import plugins, what_lies_at
 
 
 def efficientnet_lite0(shape: tuple[int, ...], width: int = 32) -> Backbone:
@@ -22,17 +23,20 @@ def efficientnet_lite0(shape: tuple[int, ...], width: int = 32) -> Backbone:
     return EfficientNetLite0()
 
 
+def _of_plugin(place: str, **options: Any) -> Backbone:
+    """Return a backbone of a plug-in, whose module is imported only now."""
+    backbone: Backbone = what_lies_at(place)(**options)
+    return backbone
+
+
 BACKBONES: Final[Mapping[str, Callable[..., Backbone]]] = {
     "convnet": ConvNet,
     "resnet18": partial(ResNet, (2, 2, 2, 2)),
     "resnet50": partial(ResNet, (3, 4, 6, 3), bottleneck=True),
-    "vgg11_bn": VGG,
     "efficientnet_lite0": efficientnet_lite0,
     "patches": PatchNet,
     "identity": Identity,
-    "lenet": LeNet,
-    "wrn28_10": WideResNet,
-    "resnet12": ResNet12,
+    **{name: partial(_of_plugin, at) for plugin in plugins() for name, at in plugin.BACKBONES.items()},
     "xvector": XVector,
     "xvector_8k": partial(XVector, rate=8_000),
     "xvector_16k": partial(XVector, rate=16_000),

@@ -134,11 +134,11 @@ class Permutation(nn.Module):
 
     def forward(self, v: Tensor) -> tuple[Tensor, float]:
         """Return the vectors reordered, and the log-determinant 0."""
-        return reorder(v, self.order, self.back), 0.0
+        return v.index_select(1, self.order), 0.0
 
     def inverse(self, z: Tensor) -> Tensor:
         """Return the vectors in their first order."""
-        return reorder(z, self.back, self.order)
+        return z.index_select(1, self.back)
 
 
 class LUMixing(nn.Module):
@@ -242,29 +242,3 @@ class HalfNetwork(nn.Module):
 def inverse(order: Tensor) -> Tensor:
     """Return the order ``[n]`` that undoes another; one without memory, of which the shape alone counts, stays as it is."""
     return order if order.is_meta else order.argsort()
-
-
-def reorder(x: Tensor, order: Tensor, back: Tensor) -> Tensor:
-    """Return the columns of ``x`` in this order; ``back`` is its inverse, which makes the gradient as fast."""
-    if not torch.is_grad_enabled():
-        return x.index_select(1, order)
-    return _Reorder.apply(x, order, back)  # type: ignore[no-untyped-call, no-any-return]
-
-
-class _Reorder(torch.autograd.Function):
-    """Columns in another order. The gradient of an ordinary index adds into memory, since indices might repeat."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(x: Tensor, order: Tensor, back: Tensor) -> Tensor:  # noqa: ARG004
-        return x.index_select(1, order)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:  # noqa: ARG004
-        ctx.save_for_backward(*inputs[1:])
-
-    @staticmethod
-    def backward(ctx: Any, *grad: Tensor) -> tuple[Tensor, None, None]:
-        order, back = ctx.saved_tensors
-        return reorder(grad[0], back, order), None, None

@@ -1,6 +1,6 @@
-"""Residual, VGG and small convolutional networks.
+"""Residual and small convolutional networks.
 
-Residual and VGG networks name their parameters as torchvision does, so public weights of these networks fit.
+Residual networks name their parameters as torchvision does, so public weights of these networks fit.
 """
 
 from itertools import pairwise
@@ -76,33 +76,6 @@ class ResNet(Backbone):
         for stage in range(1, 5):
             x = self.get_submodule(f"layer{stage}")(x)
         return x
-
-
-class VGG(Backbone):
-    """VGG-11 with batch norm, without its fully connected layers; d is 8 times its width (64 as published).
-
-    Of its five max pools those that would leave no map are left out: images below 32 pixels get fewer.
-    """
-
-    published = IMAGENET
-
-    def __init__(self, shape: tuple[int, ...], width: int = 64) -> None:
-        super().__init__(8 * width)
-        layers: list[nn.Module] = []
-        channels, side = shape[0], min(shape[1:])
-        for multiples in ((1,), (2,), (4, 4), (8, 8), (8, 8)):
-            for multiple in multiples:
-                out = multiple * width
-                layers += [nn.Conv2d(channels, out, 3, padding=1), nn.BatchNorm2d(out), nn.ReLU(inplace=True)]
-                channels = out
-            layers.append(nn.MaxPool2d(2) if side >= 2 else nn.Identity())  # numbering stays the published one
-            side //= 2
-        self.features = nn.Sequential(*layers)
-        initialise(self)
-
-    def maps(self, x: Tensor) -> Tensor:
-        """Return the maps of the last block ``[n, d, h, w]``."""
-        return self.features(x)  # type: ignore[no-any-return]
 
 
 class ConvNet(Backbone):

@@ -5,17 +5,15 @@ where a sentence begins and ends comes from the lengths alone and is worked out 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import FunctionCtx
-from torch.nn import functional as F
-from torch.nn.utils.rnn import PackedSequence
+from torch.nn.functional import pad
+from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 
 from labelwise.errors import UsageError
-from labelwise.ops.segments import segment_mean, spans
+from labelwise.ops.segments import spans
 
 MOST_BLOCKS = 100
 
@@ -65,11 +63,10 @@ class SentenceEncoder(nn.Module):
         for block in self.blocks:
             x = block(x, Borders.of(left, x.device))
             left = (left + 1) // 2
-        places, sentences, batch_sizes = reading_order(left)
-        packed = _placed(x, places.to(x.device, non_blocking=True), len(x))
-        read = read_on_cpu if x.device.type == "cpu" else read_packed
-        states = read(self.lstm, packed, batch_sizes)
-        means = segment_mean(states, sentences.to(x.device, non_blocking=True), len(left))
+        packed = pack_sequence(x.split(left.tolist()), enforce_sorted=False)  # type: ignore[no-untyped-call]
+        states, _ = pad_packed_sequence(self.lstm(packed)[0])  # zeros behind the end of a sentence
+        sums = states.sum(0, dtype=torch.promote_types(states.dtype, torch.float32))
+        means = sums / left[:, None].to(x.device, non_blocking=True)
         return self.project(self.dropout(means))  # type: ignore[no-any-return]
 
 
@@ -88,112 +85,35 @@ class Block(nn.Module):
         inner = x
         for number, (conv, norm) in enumerate(zip(self.convs, self.norms, strict=True)):
             inner = inner if number == 0 else inner.relu()
-            inner = norm(conv(_Neighbours.apply(inner, borders.around, borders.back)))  # type: ignore[no-untyped-call]
+            inner = norm(conv(borders.beside(inner)))
         x = (inner + self.shortcut(x)).relu()
         return _placed(x, borders.places, 2 * borders.pairs).view(borders.pairs, 2, -1).amax(1)
 
 
-@dataclass(frozen=True, eq=False)
-class Borders:
+class Borders(NamedTuple):
     """Where sentences begin and end among t rows."""
 
-    # of each row the one before it, itself, and the one after it [3 t]; t where its sentence has none
-    around: Tensor
-    # the places in `around` that hold a row as the one before, itself, and the one after; 3 t where none
-    back: Tensor
+    begins: Tensor  # whether a sentence begins at a row [t, 1] (bool)
+    ends: Tensor  # whether one ends there [t, 1] (bool)
     places: Tensor  # where each row goes [t] when every sentence is to begin at an even place
     pairs: int  # how many pairs of places there are then
 
     @classmethod
     def of(cls, lengths: Tensor, device: torch.device) -> "Borders":
         """Return the borders of sentences of these lengths ``[m]``, on a device."""
-        ends = lengths.cumsum(0)
-        t = int(ends[-1])
-        around = torch.arange(t, dtype=torch.int32)[:, None] + torch.arange(-1, 2, dtype=torch.int32)
-        around[ends - lengths, 0] = t
-        around[ends - 1, 2] = t
-        back = (3 * around.flip(1) + torch.arange(3, dtype=torch.int32)).clamp(max=3 * t)
+        behind = lengths.cumsum(0)
+        begins, ends = torch.zeros(2, int(behind[-1]), 1, dtype=torch.bool)
+        begins[behind - lengths], ends[behind - 1] = True, True
         pairs = (lengths + 1) // 2
-        pair_ends = pairs.cumsum(0)
-        places = spans(2 * (pair_ends - pairs), lengths)
-        around, back, places = (x.to(device, non_blocking=True) for x in (around.flatten(), back.flatten(), places))
-        return cls(around, back, places, int(pair_ends[-1]))
+        pairs_behind = pairs.cumsum(0)
+        places = spans(2 * (pairs_behind - pairs), lengths)
+        begins, ends, places = (x.to(device, non_blocking=True) for x in (begins, ends, places))
+        return cls(begins, ends, places, int(pairs_behind[-1]))
 
-
-def reading_order(lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return how an LSTM reads sentences of these lengths ``[m]``: all first rows, longest sentence first, all second rows, ...
-
-    That is where each row goes ``[t]``, the sentence of the row at each place ``[t]``, and how many sentences have a first, a
-    second, ... row.
-    """
-    descending, sentences = lengths.sort(descending=True, stable=True)
-    steps = torch.arange(int(descending[0]))[:, None]
-    step, rank = (steps < descending).nonzero(as_tuple=True)
-    rows = (lengths.cumsum(0) - lengths)[sentences[rank]] + step
-    return rows.argsort(), sentences[rank], (steps < descending).sum(1)
-
-
-def read_packed(lstm: nn.LSTM, x: Tensor, batch_sizes: Tensor) -> Tensor:
-    """Return what an LSTM makes of packed rows ``[t, c]``: its states in both directions ``[t, 2 hidden]``."""
-    states: Tensor = lstm(PackedSequence(x, batch_sizes))[0].data
-    return states
-
-
-def read_on_cpu(lstm: nn.LSTM, x: Tensor, batch_sizes: Tensor) -> Tensor:
-    """Return the same as ``read_packed``, faster on a CPU.
-
-    There torch's own gradient fills and adds a tensor of all rows for each step, and multiplies the zeros that every
-    sentence starts from.
-    """
-    sizes = batch_sizes.tolist()
-    return torch.cat([_one_way(lstm, x, sizes, suffix) for suffix in ("l0", "l0_reverse")], 1)
-
-
-def _one_way(lstm: nn.LSTM, x: Tensor, sizes: list[int], suffix: str) -> Tensor:
-    """Return the states ``[t, hidden]`` of one direction of an LSTM."""
-    inputs, recurrent = (lstm.get_parameter(f"weight_{kind}_{suffix}") for kind in ("ih", "hh"))
-    bias = lstm.get_parameter(f"bias_ih_{suffix}") + lstm.get_parameter(f"bias_hh_{suffix}")
-    steps = list(F.linear(x, inputs, bias).split(sizes))  # type: ignore[no-untyped-call]
-    if suffix.endswith("reverse"):
-        steps.reverse()
-    states: list[Tensor] = []
-    state, cell = x.new_zeros(2, 0, lstm.hidden_size)
-    for gates in steps:
-        rows = len(gates)  # fewer than before as sentences end; backwards more than before as they begin, with zeros
-        i, f, u, o = (gates + _with_zeros(F.linear(state[:rows], recurrent), rows)).chunk(4, 1)
-        cell = f.sigmoid() * _with_zeros(cell[:rows], rows) + i.sigmoid() * u.tanh()
-        state = o.sigmoid() * cell.tanh()
-        states.append(state)
-    if suffix.endswith("reverse"):
-        states.reverse()
-    return torch.cat(states)
-
-
-def _with_zeros(x: Tensor, rows: int) -> Tensor:
-    """Return ``[rows, c]``: x, and zeros below."""
-    return x if len(x) == rows else F.pad(x, (0, 0, 0, rows - len(x)))
-
-
-class _Neighbours(torch.autograd.Function):
-    """Rows ``[t, c]`` beside their neighbours ``[t, 3 c]``; the gradient is a lookup, too, always in the same order."""
-
-    @staticmethod
-    def forward(ctx: FunctionCtx, x: Tensor, around: Tensor, back: Tensor) -> Tensor:
-        ctx.save_for_backward(back)
-        return _looked_up(x, around).view(len(x), -1)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, None, None]:
-        if not ctx.needs_input_grad[0]:
-            return None, None, None
-        (back,) = ctx.saved_tensors
-        rows = len(grads[0])
-        return _looked_up(grads[0].reshape(3 * rows, -1), back).view(rows, 3, -1).sum(1), None, None
-
-
-def _looked_up(x: Tensor, rows: Tensor) -> Tensor:
-    """Return these rows of x; the one after its last is zeros."""
-    return torch.cat([x, x.new_zeros(1, x.shape[1])]).index_select(0, rows)
+    def beside(self, x: Tensor) -> Tensor:
+        """Return rows ``[t, c]`` between the one before and the one after of their sentence, or zeros ``[t, 3 c]``."""
+        before, after = pad(x[:-1], (0, 0, 1, 0)), pad(x[1:], (0, 0, 0, 1))
+        return torch.cat([before.masked_fill(self.begins, 0), x, after.masked_fill(self.ends, 0)], 1)
 
 
 def _placed(x: Tensor, places: Tensor, rows: int) -> Tensor:

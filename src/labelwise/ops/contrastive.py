@@ -8,7 +8,7 @@ import math
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
+from torch.nn.functional import cross_entropy, normalize
 
 SHORTEST = 1e-6  # embeddings shorter than this are not stretched to unit length, so that gradients stay moderate
 
@@ -40,22 +40,12 @@ def supervised_contrastive(embeddings: Tensor, targets: Tensor, temperature: flo
 def nt_xent(embeddings: Tensor, temperature: float) -> Tensor:
     """Return the loss NT-Xent of SimCLR (Chen et al., 2020), a float32 scalar, from two views of each image ``[n, 2, e]``.
 
-    Each of the 2n rows has to find the other view of its image among the 2n - 1 other rows. The gradient is computed here, in
-    the one matrix ``[2n, 2n]`` that is held: torch's own would hold four.
+    Each of the 2n rows has to find the other view of its image among the 2n - 1 other rows.
     """
-    n, rows = len(embeddings), torch.cat(_unit(embeddings).unbind(1))
-    with torch.no_grad(), torch.autocast(rows.device.type, enabled=False):
-        scores = (rows / temperature) @ rows.T
-        partners = scores.diagonal(n).mean()
-        highest = scores.fill_diagonal_(-torch.inf).amax(1, keepdim=True)
-        total = scores.sub_(highest).exp_().sum(1, keepdim=True)
-        slope = scores.div_(total)  # of the loss by the scores, but for the partners
-        for side in (n, -n):
-            slope.diagonal(side).sub_(1)
-        gradient = (slope @ rows + slope.T @ rows) / (2 * n * temperature)
-        loss = (total.log() + highest).mean() - partners
-    along = (rows * gradient).sum()
-    return loss + (along - along.detach())
+    n, rows = len(embeddings), torch.cat(embeddings.unbind(1))
+    itself = torch.eye(2 * n, dtype=torch.bool, device=rows.device)
+    scores = (_cosines(rows, rows) / temperature).masked_fill(itself, -torch.inf)
+    return cross_entropy(scores, torch.arange(2 * n, device=rows.device).roll(n))
 
 
 def momentum_contrast(queries: Tensor, keys: Tensor, queue: Tensor, temperature: float) -> Tensor:

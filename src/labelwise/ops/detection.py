@@ -46,8 +46,6 @@ def min_dcf(curve: DetCurve, p_target: float = 0.01) -> float:
     A miss and a false accept cost the same; ``min(p misses + (1 - p) false accepts) / min(p, 1 - p)``, where p is the share
     of positives to reckon with, whatever it is here.
     """
-    if not 0 < p_target < 1:
-        raise UsageError(f"The share of positives lies between 0 and 1; given {p_target}.")
     costs = p_target * curve.misses + (1 - p_target) * curve.false_accepts
     return float(costs.min()) / min(p_target, 1 - p_target)
 

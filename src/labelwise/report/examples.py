@@ -26,18 +26,14 @@ class Example(NamedTuple):
 def examples(case: Case, most: int) -> tuple[list[Example], list[Example]]:
     """Return the best and the worst answers: right and sure, of as many labels as there are; wrong and sure."""
     right = case.right.tolist()
-    good = [row for row in _largest_first(case.sure) if right[row]]
+    good = [row for row in case.sure.argsort(descending=True, stable=True).tolist() if right[row]]
     first: dict[str, int] = {}
     for row in good:
         first.setdefault(truth(case, row), row)
     best = list(dict.fromkeys([*first.values(), *good]))
     wrong = case.sure if case.errors is None else case.errors.sum(1)
-    worst = [row for row in _largest_first(wrong) if not right[row]]
+    worst = [row for row in wrong.argsort(descending=True, stable=True).tolist() if not right[row]]
     return [_example(case, row) for row in best[:most]], [_example(case, row) for row in worst[:most]]
-
-
-def _largest_first(values: Tensor) -> list[int]:
-    return values.argsort(descending=True, stable=True).tolist()
 
 
 def _example(case: Case, row: int) -> Example:

@@ -24,13 +24,8 @@ def fit_command(classifier: Classifier, data: str, out: str, options: Sequence[s
     words = ["labelwise", "fit", data, "--out", out, "--method", method.name, "--encoder", "none"]
     for key, value in describe(method):
         if usual.get(key) != value:
-            words += ["--set", f"{key}={_word(value)}"]
+            plain = json.loads(value)  # text is given without quotes
+            words += ["--set", f"{key}={plain if isinstance(plain, str) else value}"]
     shape, seed = classifier.shape, classifier.origin.summary.get("training", {}).get("seed", 0)
     words += ["--size", str(shape[1])] if len(shape) == 3 else []
     return shlex.join([*words, "--seed", str(seed), *options])
-
-
-def _word(value: str) -> str:
-    """Return a value of a setting as the shell takes it: text without quotes."""
-    plain = json.loads(value)
-    return plain if isinstance(plain, str) else value

@@ -133,9 +133,9 @@ def uncalibrated(scores: Scores) -> Scores:
     return scores.of(replace(scores.classifier, calibration=scores.classifier.calibration.bare()))
 
 
-def calibration_errors(scores: Scores, targets: Tensor, suffix: str = "") -> dict[str, float]:
+def calibration_errors(scores: Scores, targets: Tensor) -> dict[str, float]:
     """Return the expected calibration error of yes/no answers, and of the chosen label if there is one."""
-    return {f"{kind}{suffix}": error for kind, error in _errors(scores.yes, scores.probabilities, targets).items()}
+    return _errors(scores.yes, scores.probabilities, targets)
 
 
 def _errors(yes: Tensor, probabilities: Tensor, targets: Tensor) -> dict[str, float]:

@@ -100,11 +100,7 @@ def heat_maps(classifier: Classifier, images: Tensor, columns: Tensor) -> Tensor
     is positive in their sum speaks for the label. Where scores are distances, all of them shrink together as a picture
     looks more like any picture with a text, so the score is taken against the mean of all labels.
     """
-    return _scaled(_located(classifier, images, columns), classifier)
-
-
-def _scaled(maps: Tensor, classifier: Classifier) -> Tensor:
-    """Return heat maps ``[n, h, w]``, each of them from 0 to 1 inside the view's crop."""
+    maps = _located(classifier, images, columns)
     window = (slice(None), *classifier.view.window(*maps.shape[1:]))
     inside = maps[window]
     low, high = inside.amin((1, 2), keepdim=True), inside.amax((1, 2), keepdim=True)

@@ -51,7 +51,10 @@ def teach(
             f'A label is learnt from one of examples, texts and vector; given for "{name}": {words or "none of them"}.'
         )
     if examples is None:
-        return _from_description(classifier, name, texts, vector)
+        with torch.no_grad():
+            new = _description(classifier, name, texts, vector)
+            embedding = classifier.model.encode_labels(new)[0].float()
+        return classifier.add(_with_description(classifier, new), embedding, unseen=True)
     taught = _from_examples(classifier, name, examples.embeddings, texts, vector)
     familiarity = classifier.familiarity.remember(memorable(examples.embeddings))
     return replace(taught, familiarity=familiarity, origin=classifier.origin.with_images(examples.images))
@@ -146,14 +149,6 @@ def check_name(name: str) -> None:
         raise UsageError(f'"{name}" cannot be the name of a label.')
     if unfit := unfit_name(name):
         raise UsageError(f"This cannot be a label: {unfit}. Give a name in one line of UTF-8.")
-
-
-def _from_description(classifier: Classifier, name: str, texts: Texts | None, vector: Vector | None) -> Classifier:
-    """Return the classifier with one more label, known from its texts or its vector."""
-    with torch.no_grad():
-        new = _description(classifier, name, texts, vector)
-        embedding = classifier.model.encode_labels(new)[0].float()
-    return classifier.add(_with_description(classifier, new), embedding, unseen=True)
 
 
 def _with_description(classifier: Classifier, new: Labels) -> Labels:

@@ -5,9 +5,10 @@ import math
 import warnings
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,7 @@ def run_identity(method: Method, data: TrainData, run: Run) -> dict[str, Any]:
         content = zlib.crc32(image_hashes(part).numpy().tobytes(), content)
     settings: dict[str, Any] = json.loads(json.dumps(asdict(method)))
     about = {"method": method.name, "seed": run.seed, "images": len(data.train), "data": content}
+    about |= {"accumulate": run.accumulate} if run.accumulate > 1 else {}
     return {**about, "labels": list(data.labels.names), **{f"set {key}": value for key, value in settings.items()}}
 
 
@@ -129,6 +131,7 @@ class RunFolder:
         self.identity = dict(identity)
         self.log = path / "log.jsonl"
         self._whole = path / NEWEST  # the newest checkpoint that is not damaged
+        self._writing: Future[None] | None = None
 
     def start(self, resume: bool, notes: Iterable[Mapping[str, Any]] = ()) -> Progress:
         """Return where to begin; refuse to overwrite a run that can be resumed, or to resume another run."""
@@ -200,8 +203,36 @@ class RunFolder:
         with self.log.open("a") as file:
             file.write(json.dumps(entry) + "\n")
 
+    def write_meanwhile(self, progress: Progress, tensors: Mapping[str, Tensor]) -> None:
+        """Write the checkpoint as it is now; a GPU goes on while another thread does so."""
+        self.finish()
+        if not any(tensor.is_cuda for tensor in tensors.values()):
+            self.write(progress, tensors)
+            return
+        copies = {name: tensor.to("cpu", non_blocking=True, copy=True) for name, tensor in tensors.items()}
+        copied, then = torch.cuda.Event(), replace(progress, sums=dict(progress.sums))  # type: ignore[no-untyped-call]
+        copied.record()
+
+        def write() -> None:
+            copied.synchronize()
+            self._write(then, copies)
+
+        writer = ThreadPoolExecutor(1)
+        self._writing = writer.submit(write)
+        writer.shutdown(wait=False)
+
+    def finish(self) -> None:
+        """Wait until what is being written is there."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
+
     def write(self, progress: Progress, tensors: Mapping[str, Tensor]) -> None:
         """Write the checkpoint, and keep the one before; a damaged one is not kept."""
+        self.finish()
+        self._write(progress, tensors)
+
+    def _write(self, progress: Progress, tensors: Mapping[str, Tensor]) -> None:
         about = {"identity": self.identity, "progress": asdict(progress)}
         newest = self.path / NEWEST
         write_tensors(newest, tensors, about, keep=self.path / BEFORE if self._whole == newest else None)

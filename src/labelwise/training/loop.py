@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
+from torch import Tensor
 
-from labelwise.data.batches import Batch, Shard, mix
+from labelwise.data.batches import Shard, mix
 from labelwise.data.dataset import TrainData
 from labelwise.errors import Interrupted, LabelwiseError, UsageError
 from labelwise.files import state_tensors, under
@@ -34,12 +33,13 @@ from labelwise.training.distribution import (
     is_restarted,
     of_main_process,
     process_group,
-    process_mean,
 )
 from labelwise.training.optimizers import MovingAverage
 from labelwise.training.stages import Method, Run, Stage
+from labelwise.training.step import FEW, RecordedStep, Step
 from labelwise.writable import check_room
 
+LONG = 200  # seconds of recorded steps from which on compiling, which takes half a minute, pays by a fifth of them
 # Times the weights: two checkpoints, each with best weights and two moments; a finished stage; the classifier.
 ROOM = 10
 Bar = Callable[[Mapping[str, Tensor], int, float], None]
@@ -52,6 +52,7 @@ def train(method: Method, data: TrainData, run: Run) -> tuple[LabelModel, dict[s
         stack.enter_context(torch.random.fork_rng([device] if device.type == "cuda" else []))
         shard = stack.enter_context(process_group(device))
         stack.enter_context(sole_run(run.folder))
+        stack.enter_context(tuned_for(device, exact=run.exact))
         torch.manual_seed(run.seed)
         data = data.to(device)
         model = method.build(replace(data.spec, view=method.view)).to(device)
@@ -60,6 +61,8 @@ def train(method: Method, data: TrainData, run: Run) -> tuple[LabelModel, dict[s
             check_room(run.folder, ROOM * sum(tensor.nbytes for tensor in model.state_dict().values()))
         folder = RunFolder(run.folder, run_identity(method, data, run)) if run.folder else None
         now = folder.start(run.resume or is_restarted(), run.notes) if folder else Progress()
+        if folder:
+            stack.callback(folder.finish)
         stack.enter_context(as_one_batch(model, shard))
         loop = _Loop(run, model, device, shard, folder, now)
         for number, stage in enumerate(method.stages(model, data)):
@@ -71,6 +74,7 @@ def train(method: Method, data: TrainData, run: Run) -> tuple[LabelModel, dict[s
         loop.check_weights("at the end of training")
     model.eval()
     summary = {"seconds": round(loop.seconds, 2), "device": device.type}
+    summary |= {"engine": loop.engines} if loop.engines else {}
     return model, {**summary, "processes": shard.world, "seed": run.seed, "torch": torch.__version__}
 
 
@@ -79,6 +83,23 @@ def _seed(device: torch.device, seed: int) -> None:
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
         torch.cuda.default_generators[device.index].manual_seed(seed)
+
+
+@contextmanager
+def tuned_for(device: torch.device, *, exact: bool = False) -> Iterator[None]:
+    """While open, what runs on a GPU runs in a stream of its own, as recording asks for, by the fastest kernels of its libraries."""
+    if device.type != "cuda":
+        yield
+        return
+    own, default = torch.cuda.Stream(device), torch.cuda.current_stream(device)  # type: ignore[no-untyped-call]
+    own.wait_stream(default)
+    before, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, not exact
+    try:
+        with torch.cuda.stream(own):
+            yield
+    finally:
+        torch.backends.cudnn.benchmark = before
+        default.wait_stream(own)
 
 
 def _out_of_patience(stage: Stage, now: Progress) -> bool:
@@ -100,6 +121,7 @@ class _Loop:
         self.saved = time.monotonic()  # when the last checkpoint was written, or the run began
         self.begun = self.saved - self.now.seconds  # when the run would have begun, had it never been interrupted
         self.writer = self.folder if self.shard.rank == 0 else None  # of several processes, the main one writes
+        self.engines: dict[str, str] = {}  # how the steps of each stage were taken on a GPU
 
     @property
     def seconds(self) -> float:
@@ -120,6 +142,8 @@ class _Loop:
                         if self.folder is None:
                             raise
                         raise self._stopped(self.folder) from None
+            if isinstance(self.step, RecordedStep):
+                self.engines[stage.name] = self.step.words
             if self.average:
                 self.model.load_state_dict(self.average.module.state_dict())
             if self.best:
@@ -136,11 +160,14 @@ class _Loop:
         resumed = self.now.stage == number and bool(self.now.epoch or self.now.step)
         self.now = self.now if resumed else Progress(stage=number)
         self.optimizer = stage.optimizer.build(self.parameters)
-        self.loss = distributed(stage.loss, self.parameters, self.shard)
+        loss = distributed(stage.loss, self.parameters, self.shard)
+        step = Step(stage=stage, loss=loss, optimizer=self.optimizer, parameters=self.parameters, device=self.device)
+        step.accumulate = self.run.accumulate if stage.phases == 1 else 1
+        self.step, self.lr, self.ends = self._recorded(step), step.lr, step.ends
         self.average: MovingAverage | None = None
         self.best: dict[str, Tensor] = {}  # weights by validation
         if stage.average is not None:
-            done = self.now.epoch * -(-len(stage.batches) // stage.accumulate) + self.now.step // stage.accumulate
+            done = self.now.epoch * -(-step.steps // step.accumulate) + self.now.step // step.accumulate
             self.average = MovingAverage(self.model, stage.average, infinite=self.model.infinite, steps=done)
         if resumed and self.folder:
             tensors = self.folder.read()
@@ -152,21 +179,42 @@ class _Loop:
         elif stage.begins_well:
             self._validate(-1)
 
+    def _recorded(self, step: Step) -> Step | RecordedStep:
+        """Return the step as the engine takes it."""
+        stage, left = step.stage, step.stage.epochs * step.steps - self.now.epoch * step.steps
+        if self.device.type != "cuda" or self.shard.world > 1 or step.accumulate > 1 or self.run.engine == "eager":
+            return step
+        if not stage.recordable or left < FEW:
+            self.engines[stage.name] = "eager: " + ("its steps differ" if left >= FEW else "it is short")
+            return step
+        recorded = RecordedStep(step)
+        if self.run.engine == "compiled":
+            recorded.compile(self.model)
+        return recorded
+
+    def _consider_compiling(self, seconds: float) -> None:
+        """Compile the image encoder where the time that the stage has left is worth it, after an epoch of so many seconds."""
+        left = (self.stage.epochs - self.now.epoch - 1) * seconds
+        if self.run.engine == "auto" and isinstance(self.step, RecordedStep) and self.step.recorded and left > LONG:
+            self.step.compile(self.model)
+
     def _train_epoch(self, bar: Bar) -> None:
-        now, stage, steps = self.now, self.stage, len(self.stage.batches)
+        now, stage, steps, begun = self.now, self.stage, len(self.stage.batches), (self.now.step, time.monotonic())
         sums = {name: torch.tensor(value, device=self.device) for name, value in now.sums.items()}
         seed = mix(self.run.seed, now.stage, now.epoch)
         self.model.train()
-        for batch in stage.batches.epoch(seed, now.step, self.shard):
+        for draw in stage.batches.epoch(seed, now.step, self.shard):
             # Alike in all processes, and not the seed of the batch's own rng.
             _seed(self.device, mix(seed, now.step, 0))
-            done = now.epoch * steps + now.step
-            lr = stage.optimizer.lr * stage.schedule.lr_factor(done, steps, stage.epochs)
-            for name, value in self._step(replace(batch, done=done / (stage.epochs * steps)), lr).items():
-                sums[name] = sums.get(name, torch.zeros((), device=self.device)) + value
+            number = now.epoch * steps + now.step
+            for name, value in self.step.take(draw, number).items():
+                sums.setdefault(name, torch.zeros((), device=self.device)).add_(value)
+            ended = self.ends(number)
+            if self.average and ended:
+                self.average.update_parameters(self.model)
             now.step += 1
-            bar(stage.minimised(sums), now.step, lr)
-            if self.folder is None or (now.step % stage.accumulate and now.step < steps):  # gradients are not kept
+            bar(stage.minimised(sums), now.step, self.lr(number))
+            if self.folder is None or not ended:  # gradients are not kept
                 continue
             stop = any_process(self.signals.kind is not None, self.device)
             if stop or time.monotonic() - self.saved > self.run.checkpoint_seconds:
@@ -175,34 +223,8 @@ class _Loop:
                     raise self._stopped(self.folder)
                 self._save()
         now.sums = {name: value.item() for name, value in sums.items()}
-
-    def _step(self, batch: Batch, lr: float) -> dict[str, Tensor]:
-        """Change the weights by one step, once all its batches were seen, and return the terms of the loss."""
-        if batch.images.ndim == 4:
-            batch = replace(batch, images=batch.images.contiguous(memory_format=torch.channels_last))
-        turn, left = self.now.step % self.stage.accumulate, len(self.stage.batches) - self.now.step
-        count = min(self.stage.accumulate, left + turn)  # batches of this step
-        if not turn:
-            self.optimizer.zero_grad(set_to_none=True)
-        with ExitStack() as stack:
-            if turn + 1 < count and isinstance(self.loss, DistributedDataParallel):
-                stack.enter_context(self.loss.no_sync())
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
-                terms = self.loss(batch)
-            loss = torch.stack([term.float() for term in self.stage.minimised(terms).values()]).sum()
-            (loss / count).backward()  # type: ignore[no-untyped-call]
-        if turn + 1 < count:
-            return process_mean(terms)
-        if callable(self.stage.clip):
-            self.stage.clip(self.parameters)
-        elif self.stage.clip is not None:
-            nn.utils.clip_grad_norm_(self.parameters, self.stage.clip)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        self.optimizer.step()
-        if self.average:
-            self.average.update_parameters(self.model)
-        return process_mean(terms)
+        if now.step > begun[0]:
+            self._consider_compiling((time.monotonic() - begun[1]) * steps / (now.step - begun[0]))
 
     def _end_epoch(self) -> None:
         """Check and validate the weights after an epoch, keep them where they are the best so far, and write the log."""
@@ -244,11 +266,12 @@ class _Loop:
         tensors = {**state_tensors("model", self.model), **optimizer_tensors(self.optimizer)}
         tensors |= {f"best/{name}": tensor for name, tensor in self.best.items()}
         tensors |= state_tensors("average", self.average.module) if self.average else {}
-        self.writer.write(self.now, tensors)
+        self.writer.write_meanwhile(self.now, tensors)
 
     def _stopped(self, folder: RunFolder) -> Interrupted:
         """Write a checkpoint, and return what the run then ends with."""
         self._save()
+        folder.finish()
         return Interrupted(
             f"Stopped in stage {self.stage.name}, epoch {self.now.epoch + 1} of {self.stage.epochs}. Nothing is lost: the "
             f"checkpoint is in {folder.path}; continue with the same command and --resume."

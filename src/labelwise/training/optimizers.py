@@ -32,8 +32,10 @@ class Optimizer:
         if self.name not in kinds:
             raise UsageError(f'Unknown optimiser "{self.name}". Choose sgd, adam or adamw.')
         weights = list(parameters)
-        own = {"momentum": self.momentum, "nesterov": self.nesterov and self.momentum > 0} if self.name == "sgd" else {}
         fused = bool(weights) and all(p.is_cuda for p in weights)
+        own: dict[str, bool | float] = {"capturable": fused}  # its count of steps lies where a recorded step finds it
+        if self.name == "sgd":
+            own = {"momentum": self.momentum, "nesterov": self.nesterov and self.momentum > 0}
         return kinds[self.name](weights, lr=self.lr, weight_decay=self.weight_decay, fused=fused, **own)
 
 

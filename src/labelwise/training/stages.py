@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from labelwise.data.batches import Batch, Batches
 from labelwise.data.dataset import TrainData
+from labelwise.errors import UsageError
 from labelwise.labels import Labels
 from labelwise.model import LabelModel, Spec
 from labelwise.training.optimizers import Optimizer, Schedule
@@ -35,14 +36,15 @@ class Stage:
     # a figure of merit on validation data, larger is better; the best epoch's weights are kept
     validate: Callable[[], float] | None = None
     patience: int | None = None  # stop after this many epochs without a better figure
-    accumulate: int = (
-        1  # batches whose gradients are averaged for one step of the optimiser; at the end of an epoch fewer
-    )
     begins_well: bool = False  # the weights before the first epoch are validated, too, and kept unless some are better
     threads: int | None = None  # of a CPU while it trains; None leaves them as they are
     # the share that stays of a moving average of the weights at each step; where the stage ends, the average takes
     # their place, and it is what is validated and kept in snapshots. None does not average.
     average: float | None = None
+    # how many kinds of steps take turns, such as a critic's and a generator's; ``Batch.phase`` says whose turn it is
+    phases: int = 1
+    # whether a step does the same for every batch of a shape, but for its numbers; one that decides anything in Python does not
+    recordable: bool = True
     # names of entries that ``loss`` returns for the log alone, without a gradient; they are not minimised
     measured: tuple[str, ...] = ()
 
@@ -97,7 +99,7 @@ class Method(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """Where and how to train; nothing here changes what is learnt, except the seed."""
+    """Where and how to train; nothing here changes what is learnt, except the seed and ``accumulate``."""
 
     seed: int = 0  # of weights, order, augmentation and sampling
     device: str = "auto"  # ``auto``, ``cpu`` or ``cuda``
@@ -109,6 +111,18 @@ class Run:
     # keep the weights after every so many epochs in ``folder``, as ``snapshot-STAGE-EPOCHS.safetensors``; 0 keeps none
     snapshots: int = 0
     progress: bool = False  # show a progress bar on standard error
+    # how steps are taken on a GPU: ``eager``, as they stand; ``recorded``, once recorded and then replayed; ``compiled``, the image encoder compiled and
+    # recorded, which takes half a minute before it is faster; ``auto`` records, and compiles where the time left is worth it
+    engine: str = "auto"
+    # batches whose gradients are averaged for one step of the optimiser, at the end of an epoch fewer: as if batches were so many times larger, in the
+    # memory of one; a stage whose kinds of steps take turns steps at each batch all the same
+    accumulate: int = 1
     exact: bool = False  # the same bytes whatever the number of threads, more slowly: see ``lw.exact``
     notes: tuple[Mapping[str, Any], ...] = ()  # entries for the head of the log
     tell: Callable[[str], None] | None = None  # takes a line for the user before long work; None: nothing is said
+
+    def __post_init__(self) -> None:
+        if self.engine not in ("auto", "eager", "recorded", "compiled"):
+            raise UsageError(f'Unknown engine "{self.engine}". Choose auto, eager, recorded or compiled.')
+        if self.accumulate < 1:
+            raise UsageError(f"A step takes the gradients of at least one batch; given accumulate={self.accumulate}.")

@@ -104,14 +104,8 @@ def evaluate_domain_views(
 
     The data's own splits are forgotten; each label and domain gives a tenth of its images to validation. With a folder in
     ``run`` all that is finished is kept there, and the same call continues where it stopped.
-
-    Args:
-        data: with domains.
-        methods: settings to choose among, or one.
-        run: seed, device, folder.
-        views: what each way makes of a trained model, by name.
-        every: after how many epochs a model is a candidate, beside that at the end; 0: that at the end alone.
-        domains: those to hold out; none are all.
+    ``methods`` are settings to choose among, ``views`` what each way makes of a trained model, by name. A model is a candidate after
+    ``every`` so many epochs, beside that at the end; 0: that at the end alone. ``domains`` are those to hold out; none are all.
     """
     run, whole = run or Run(), pool(data)
     chosen = (methods,) if isinstance(methods, Method) else tuple(methods)

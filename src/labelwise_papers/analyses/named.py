@@ -6,9 +6,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from labelwise.errors import DataError
 from labelwise.evaluate.tested import Tested
 from labelwise.fitting.naming import name_clusters, named_model, uncertain_clusters
+from labelwise.metrics import confusion_matrix
 from labelwise.ops.assignment import best_matching
 from labelwise.ops.linear import linear_scores
 
@@ -24,7 +24,7 @@ def evaluate_named(tested: Tested) -> dict[str, Any]:
     """
     model = named_model(tested.classifier)
     scores, targets = tested.labelled()
-    table = _table(scores.best, targets, len(tested.classifier.labels))
+    table = confusion_matrix(scores.best, targets, len(tested.classifier.labels)).float().T
     opinions = (linear_scores(scores.embeddings, opinion).argmax(1) for opinion in model.opinions)
     restarts = [_share(answers == targets) for answers in opinions]
     return {
@@ -61,15 +61,8 @@ def _true_names(tested: Tested) -> Tensor:
     """Return what a person would call each cluster ``[k]``, each label once."""
     model = named_model(tested.classifier)
     scores, targets = tested.labelled()
-    return best_matching(_table(scores.best, targets, len(tested.classifier.labels)))[model.names.cpu()]
-
-
-def _table(answers: Tensor, targets: Tensor, k: int) -> Tensor:
-    """Return how many images have each answer and each target ``[k, k]``."""
-    if not len(answers):
-        raise DataError("There is no labelled image to measure names on.")
-    places = (answers * k + targets).cpu()
-    return torch.zeros(k * k).index_add_(0, places, torch.ones(len(places))).view(k, k)
+    table = confusion_matrix(scores.best, targets, len(tested.classifier.labels)).float().T
+    return best_matching(table)[model.names.cpu()]
 
 
 def _share(right: Tensor) -> float:

@@ -1,12 +1,14 @@
 """Every benchmark of the papers by name: what it is, where it is found, and how it is read."""
 
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from labelwise.data.dataset import Dataset
 from labelwise.errors import DataError, UsageError, listing, suggest
 from labelwise_papers.benchmarks.download import download
-from labelwise_papers.benchmarks.entries import ENTRIES, Entry, Remote, find_entry
+from labelwise_papers.benchmarks.entries import ENTRIES, Entry, find_entry
 from labelwise_papers.benchmarks.packs_at_hand import PACKS
 from labelwise_papers.benchmarks.protocols import standard
 from labelwise_papers.benchmarks.registry import PROTOCOLS, data_root, find_layout, find_official, find_packs
@@ -15,8 +17,6 @@ from labelwise_papers.benchmarks.special import load_audio, load_features
 __all__ = [
     "ENTRIES",
     "Entry",
-    "Remote",
-    "Row",
     "data_root",
     "download",
     "find_entry",
@@ -26,18 +26,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """One line of the list of benchmarks; ``found`` is empty where it is missing."""
-
-    name: str
-    title: str
-    what: str
-    classes: int
-    train: int | None
-    test: int | None
-    licence: str
-    found: str
+COLUMNS = ("name", "title", "what", "classes", "train", "test", "licence")  # of the list of benchmarks
 
 
 def load_benchmark(
@@ -88,7 +77,10 @@ def where(name: str, root: str | Path | None = None) -> str:
     lines = [f'"{name}" ({entry.title}) {state}. Licence: {entry.licence}.']
     if entry.remotes:
         lines.append(f"Download from {entry.homepage}:")
-        lines += [f"  {remote.url}{_about(remote)}" for remote in entry.remotes]
+        for remote in entry.remotes:
+            size = f"{remote.megabytes:,.4g} MB" if remote.megabytes else ""
+            known = ", ".join(filter(None, (size, f"md5 {remote.md5}" if remote.md5 else "")))
+            lines.append(f"  {remote.url}" + (f" ({known})" if known else ""))
         unpack = " and unpack it there" if any(remote.unpack for remote in entry.remotes) else ""
         lines.append(f'Put it into "{folder}"{unpack}, so that there are: {", ".join(entry.files)}.')
         lines.append(f"Or let it be done: labelwise data get {name}")
@@ -103,21 +95,13 @@ def where(name: str, root: str | Path | None = None) -> str:
     return "\n".join(lines)
 
 
-def list_benchmarks(root: str | Path | None = None) -> list[Row]:
-    """Return one row for each benchmark, with where its files were found in the root."""
+def list_benchmarks(root: str | Path | None = None) -> list[Mapping[str, Any]]:
+    """Return one row for each benchmark, with where its files were found in the root, empty where they are missing."""
     home = data_root(root)
-    columns = [field.name for field in fields(Row) if field.name != "found"]
     return [
-        Row(
-            **{column: getattr(entry, column) for column in columns},
-            found=str(find_official(entry, home) or find_packs(entry, home) or ""),
-        )
+        {
+            **{column: getattr(entry, column) for column in COLUMNS},
+            "found": str(find_official(entry, home) or find_packs(entry, home) or ""),
+        }
         for entry in ENTRIES.values()
     ]
-
-
-def _about(remote: Remote) -> str:
-    """Return size and checksum in brackets, where they are known."""
-    size = f"{remote.megabytes:,.4g} MB" if remote.megabytes else ""
-    known = ", ".join(part for part in (size, f"md5 {remote.md5}" if remote.md5 else "") if part)
-    return f" ({known})" if known else ""

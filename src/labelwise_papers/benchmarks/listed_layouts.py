@@ -2,8 +2,8 @@
 
 import csv
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from labelwise_papers.benchmarks.mat_files import read_mat
 from labelwise_papers.benchmarks.records import Records, records_of, text_lines, tidy
 
 SPECIES = ("cat", "dog")
+_squeezed = partial(read_mat, squeeze=True)
 
 
 def read_pets(home: Path) -> Records:
@@ -111,10 +112,6 @@ def read_miniimagenet(home: Path) -> Records:
             target = position.setdefault(label, len(position))
             rows.append((split, paths.get(file, home / "images" / file), file, target))
     return replace(records_of("splits pictures files targets", rows), names=tuple(position))
-
-
-def _squeezed(file: Path, *needed: str) -> dict[str, Any]:
-    return read_mat(file, *needed, squeeze=True)
 
 
 def _pairs(file: Path) -> dict[int, str]:

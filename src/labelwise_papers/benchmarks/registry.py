@@ -65,7 +65,9 @@ def find_marker(folder: Path, marker: str) -> Path | None:
     level = [folder] if folder.is_dir() else []
     for _ in range(_DEPTH):
         for home in level:
-            if (marker == "*" and _has_picture(home)) or (marker != "*" and (home / marker).exists()):
+            if (marker == "*" and any(is_picture(each.name) for each in _listed(home))) or (
+                marker != "*" and (home / marker).exists()
+            ):
                 return folder if marker == "*" else home
         level = [each for home in level for each in _listed(home) if each.is_dir()]
     return None
@@ -95,10 +97,6 @@ def find_packs(entry: Entry, root: Path) -> Path | None:
     """Return the first packed file of a benchmark where all that it needs are in the root."""
     files = [root / name for name in entry.packs]
     return files[0] if files and all(file.exists() for file in files) else None
-
-
-def _has_picture(home: Path) -> bool:
-    return any(is_picture(each.name) for each in _listed(home))
 
 
 def _listed(home: Path) -> list[Path]:

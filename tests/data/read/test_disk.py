@@ -13,13 +13,14 @@ import pytest
 import torch
 from PIL import Image
 
-from labelwise.data.batches import Shard, ShuffledBatches
+from labelwise.data.batches import ShuffledBatches
 from labelwise.data.dataset import Split
 from labelwise.data.read import disk
 from labelwise.data.read.decoding import Frame, decode
 from labelwise.data.read.disk import decode_to_disk, fits_in_memory
 from labelwise.data.read.pictures import read_files
 from labelwise.errors import DataError
+from tests.epochs import batches_of
 
 SHAPE = (3, 12, 10)
 
@@ -233,5 +234,5 @@ def test_batches_of_a_mapped_split(paths: list[Path], tmp_path: Path) -> None:
     images, _, _ = decode_to_disk(paths, SHAPE, folder=tmp_path / "cache", workers=1)
     split = Split(images=images, targets=torch.arange(26) % 3)
     assert split.select(range(26)).images.data_ptr() == images.data_ptr(), "selecting everything must not copy"
-    for batch in ShuffledBatches(split=split, size=5).epoch(0, 0, Shard()):
+    for batch in batches_of(ShuffledBatches(split=split, size=5), 0):
         torch.testing.assert_close(batch.images, images[batch.rows].float() / 255)

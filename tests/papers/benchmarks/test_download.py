@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from labelwise.errors import DataError
-from labelwise_papers.benchmarks import ENTRIES, Entry, Remote
+from labelwise_papers.benchmarks import ENTRIES, Entry
 from labelwise_papers.benchmarks import download as fetch
+from labelwise_papers.benchmarks.entries import Remote
 from tests.papers.benchmarks.made import cub
 
 CONTENT = bytes(i * i % 251 for i in range(50_000))

@@ -85,15 +85,15 @@ def test_the_root_is_the_argument_then_the_environment_then_the_cache(
 
 
 def test_the_list_says_what_is_found(tmp_path: Path) -> None:
-    assert [row.name for row in list_benchmarks(tmp_path) if row.found] == []
+    assert [row["name"] for row in list_benchmarks(tmp_path) if row["found"]] == []
     for name in made.MADE:
         made.MADE[name](tmp_path / name)
-    found = {row.name: row.found for row in list_benchmarks(tmp_path) if row.found}
+    found = {row["name"]: row["found"] for row in list_benchmarks(tmp_path) if row["found"]}
     assert set(found) == set(made.MADE) | {"cub20", "cars-bmw"}
     assert found["cub20"] == str(tmp_path / "cub200")
-    rows = {row.name: row for row in list_benchmarks(tmp_path)}
-    assert (rows["cub200"].train, rows["cub200"].test, rows["cub200"].classes) == (5994, 5794, 200)
-    assert (rows["cub"].what, rows["audiomnist"].what) == ("features", "audio")
+    rows = {row["name"]: row for row in list_benchmarks(tmp_path)}
+    assert (rows["cub200"]["train"], rows["cub200"]["test"], rows["cub200"]["classes"]) == (5994, 5794, 200)
+    assert (rows["cub"]["what"], rows["audiomnist"]["what"]) == ("features", "audio")
 
 
 def test_pictures_that_cannot_be_read_are_listed(tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def test_voxceleb_tests_on_its_forty_speakers(tmp_path: Path) -> None:
     assert data.shape == (32_000,)
     assert (middles(data.split("train").images), middles(data.split("test").images)) == ([0.0, 0.1, 0.4], [0.2, 0.3])
     assert data.split("test").files == ("id10270/video/00001.wav", "id10309/video/00001.wav")
-    assert [row.name for row in list_benchmarks(tmp_path) if row.found] == ["voxceleb1"]
+    assert [row["name"] for row in list_benchmarks(tmp_path) if row["found"]] == ["voxceleb1"]
 
 
 def test_mulaw_is_decoded_as_its_formula_says() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from labelwise.errors import Interrupted, LabelwiseError
-from labelwise.training import loop as training
+from labelwise.training.step import Step
 from labelwise.writable import sole_writer
 from labelwise_papers.reproduce import running
 from labelwise_papers.reproduce.cells import Cell, Choice, cells_of
@@ -95,7 +95,7 @@ def test_a_cell_that_another_process_runs_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_stopped_cell_goes_on_from_its_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A signal in the middle of training; the rest is trained later, and the figures are those of a run in one go."""
-    whole, steps, last = training._Loop._step, 0, 10**9
+    whole, steps, last = Step.take, 0, 10**9
 
     def counted(*given: Any) -> Any:
         nonlocal steps
@@ -104,7 +104,7 @@ def test_a_stopped_cell_goes_on_from_its_checkpoint(tmp_path: Path, monkeypatch:
             os.kill(os.getpid(), signal.SIGTERM)
         return whole(*given)
 
-    monkeypatch.setattr(training._Loop, "_step", counted)
+    monkeypatch.setattr(Step, "take", counted)
     wanted = [cell for cell in cells(tmp_path, seeds=1, epochs=12) if cell.row.name == "devise"]
     straight, place = (Place(out=tmp_path / name, device="cpu") for name in ("straight", "out"))
     run_cells(wanted, straight, quietly)

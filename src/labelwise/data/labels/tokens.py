@@ -1,126 +1,63 @@
 """Sentences as rows of word vectors, one after another without padding."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
 
 from labelwise.data.labels.words import WordVectors, spell, split_text
 from labelwise.errors import DataError, UsageError, listing
-from labelwise.ops.segments import spans
 
 UNKNOWN = 0  # the row of a word without a vector
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Tokens:
-    """The words of the sentences of many instances (images or labels), all of them on one device.
+Instance = Sequence[
+    Tensor
+]  # rows of word vectors of each sentence of an image or a label, ``[words]`` (int64), at least 1
 
-    Sentences of an instance stand together, and instances stand in order: ``groups`` never falls. Kept on the CPU,
-    ``select`` never waits for a GPU, and the encoder finds ``lengths`` where it needs them.
-    """
+
+class Tokens(NamedTuple):
+    """The words of the sentences of many instances, on the CPU, where the encoder needs their lengths."""
 
     flat: Tensor  # rows of word vectors, one sentence after another ``[t]`` (int64); 0 is a word without a vector
-    lengths: Tensor  # words of each sentence, at least 1 ``[m]`` (int64)
-    groups: Tensor  # the instance of each sentence ``[m]`` (int64), in 0..count-1
-    count: int  # how many instances
+    lengths: Tensor  # words of each sentence ``[m]`` (int64)
+    groups: Tensor  # the instance of each sentence ``[m]`` (int64)
 
-    def __post_init__(self) -> None:
-        """Check the shapes; values are not looked at, which would make a GPU wait at every step."""
-        if not (self.flat.ndim == self.lengths.ndim == 1 and self.groups.shape == self.lengths.shape):
-            raise UsageError(
-                "Tokens need flat [t], lengths [m] and groups [m]; given "
-                f"{list(self.flat.shape)}, {list(self.lengths.shape)} and {list(self.groups.shape)}."
-            )
-
-    def __len__(self) -> int:
-        return self.count
-
-    @cached_property
-    def sentences(self) -> Tensor:
-        """How many sentences each instance has ``[count]``."""
-        return torch.zeros_like(self.groups[:1]).expand(self.count).index_add(0, self.groups, self.lengths.sign())
-
-    @cached_property
-    def most(self) -> int:
-        """The largest number of sentences of one instance."""
-        return int(self.sentences.max()) if self.count else 0
-
-    @cached_property
-    def _sentence_starts(self) -> Tensor:
-        return self.sentences.cumsum(0) - self.sentences
-
-    @cached_property
-    def _word_starts(self) -> Tensor:
-        return self.lengths.cumsum(0) - self.lengths
-
-    def select(self, instances: Tensor) -> "Tokens":
-        """Return the sentences of these instances ``[n]``, renumbered in this order; an instance may come twice."""
-        counts = self.sentences[instances]
-        groups = torch.arange(len(instances), device=counts.device).repeat_interleave(counts)
-        return self._take(spans(self._sentence_starts[instances], counts), groups, len(instances))
-
-    def draw(self, instances: Tensor, sentences: int, uniforms: Tensor) -> "Tokens":
-        """Return the same with at most so many sentences of each instance, drawn without replacement.
-
-        ``uniforms [n, most]`` are random numbers in [0, 1), as ``BatchRng.uniform(tokens.most)`` gives them.
-        """
-        if sentences < 1 or uniforms.shape != (len(instances), self.most):
-            raise UsageError(
-                f"Draw at least 1 sentence, with one number for each of {len(instances)} instances and {self.most} "
-                f"sentences; given {sentences} and numbers {list(uniforms.shape)}."
-            )
-        counts = self.sentences[instances]
-        positions = torch.arange(self.most, device=counts.device)
-        real = positions < counts[:, None]
-        order = uniforms.to(counts.device).masked_fill(~real, 2.0).argsort(1)
-        ranks = torch.empty_like(order).scatter_(1, order, positions.expand_as(order))
-        groups, at = (real & (ranks < sentences)).nonzero(as_tuple=True)
-        return self._take(self._sentence_starts[instances][groups] + at, groups, len(instances))
-
-    def _take(self, rows: Tensor, groups: Tensor, count: int) -> "Tokens":
-        """Return these sentences ``[m]`` as those of the instances ``groups [m]``."""
-        lengths = self.lengths[rows]
-        return Tokens(
-            flat=self.flat[spans(self._word_starts[rows], lengths)], lengths=lengths, groups=groups, count=count
-        )
-
-    def to(self, device: str | torch.device) -> "Tokens":
-        """Return the same on a device."""
-        moved = (piece.to(device, non_blocking=True) for piece in (self.flat, self.lengths, self.groups))
-        return Tokens(**dict(zip(("flat", "lengths", "groups"), moved, strict=True)), count=self.count)
+    @classmethod
+    def of(cls, instances: Sequence[Instance]) -> Self:
+        """Return the sentences of instances, one instance after another."""
+        flat = [sentence for own in instances for sentence in own]
+        groups = torch.arange(len(instances)).repeat_interleave(torch.tensor([len(own) for own in instances]))
+        return cls(torch.cat(flat), torch.tensor([len(sentence) for sentence in flat]), groups)
 
 
-def tokenise(texts: Sequence[Sequence[str]], vectors: WordVectors, longest: int = 30) -> Tokens:
+def draw(own: Instance, most: int, uniforms: Tensor) -> Instance:
+    """Return at most so many sentences of an instance in their order, drawn by random numbers, as many as it has or more."""
+    return [own[i] for i in uniforms[: len(own)].argsort()[:most].sort().values.tolist()]
+
+
+def tokenise(texts: Sequence[Sequence[str]], vectors: WordVectors, longest: int = 30) -> list[Instance]:
     """Return the words of the sentences of each instance as rows of ``word_table(vectors)``, ``longest`` of each at most.
 
     Words are found as ``encode_sentences`` finds them: "Owls" is looked up as "owls", too, and as "owl".
     """
     if longest < 1:
         raise UsageError(f"At least 1 word of a sentence must count; given {longest}.")
-    flat: list[int] = []
-    lengths: list[int] = []
-    groups: list[int] = []
+    instances: list[Instance] = []
     unknown: list[str] = []
     known: dict[str, list[int]] = {}
-    for instance, sentences in enumerate(texts):
-        _check(instance, sentences)
-        for sentence in sentences:
-            rows = _rows(sentence, vectors, known)[:longest]
-            if not any(rows):
-                unknown.append(f'"{sentence}"')
-            flat += rows
-            lengths.append(len(rows))
-            groups.append(instance)
+    for number, sentences in enumerate(texts):
+        _check(number, sentences)
+        rows = [_rows(sentence, vectors, known)[:longest] for sentence in sentences]
+        unknown += [f'"{sentence}"' for sentence, own in zip(sentences, rows, strict=True) if not any(own)]
+        instances.append([torch.tensor(own, dtype=torch.int64) for own in rows])
     if unknown:
         raise DataError(
             f"No word vector for any word of: {listing(unknown, 3)}. The {len(vectors)} words at hand do not cover "
             f'{"it" if len(unknown) == 1 else "them"}. Write it in other words, or install the extra "words" for 400,000 words.'
         )
-    pieces = {"flat": flat, "lengths": lengths, "groups": groups}
-    return Tokens(**{name: torch.tensor(piece, dtype=torch.int64) for name, piece in pieces.items()}, count=len(texts))
+    return instances
 
 
 def word_table(vectors: WordVectors) -> Tensor:

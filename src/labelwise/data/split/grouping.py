@@ -29,11 +29,8 @@ def group_columns(
 ) -> dict[str, tuple[str, ...]]:
     """Return the ``groups`` of n images, blank where one has none, and of ``exif`` their ``moments``; () where there are none.
 
-    Args:
-        by: what makes a group, see the top of this file; ``column`` and ``none`` need not be looked for.
-        images: pixels ``[n, c, h, w]`` or features ``[n, a]``; None unless looks are compared.
-        files: where each came from; empty where they come from none.
-        labels: the name of each image's label, blank where it has none.
+    ``images`` are pixels ``[n, c, h, w]`` or features ``[n, a]``, None unless looks are compared; ``files`` where each came from, empty
+    where they come from none; ``labels`` the name of each image's label, blank where it has none.
     """
     if by == "lookalike" and images is not None:
         groups = lookalike_groups(images)
@@ -80,19 +77,13 @@ def bursts(taken: Sequence[str]) -> tuple[str, ...]:
             "None of these pictures says when it was taken (EXIF), so no bursts can be told. Group by lookalike."
         )
     times = [moment.partition(" ") for moment in taken]
-    clock = [datetime.fromisoformat(_micro(time)).timestamp() if time else 0.0 for time, _, _ in times]
+    clock = [datetime.fromisoformat(time).timestamp() if time else 0.0 for time, _, _ in times]
     member, last = np.arange(len(taken)), -1
     for row in sorted((i for i in range(len(taken)) if taken[i]), key=lambda i: (times[i][2], clock[i])):
         if last >= 0 and times[row][2] == times[last][2] and clock[row] - clock[last] <= BURST:
             member[row] = member[last]
         last = row
     return name_groups("burst", member)
-
-
-def _micro(time: str) -> str:
-    """Return a time with six digits after the point, as ``datetime`` reads it."""
-    whole, _, part = time.partition(".")
-    return f"{whole}.{part[:6]:0<6}"
 
 
 def _folders(files: Sequence[str], labels: Sequence[str]) -> tuple[str, ...]:

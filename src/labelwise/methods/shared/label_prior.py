@@ -66,7 +66,7 @@ def label_similarity(labels: Labels, source: Source = "auto", *, neighbours: int
         ranks = torch.tensor(labels.order, dtype=torch.float64)
         return -(ranks[:, None] - ranks).abs()
     given: Tensor = getattr(labels, source).double()
-    return _cosine(given - given.mean(0)) if source == "vectors" else given
+    return centred_cosines(given) if source == "vectors" else given
 
 
 def word_similarity(names: Sequence[str], *, neighbours: int = 0, words: WordVectors | None = None) -> Tensor:
@@ -81,14 +81,14 @@ def word_similarity(names: Sequence[str], *, neighbours: int = 0, words: WordVec
     own = normalize(vectors.double() - centre, dim=1)
     near = (own @ every.T).topk(min(neighbours + 1, len(every))).indices
     wide = every[near].mean(1)
-    return _cosine(wide - wide.mean(0))
+    return centred_cosines(wide)
 
 
 def sentence_similarity(names: Sequence[str]) -> Tensor:
     """Return how alike names are ``[k, k]``: the cosine of the vectors of "a photo of a NAME", around their mean."""
     texts = [f"a photo of a {' '.join(split_text(name)[1])}" for name in names]
     vectors = encode_sentences(texts, "minilm").double()
-    return _cosine(vectors - vectors.mean(0))
+    return centred_cosines(vectors)
 
 
 def rank_labels(similarity: Tensor) -> Tensor:
@@ -165,6 +165,11 @@ class LabelPrior:
         weights, atoms = self.weights.to(scores), self.atoms.to(scores)
         cross = (weights * atoms).T
         return (scores.square() @ weights.T - 2 * (scores @ cross) + (weights * atoms.square()).sum(1)).clamp_min(0)
+
+
+def centred_cosines(vectors: Tensor) -> Tensor:
+    """Return the cosine of every two vectors ``[k, k]`` around their mean."""
+    return _cosine(vectors - vectors.mean(0))
 
 
 def _cosine(vectors: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """What methods with a linear score share: the model's image side, learning from examples, training settings."""
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -35,6 +36,7 @@ from labelwise.training.stages import Loss, Method, Stage
 __all__ = ["Encoder", "EncoderModel", "HeadModel", "ImageMethod", "LinearModel", "RowModel", "SoftmaxModel"]
 
 BATCH = 256  # images encoded at a time outside training
+ON_GPU = 2**23  # numbers of images that a GPU takes at a time, so that it waits for few starts of kernels
 AS_THEY_ARE, ROOT, UNIT = (
     0.0,
     1.0,
@@ -81,7 +83,8 @@ class EncoderModel(LabelModel):
         return by_shares(images, partial(self._encoded, by=by))
 
     def _encoded(self, images: Tensor, by: Callable[[Tensor], Tensor] | None) -> Tensor:
-        parts = torch.split(images, BATCH)
+        rows = BATCH if self.device.type == "cpu" else max(16, ON_GPU // math.prod(images.shape[1:]))
+        parts = torch.split(images, rows)
         return torch.cat([(by or self.encode_images)(as_float(x.to(self.device))) for x in parts]).float()
 
 
@@ -103,6 +106,8 @@ class LinearModel(RowModel):
     """One that is trained, and keeps what ``labels_from_examples`` needs of the training images."""
 
     infinite: ClassVar[tuple[str, ...]] = ("background",)
+    # entries of the state that an early version did not save, and what it stands for that they are missing
+    later: ClassVar[Mapping[str, float]] = {"background": torch.inf, "unit_mean": 0.0, "unit_within": 0.0}
     means: Tensor  # mean training embedding of each label, see `ops.linear.EmbeddingStatistics`
     counts: Tensor  # training images of each label
     within: Tensor  # covariance of training embeddings inside a label
@@ -144,9 +149,9 @@ class LinearModel(RowModel):
         return whiten(embeddings, self.unit_mean, self.unit_within)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *more: Any) -> None:
-        """Take a state that was saved before there was a background or embeddings were whitened, too."""
-        for name, value in (("background", torch.inf), ("unit_mean", 0.0), ("unit_within", 0.0)):
-            state_dict.setdefault(prefix + name, torch.full(getattr(self, name).shape, value))
+        """Take a state that an early version saved, too, see ``later``."""
+        for name in self.later.keys() & self._buffers.keys():
+            state_dict.setdefault(prefix + name, torch.full(getattr(self, name).shape, self.later[name]))
         super()._load_from_state_dict(state_dict, prefix, *more)
 
     def labels_from_examples(self, embeddings: Tensor, groups: Tensor) -> Tensor:
@@ -166,6 +171,7 @@ class LinearModel(RowModel):
 class StartedModel(LinearModel):
     """One that, on features that are not trained, begins with the closed form; what is trained is added to it."""
 
+    later: ClassVar[Mapping[str, float]] = {**LinearModel.later, "base": 0.0, "feature_map": 0.0}
     base: Tensor  # label embeddings in closed form [k, d + 1]; zeros: none
     feature_map: Tensor  # what is made of features: AS_THEY_ARE, ROOT or UNIT
 
@@ -217,12 +223,6 @@ class StartedModel(LinearModel):
         scores = self.score(self.encode_all(split.images), self.encode_labels(self.spec.labels))
         return -float(cross_entropy(scores.float(), split.targets.to(scores.device)))
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *more: Any) -> None:
-        """Take a state that was saved before there was a closed form, too."""
-        for name in ("base", "feature_map") if self.can_start else ():
-            state_dict.setdefault(prefix + name, torch.zeros(getattr(self, name).shape))
-        super()._load_from_state_dict(state_dict, prefix, *more)
-
 
 class HeadModel(StartedModel):
     """An ordinary classifier seen label by label: the embedding of a label is its row of the last layer."""
@@ -259,8 +259,6 @@ class ImageMethod(Method):
     # images of a step, over all processes; of features (precomputed, or of a frozen encoder) at most a tenth of them,
     # and at least eight, so that few images still make enough steps
     batch: int = 64
-    # batches whose gradients are averaged for one step: trains as on batches so many times larger where memory holds one of these
-    accumulate: int = 1
     optimizer: Optimizer = field(default_factory=Optimizer)
     schedule: Schedule = field(default_factory=Schedule)
     # None chooses by the images: a crop with padding of an eighth of the side, and for colour pictures a mirror image
@@ -274,7 +272,7 @@ class ImageMethod(Method):
     adversarial: Adversarial | None = None
 
     def __post_init__(self) -> None:
-        check_range(self, "at least 1", "epochs", "batch", "accumulate")
+        check_range(self, "at least 1", "epochs", "batch")
 
     def batches(self, data: TrainData) -> ShuffledBatches:
         """Return the training images in batches, augmented."""
@@ -320,8 +318,8 @@ class ImageMethod(Method):
             optimizer=self.optimizer,
             schedule=self.schedule,
             clip=self.clip,
-            accumulate=self.accumulate,
             average=self.average,
+            recordable=self.adversarial is None,
             threads=1 if len(data.train.shape) == 1 else None,
         )
 

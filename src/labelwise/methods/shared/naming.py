@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize, one_hot
+from torch.nn.functional import one_hot
 
 from labelwise.labels import Labels
-from labelwise.methods.shared.label_prior import rank_labels
+from labelwise.methods.shared.label_prior import centred_cosines, rank_labels
 from labelwise.ops.assignment import Structure, best_matching, gibbs_average, improve, matching_scores, random_matchings
 from labelwise.ops.clusters import Clusters, kmeans, nearest_centres
 from labelwise.ops.linear import linear_scores
@@ -49,15 +49,8 @@ class Evidence:
         inside = one_hot(members, k).double()
         counts = inside.sum(1)
         overlaps = inside[0].T @ inside / counts[0].clamp_min(1)[:, None]
-        alike = torch.stack([_cluster_similarity(embeddings, own, k) for own in members])
+        alike = torch.stack([centred_cosines(segment_mean(embeddings.double(), own, k)) for own in members])
         return cls(clusters=alike, overlaps=overlaps, sizes=counts / members.shape[1], labels=labels, shares=shares)
-
-
-def _cluster_similarity(embeddings: Tensor, members: Tensor, k: int) -> Tensor:
-    """Return how alike clusters are ``[k, k]``: the cosine of their mean embeddings around the mean of these."""
-    means = segment_mean(embeddings.double(), members, k)
-    unit = normalize(means - means.mean(0), dim=1)
-    return unit @ unit.T
 
 
 def name_each(evidence: Evidence, search: int, answers: Mapping[int, int] | None = None) -> Tensor:

@@ -1,6 +1,7 @@
 """Text sides: sentences, or vectors that stand for them, become embeddings in the space of image embeddings."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 from labelwise.data.batches import Batch
 from labelwise.data.dataset import TrainData
 from labelwise.data.labels.sentences import encode_sentences, word_vectors
-from labelwise.data.labels.tokens import Tokens, tokenise, word_table
+from labelwise.data.labels.tokens import Instance, Tokens, draw, tokenise, word_table
 from labelwise.errors import DataError, UsageError
 from labelwise.labels import Labels
 from labelwise.methods.shared.centring import Centring
@@ -132,10 +133,11 @@ class SentenceReader(TextReader):
         self.register_buffer("table", word_table(self.vectors), persistent=False)
         self.encoder = SentenceEncoder(self.vectors.size, code_size, filters=filters, hidden=hidden, dropout=dropout)
 
-    def encode_tokens(self, tokens: Tokens) -> Tensor:
-        """Return the mean sentence embedding of each instance ``[count, e]``."""
+    def encode_tokens(self, instances: Sequence[Instance]) -> Tensor:
+        """Return the mean sentence embedding of each instance ``[n, e]``."""
+        tokens = Tokens.of(instances)
         embeddings = self.encoder(self.table[tokens.flat.to(self.table.device)], tokens.lengths)
-        return segment_mean(embeddings, tokens.groups.to(embeddings.device), tokens.count)
+        return segment_mean(embeddings, tokens.groups.to(embeddings.device), len(instances))
 
     def encode_labels(self, labels: Labels) -> Tensor:
         """Return label embeddings ``[k, e]``, some sentences at a time."""
@@ -159,18 +161,19 @@ class SentenceTexts(ImageTexts):
     """The words of the sentences of ``labels`` labels, and then of images."""
 
     reader: SentenceReader
-    tokens: Tokens
+    tokens: Sequence[Instance]
     labels: int
     shared: bool
 
     def encode(self, batch: Batch, count: int | None, label_share: float) -> Tensor:
         """Return the text embeddings ``[n, e]`` of a batch's images."""
         by_label = self.by_label(batch, label_share)
-        rows = torch.where(by_label, batch.targets, batch.rows + self.labels).cpu()
-        if count is None:
-            return self.reader.encode_tokens(self.tokens.select(rows))
-        uniform = batch.rng.uniform(self.tokens.most).cpu()
-        return self.reader.encode_tokens(self.tokens.draw(rows, count, uniform))
+        rows = torch.where(by_label, batch.targets, batch.rows + self.labels).tolist()
+        texts = [self.tokens[row] for row in rows]
+        if count is not None:
+            uniforms = batch.rng.uniform(max(map(len, self.tokens))).cpu()
+            texts = [draw(own, count, numbers) for own, numbers in zip(texts, uniforms, strict=True)]
+        return self.reader.encode_tokens(texts)
 
 
 def _texts_of(labels: Labels) -> tuple[tuple[str, ...], ...]:

@@ -82,11 +82,7 @@ def tuning_stages(
 ) -> Generator[Stage, None, tuple[Trial, ...]]:
     """Yield a stage for each learning rate, and return the trials, the encoder as it came first; the model is left as the best was.
 
-    Args:
-        model: whose encoder is frozen.
-        data: training images, which the encoder is trained on.
-        tune: settings.
-        solve: solves what follows the encoder, and returns likelihood and accuracy of validation images.
+    ``solve`` solves what follows the encoder, which is frozen otherwise, and returns likelihood and accuracy of validation images.
     """
     features = model.encode_all(data.train.images, by=model.encoder)
     targets = data.train.targets.to(features.device)

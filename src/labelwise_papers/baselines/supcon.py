@@ -8,10 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from labelwise.data.augment import Augment
 from labelwise.data.batches import Batch, ShuffledBatches
 from labelwise.data.dataset import TrainData
-from labelwise.data.rng import BatchRng
+from labelwise.data.views import TwoViews, contrastive_augment
 from labelwise.errors import UsageError
 from labelwise.methods.shared.linear import Encoder, ImageMethod, SoftmaxModel
 from labelwise.model import LabelModel, Spec
@@ -36,17 +35,6 @@ class SupconModel(SoftmaxModel):
             )
         d = self.encoder.code_size
         self.projection = nn.Sequential(nn.Linear(d, d), nn.ReLU(), nn.Linear(d, projection_size))
-
-
-@dataclass(frozen=True)
-class TwoViews:
-    """Changes each image twice, with random numbers of its own each time."""
-
-    augment: Augment
-
-    def __call__(self, images: Tensor, rng: BatchRng) -> Tensor:
-        """Return both views of each image ``[n, 2, c, h, w]``, or of features ``[n, 2, a]``."""
-        return torch.stack([self.augment(images, rng), self.augment(images, rng)], 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,11 +114,3 @@ def standard(embeddings: Tensor) -> tuple[Tensor, Tensor]:
     """Return the mean of embeddings ``[d]`` and the factor ``[d]`` that gives them, centred, a common spread and length."""
     mean, std = spread(embeddings, 1)
     return mean.float(), (LENGTH * embeddings.shape[1] ** -0.5 / std).float()
-
-
-def contrastive_augment(shape: tuple[int, ...]) -> Augment:
-    """Return the augmentation of the contrast for images of this shape."""
-    if len(shape) == 1:
-        return Augment()
-    jitter = Augment(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1, jitter_probability=0.8, grey=0.2)
-    return replace(jitter, scale=(0.2, 1.0), flip=shape[0] == 3)

@@ -1,17 +1,43 @@
-"""Backbones of few layers or few channels, for small pictures and for sound: LeNet, wide and 12-layer residual networks, x-vectors."""
+"""Backbones that tables of papers are about: VGG, LeNet, wide and 12-layer residual networks.
 
-import math
+VGG names its parameters as torchvision does, so public weights fit.
+"""
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from labelwise.errors import UsageError
 from labelwise.nn.backbone import Backbone, convolution, initialise
-from labelwise.nn.spectrogram import FLOOR, Spectrogram
+from labelwise.nn.weights import IMAGENET
 
-COEFFICIENTS, MELS = 23, 40  # cepstral coefficients, and log-mel energies, of a frame of sound
 SMALLEST = 16  # the side that two unpadded 5x5 convolutions, each halved after, leave one pixel of
+
+
+class VGG(Backbone):
+    """VGG-11 with batch norm, without its fully connected layers; d is 8 times its width (64 as published).
+
+    Of its five max pools those that would leave no map are left out: images below 32 pixels get fewer.
+    """
+
+    published = IMAGENET
+
+    def __init__(self, shape: tuple[int, ...], width: int = 64) -> None:
+        super().__init__(8 * width)
+        layers: list[nn.Module] = []
+        channels, side = shape[0], min(shape[1:])
+        for multiples in ((1,), (2,), (4, 4), (8, 8), (8, 8)):
+            for multiple in multiples:
+                out = multiple * width
+                layers += [nn.Conv2d(channels, out, 3, padding=1), nn.BatchNorm2d(out), nn.ReLU(inplace=True)]
+                channels = out
+            layers.append(nn.MaxPool2d(2) if side >= 2 else nn.Identity())  # numbering stays the published one
+            side //= 2
+        self.features = nn.Sequential(*layers)
+        initialise(self)
+
+    def maps(self, x: Tensor) -> Tensor:
+        """Return the maps of the last block ``[n, d, h, w]``."""
+        return self.features(x)  # type: ignore[no-any-return]
 
 
 class LeNet(Backbone):
@@ -111,69 +137,3 @@ class ResNet12(Backbone):
     def maps(self, x: Tensor) -> Tensor:
         """Return the maps of the last block ``[n, d, h, w]``."""
         return self.blocks(x)  # type: ignore[no-any-return]
-
-
-class XVector(Backbone):
-    """A time-delay network with the mean and the deviation over time (x-vectors); d is half its width (512 as published).
-
-    It takes features of sound over time, ``(c, coefficients, frames)``; or, where ``rate`` says how many samples a second has,
-    waveforms ``(samples,)``, of which it makes 23 cepstral coefficients a frame.
-    """
-
-    def __init__(self, shape: tuple[int, ...], width: int = 512, rate: int | None = None) -> None:
-        super().__init__(max(1, width // 2))
-        self.waveforms = rate is not None
-        self.spectrogram = None if rate is None else Spectrogram(rate, coefficients=COEFFICIENTS)
-        channels = COEFFICIENTS if rate is not None else shape[0] * shape[1]
-        layers: list[nn.Module] = []
-        for kernel, dilation, out in ((5, 1, width), (3, 2, width), (3, 3, width), (1, 1, width), (1, 1, 3 * width)):
-            padding = dilation * (kernel // 2)
-            layers += [nn.Conv1d(channels, out, kernel, padding=padding, dilation=dilation), nn.BatchNorm1d(out)]
-            layers.append(nn.ReLU())
-            channels = out
-        self.layers = nn.Sequential(*layers)
-        self.full = nn.Linear(6 * width, self.width_out)
-
-    def maps(self, x: Tensor) -> Tensor:
-        """Return the last layer over time ``[n, 3 * width, 1, frames]``."""
-        frames = (x if self.spectrogram is None else self.spectrogram(x)).flatten(1, 2)
-        centred = frames - frames.mean(2, keepdim=True)  # what a microphone adds to every frame
-        return self.layers(centred)[:, :, None]  # type: ignore[no-any-return]
-
-    def pool(self, maps: Tensor) -> Tensor:
-        """Return embeddings ``[n, d]``: a linear layer on mean and deviation over time."""
-        x = maps.flatten(2).float()
-        deviation = (x.var(2, correction=0) + 1e-5).sqrt()
-        return self.full(torch.cat([x.mean(2), deviation], 1))  # type: ignore[no-any-return]
-
-
-class MelXVector(XVector):
-    """X-vectors of single words: 40 log-mel energies a frame, each standardised over training, and silence does not count.
-
-    The mean over a word tells much of its speaker, so it stays. Frames of silence, such as those that fill a short sound up, become the mean
-    frame of the sound, and the mean and the deviation over time are those of the other frames. Waveforms have a root mean square of 1.
-    """
-
-    def __init__(self, shape: tuple[int, ...], width: int = 512, *, rate: int) -> None:
-        super().__init__((1, MELS, *shape), width)
-        self.waveforms = True
-        self.spectrogram = Spectrogram(rate, mels=MELS)
-        self.standard = nn.BatchNorm1d(MELS, affine=False)
-
-    def maps(self, x: Tensor) -> Tensor:
-        """Return the last layer over time ``[n, 3 * width, 1, frames]``, zero where there is silence."""
-        assert self.spectrogram is not None
-        energies = self.spectrogram(x)[:, 0]
-        heard = energies.amax(1, keepdim=True) > math.log(2 * FLOOR)
-        mean = (energies * heard).sum(2, keepdim=True) / heard.sum(2, keepdim=True).clamp_min(1)
-        standard = self.standard(torch.where(heard, energies, mean))
-        return (self.layers(standard) * heard)[:, :, None]  # type: ignore[no-any-return]
-
-    def pool(self, maps: Tensor) -> Tensor:
-        """Return embeddings ``[n, d]``: a linear layer on mean and deviation over the frames that are not zero everywhere."""
-        x = maps.flatten(2).float()
-        heard = x.any(1, keepdim=True)
-        count = heard.sum(2).clamp_min(1)
-        mean = x.sum(2) / count
-        variance = ((x - mean[:, :, None]).square() * heard).sum(2) / count
-        return self.full(torch.cat([mean, (variance + 1e-5).sqrt()], 1))  # type: ignore[no-any-return]

@@ -120,7 +120,8 @@ class Cgan(GeneratingMethod):
         model.fit_head(features, data.train.targets)
         networks = nn.ModuleList([model.generator, model.critic])
         fixed = replace(data, train=replace(data.train, images=features))
-        yield self.feature_stage(model, networks, fixed, self._loss(model, fixed), self._merit(model, data))
+        stage = self.feature_stage(model, networks, fixed, self._loss(model, fixed), self._merit(model, data))
+        yield replace(stage, phases=self.critic_steps + 1)
         self.choose_head(model, data, features)
         model.fit_statistics(data.train)
 
@@ -141,15 +142,12 @@ class Cgan(GeneratingMethod):
         vectors, features = model.vectors(data.labels), data.train.images
         start = features.new_zeros(len(data.labels), features.shape[1] + 1)
         choice = fit_softmax(features, data.train.targets, start, PLAIN_PENALTY)
-        turn: int | None = None
 
         def loss(batch: Batch) -> dict[str, Tensor]:
-            nonlocal turn
-            turn = int(model.turn) if turn is None else turn + 1  # read once, after a checkpoint was
             model.turn.add_(1)
             with torch.autocast(batch.images.device.type, enabled=False):
                 given, drawn = vectors[batch.targets], batch.rng.normal(vectors.shape[1])
-                if turn % (self.critic_steps + 1) < self.critic_steps:
+                if batch.phase < self.critic_steps:
                     return self._critic_terms(model, batch, given, drawn)
                 return self._generator_terms(model, batch, given, drawn, choice)
 

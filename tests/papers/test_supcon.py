@@ -12,13 +12,13 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from labelwise.data.augment import Augment
-from labelwise.data.batches import Batch, Shard
+from labelwise.data.batches import Batch
 from labelwise.data.dataset import Dataset, Split
 from labelwise.data.rng import BatchRng
+from labelwise.data.views import TwoViews, contrastive_augment
 from labelwise.errors import Interrupted, UsageError
 from labelwise.fitting.fit import fit, training_data
 from labelwise.methods.shared.linear import Encoder
-from labelwise.methods.supcon import Supcon, SupconModel, TwoViews, contrastive_augment, standard
 from labelwise.model import as_float
 from labelwise.nn.backbones import build_backbone
 from labelwise.nn.encoder import LENGTH
@@ -28,6 +28,8 @@ from labelwise.store import load, save
 from labelwise.training.loop import train
 from labelwise.training.optimizers import Optimizer
 from labelwise.training.stages import Run
+from labelwise_papers.baselines.supcon import Supcon, SupconModel, standard
+from tests.epochs import batches_of
 
 CPU = Run(device="cpu", seed=3)
 ROOT = Path(__file__).parent.parent.parent
@@ -53,7 +55,7 @@ def test_each_stage_trains_its_part(blob_data: Dataset) -> None:
     assert {id(p) for p in head.parameters} == {id(model.head.weight), id(model.head.bias)}
     assert head.optimizer == SMALL.head_optimizer
     before = state(model)
-    for batch in head.batches.epoch(1, 0, Shard()):
+    for batch in batches_of(head.batches, 1):
         sum(head.loss(batch).values()).backward()  # type: ignore[union-attr]
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items()), "statistics moved"
     assert all(p.grad is None for p in wanted)
@@ -66,7 +68,7 @@ def test_contrast_is_the_loss_of_both_views(blob_data: Dataset) -> None:
     torch.manual_seed(0)
     model = method.build(data.spec).eval()
     stage = next(iter(method.stages(model, data)))
-    batch = next(iter(stage.batches.epoch(5, 0, Shard())))
+    batch = next(iter(batches_of(stage.batches, 5)))
     assert batch.images.shape == (20, 2, 3, 8, 8)
     assert not torch.equal(batch.images[:, 0], batch.images[:, 1])
     near = (batch.images - as_float(data.train.images[batch.rows])[:, None]).flatten(2).abs().mean(2)
@@ -115,7 +117,7 @@ def test_scores_of_the_layer_are_those_it_was_trained_with(blob_data: Dataset) -
     model = SMALL.build(data.spec)
     stages = SMALL.stages(model, data)
     next(stages)
-    batch = next(iter(next(stages).batches.epoch(1, 0, Shard())))
+    batch = next(iter(batches_of(next(stages).batches, 1)))
     inputs = batch.images
     np.testing.assert_allclose(float(inputs.square().sum(1).mean().sqrt()), LENGTH, rtol=0.3)
     expected = model.head(inputs)
@@ -166,7 +168,7 @@ def test_a_run_that_broke_outside_a_stage_continues(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(f"labelwise.methods.supcon.{place}", broken)
+        patch.setattr(f"labelwise_papers.baselines.supcon.{place}", broken)
         with pytest.raises(KeyboardInterrupt):
             train(SMALL, data, run)
     resumed, _ = train(SMALL, data, replace(run, resume=True))

@@ -9,10 +9,11 @@ from labelwise.data.dataset import TrainData
 from labelwise.data.rng import BatchRng
 from labelwise.errors import UsageError
 from labelwise.fitting.zero_shot import plan_runs
-from labelwise.methods import Devise, Encoder
+from labelwise.methods import Encoder
 from labelwise.methods.shared.zero_shot import BilinearModel
 from labelwise.training.loop import train
 from labelwise.training.stages import Run
+from labelwise_papers.baselines.devise import Devise
 from tests.conftest import blobs
 from tests.described import by_vector
 

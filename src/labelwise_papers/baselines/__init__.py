@@ -1,0 +1,1 @@
+"""Methods that only a table of a paper needs, as baselines of others."""
