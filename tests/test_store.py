@@ -3,6 +3,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import torch
 
 import labelwise as lw
 from labelwise.errors import StoreError, UsageError
+from labelwise.store import ABOUT, digest_of
+from tests.changed import description
 from tests.conftest import blobs
 from tests.contract.subjects import trained
 
@@ -102,7 +105,7 @@ def test_the_old_one_is_put_back_where_the_new_one_cannot_be(tmp_path: Path, mon
 
 
 def damage(path: Path, change: str) -> None:
-    about = json.loads((path / "classifier.json").read_text())
+    about = description(path)
     match change:
         case "missing":
             shutil.rmtree(path)
@@ -149,6 +152,40 @@ def damage(path: Path, change: str) -> None:
 def test_damage_gives_a_clear_error(saved: Path, change: str, message: str) -> None:
     damage(saved, change)
     with pytest.raises(StoreError, match=message):
+        lw.load(saved)
+
+
+def test_any_flipped_bit_of_the_description_is_told(saved: Path) -> None:
+    """Without a checksum 4 of 150 such bits changed the name of a label unnoticed."""
+    content = (saved / ABOUT).read_bytes()
+    assert digest_of(saved) in content.decode()
+    unnoticed = []
+    for at in range(
+        len(content)
+    ):  # every byte, one of its bits in turn; all bits of what says that there is a checksum
+        for bit in range(8) if at < 40 else [at % 8]:
+            (saved / ABOUT).write_bytes(content[:at] + bytes([content[at] ^ 1 << bit]) + content[at + 1 :])
+            with suppress(StoreError):
+                unnoticed.append((at, bit, digest_of(saved)))
+    assert unnoticed == []
+    (saved / ABOUT).write_bytes(content[:-50])
+    with pytest.raises(StoreError, match="differs from its checksum"):
+        lw.load(saved)
+
+
+def test_a_description_that_was_edited_on_purpose(saved: Path) -> None:
+    text = (saved / ABOUT).read_text()
+    (saved / ABOUT).write_text(text.replace("blob 0", "robin"))
+    with pytest.raises(
+        StoreError,
+        match=r'differs from its checksum.*damaged, or was edited.*remove its entry "checksum", the second line',
+    ):
+        lw.load(saved)
+    first, _, *others = (saved / ABOUT).read_text().splitlines()
+    (saved / ABOUT).write_text("\n".join([first, *others]))
+    assert lw.load(saved).labels.names[0] == "robin"
+    (saved / ABOUT).write_text(json.dumps(json.loads(text), indent=4))
+    with pytest.raises(StoreError, match="differs from its checksum"):
         lw.load(saved)
 
 

@@ -21,7 +21,7 @@ from labelwise.methods import METHODS, Clarel, Encoder, Izf, Method, Prototype, 
 from labelwise.model import Spec
 from labelwise.nn.backbones import BACKBONES, ON_FEATURES, WAVEFORMS
 from labelwise.store import load, save
-from tests.changed import changed
+from tests.changed import changed, description
 from tests.contract.subjects import trained
 
 ROOT = Path(__file__).parent.parent
@@ -42,7 +42,7 @@ def rewrite(folder: Path, change: Callable[[dict[str, Tensor]], object]) -> None
 
 def say(folder: Path, path: str, value: object) -> None:
     """Change one field of the description."""
-    about = json.loads((folder / "classifier.json").read_text())
+    about = description(folder)
     part = about
     *outer, last = path.split(".")
     for key in outer:

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-EXTRAS = ("serve", "export", "search", "parquet")
+EXTRAS = ("serve", "postgres", "export", "search", "parquet")
 LONGEST = 60  # letters: some packages put the whole text where the name of the licence belongs
 
 
@@ -31,7 +31,7 @@ def needed(name: str, extras: tuple[str, ...] = (), known: set[str] | None = Non
         except PackageNotFoundError:
             continue  # for another system or another Python
         known.add(other)
-        needed(other, (), known)
+        needed(other, tuple(re.findall(r"\[([\w-]+)\]", line.partition(";")[0])), known)
     return known
 
 
@@ -51,7 +51,7 @@ def main() -> None:
     lines = [
         "# Licences",
         "",
-        "What `labelwise` and its extras serve, export, search and parquet bring along, as `tools/licences.py` finds it in the",
+        "What `labelwise` and its extras serve, postgres, export, search and parquet bring along, as `tools/licences.py` finds it in the",
         "packages themselves. Benchmarks name their own: `labelwise data where NAME`.",
         "",
         "| package | version | licence |",

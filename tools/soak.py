@@ -44,6 +44,7 @@ DAY = 86_400
 MOST = 100  # labels that classify lists at most
 LABELS = 6  # that a writer keeps at most
 LOST = (OSError, EOFError, asyncio.IncompleteReadError, asyncio.TimeoutError)
+TOLD = "told stale"  # in a document: its head says that it may be out of date
 PATIENCE = 60  # seconds after which an answer is lost
 
 
@@ -98,6 +99,7 @@ class Figures:
     )  # 503 with Retry-After under a fault, by the fault and the text
     failures: Counter[str] = field(default_factory=Counter)  # other 5xx and lost connections, by what was wrong then
     seconds: dict[str, list[float]] = field(default_factory=lambda: {"quiet": [], "fault": []})
+    told: int = 0  # answers that say that they may be out of date
     rss: int = 0
     rss_now: int = 0
     processes: int = 0
@@ -112,7 +114,16 @@ class Soak:
         self.disk, self.clock, self.drawn = disk, clock, random.Random(seed)
         self.folder = home / "model.lw"
         gallery = home / "gallery"
-        self.options = ("--workers", str(workers), "--gallery", str(gallery), "--timeout", "5", "--device", "cpu")
+        self.options: tuple[str, ...] = (
+            "--workers",
+            str(workers),
+            "--gallery",
+            str(gallery),
+            "--timeout",
+            "5",
+            "--device",
+            "cpu",
+        )
         self.pictures = [file.read_bytes() for file in sorted(gallery.iterdir())]
         self.service = Running(self.folder, *self.options)
         self.model = Model(frozenset(self._names()))
@@ -142,6 +153,9 @@ class Soak:
             honest = status == 503 and fault and b"retry-after" in talk.head.lower()
             where = self.figures.refusals if honest else self.figures.failures
             where[f"{status} {fault or 'quiet'}: {str(document)[:120]}"] += 1
+        if b"labelwise-stale" in talk.head.lower():
+            self.figures.told += 1
+            document[TOLD] = True
         if status == 200:
             self.figures.seconds["fault" if fault else "quiet"].append(time.monotonic() - began)
         return status, document
@@ -159,7 +173,7 @@ class Soak:
                 assert isinstance(rows, list)
                 change = document["change"]
                 assert isinstance(change, int)
-                if direct or len(rows) < MOST:
+                if TOLD not in document and (direct or len(rows) < MOST):
                     self.model.check({row[key] for row in rows}, change, least, began)
             await asyncio.sleep(self.drawn.uniform(0, PAUSE))
 

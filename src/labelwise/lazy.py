@@ -6,8 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-aten = torch.ops.aten
-
 
 class Source:
     """Where the images ``[n, c, h, w]`` of one reading come from, each read at most once.
@@ -92,33 +90,37 @@ class LazyImages(Tensor):
         return f"LazyImages{list(self.shape)}"
 
     @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Return images whose rows alone change; what else is asked for is left to ``__torch_dispatch__``.
+
+        Rows are chosen here, since the first call of that imports half of ``torch.distributed``, as long as a second fit takes.
+        """
+        kwargs = kwargs or {}
+        chosen = _chosen(func, *args, **kwargs) if func in _CHOOSING and kwargs.keys() <= {"dim"} else None
+        return torch._C._disabled_torch_function_impl(func, types, args, kwargs) if chosen is None else chosen
+
+    @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
-        """Return what an operation gives: images whose rows alone change, else whatever it makes of the images themselves."""
-        chosen = _chosen(func, args) if not kwargs else None
-        if chosen is not None:
-            return chosen
+        """Return whatever an operation makes of the images themselves."""
         return func(*_plain(args), **_plain(kwargs or {}))
 
 
-def _chosen(func: Any, args: Any) -> Any:
-    """Return the images that are left where an operation chooses or joins rows; None for any other."""
-    first, *rest = args
-    if func is aten.cat.default and all(
-        isinstance(each, LazyImages) and each.source is first[0].source for each in first
-    ):
-        return LazyImages(first[0].source, torch.cat([each.rows for each in first])) if rest in ([], [0]) else None
-    if not isinstance(first, LazyImages):
-        return None
-    source, rows = first.source, first.rows
-    if func in (aten.detach.default, aten.alias.default):
+_CHOOSING = (Tensor.__getitem__, Tensor.detach, Tensor.split, torch.split, torch.cat)
+
+
+def _chosen(func: Any, images: Any, how: Any = 0, dim: int = 0) -> Any:
+    """Return the images that are left where one of ``_CHOOSING`` chooses or joins rows; None where it does something else."""
+    if func is torch.cat:
+        sources = {each.source if isinstance(each, LazyImages) else None for each in images}
+        one = sources.pop() if len(sources) == 1 and how == dim == 0 else None
+        return LazyImages(one, torch.cat([each.rows for each in images])) if one else None
+    source, rows = images.source, images.rows
+    if func is Tensor.detach:
         return LazyImages(source, rows)
-    if func is aten.index.Tensor and len(rest[0]) == 1 and rest[0][0].ndim == 1:
-        return LazyImages(source, rows[rest[0][0].cpu()])
-    if func is aten.slice.Tensor and rest[:1] == [0]:
-        return LazyImages(source, torch.ops.aten.slice.Tensor(rows, *rest))
-    if func in (aten.split.Tensor, aten.split_with_sizes.default) and rest[1:] in ([], [0]):
-        return tuple(LazyImages(source, part) for part in torch.split(rows, rest[0]))
-    return None
+    if func is not Tensor.__getitem__:
+        return tuple(LazyImages(source, part) for part in torch.split(rows, how)) if dim == 0 else None
+    left = rows[0] if isinstance(how, tuple) else rows[how.cpu() if isinstance(how, Tensor) else how]
+    return LazyImages(source, left) if left.ndim == 1 else None
 
 
 def _plain(value: Any) -> Any:

@@ -7,6 +7,7 @@ images, k labels, d image embedding, e label embedding, a vector.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
@@ -68,7 +69,7 @@ class LabelModel(nn.Module, ABC):
     @property
     def device(self) -> torch.device:
         """Where the model lives."""
-        return next((t.device for t in (*self.parameters(), *self.buffers())), torch.device("cpu"))
+        return next((t.device for t in chain(self.parameters(), self.buffers())), torch.device("cpu"))
 
 
 @runtime_checkable

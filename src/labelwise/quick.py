@@ -22,6 +22,7 @@ from safetensors import safe_open
 from labelwise.cache import QUICK, Cache, digest, is_on
 from labelwise.calibration import Calibration
 from labelwise.familiarity import Familiarity, OutlierRule
+from labelwise.files import read_json_bytes
 from labelwise.labels import Labels
 from labelwise.limits import check_size
 from labelwise.nn.onnx_file import session
@@ -86,9 +87,8 @@ def open_quick(folder: Path) -> QuickClassifier | None:
 
 
 def _opened(folder: Path) -> QuickClassifier | None:
-    for name in (ABOUT, WEIGHTS):
-        check_size(folder / name, (folder / name).stat().st_size)
-    text = (folder / ABOUT).read_bytes()
+    check_size(folder / WEIGHTS, (folder / WEIGHTS).stat().st_size)
+    text = read_json_bytes(folder / ABOUT)
     about, cache = json.loads(text), Cache()
     key = next(iter(cache.read(QUICK, [digest(text)]).values()), b"")
     graph = cache.read(QUICK, [key]).get(key) if key else None

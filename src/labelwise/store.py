@@ -12,10 +12,17 @@ import torch
 from labelwise import __version__
 from labelwise.classifier import Classifier
 from labelwise.errors import LabelwiseError, StoreError, UsageError
-from labelwise.files import read_tensors, state_tensors, sync_folder, write_atomically, write_tensors
+from labelwise.files import (
+    json_bytes,
+    read_json_bytes,
+    read_tensors,
+    state_tensors,
+    sync_folder,
+    write_atomically,
+    write_tensors,
+)
 from labelwise.interruption import unbroken
 from labelwise.labels import Labels
-from labelwise.limits import check_size
 from labelwise.quick import ABOUT as ABOUT
 from labelwise.quick import WEIGHTS as WEIGHTS
 from labelwise.quick import file_digest, keep_quick
@@ -156,7 +163,7 @@ def _version(name: str) -> str | None:
 def _as_text(about: dict[str, Any]) -> bytes:
     """Return what is said about a classifier as a file; text that is no UTF-8 is an error."""
     try:
-        return (json.dumps(about, indent=1, ensure_ascii=False) + "\n").encode()
+        return json_bytes(about)
     except UnicodeEncodeError as error:
         near = ascii(error.object[max(0, error.start - 20) : error.end + 20])
         raise StoreError(
@@ -186,8 +193,7 @@ def _read_about(folder: Path) -> dict[str, Any]:
         hint = f" A version that was being replaced lies in {left[0]}; rename it back." if left else ""
         raise StoreError(f"No saved classifier at {folder}.{hint or ' Make one with fit.'}")
     try:
-        check_size(folder / ABOUT, (folder / ABOUT).stat().st_size, StoreError)
-        about: dict[str, Any] = json.loads((folder / ABOUT).read_text())
+        about: dict[str, Any] = json.loads(read_json_bytes(folder / ABOUT))
     except OSError as error:
         raise StoreError(f"{folder} is no saved classifier: cannot read {ABOUT} ({error.strerror}).") from None
     except (ValueError, RecursionError):

@@ -1,6 +1,7 @@
 """All verbs: the help, and wrong use."""
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from labelwise import __version__, cli
+from labelwise.cli import verbs
 from labelwise.cli.verbs import VERBS
 from labelwise.model import CAPABILITIES, Generates, LearnsFromExamples, Locates, Whitens
 
@@ -97,3 +99,13 @@ def test_every_verb_that_reads_data_takes_a_root(run: Any) -> None:
     assert reading <= {name for (name,) in verbs}
     for words in (*verbs, ["data", "check"], ["data", "split"], ["data", "encode"]):
         assert "--root" in run(*words, "--help")[1]
+
+
+def test_threads_that_wait_sleep_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verbs, "app", lambda: None)
+    for given, used in ((None, "passive"), ("active", "active")):
+        monkeypatch.setenv("OMP_WAIT_POLICY", given or "")
+        if given is None:
+            monkeypatch.delenv("OMP_WAIT_POLICY")
+        verbs.main()
+        assert os.environ["OMP_WAIT_POLICY"] == used

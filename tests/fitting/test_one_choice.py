@@ -1,6 +1,5 @@
 """The shell and Python make the same classifier of the same data: one function decides what is left open."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from labelwise.nn.backbone import Backbone
 from labelwise.nn.encoder import Encoder
 from labelwise.training.stages import Run
 from labelwise_papers.benchmarks.rotations import rotated
+from tests.changed import description
 from tests.cli.conftest import run as run
 from tests.conftest import blobs, squares
 
@@ -90,7 +90,7 @@ def table_of(root: Path) -> Path:
 
 def saved(folder: Path) -> dict[str, Any]:
     """What a saved classifier says of itself, apart from times; the checksum of its weights is part of it."""
-    about: dict[str, Any] = json.loads((folder / "classifier.json").read_text())
+    about = description(folder)
     about["summary"]["training"].pop("seconds")
     return about
 

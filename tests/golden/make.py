@@ -54,7 +54,11 @@ def make_older(new: Path, old: Path) -> None:
         tensors = {name: held.get_tensor(name) for name in held.keys() if not name.endswith(LATER)}  # noqa: SIM118
         save_file(tensors, old / "weights.safetensors", held.metadata())
     about = json.loads((new / "classifier.json").read_text())
-    kept = {key: value for key, value in about.items() if key not in ("multilabel", "described", "gap", "verification")}
+    kept = {
+        key: value
+        for key, value in about.items()
+        if key not in ("checksum", "multilabel", "described", "gap", "verification")
+    }
     kept["weights_sha256"] = hashlib.sha256((old / "weights.safetensors").read_bytes()).hexdigest()
     (old / "classifier.json").write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
 

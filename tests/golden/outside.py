@@ -168,6 +168,7 @@ def saved(folder: Path) -> dict[str, Any]:
     with safe_open(folder / "weights.safetensors", "pt") as weights:
         tensors = {name: list(weights.get_slice(name).get_shape()) for name in sorted(weights.keys())}
     about = json.loads((folder / "classifier.json").read_text())
+    about.pop("checksum", None)  # of times and versions, too
     about["versions"] = sorted(about["versions"])
     files = sorted(str(file.relative_to(folder)) for file in folder.rglob("*"))
     found = {"files": files, "about": plain(about), "tensors": tensors}

@@ -31,6 +31,7 @@ from labelwise.nn.weights import read_weights
 from labelwise.store import load
 from labelwise_papers.benchmarks.mat_files import read_mat
 from tests import once
+from tests.changed import description
 from tests.data.tar_shards import write_tar
 from tests.hostile import corpus
 
@@ -252,5 +253,5 @@ PARSERS: dict[str, Parser] = {
     "words.bin": Parser(".bin", binary_words, read_vectors),
     "wav": Parser(".wav", sounds, read_sound),
     "body": Parser("", forms, read_body),
-    "classifier.json": Parser("", lambda: [Path(model_folder(), "classifier.json").read_bytes()], read_model),
+    "classifier.json": Parser("", lambda: [json.dumps(description(Path(model_folder()))).encode()], read_model),
 }  # fmt: skip

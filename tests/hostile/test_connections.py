@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from labelwise.server import bodies
 from tests.hostile.connections import HEALTH, LARGE, Running, ahead, answers, asks, connect, megabytes, post, slow
 from tests.server.asking import images_of, png, saved
 
@@ -131,6 +132,11 @@ def test_odd_headers_are_no_faults(service: Running, headers: tuple[str, ...], s
     lines += [] if any("Length" in one for one in headers) else ["Content-Length: 5"]
     found = asked(service, "\r\n".join([*lines, "Connection: close", "", "hello"]).encode())
     assert statuses(found) == [status]
+
+
+def test_no_answer_holds_what_is_no_number() -> None:
+    body = bodies.reply({"a": float("nan"), "b": [float("inf"), 1.5], "c": {"d": (-float("inf"),)}}).body
+    assert bytes(body) == b'{"a": null, "b": [null, 1.5], "c": {"d": [null]}}'
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "1" * 5_000])

@@ -3,6 +3,8 @@
 import copy
 import pickle
 from dataclasses import replace
+from threading import get_ident
+from time import sleep
 
 import pytest
 import torch
@@ -98,6 +100,55 @@ def test_other_weights_other_sizes_and_copies_are_run_anew(monkeypatch: pytest.M
     assert differ(encoder.features(large), slow(encoder, large)) <= 1e-4
     for twin in (copy.deepcopy(encoder), pickle.loads(pickle.dumps(encoder))):
         assert differ(twin.features(images.clone()), slow(encoder, images)) <= 1e-4
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_pieces_side_by_side_stay_in_order(threads: int) -> None:
+    before, seen = torch.get_num_threads(), []
+
+    def work(part: Tensor) -> Tensor:
+        seen.append((get_ident(), torch.get_num_threads(), torch.is_grad_enabled()))
+        sleep(0.002 * float(part.detach()[0] % 2))
+        return part * 2
+
+    torch.set_num_threads(threads)
+    try:
+        images = torch.arange(20.0).requires_grad_()
+        assert torch.cat([*runtime.side_by_side(work, torch.split(images, 1), torch.device("cpu"))]).equal(images * 2)
+        assert torch.get_num_threads() == threads
+        assert not [*runtime.side_by_side(work, (), torch.device("cpu"))]
+    finally:
+        torch.set_num_threads(before)
+    workers = {ident for ident, _, _ in seen}
+    assert workers == {get_ident()} if threads == 1 else workers.isdisjoint([get_ident()])
+    assert {(number, grad) for _, number, grad in seen} == {(1, False)}
+
+
+def test_an_error_in_one_piece_is_raised() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+
+    def work(part: Tensor) -> Tensor:
+        raise UnsupportedError("this one")
+
+    try:
+        with pytest.raises(UnsupportedError, match="this one"):
+            list(runtime.side_by_side(work, torch.split(torch.arange(4), 1), torch.device("cpu")))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_features_do_not_depend_on_how_many_threads_make_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "FEW", 0)
+    images, before, features = noise(30, (3, 24, 24)), torch.get_num_threads(), []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        try:
+            features.append(network("convnet", (3, 24, 24)).features(images))
+        finally:
+            torch.set_num_threads(before)
+    assert differ(*features) <= 1e-6
 
 
 def test_gradients_go_through_the_network_itself(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,6 +52,16 @@ def test_platt_equals_scipy() -> None:
     assert abs(reference.x[1] - offset) < 1e-2
 
 
+def test_scores_that_say_nothing_or_the_contrary_leave_the_share_of_yes() -> None:
+    scores, targets = problem(n=200)
+    scale, offset = fit_platt(torch.ones_like(scores), targets)
+    assert abs(expit(scale + offset) - 0.2) < 0.01
+    scores[torch.arange(200), targets] -= 50  # the true label is always the last
+    scale, offset = fit_platt(scores, targets)
+    assert 0 < scale < 1e-5
+    assert abs(expit(offset) - 0.2) < 0.01
+
+
 def test_perfect_separation_stays_finite() -> None:
     targets = torch.arange(5).repeat(20)
     scores = torch.nn.functional.one_hot(targets, 5) * 200.0 - 100

@@ -19,9 +19,9 @@ import labelwise as lw
 from labelwise.classifier import Classifier
 from labelwise.errors import StoreError
 from labelwise.server import present as module
-from labelwise.server.database import _crc
 from labelwise.server.lessons import UNDO, State, lesson_of, unpacked
 from labelwise.server.present import Present, bake, folder_of
+from labelwise.server.records import crc_of
 from labelwise.server.refusals import Refusal
 from labelwise.server.running import serve
 from labelwise.server.settings import Service
@@ -323,7 +323,7 @@ def test_the_format_before_is_read_and_brought_up_to_date(model: Path, opened: O
         row = old.execute("SELECT model, change, settled, undone, digest FROM head").fetchone()
         for name in ("size", "numbers"):
             old.execute(f"ALTER TABLE head DROP COLUMN {name}")
-        old.execute("UPDATE head SET crc = ?", (_crc(row),))
+        old.execute("UPDATE head SET crc = ?", (crc_of(row),))
         old.execute("PRAGMA user_version = 2")
     content = file.read_bytes()
     reader = opened(read_only=True)

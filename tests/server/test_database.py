@@ -1,6 +1,7 @@
 """Several processes that teach, forget and undo in any order see one state, which is that of an obvious list of steps."""
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from safetensors.torch import save
 
 from labelwise.server.database import Database
 from labelwise.server.lessons import UNDO, Lesson, State
+from labelwise.server.records import Records
 
 
 def lesson(label: str) -> Lesson:
@@ -37,10 +39,15 @@ def seen(state: State) -> tuple[list[str], list[str], int, int]:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_any_order_of_steps(seed: int, tmp_path: Path) -> None:
+    any_order(seed, lambda read_only: Database(tmp_path / "m.taught", "model", read_only=read_only))
+
+
+def any_order(seed: int, begin: Callable[[bool], Records], steps: int = 300) -> None:
+    """Teach, forget and undo in any order through several connections."""
     draw, obvious = random.Random(seed), Obvious()
-    databases = [Database(tmp_path / "m.taught", "model", read_only=i == 3) for i in range(4)]
+    databases = [begin(i == 3) for i in range(4)]
     states = [State() for _ in databases]
-    for number in range(1, 301):
+    for number in range(1, steps + 1):
         i = draw.randrange(3)
         taught, forgotten = obvious.served[-1]
         with databases[i].transaction():
@@ -65,7 +72,7 @@ def test_any_order_of_steps(seed: int, tmp_path: Path) -> None:
         states[reader] = databases[reader].read(states[reader])
         wanted = (*obvious.served[-1], obvious.undoable, number)
         assert seen(after) == seen(states[reader]) == wanted
-    again = Database(tmp_path / "m.taught", "model", read_only=True)
+    again = begin(True)
     assert seen(again.read(State())) == wanted
     assert len(again.read(State()).changes) <= len(wanted[0]) + len(wanted[1]) + 2 * UNDO
     for one in (*databases, again):

@@ -249,7 +249,18 @@ def test_the_document_describes_all(tmp_path: Path) -> None:
     with serving(saved(tmp_path)) as client:
         document = client.get("/openapi.json").json()
         assert client.get("/docs").status_code == 404
-    routes = {"/health", "/card", "/labels", "/metrics", "/classify", "/ask", "/explain", "/outliers", "/verify"}
+    routes = {
+        "/health",
+        "/ready",
+        "/card",
+        "/labels",
+        "/metrics",
+        "/classify",
+        "/ask",
+        "/explain",
+        "/outliers",
+        "/verify",
+    }
     routes |= {"/retrieve", "/teach", "/forget", "/undo", "/gallery/{id}", "/examples/{id}"}
     assert set(document["paths"]) == routes
     for path in document["paths"].values():

@@ -61,7 +61,7 @@ def test_answers_are_declared_and_nothing_fails(schema: Any) -> None:
     from schemathesis.specs.openapi.checks import positive_data_acceptance
 
     every = operations(schema)
-    assert len(every) == 15
+    assert len(every) == 16
     for operation in every:
 
         @given(case=operation.as_strategy())

@@ -18,6 +18,7 @@ from labelwise.evaluate.tested import Tested
 from labelwise.fitting.fit import training_data
 from labelwise.ops.ranking import average_precisions
 from labelwise.training.checkpoint import run_identity
+from tests.changed import description
 from tests.conftest import blobs, quick, squares
 from tests.contract.subjects import trained as trained_on_blobs
 from tests.once import once
@@ -161,7 +162,7 @@ def test_a_saved_classifier_remembers_that_several_may_be_true(tmp_path: Path) -
     assert lw.classify(loaded, images) == lw.classify(trained(), images)
     data = squares()
     assert evaluate_multilabel(Tested.of(loaded, data.split("test"), data.labels)).mean_average_precision > 0.9
-    about = json.loads((tmp_path / "model.lw" / "classifier.json").read_text())
+    about = description(tmp_path / "model.lw")
     del about["multilabel"]  # as an older version wrote it
     (tmp_path / "model.lw" / "classifier.json").write_text(json.dumps(about))
     assert not lw.load(tmp_path / "model.lw").calibration.multilabel

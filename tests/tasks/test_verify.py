@@ -12,7 +12,7 @@ from labelwise.metrics import equal_error_rate
 from labelwise.model import Compares
 from labelwise.tasks.similarity import By
 from labelwise.tasks.verify import pair_scores, scored_pairs
-from tests.changed import changed
+from tests.changed import changed, description
 from tests.conftest import blobs, quick, squares
 from tests.contract.subjects import roundtrip, trained
 
@@ -134,7 +134,7 @@ def test_pairs_looked_up_in_a_table_score_the_same(by: By, monkeypatch: pytest.M
 
 def test_a_classifier_saved_before_there_were_rules_is_loaded(tmp_path: Path) -> None:
     lw.save(trained("softmax"), tmp_path / "m")
-    about = json.loads((tmp_path / "m" / "classifier.json").read_text())
+    about = description(tmp_path / "m")
     del about["verification"]
     (tmp_path / "m" / "classifier.json").write_text(json.dumps(about))
     assert lw.load(tmp_path / "m").verifier is None

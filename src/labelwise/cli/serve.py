@@ -18,6 +18,13 @@ def serve(  # noqa: PLR0913 - the options of the verb
     port: Annotated[int, Option(help="The port; 0 takes a free one.")] = 8000,
     token: Annotated[str | None, Option(envvar="LABELWISE_TOKEN", help="What every request must carry.")] = None,
     read_only: Annotated[bool, Option("--read-only", help="Refuse to teach and to forget.")] = False,
+    state: Annotated[
+        str | None,
+        Option(
+            envvar="LABELWISE_STATE",
+            help="Where taught labels are kept: a folder, or postgresql://... for several machines.",
+        ),
+    ] = None,
     gallery: Annotated[Path | None, Option(help="A folder of pictures for retrieve.")] = None,
     examples: Annotated[Path | None, Option(help="Pictures that the page offers to try.")] = None,
     workers: Annotated[int, Option(help="Processes on the one port.")] = 1,
@@ -52,7 +59,7 @@ def serve(  # noqa: PLR0913 - the options of the verb
     if bake is not None:
         from labelwise.server.present import bake as write
 
-        note(write(model, bake))
+        note(write(model, bake, state))
         return
     try:
         from labelwise.server.running import serve as run

@@ -1,5 +1,6 @@
 """All verbs under one name. Nothing heavy is imported before a verb runs."""
 
+import os
 import platform
 import sys
 from collections.abc import Callable
@@ -109,6 +110,8 @@ app.add_typer(data_app)
 
 def main() -> None:
     """Run the command line; exit with 0, 1 (the task failed), 2 (wrong use), 130 (stopped by Ctrl-C) or 143 (by SIGTERM)."""
+    # Threads that wait for each other sleep instead of turning: beside other programs that took several times the processor time.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # which torch reads when it is imported
     write_all_signs()
     with show_warnings(), stopping(stopped_words(next(iter(sys.argv[1:]), None))):
         try:

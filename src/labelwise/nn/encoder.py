@@ -6,7 +6,7 @@ never trained, so its features can be computed once and finished many times.
 
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -21,7 +21,8 @@ from labelwise.lazy import LazyImages
 from labelwise.model import as_float
 from labelwise.nn.backbone import Backbone
 from labelwise.nn.backbones import ON_FEATURES, build_backbone
-from labelwise.nn.runtime import PIECE, Network, Runtime
+from labelwise.nn.efficientnet import EfficientNetLite0
+from labelwise.nn.runtime import PIECE, Network, Runtime, side_by_side
 from labelwise.nn.weights import Normalisation, load_weights
 from labelwise.processes import total
 from labelwise.streams import by_shares, byte_sums, own_rows, stream_of
@@ -103,7 +104,9 @@ class Encoder:
         """Return the side that pictures are best read at to be seen so: as set, or as the weights of the backbone ask; None is any."""
         name = PRETRAINED if self.backbone == "auto" and self.frozen else self.backbone
         size = self.sized(view).size
-        if size is None and (name == PRETRAINED or ":" in name):  # the others bring no weights
+        if size is None and name == PRETRAINED:
+            size = EfficientNetLite0.size
+        elif size is None and ":" in name:  # the others bring no weights
             size = build_backbone(name, (3, DEFAULT_SIDE, DEFAULT_SIDE), self.width).size
         return None if size is None else view.side(size)
 
@@ -225,7 +228,7 @@ class ImageEncoder(nn.Module):
         if self.backbone.waveforms:
             return x / x.square().mean(1, keepdim=True).sqrt().clamp_min(QUIET)
         channels = (-1, *[1] * (len(self.shape) - 1))
-        return (x - self.mean.view(channels)) / self.std.view(channels)
+        return (x - self.mean.view(channels)).div_(self.std.view(channels))
 
     def prepare(self, x: Tensor) -> Tensor:
         """Return what the backbone takes: what the view keeps of images, of its size, normalised."""
@@ -316,11 +319,15 @@ class ImageEncoder(nn.Module):
     def _computed(self, images: Tensor) -> Tensor:
         """Return the trunk's features of images, a few at a time."""
         was_training, device = self.training, self.mean.device
-        parts = torch.split(images, PIECE.get(device.type, 8))
+        parts = torch.split(images, PIECE.get(device.type, 8)) if len(images) else ()
         self.eval()
         self.runtime.expect(len(images))
+
+        def encoded(part: Tensor) -> Tensor:
+            return self.trunk(as_float(part.to(device))).float()
+
         try:
-            rows = [self.trunk(as_float(part.to(device))).float() for part in shown(parts, "Encoding images")]
+            rows = list(shown(side_by_side(encoded, parts, device), len(parts), "Encoding images"))
         finally:
             self.train(was_training)
         return torch.cat(rows) if rows else torch.empty(0, self.backbone.width_out, device=device)
@@ -419,11 +426,11 @@ def _spread_of_floats(images: Tensor) -> tuple[Tensor, Tensor]:
     return mean, mean_of(mean, 2).sqrt()
 
 
-def shown(parts: Sequence[Tensor], words: str) -> Iterable[Tensor]:
-    """Return the parts, with a bar on standard error while they are gone through, where a person looks at it."""
-    if len(parts) < 2 or not sys.stderr.isatty():
+def shown(parts: Iterable[Tensor], count: int, words: str) -> Iterable[Tensor]:
+    """Return so many parts, with a bar on standard error while they are gone through, where a person looks at it."""
+    if count < 2 or not sys.stderr.isatty():
         return parts
     from rich.console import Console
     from rich.progress import track
 
-    return track(parts, words, console=Console(stderr=True), transient=True)
+    return track(parts, words, count, console=Console(stderr=True), transient=True)

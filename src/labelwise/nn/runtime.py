@@ -4,14 +4,17 @@ Both give what the network gives to 1e-4. What is made for it lives as long as t
 long as ``FEW`` pictures, so the first few go through the network itself.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from importlib.util import find_spec
+from threading import Lock
 
 import torch
 from torch import Tensor, fx
 
 from labelwise.errors import UnsupportedError
+from labelwise.interruption import stoppable
 from labelwise.nn.backbone import Backbone
 from labelwise.nn.folding import folded, onnx_file
 from labelwise.nn.onnx_file import session
@@ -33,6 +36,7 @@ class Runtime:
         self.used = ""  # what ran last, in words; empty before
         self._pictures = 0
         self._made: tuple[object, Network, str] | None = None  # of which state, what runs it, its name
+        self._lock = Lock()  # made once, whichever thread asks first
 
     def __reduce__(self) -> tuple[type["Runtime"], tuple[()]]:
         return Runtime, ()
@@ -52,10 +56,27 @@ class Runtime:
             self.used = f"torch {torch.__version__}"
             return backbone
         state = _state(backbone), tuple(images.shape[1:]), torch.get_num_threads()
-        if self._made is None or self._made[0] != state:
-            self._made = (state, *_fastest(backbone, images[:1]))
-        self.used = self._made[2]
-        return self._made[1]
+        with self._lock:
+            if self._made is None or self._made[0] != state:
+                self._made = (state, *_fastest(backbone, images[:1]))
+            _, network, self.used = self._made
+        return network
+
+
+def side_by_side(work: Network, parts: Sequence[Tensor], device: torch.device) -> Iterator[Tensor]:
+    """Yield what work on a device makes of each part, without gradients: on a CPU as many at once as torch has threads, each by one.
+
+    Threads that share the work of one part wait for each other after every layer: that takes twice the processor time.
+    """
+    work, before = torch.no_grad()(work), torch.get_num_threads()
+    if device.type != "cpu" or min(before, len(parts)) < 2:
+        yield from map(work, parts)
+        return
+    try:
+        with stoppable(ThreadPoolExecutor(before, initializer=torch.set_num_threads, initargs=(1,))) as pool:
+            yield from pool.map(work, parts)
+    finally:
+        torch.set_num_threads(before)  # threads that are yet to start take the number that was set last
 
 
 def _state(backbone: Backbone) -> tuple[tuple[int, int], ...]:

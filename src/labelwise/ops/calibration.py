@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.optimize import minimize
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
@@ -107,5 +108,6 @@ def _minimise(loss: Callable[[Tensor], Tensor], start: list[float]) -> list[floa
         return float(value.detach()), slope.numpy()
 
     limits = {"maxiter": 200, "gtol": 1e-10, "ftol": 1e-15}
-    least = minimize(value_and_slope, np.array(start), jac=True, method="L-BFGS-B", options=limits)
+    with threadpool_limits(1, "blas"):  # its matrices have ten rows: threads that share them only wait for each other
+        least = minimize(value_and_slope, np.array(start), jac=True, method="L-BFGS-B", options=limits)
     return [float(number) for number in least.x]

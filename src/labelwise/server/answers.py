@@ -40,6 +40,14 @@ Error = _shape(
     error=_field(str, "What is wrong, what was given, what to do.", examples=['No label "okapi".']),
 )
 Health = _shape("Health", "Whether the service is up.", status=Literal["ok"], model=str, labels=int, change=int)
+Ready = _shape(
+    "Ready",
+    "Whether the service answers questions, and takes changes.",
+    status=Literal["ready"],
+    changes=Literal["taken", "refused", "away"],
+    away=_field(float, "Seconds for which the store of changes has not answered; 0 where it does."),
+    change=int,
+)
 Outlier = _shape(
     "Outlier", "How little a picture fits.", score=_field(float, "Larger is stranger."), flagged=bool, threshold=float
 )

@@ -75,6 +75,7 @@ def table(does: Routes) -> list[Route]:
     change = partial(Route, method="POST", refusals=(*BODY, 409), answer=answers.Changed)
     return [
         Route("/health", does.health, "Whether the service is up", answer=answers.Health),
+        Route("/ready", does.ready, "Whether it answers questions, and takes changes", answer=answers.Ready),
         Route("/card", does.card, "What the model is and can", answer=answers.Card),
         Route("/labels", does.labels, "All labels, taught ones last", answer=answers.LabelList),
         Route("/metrics", does.metrics, "Counts and times for Prometheus"),

@@ -36,8 +36,8 @@ HEADERS = [
     (b"cache-control", b"no-cache"),
 ]
 ADDRESSES = 10_000  # whose rates are remembered
-OPEN = ("/", "/health")
-STATE = ("/health", "/metrics")  # answered however busy the service is
+OPEN = ("/", "/health", "/ready")
+STATE = ("/health", "/ready", "/metrics")  # answered however busy the service is
 CROWDED = "labelwise.crowded"  # in a scope: whether the connection is one too many
 MOST_DIGITS = 15  # of a length
 FOLDERS = ("/static/", "/gallery/", "/examples/")

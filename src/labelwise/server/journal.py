@@ -85,15 +85,15 @@ def _records(file: Path, content: bytes, model: str, *, keep: bool) -> list[Reco
     if head.get("format") != 1:
         raise StoreError(f"{file} has format {head.get('format')}; this version reads format 1. Update labelwise.")
     if head.get("model") != model:
-        raise another_model(file.parent)
+        raise another_model(str(file), f"move {file.parent} away")
     return others
 
 
-def another_model(folder: Path) -> StoreError:
-    """Return the error that a folder of changes belongs to another model."""
+def another_model(name: str, remedy: str) -> StoreError:
+    """Return the error that changes belong to another model."""
     return StoreError(
-        f"{folder} holds what was taught to another model: this one was trained anew since. Move the folder away to start "
-        "without those labels."
+        f"{name} holds what was taught to another model: this one was trained anew since. To start without those labels, "
+        f"{remedy}."
     )
 
 

@@ -1,15 +1,18 @@
 """The classifier of a service: it never changes, it is replaced. Readers take the present one and never wait."""
 
-import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from labelwise.classifier import Classifier
+from labelwise.errors import UsageError
 from labelwise.server.database import Database
 from labelwise.server.lessons import UNDO, Change, Source, State, cuts_of, joined, lesson_of, regained, without
+from labelwise.server.records import Records, UnavailableError
 from labelwise.server.refusals import LATER, Refusal, check_label
+from labelwise.server.settings import is_address
 from labelwise.store import digest_of, load, save
 
 MOST_TAUGHT = 10_000
@@ -19,6 +22,23 @@ def folder_of(model: Path) -> Path:
     """Return where the changes of a saved classifier are kept: ``birds.lw.taught`` beside ``birds.lw``."""
     whole = model.resolve()
     return whole.with_name(f"{whole.name}.taught")
+
+
+def open_records(model: Path, state: str | None = None, *, read_only: bool) -> Records:
+    """Return the changes of a saved classifier: beside it, in another folder, or in PostgreSQL by its address."""
+    digest = digest_of(model)
+    if state is None or not is_address(state):
+        return Database(folder_of(model) if state is None else Path(state), digest, read_only=read_only)
+    try:
+        from labelwise.server.postgres import Postgres
+    except ImportError:
+        raise UsageError('PostgreSQL needs psycopg: pip install "labelwise[postgres]".') from None
+
+    def former() -> State:
+        with closing(Database(folder_of(model), digest, read_only=True)) as beside:
+            return beside.read(State())
+
+    return Postgres(state, digest, read_only=read_only, former=former)
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,18 +57,29 @@ class Served:
 class Present:
     """The saved classifier, the one served now as far as this process knows, and the changes that replace it; for all threads."""
 
-    def __init__(self, base: Classifier, model: Path, *, read_only: bool = False) -> None:
+    def __init__(self, base: Classifier, model: Path, *, state: str | None = None, read_only: bool = False) -> None:
         self.base = base
         self.served = self._former = Served(base, State())  # and what was served before, to which an undo goes back
-        folder, digest = folder_of(model), digest_of(model)
-        self.database = Database(folder, digest, read_only=read_only)
-        self._watch = Database(folder, digest, read_only=True)  # of the thread that asks for the version
         self._lock = threading.Lock()
-        self.read()
+        with ExitStack() as opened:
+            self.database = opened.enter_context(closing(open_records(model, state, read_only=read_only)))
+            # of the thread that asks for the version
+            self._watch = opened.enter_context(closing(open_records(model, state, read_only=True)))
+            self.read()
+            opened.pop_all()
+
+    @property
+    def remote(self) -> bool:
+        """Whether it takes a message to another process to ask for the version."""
+        return self.database.remote
 
     def behind(self) -> bool:
-        """Return whether another process has changed the labels; takes microseconds, in one thread alone."""
+        """Return whether another process has changed the labels; in one thread alone."""
         return self._watch.version() != self.served.change
+
+    def cut(self) -> None:
+        """Let a look of another thread at the version fail that takes too long."""
+        self._watch.cut()
 
     def read(self) -> Served:
         """Return the present classifier, with every change that any process has acknowledged."""
@@ -105,9 +136,8 @@ class Present:
                     before = self._catch_up()
                     after = step(before)
                     self.database.write(before.state, after.state)
-            except sqlite3.OperationalError as error:
-                text = f"The change could not be written ({error}); nothing was changed."
-                raise Refusal(503, text, LATER) from error
+            except UnavailableError as error:
+                raise Refusal(503, str(error), LATER) from error
             self._former, self.served = before, after
             return before, after
 
@@ -134,9 +164,9 @@ class Present:
         return Served(joined(self.base, state.forgotten, state.taught), state)
 
 
-def bake(model: Path, out: Path) -> str:
+def bake(model: Path, out: Path, state: str | None = None) -> str:
     """Write the classifier of a model with all its changes to a folder; return what was done, in words."""
-    present = Present(load(model), model, read_only=True)
+    present = Present(load(model), model, state=state, read_only=True)
     present.close()
     served = present.served
     save(served.classifier, out)

@@ -23,6 +23,7 @@ from labelwise.server.abilities import CHANGES, abilities, card, check_pictures,
 from labelwise.server.answers import MOST_TEXT, About, AboutLabel, AboutWhy, MaybeAbout, Nothing, Top
 from labelwise.server.batches import Answer, Batches
 from labelwise.server.bodies import read_form, read_lesson, read_picture, reply
+from labelwise.server.follower import Follower
 from labelwise.server.lessons import Source
 from labelwise.server.measures import Measures
 from labelwise.server.pictures import TYPES, Files, open_examples, open_gallery, small_picture
@@ -54,8 +55,9 @@ class Routes:
         self.examples = open_examples(service.examples) if service.examples else {}
         self.can = abilities(base, service)
         self._card = card(base, service, self.can)
-        self.present = Present(base, service.model, read_only=service.read_only)
-        self._shared = service.read_only or service.workers > 1  # other processes may change the labels
+        self.present = Present(base, service.model, state=service.state, read_only=service.read_only)
+        self.follower = Follower(self.present) if self.present.remote else None
+        self._shared = service.shares or service.workers > 1  # other processes may change the labels
         channels, height, width = base.shape
         frame = Frame(height, width, channels, service.pixels, base.view.fit)
         self.batches = Batches(service, frame, lambda: self.present.served, measures.batch)
@@ -66,12 +68,16 @@ class Routes:
         """Start the threads."""
         QUIET.__enter__()
         self.batches.start()
+        if self.follower:
+            self.follower.start()
 
     def stop(self) -> None:
         """Finish what was accepted and end the threads."""
         self.batches.stop()
         self._asking.shutdown()
         self._writing.shutdown()
+        if self.follower:
+            self.follower.stop()
         self.present.close()
         QUIET.__exit__()
 
@@ -83,9 +89,16 @@ class Routes:
 
     async def served(self) -> Served:
         """Return the present classifier, with what other workers have changed."""
+        if self.follower:
+            return await self.follower.served()
         if self._shared and self.present.behind():
             return await asyncio.to_thread(self.present.read)
         return self.present.served
+
+    @property
+    def away(self) -> float:
+        """For how many seconds a store on another machine has not answered; 0 where it does."""
+        return self.follower.away if self.follower else 0.0
 
     async def scores(self, pictures: Sequence[bytes]) -> Answer:
         """Return the scores of pictures by the present classifier, and the change that it belongs to."""
@@ -101,10 +114,18 @@ class Routes:
         return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._writing, change))
 
     async def health(self, _: Request, __: Nothing) -> Response:
-        """Return whether the service is up."""
-        now = await self.served()
+        """Return whether the service is up; a store that is away does not keep it waiting."""
+        now = self.present.served if self.follower else await self.served()
         counts = {"labels": len(now.classifier.labels), "change": now.change}
-        return _told({"status": "ok", "model": self._card["model"], **counts}, now.change)
+        return self._told({"status": "ok", "model": self._card["model"], **counts}, now.change)
+
+    async def ready(self, _: Request, __: Nothing) -> Response:
+        """Return whether it answers questions, which a store that is away does not keep it from, and takes changes."""
+        now, away = await self.served(), self.away
+        changes = "refused" if self.service.read_only else "away" if away else "taken"
+        return self._told(
+            {"status": "ready", "changes": changes, "away": round(away, 1), "change": now.change}, now.change
+        )
 
     async def card(self, _: Request, __: Nothing) -> Response:
         """Return what the model is and can."""
@@ -114,7 +135,7 @@ class Routes:
         counts = {"labels": labels, "described": unseen, "seen": labels - unseen}
         files = self.examples.items()
         examples = [{"name": file.stem, "picture": f"/examples/{id}"} for id, file in files]
-        return _told({**self._card, **counts, "examples": examples}, served.change)
+        return self._told({**self._card, **counts, "examples": examples}, served.change)
 
     async def labels(self, _: Request, __: Nothing) -> Response:
         """Return all labels."""
@@ -126,7 +147,7 @@ class Routes:
                 rows[lesson.label]["examples"] = lesson.examples
         undo = [{"action": one.action, "label": one.label} for one in now.state.undoable[-1:]]
         document = {"change": now.change, "labels": list(rows.values()), "undo": undo[0] if undo else None}
-        return _told(document, now.change)
+        return self._told(document, now.change)
 
     async def metrics(self, _: Request, __: Nothing) -> Response:
         """Return counts and times."""
@@ -135,8 +156,9 @@ class Routes:
             "labelwise_queue_length": self.batches.length,
             "labelwise_labels": len(now.classifier.labels),
             "labelwise_changes": now.change,
+            "labelwise_store_away_seconds": self.away,
         }
-        about = {"content-type": "text/plain; version=0.0.4; charset=utf-8", "Labelwise-Change": str(now.change)}
+        about = {"content-type": "text/plain; version=0.0.4; charset=utf-8", **self._headers(now.change)}
         return Response(self.measures.text(gauges), headers=about)
 
     async def classify(self, request: Request, options: Top) -> Response:
@@ -155,7 +177,7 @@ class Routes:
         }
         if several:
             document["answers"] = [{"label": name, "yes": p >= 0.5, "probability": p} for name, p in prediction.top]
-        return _told(document, change)
+        return self._told(document, change)
 
     async def ask(self, request: Request, options: About) -> Response:
         """Return yes or no."""
@@ -165,7 +187,7 @@ class Routes:
         task = partial(ask, scores, options.label or DRAFT)
         (answer,) = task() if options.text is None else await self.aside(task)
         about = {"text": options.text} if options.label is None else {"label": options.label}
-        return _told({**about, "yes": answer.yes, "probability": answer.probability, "change": change}, change)
+        return self._told({**about, "yes": answer.yes, "probability": answer.probability, "change": change}, change)
 
     async def explain(self, request: Request, options: AboutWhy) -> Response:
         """Return a heat map."""
@@ -182,13 +204,13 @@ class Routes:
         about |= {"probability": why.probability, "heat": _rounded(why.heat)}
         if why.heat_against is not None:
             about |= {"against": why.against, "heat_against": _rounded(why.heat_against)}
-        return _told({**about, "height": height, "width": width, "change": change}, change)
+        return self._told({**about, "height": height, "width": width, "change": change}, change)
 
     async def outliers(self, request: Request, _: Nothing) -> Response:
         """Return an outlier score."""
         self.check("outliers")
         scores, change = await self._scores(request)
-        return _told(_outlier(scores), change)
+        return self._told(_outlier(scores), change)
 
     async def verify(self, request: Request, _: Nothing) -> Response:
         """Return whether two pictures show the same."""
@@ -199,7 +221,7 @@ class Routes:
         rule = scores.classifier.verifier
         assert rule is not None
         document = {"same": pair.same, "similarity": pair.score, "probability": pair.probability}
-        return _told({**document, "threshold": rule.threshold}, change)
+        return self._told({**document, "threshold": rule.threshold}, change)
 
     async def retrieve(self, request: Request, options: Top) -> Response:
         """Return the most similar pictures of the gallery."""
@@ -216,7 +238,7 @@ class Routes:
             }
             for one in matches
         ]
-        return _told({"matches": rows}, change)
+        return self._told({"matches": rows}, change)
 
     async def teach(self, request: Request, options: MaybeAbout) -> Response:
         """Add a label; answered, as all changes are, when it is on disk."""
@@ -244,19 +266,19 @@ class Routes:
                 lambda: rehearse(examples.classifier, name, examples, texts=body.texts, vector=body.vector)
             )
             check = about.words(name, [f"picture {i + 1}" for i in range(about.examples)])
-        return _changed(served, label=name, check=check)
+        return self._changed(served, label=name, check=check)
 
     async def forget(self, _: Request, options: AboutLabel) -> Response:
         """Remove a label."""
         self.check("forget")
         served = await self.write(lambda: self.present.forget(options.label))
-        return _changed(served, label=options.label)
+        return self._changed(served, label=options.label)
 
     async def undo(self, _: Request, __: Nothing) -> Response:
         """Take back the last change."""
         self.check("undo")
         last, served = await self.write(self.present.undo)
-        return _changed(served, undone={"action": last.action, "label": last.label})
+        return self._changed(served, undone={"action": last.action, "label": last.label})
 
     async def gallery_picture(self, id: str) -> Response:
         """Return a picture of the gallery as a small JPEG."""
@@ -273,6 +295,17 @@ class Routes:
             return Response(file.read_bytes(), media_type=TYPES[file.suffix.lower()])
         except OSError:
             raise Refusal(404, "The picture is not there any more.") from None
+
+    def _headers(self, change: int) -> dict[str, str]:
+        """Return what says which change an answer has seen, and for how many seconds there may have been others."""
+        stale = {"Labelwise-Stale": f"{self.away:.1f}"} if self.away else {}
+        return {"Labelwise-Change": str(change), **stale}
+
+    def _told(self, document: dict[str, Any], change: int) -> Response:
+        return reply(document, headers=self._headers(change))
+
+    def _changed(self, served: Served, **about: Any) -> Response:
+        return self._told({**about, "labels": len(served.classifier.labels), "change": served.change}, served.change)
 
     async def _scores(self, request: Request) -> tuple[Scores, int]:
         return await self.scores([await read_picture(request, self.service)])
@@ -303,15 +336,6 @@ def _find(files: Files, id: str) -> Path:
 def _outlier(scores: Scores) -> dict[str, Any]:
     (outlier,) = outliers(scores)
     return {"score": outlier.score, "flagged": outlier.flagged, "threshold": scores.classifier.familiarity.limit}
-
-
-def _told(document: dict[str, Any], change: int) -> Response:
-    """Return an answer that says which change it has seen."""
-    return reply(document, headers={"Labelwise-Change": str(change)})
-
-
-def _changed(served: Served, **about: Any) -> Response:
-    return _told({**about, "labels": len(served.classifier.labels), "change": served.change}, served.change)
 
 
 def _check_name(label: str) -> None:

@@ -10,7 +10,9 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -23,12 +25,12 @@ from labelwise.errors import LabelwiseError, StoreError, UsageError
 from labelwise.server.abilities import check_pictures
 from labelwise.server.app import build
 from labelwise.server.connection import ASIDE, Connection, Crowd
-from labelwise.server.database import Database
 from labelwise.server.guard import LOG, Guard
 from labelwise.server.measures import CELLS, Measures
-from labelwise.server.present import folder_of
+from labelwise.server.present import folder_of, open_records
+from labelwise.server.records import UnavailableError
 from labelwise.server.settings import Service
-from labelwise.store import digest_of, shape_of
+from labelwise.store import shape_of
 from labelwise.writable import sole_writer
 
 GRACE = 20  # seconds that requests get to end when the service stops
@@ -40,16 +42,20 @@ SPARE = 128  # files that a worker may open beside its connections
 def serve(service: Service) -> None:
     """Serve until a signal says stop."""
     check_pictures(shape_of(service.model))
-    folder = folder_of(service.model)
-    alone = sole_writer(folder, folder / "service.lock", _busy)
-    with contextlib.nullcontext() if service.read_only else alone, listening(service) as listener:
+    with contextlib.nullcontext() if service.shares else _sole(service), listening(service) as listener:
         if service.workers == 1:
             _serve_one(service, listener, Measures())
             return
         _log(service)
         if not service.read_only:  # made, or found damaged, once and not by each worker
-            Database(folder, digest_of(service.model), read_only=False).close()
+            open_records(service.model, service.state, read_only=False).close()
         _serve_many(service, listener)
+
+
+def _sole(service: Service) -> AbstractContextManager[None]:
+    """While open, no other service can write to the folder of the changes."""
+    folder = folder_of(service.model) if service.state is None else Path(service.state)
+    return sole_writer(folder, folder / "service.lock", _busy)
 
 
 def _busy(folder: Path, owner: str) -> StoreError:
@@ -142,11 +148,16 @@ def _worker(service: Service, listener: socket.socket, counts: Any, row: int) ->
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, daemon=True).start()
-    try:
-        _serve_one(service, listener, Measures(counts, row))
-    except LabelwiseError as error:
-        LOG.error("%s", error)
-        sys.exit(1)
+    while True:
+        try:
+            _serve_one(service, listener, Measures(counts, row))
+            return
+        except UnavailableError as error:  # others go on meanwhile with what they know
+            LOG.error("%s", error)
+            time.sleep(1)
+        except LabelwiseError as error:
+            LOG.error("%s", error)
+            sys.exit(1)
 
 
 def _serve_many(service: Service, listener: socket.socket) -> None:

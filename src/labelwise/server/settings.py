@@ -9,7 +9,13 @@ from typing import Literal
 from labelwise.errors import UsageError
 
 MEGABYTE = 1_000_000
+ADDRESSES = ("postgresql://", "postgres://")
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+
+
+def is_address(state: str) -> bool:
+    """Return whether changes are kept in PostgreSQL, not in a folder."""
+    return state.startswith(ADDRESSES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +26,7 @@ class Service:
     host: str = "127.0.0.1"  # the address to listen on
     port: int = 8000  # 0 takes a free one
     token: str | None = None  # what requests must carry; None asks for none
+    state: str | None = None  # where changes are kept: a folder, or the address of PostgreSQL; None is beside the model
     read_only: bool = False  # refuse teach, forget and undo
     gallery: Path | None = None  # a folder of pictures for ``retrieve``
     examples: Path | None = None  # a folder of pictures that the page offers to try
@@ -50,8 +57,15 @@ class Service:
                 f"--wait and --rate must not be negative and --timeout must be above 0; given {self.wait}, {self.rate}, "
                 f"{self.timeout}."
             )
+        if self.state is not None and ("://" in self.state) != is_address(self.state):
+            raise UsageError(f"--state is a folder, or an address such as {ADDRESSES[0]}user@host/database.")
         if self.token is not None and (not self.token.isascii() or not self.token.strip()):
             raise UsageError("A token is made of letters, digits and signs of ASCII, and is not empty.")
+
+    @property
+    def shares(self) -> bool:
+        """Whether other services may change the labels meanwhile."""
+        return self.read_only or (self.state is not None and is_address(self.state))
 
     @property
     def loopback(self) -> bool:

@@ -118,10 +118,11 @@ def opened(file: File) -> BinaryIO:
         stream.close()
         what = "a raw picture of a camera" if suffix in RAW_SUFFIXES else "a picture"
         raise UnreadableError(f"it is {what} ({suffix[1:].upper()}), which is not read. Export it as JPEG or PNG.")
-    if os.fstat(stream.fileno()).st_size > SMALL:
+    size = os.fstat(stream.fileno()).st_size
+    if size > SMALL:
         return stream
     with stream:
-        return io.BytesIO(stream.read(SMALL))
+        return io.BytesIO(stream.read(size))  # no more is asked for than there is: that memory would be cleared first
 
 
 def check_header(stream: BinaryIO, frame: Frame) -> float | None:

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from labelwise.data.dataset import Dataset, Skipped, Split
 from labelwise.data.labels.knowledge import find_knowledge
-from labelwise.data.read.build import build, check_two_labels, divide_rows
+from labelwise.data.read.build import build, check_two_labels
 from labelwise.data.read.disk import decode_to_disk, fits_in_memory
+from labelwise.data.read.known import unread
 from labelwise.data.read.pictures import read_files
 from labelwise.data.read.rows import Rows
 from labelwise.data.read.shares import read_shares
 from labelwise.data.split.grouping import group_columns
-from labelwise.data.split.make import Shares
 from labelwise.errors import DataError, listing
 from labelwise.lazy import LazyImages
 from labelwise.nn.encoder import pretrained_encoder, side_for
@@ -39,8 +39,7 @@ def from_files(
         raise DataError(f'"{name}" has no picture in its class folders: {listing(homes)}. Put some in at least two.')
     check_two_labels(name, rows)
     knowledge = find_knowledge(folder)
-    pictures = _read_rows(name, rows, size or side_for(pretrained_encoder()), seed=seed, strict=strict)
-    pictures = pictures.without_absent()
+    pictures = _read_rows(rows, size or side_for(pretrained_encoder()), strict=strict).without_absent()
     absent = sorted(set(homes) - set(pictures.names))
     if absent and (strict or len(pictures.names) < 2):
         raise DataError(
@@ -52,39 +51,22 @@ def from_files(
     return replace(data, own_splits=bool(rows.splits), own_pictures=True, side_open=size is None)
 
 
-def _read_rows(name: str, rows: Rows, side: int, *, seed: int, strict: bool) -> Rows:
-    """Return the rows whose pictures can be read, with these.
-
-    On disk the pictures of a split lie one after another, so that no split is a copy. They are therefore divided first,
-    and the rows that come back name the split of each.
-    """
-    shape = (3, side, side)
-    on_disk = not fits_in_memory(len(rows), shape)
-    if on_disk:
-        rows = _grouped(rows)
-        parts = divide_rows(name, rows, Shares(), seed)
-        splits = [split for split, part in parts.items() for _ in range(len(part))]
-        rows = replace(rows.select(torch.cat(list(parts.values())).tolist()), splits=splits)
-    images, readable, skipped = read_paths([Path(file) for file in rows.files], shape, strict=strict)
+def _read_rows(rows: Rows, side: int, *, strict: bool) -> Rows:
+    """Return the rows whose pictures can be read, with these."""
+    images, readable, skipped = read_paths([Path(file) for file in rows.files], (3, side, side), strict=strict)
     owned = not isinstance(images, LazyImages)  # of these only rows are chosen
-    pictures = replace(rows.select(readable), images=images, skipped=skipped, owned=owned)
-    return pictures if on_disk else _grouped(pictures)
+    return _grouped(replace(rows.select(readable), images=images, skipped=skipped, owned=owned))
 
 
 def _grouped(rows: Rows) -> Rows:
-    """Return the rows with what keeps them together: as they say, else lookalikes; of pictures yet to be read, by small ones."""
+    """Return the rows with what keeps them together: as they say, else lookalikes."""
     if rows.by == "column" and not rows.groups:
         raise DataError('These data have no groups. Add a column "group" to their table, or group by lookalike.')
     if rows.by in ("column", "none") or (rows.groups and rows.by is None):
         return replace(rows, by=None)
-    by, images, readable = rows.by or "lookalike", rows.images, list(range(len(rows)))
-    if images is None and by == "lookalike":
-        images, readable, _ = read_files(rows.files, (1, 32, 32))
-    some = rows.select(readable)
-    columns = group_columns(by, images, some.files, label_words(some.names, some.targets))
-    known = {what: dict(zip(readable, column, strict=False)) for what, column in columns.items() if column}
-    full = {what: tuple(cells.get(i, "") for i in range(len(rows))) for what, cells in known.items()}
-    return replace(replace(rows, groups=(), by=by), **full)  # type: ignore[arg-type]
+    by = rows.by or "lookalike"
+    columns = group_columns(by, rows.images, rows.files, label_words(rows.names, rows.targets))
+    return replace(replace(rows, groups=(), by=by), **columns)  # type: ignore[arg-type]
 
 
 def read_paths(
@@ -97,7 +79,7 @@ def read_paths(
     if strict and skipped:
         first = skipped[0]
         raise DataError(f"{len(skipped)} of {len(paths)} pictures cannot be read. {first.file}: {first.reason}")
-    return images, readable, skipped
+    return unread(images), readable, skipped  # so that neither splits nor what is chosen of them are copies
 
 
 def at_side(data: Dataset, side: int | None = None, fit: Fit = "cut") -> Dataset:

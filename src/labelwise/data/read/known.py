@@ -9,9 +9,10 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import PIL
 import torch
@@ -55,8 +56,8 @@ def read_known(
     if strict or not none:
         check_read(skipped, len(paths), strict=strict)
     rows = [fresh[i] for i in readable]
-    for i, key, number in zip(rows, pixel_digests(images.numpy()), image_hashes(images).tolist(), strict=True):
-        entries[i] = key + number.to_bytes(8, "big", signed=True)
+    for i, entry in zip(rows, _side_by_side(_entry, images), strict=True):
+        entries[i] = entry
     places = [i for i, entry in enumerate(entries) if entry is not None]
     keys = {stamps[i]: entries[i] for i in unknown} | dict(zip(contents, (entries[i] for i in unknown), strict=True))
     cache.write(PICTURES, {key: entry for key, entry in keys.items() if key and entry})
@@ -66,6 +67,14 @@ def read_known(
     position = {i: row for row, i in enumerate(places)}
     source.put([position[i] for i in rows], images)
     return LazyImages(source, torch.arange(len(places))), places, skipped
+
+
+def unread(images: Tensor) -> LazyImages:
+    """Return images that are there already, such as those mapped from a file, as ones that are read when numbers are asked for."""
+    digests, hashes = _parted(_side_by_side(_entry, images))
+    source = Source(digests, hashes, lambda rows: images[rows], images)
+    source.put(range(len(images)), images)
+    return LazyImages(source, torch.arange(len(images)))
 
 
 def _known(cache: Cache, keys: Sequence[bytes]) -> list[bytes | None]:
@@ -98,8 +107,19 @@ def _contents(paths: Sequence[str | Path], frame: bytes) -> list[bytes]:
         except OSError:
             return b""
 
+    return _side_by_side(key, paths)
+
+
+def _entry(image: Tensor) -> bytes:
+    """Return what is kept of an image ``[c, h, w]``: the digest of its pixels and its hash."""
+    (key,), number = pixel_digests(image[None].numpy()), int(image_hashes(image[None]))
+    return key + number.to_bytes(8, "big", signed=True)
+
+
+def _side_by_side(work: Callable[[Any], bytes], items: Iterable[Any]) -> list[bytes]:
+    """Return what work makes of each item, several at once."""
     with stoppable(ThreadPoolExecutor(min(8, os.cpu_count() or 1))) as pool:
-        return list(pool.map(key, paths))
+        return list(pool.map(work, items))
 
 
 def _parted(entries: Sequence[bytes]) -> tuple[list[bytes], Tensor]:

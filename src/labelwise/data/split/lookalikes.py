@@ -20,6 +20,7 @@ from labelwise.streams import own_rows, stream_of
 
 LIKENESS = 0.97
 _SIDE, _CHUNK = 16, 1024
+_TOGETHER = 32  # pictures of which fingerprints are made at once: more would leave the processor's caches
 _DIRECTIONS = (7, 16)
 _PAIRS = 10_000_000  # that are held at once, about
 _SAMPLE = 500  # rows by which these are estimated
@@ -34,7 +35,7 @@ def fingerprints(images: Tensor) -> Tensor:
         rows = images.detach().cpu().float()
         return F.normalize(rows - rows.mean(0) if len(rows) > 2 else rows)
     prints = [torch.empty(0, _SIDE * _SIDE)]
-    for part in torch.split(images, _CHUNK):
+    for part in torch.split(images, _TOGETHER):
         grey = part.sum(1, keepdim=True, dtype=torch.int16).cpu().float() / part.shape[1]
         flat = F.interpolate(grey, size=(_SIDE, _SIDE), mode="area").flatten(1)
         flat = flat - flat.mean(1, keepdim=True)
