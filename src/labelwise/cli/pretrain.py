@@ -55,7 +55,7 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
     from labelwise.evaluate.unlabelled import probe_neighbours
     from labelwise.fitting.patches import Patches
     from labelwise.fitting.pretraining import Pretrain, write_encoder
-    from labelwise.training.distribution import is_main_process
+    from labelwise.training.distribution import is_main_process, is_restarted
 
     words = list(set_ or [])
     if "help" in words:
@@ -68,7 +68,8 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
     _check(out_file, overwrite, resume)
     folder = resume or out_file.with_name(out_file.name + ".run")
     again = f"the same command and --resume {folder}"
-    with sole_verb(out_file, folder, resume=resume is not None):
+    resumes = resume is not None or is_restarted()
+    with sole_verb(out_file, folder, resume=resumes):
         images, dataset = _read(data, method, (root, splits), size, strict)
         if probe and dataset is None:
             raise UsageError(f'"{data}" has no labels to look at. Leave out --probe.')
@@ -76,7 +77,6 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
         if is_main_process():
             what = PATCHES if isinstance(method, Patches) else method.kind
             note(f"{len(images)} images, shape {list(images.shape[1:])}; {what}, labels are not read")
-        resumes = resume is not None
         run = lw.Run(
             seed=seed,
             device=device,
