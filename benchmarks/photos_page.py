@@ -165,7 +165,7 @@ def _first_run(result: Line) -> str:
     rows = [[name, *(f"{wall:.1f} ({busy:.1f})" for wall, busy in runs)] for name, runs in times.items()]
     before, now = times[EARLIER], times[LEAD]
     for title, place in (("times as fast", 0), ("by the processor", 1)):
-        rows.append([title, *(f"{before[0][place] / run[place]:.1f}" for run in now)])
+        rows.append([title, *(f"{old[place] / run[place]:.1f}" for old, run in zip(before, now, strict=True))])
     start = [[name, f"{wall:.2f}", f"{busy:.2f}"] for name, (wall, busy) in result["start"].items()]
     words = f"`labelwise fit` on {result['about']}: wall seconds (those of the processor). The second run finds features in the cache."
     return "\n\n".join(
