@@ -83,9 +83,9 @@ class Row:
     codes_mb: float
 
 
-def clustered(count: int, size: int) -> tuple[Tensor, Tensor]:
+def clustered(count: int, size: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     """Return codes ``[count, size]`` and queries, of unit length."""
-    drawn = torch.Generator().manual_seed(0)
+    drawn = torch.Generator().manual_seed(seed)
     spectrum = torch.arange(1, size + 1) ** -0.5
     centres = torch.randn(max(1, count // GROUP), size, generator=drawn) * spectrum
     labels = torch.randint(len(centres), (count + QUERIES,), generator=drawn)

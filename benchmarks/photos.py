@@ -226,6 +226,7 @@ def tested(data: Dataset, cell: Cell) -> dict[str, Any]:
     likelihood = chances.double().gather(1, test.targets[:, None]).clamp_min(TINY).log().mean()
     return {
         "accuracy": accuracy(best, test.targets),
+        "as_trained": as_trained(best == test.targets, test.targets, train.targets),
         "ece": expected_calibration_error(sure, best == test.targets),
         "nll": -float(likelihood),
         "seconds": seconds,
@@ -234,6 +235,14 @@ def tested(data: Dataset, cell: Cell) -> dict[str, Any]:
         "tested": len(test),
         **told,
     }
+
+
+def as_trained(right: torch.Tensor, targets: torch.Tensor, trained: torch.Tensor) -> float:
+    """Return how often answers are right, each label counted as often as in training: what leave-one-out is an estimate of."""
+    k = int(torch.cat([targets, trained]).max()) + 1
+    tested, shares = (torch.bincount(each, minlength=k).double() for each in (targets, trained))
+    weights = (shares / tested.clamp_min(1))[targets]
+    return float((weights * right).sum() / weights.sum())
 
 
 def taught(data: Dataset, cell: Cell) -> dict[str, Any]:

@@ -1,6 +1,9 @@
 import gc
 import os
+import shutil
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 # One thread per worker: tests run in parallel, and two OpenMP pools on the same cores slow each other down.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -36,6 +39,10 @@ COLOURS = ("red", "green", "blue", "yellow", "cyan", "purple")
 
 
 def pytest_configure() -> None:
+    """Files of tests lie in memory where there is room: services and checkpoints wait for the disk thousands of times."""
+    memory = Path("/dev/shm")
+    if "TMPDIR" not in os.environ and memory.is_dir() and shutil.disk_usage(memory).free > 4 * 2**30:
+        os.environ["TMPDIR"] = tempfile.tempdir = str(memory)
     once.begin()
 
 

@@ -18,7 +18,8 @@ FOLDER = "LABELWISE_TESTS_FOLDER"
 
 def begin() -> None:
     """Make the folder of this run; workers inherit its name."""
-    os.environ.setdefault(FOLDER, tempfile.mkdtemp(prefix="labelwise-tests-"))
+    if FOLDER not in os.environ:
+        os.environ[FOLDER] = tempfile.mkdtemp(prefix="labelwise-tests-")
 
 
 def end() -> None:

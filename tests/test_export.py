@@ -49,18 +49,30 @@ def test_every_kind_of_model_gives_its_own_scores(name: str, tmp_path: Path) -> 
     assert run(made.file, images[:1])[0].shape == (1, len(classifier.labels)), "the batch size is free"
 
 
-def test_labels_and_preparation_are_inside_and_taught_labels_count(blob_data: Dataset, tmp_path: Path) -> None:
+def test_a_taught_classifier_through_the_shell_has_labels_and_preparation_inside(
+    blob_data: Dataset, tmp_path: Path
+) -> None:
+    from typer.testing import CliRunner
+
+    from labelwise.cli.verbs import app
+
     classifier = fit(blob_data, quick("softmax", epochs=2), Run(device="cpu"))
     taught = teach(classifier, "ölig", examples=blob_data.split("test").images[:5])
-    made = export(taught, tmp_path / "model.onnx")
-    session = onnxruntime.InferenceSession(str(made.file), providers=["CPUExecutionProvider"])
+    save(taught, tmp_path / "m.lw")
+    words = ["export", str(tmp_path / "m.lw"), "--onnx", str(tmp_path / "m.onnx")]
+    done = CliRunner().invoke(app, [*words, "--json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["labels"] == 5
+    session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
     about = {key: json.loads(value) for key, value in session.get_modelmeta().custom_metadata_map.items()}
     assert about["labels"] == list(taught.labels.names)
     assert about["shape"] == [3, 8, 8]
     assert "8 x 8" in about["preprocessing"]
     (given,) = session.get_inputs()
     assert (given.name, given.type, given.shape[1:]) == ("images", "tensor(uint8)", [3, 8, 8])
-    assert made.labels == 5
+    assert isinstance(CliRunner().invoke(app, words).exception, UsageError), "it is there already"
+    with pytest.raises(UsageError, match=r"\.onnx file"):
+        export(load(tmp_path / "m.lw"), tmp_path / "m.pt")
 
 
 def test_several_labels_and_grey_pictures(tmp_path: Path) -> None:
@@ -79,21 +91,6 @@ def test_features_are_taken_as_floats(blob_data: Dataset, tmp_path: Path) -> Non
     made = export(classifier, tmp_path / "features.onnx")
     images = flat["test"].images[:4]
     assert np.allclose(run(made.file, images)[0], classifier.scores(images).log_odds.numpy(), atol=1e-4)
-
-
-def test_a_saved_classifier_through_the_shell(blob_data: Dataset, tmp_path: Path) -> None:
-    from typer.testing import CliRunner
-
-    from labelwise.cli.verbs import app
-
-    save(fit(blob_data, quick("softmax", epochs=2), Run(device="cpu")), tmp_path / "m.lw")
-    done = CliRunner().invoke(app, ["export", str(tmp_path / "m.lw"), "--onnx", str(tmp_path / "m.onnx"), "--json"])
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["labels"] == 4
-    again = CliRunner().invoke(app, ["export", str(tmp_path / "m.lw"), "--onnx", str(tmp_path / "m.onnx")])
-    assert isinstance(again.exception, UsageError)
-    with pytest.raises(UsageError, match=r"\.onnx file"):
-        export(load(tmp_path / "m.lw"), tmp_path / "m.pt")
 
 
 def test_what_cannot_be_written_or_differs_leaves_no_file(

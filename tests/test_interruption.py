@@ -1,7 +1,4 @@
-"""Ctrl-C and SIGTERM stop a command soon, whatever it does; nothing half-written is left.
-
-Each command takes seconds to import torch before there is something to stop.
-"""
+"""Ctrl-C and SIGTERM stop a command soon, whatever it does; nothing half-written is left."""
 
 import os
 import signal
@@ -28,11 +25,11 @@ from labelwise.model import LabelModel
 from labelwise.nn.encoder import Encoder
 from labelwise.training.loop import train
 from labelwise.training.stages import Run, Stage
+from tests.forks import Fork, shell
 
 SOON = 10  # seconds; two on a quiet machine
-LABELWISE = (sys.executable, "-m", "labelwise")
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m", "labelwise")
-Command = subprocess.Popen[str]
+Command = subprocess.Popen[str] | Fork
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +54,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Pictures that are decoded at once, and an encoder that takes long over them."""
     root = tmp_path_factory.mktemp("small")
     noise = np.random.default_rng(0)
-    for i in range(1500):
+    for i in range(600):
         place = root / "pictures" / f"label {i % 3}"
         place.mkdir(parents=True, exist_ok=True)
         Image.fromarray(noise.integers(0, 255, (16, 16, 3), dtype=np.uint8)).save(place / f"{i}.jpg")
@@ -66,9 +63,14 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def begin(words: tuple[str, ...], folder: Path, **variables: str) -> Command:
+def labelwise(words: tuple[str, ...], folder: Path, **variables: str) -> Fork:
+    """Start a command of the shell in a folder."""
+    return Fork(shell(*words), folder, {"LABELWISE_CACHE": str(folder / "cache"), **variables})
+
+
+def begin(words: tuple[str, ...], folder: Path) -> "subprocess.Popen[str]":
     """Start a command in a folder; SIGINT is as in a terminal, even where the tests themselves run in the background."""
-    variables = {"OMP_NUM_THREADS": "1", "LABELWISE_CACHE": str(folder / "cache"), **variables}
+    variables = {"OMP_NUM_THREADS": "1", "LABELWISE_CACHE": str(folder / "cache")}
     return subprocess.Popen(
         words,
         cwd=folder,
@@ -89,17 +91,26 @@ def wait(command: Command, reached: Callable[[], bool]) -> None:
             return
         time.sleep(0.02)
     os.killpg(command.pid, signal.SIGKILL)
-    raise AssertionError(f"it ended or hung before it could be stopped: {command.communicate()}")
+    raise AssertionError(f"it ended or hung before it could be stopped: {end(command, SOON)}")
+
+
+def end(command: Command, seconds: float) -> str:
+    """Wait for the end of a command; return what it said on standard error."""
+    if isinstance(command, Fork):
+        command.process.join(seconds)
+        assert command.returncode is not None, f"it still ran {seconds} s later"
+        return command.said()
+    return command.communicate(timeout=seconds)[1]
 
 
 def stop(command: Command, kind: signal.Signals = signal.SIGINT) -> str:
     """Stop a command that was begun; return what it said on standard error."""
     command.send_signal(kind)
     try:
-        return command.communicate(timeout=SOON)[1]
-    except subprocess.TimeoutExpired:
+        return end(command, SOON)
+    except (subprocess.TimeoutExpired, AssertionError):
         os.killpg(command.pid, signal.SIGKILL)
-        command.communicate()
+        end(command, SOON)
         raise AssertionError(f"it still ran {SOON} s later") from None
 
 
@@ -129,7 +140,7 @@ def alive(process: int) -> bool:
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
 def test_while_pictures_are_decoded(large: Path, tmp_path: Path, kind: signal.Signals) -> None:
     words = ("fit", str(large), "--out", "m.lw", "--encoder", "none", "--size", "512")
-    command = begin((*LABELWISE, *words), tmp_path)
+    command = labelwise(words, tmp_path)
     wait(command, lambda: any(file.endswith(".png") for file in open_files(command.pid)))
     assert "Stopped." in stop(command, kind)
     assert command.returncode == 128 + kind
@@ -139,7 +150,7 @@ def test_while_pictures_are_decoded(large: Path, tmp_path: Path, kind: signal.Si
 def test_while_worker_processes_decode_to_disk(large: Path, tmp_path: Path) -> None:
     """Workers that would decode for long are ended, too, and the cache is not taken for whole."""
     words = ("fit", str(large), "--out", "m.lw", "--size", "512", "--group", "none")
-    command = begin((*LABELWISE, *words), tmp_path, LABELWISE_MEMORY_MB="1")
+    command = labelwise(words, tmp_path, LABELWISE_MEMORY_MB="1")
     started: list[int] = []
 
     def decoding() -> bool:
@@ -156,9 +167,9 @@ def test_while_worker_processes_decode_to_disk(large: Path, tmp_path: Path) -> N
     assert not [*tmp_path.rglob("*.json"), *tmp_path.rglob("*.pictures")], "what would be taken for a whole cache"
 
 
-@pytest.mark.parametrize("start", [LABELWISE, TORCHRUN], ids=["one process", "torchrun"])
+@pytest.mark.parametrize("start", [(), TORCHRUN], ids=["one process", "torchrun"])
 def test_while_pictures_are_encoded(small: Path, tmp_path: Path, start: tuple[str, ...]) -> None:
-    """A frozen encoder reads all pictures before the first step of training."""
+    """A frozen encoder reads all pictures before the first step of training. torchrun takes seconds: three processes import torch."""
     given = (
         "encoder.weights=" + str(small / "encoder.safetensors"),
         "encoder.frozen=true",
@@ -173,12 +184,11 @@ def test_while_pictures_are_encoded(small: Path, tmp_path: Path, start: tuple[st
         "160",
         *(w for one in given for w in ("--set", one)),
     )
-    command = begin((*start, *words), tmp_path)
-
+    command = begin((*start, *words), tmp_path) if start else labelwise(words, tmp_path)
     wait(command, (tmp_path / "m.lw.run" / "log.jsonl").exists)
     time.sleep(0.5)
     told = stop(command)
-    if start is LABELWISE:  # torchrun has an exit code of its own
+    if not start:  # torchrun has an exit code of its own
         assert command.returncode == 130
     assert "Stopped." in told
     assert "--resume" in told
@@ -192,7 +202,7 @@ def test_while_it_trains_the_checkpoint_is_written_first(tmp_path: Path) -> None
     np.savez(tmp_path / "data.npz", features=rows, labels=np.arange(400) % 4, classes=np.array(list("abcd")))
     words = ("fit", "data.npz", "--out", "m.lw", "--method", "softmax", "--epochs", "100000", "--set", "batch=16")
     plain = ("--set", "closed_form=false")  # else it ends as soon as training adds nothing
-    command = begin((*LABELWISE, *words, *plain), tmp_path)
+    command = labelwise((*words, *plain), tmp_path)
     log = tmp_path / "m.lw.run" / "log.jsonl"
     wait(command, lambda: log.exists() and log.read_text().count("\n") > 3)
     told = stop(command, signal.SIGTERM)

@@ -6,7 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from labelwise import scores as module
 from labelwise.scores import Scores
+from labelwise.tasks.calibrate import calibration_errors
+from labelwise.tasks.classify import classify
 from tests.changed import changed, exact
 from tests.plain import ABC, Pixels, plain_classifier
 
@@ -99,3 +102,17 @@ def test_embeddings_alone_have_no_images(scores: Scores) -> None:
 
 def test_scores_carry_no_gradient(scores: Scores) -> None:
     assert not scores.log_odds.requires_grad
+
+
+def test_large_matrices_are_answered_in_parts(scores: Scores, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, targets = Scores(scores.classifier, scores.embeddings), torch.tensor([0, 1, 2, 0, 1, 2, 0])
+    answers, errors = classify(whole), calibration_errors(whole, targets)
+    limits = {name: getattr(whole, name) for name in ("best", "confidence", "strangeness", "unknown")}
+    monkeypatch.setattr(module, "MOST", 2 * len(scores.classifier.labels))
+    large = Scores(scores.classifier, scores.embeddings)
+    assert [len(part) for part in large.parts()] == [2, 2, 2, 1]
+    assert classify(large) == answers
+    for name, right in limits.items():
+        torch.testing.assert_close(getattr(large, name), right)
+    assert calibration_errors(large, targets) == pytest.approx(errors, abs=1e-12)
+    assert not {"raw", "log_odds", "yes", "probabilities"} & set(vars(large)), "a matrix of all pictures is kept"

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-EXTRAS = ("serve", "postgres", "export", "search", "parquet")
+EXTRAS = ("serve", "postgres", "export", "search", "gallery", "parquet")
 LONGEST = 60  # letters: some packages put the whole text where the name of the licence belongs
 
 
@@ -51,7 +51,7 @@ def main() -> None:
     lines = [
         "# Licences",
         "",
-        "What `labelwise` and its extras serve, postgres, export, search and parquet bring along, as `tools/licences.py` finds it in the",
+        "What `labelwise` and its extras serve, postgres, export, search, gallery and parquet bring along, as `tools/licences.py` finds it in the",
         "packages themselves. Benchmarks name their own: `labelwise data where NAME`.",
         "",
         "| package | version | licence |",

@@ -7,7 +7,7 @@ about the resulting matrix of scores.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 if TYPE_CHECKING:
     from labelwise import data, evaluate, methods, report

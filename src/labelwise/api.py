@@ -19,6 +19,7 @@ from labelwise.tasks import retrieve as retrieve_task
 from labelwise.tasks import teach as teach_task
 from labelwise.tasks import verify as verify_task
 from labelwise.tasks.gallery import Gallery
+from labelwise.tasks.gallery_store import StoredGallery
 from labelwise.tasks.similarity import By
 
 
@@ -77,16 +78,17 @@ def fit_verification(
 def retrieve(  # noqa: PLR0913 - each may be chosen
     classifier: Classifier,
     query: Pictures,
-    gallery: Gallery,
+    gallery: Gallery | StoredGallery,
     k: int = 5,
     *,
     by: By = "similarity",
     candidates: int | None = retrieve_task.CANDIDATES,
-    approximate: bool = False,
+    approximate: bool | None = None,
+    where: str | None = None,
 ) -> list[list[retrieve_task.Match]]:
     """Return for each query the k pictures of a gallery that are most like it, best first; see ``tasks.retrieve``."""
     return retrieve_task.retrieve(
-        classifier.scores(query), gallery, k, by=by, candidates=candidates, approximate=approximate
+        classifier.scores(query), gallery, k, by=by, candidates=candidates, approximate=approximate, where=where
     )
 
 

@@ -123,7 +123,10 @@ class Classifier:
         """Return the classifier of these labels only, in this order; their scores stay the same."""
         rows = [self.labels.index(name) for name in names]
         labels, embeddings = self.labels.select(names), self.label_embeddings[rows]
-        return replace(self, labels=labels, label_embeddings=embeddings, calibration=self.calibration.select(rows))
+        calibration, familiarity = self.calibration.select(rows), self.familiarity.select(rows)
+        return replace(
+            self, labels=labels, label_embeddings=embeddings, calibration=calibration, familiarity=familiarity
+        )
 
     def remove(self, name: str) -> Self:
         """Return the classifier without one label; the other scores stay the same."""
@@ -132,8 +135,11 @@ class Classifier:
             raise UsageError(f'"{name}" is the only label; a classifier needs at least one.')
         return self.select([other for other in self.labels.names if other != name])
 
-    def add(self, labels: Labels, embedding: Tensor, *, unseen: bool = False) -> Self:
-        """Return the classifier with one more label: ``labels`` as ``Labels.add`` returns them, and its embedding ``[e]``."""
+    def add(self, labels: Labels, embedding: Tensor, *, unseen: bool = False, width: float = 1.0) -> Self:
+        """Return the classifier with one more label: ``labels`` as ``Labels.add`` returns them, and its embedding ``[e]``.
+
+        ``width`` is by how much more than usual its pictures spread, see ``Familiarity``.
+        """
         if self.model.fitted_together and not self.model.added_apart:
             raise UnsupportedError(
                 f"{type(self.model).__name__} is fitted to all labels together; train it again to add one."
@@ -141,7 +147,8 @@ class Classifier:
         if labels.names[:-1] != self.labels.names:
             raise UsageError("A label is added at the end; the other labels must stay as they are.")
         rows = append_rows(self.label_embeddings, embedding[None])
-        return replace(self, labels=labels, label_embeddings=rows, calibration=self.calibration.add(unseen=unseen))
+        calibration, familiarity = self.calibration.add(unseen=unseen), self.familiarity.add(len(self.labels), width)
+        return replace(self, labels=labels, label_embeddings=rows, calibration=calibration, familiarity=familiarity)
 
     def to(self, device: str | torch.device) -> Self:
         """Return the classifier on another device (the model itself is moved)."""

@@ -8,7 +8,7 @@ says nothing. Each sign is measured in standard deviations of known pictures, an
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Self
 
-from labelwise.ops.arrays import double, larger, logit, unit_rows
+from labelwise.ops.arrays import double, larger, logit, unit_rows, values_at
 from labelwise.settings import brief
 
 if TYPE_CHECKING:  # an answer needs no torch, see ``quick``: numbers are numpy's arrays, then
@@ -38,6 +38,8 @@ class Familiarity:
     # embeddings of training images, of unit length [m, d]; what is far from all of them is unfamiliar
     memory: "Tensor | None" = None
     rule: OutlierRule | None = None  # when an image is none of the labels; None is not chosen yet
+    # how many times the usual squared distance pictures of each label have, by its examples [k]; None is once, of all
+    width: "Tensor | None" = None
 
     __repr__ = brief
 
@@ -72,15 +74,32 @@ class Familiarity:
         more = unit_rows(embeddings.float())
         return replace(self, memory=more if self.memory is None else append_rows(self.memory, more))
 
+    def add(self, count: int, width: float = 1.0) -> Self:
+        """Return it with one more label than so many, whose pictures spread by this."""
+        if self.width is None and width == 1:
+            return self
+        import torch
+
+        from labelwise.ops.rows import append_rows
+
+        known = torch.ones(count) if self.width is None else self.width
+        return replace(self, width=append_rows(known, torch.tensor([width])))
+
+    def select(self, rows: list[int]) -> Self:
+        """Return it for these labels only, in this order."""
+        return self if self.width is None else replace(self, width=self.width[rows])
+
     def to(self, device: "str | torch.device") -> Self:
         """Return it on another device."""
-        return self if self.memory is None else replace(self, memory=self.memory.to(device))
+        memory, width = (part if part is None else part.to(device) for part in (self.memory, self.width))
+        return replace(self, memory=memory, width=width)
 
     def _signs(self, scores: "Scores") -> tuple["Tensor", "Tensor"]:
         """Return lack of confidence, as log-odds, and unfamiliarity, as the model tells it or a cosine distance: ``[n]`` each."""
         doubt = -logit(scores.confidence, 1e-12)
         if scores.unfamiliarity is not None:
-            return doubt, double(scores.unfamiliarity)
+            far = double(scores.unfamiliarity)
+            return doubt, far if self.width is None else far / values_at(self.width, scores.raw.argmax(1))
         if self.memory is None:
             return doubt, abs(doubt) * 0
         import torch

@@ -103,6 +103,24 @@ class Reliability:
     accuracy: Tensor  # share of correct answers in each bin [b]; NaN where it is empty
     count: Tensor  # answers in each bin [b]
 
+    @property
+    def error(self) -> float:
+        """The mean distance between confidence and accuracy, over bins weighted by count."""
+        gaps = (self.confidence - self.accuracy).abs().nan_to_num(0)
+        return float((gaps * self.count).sum() / self.count.sum())
+
+
+def pooled(tables: Sequence[Reliability]) -> Reliability:
+    """Return the reliability of answers in several tables together, whose bins are the same."""
+    if len(tables) == 1:
+        return tables[0]
+    count = torch.stack([table.count for table in tables]).sum(0)
+    sure, right = (
+        torch.stack([getattr(table, name).nan_to_num(0) * table.count for table in tables]).sum(0) / count
+        for name in ("confidence", "accuracy")
+    )
+    return Reliability(confidence=sure, accuracy=right, count=count)
+
 
 def reliability(confidence: Values, correct: Values, bins: int = 15) -> Reliability:
     """Return mean confidence, accuracy and count of each bin, from the probability of each answer and whether it was right ``[n]``.
@@ -118,9 +136,7 @@ def reliability(confidence: Values, correct: Values, bins: int = 15) -> Reliabil
 
 def expected_calibration_error(confidence: Values, correct: Values, bins: int = 15) -> float:
     """Return the mean distance between confidence and accuracy, over bins of equal width weighted by count."""
-    table = reliability(confidence, correct, bins)
-    gaps = (table.confidence - table.accuracy).abs().nan_to_num(0)
-    return float((gaps * table.count).sum() / table.count.sum())
+    return reliability(confidence, correct, bins).error
 
 
 def _row(values: Values) -> Tensor:

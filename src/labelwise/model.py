@@ -143,6 +143,14 @@ class SensesFamiliarity(Protocol):
         """Return ``[n]``, larger is stranger, from image embeddings ``[n, d]`` and label embeddings ``[k, e]``."""
 
 
+@runtime_checkable
+class MeasuresExamples(Protocol):
+    """How unfamiliar an image is, is a squared distance to it: so it can be told how far images of a new label spread."""
+
+    def example_distances(self, embeddings: Tensor) -> Tensor:
+        """Return how unfamiliar each of some examples of a label ``[n, d]`` is to what the others say of it ``[n]``; two at least."""
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LeftOut:
     """What a model says of training images as if each, and those that look like it, had not been among them."""
@@ -151,6 +159,11 @@ class LeftOut:
     unfamiliarity: Tensor  # [n], see ``SensesFamiliarity``
     tells: Tensor  # which rows say something: an image of their label is left [n] (bool)
     groups: Tensor  # images that were left out together have the same number [n]
+    rows: Tensor  # which of the training images these are [n]: all, or of very many some
+    # What a new image would find, of whose label none was left out: the score of its own label [n], believed as much as the others,
+    # and how much less it varies by how much that is the largest [n]
+    own: Tensor
+    narrowing: Tensor
 
 
 @runtime_checkable
@@ -158,7 +171,7 @@ class LeavesOut(Protocol):
     """It scores its training images as if it had not seen them, so none need to be held out."""
 
     def left_out(self, images: Tensor, targets: Tensor, groups: Sequence[str] = ()) -> LeftOut:
-        """Return what it says of all its training images, from their targets ``[n]`` and the names of their groups."""
+        """Return what it says of its training images, from the targets ``[n]`` and the names of the groups of all."""
 
     def left_out_pairs(self, images: Tensor, targets: Tensor, pairs: Tensor) -> Tensor:
         """Return how alike pairs ``[p, 2]`` of its training images are by ``Whitens.whitened``, as if it had not seen the two."""

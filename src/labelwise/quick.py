@@ -97,6 +97,7 @@ def _opened(folder: Path) -> QuickClassifier | None:
     with safe_open(folder / WEIGHTS, framework="np") as file:
         scale, offset, codes = (file.get_tensor(name) for name in ("scale", "offset", "codes"))
         model = {name: file.get_tensor(f"model/{name}") for name in MODEL}
+        width: Any = file.get_tensor("width") if "width" in file.keys() else None  # noqa: SIM118 - the file is no dict
     unseen: Any = np.isin(about["labels"]["names"], about["described"])
     rule = about["outlier"] and OutlierRule(**about["outlier"])
     return QuickClassifier(
@@ -108,7 +109,7 @@ def _opened(folder: Path) -> QuickClassifier | None:
             temperature=about["temperature"],
             multilabel=about["multilabel"],
         ),
-        familiarity=Familiarity(rule=rule),
+        familiarity=Familiarity(rule=rule, width=width),
         shape=tuple(about["shape"]),
         view=from_plain(View, about.get("view", {})),
         network=session(graph, 1),

@@ -79,7 +79,7 @@ def classifier_of(about: Document, tensors: Tensors) -> Classifier:
             exclusive=model.exclusive,
             multilabel=description.multilabel,
         ),
-        familiarity=Familiarity(memory=own.get("memory"), rule=description.outlier),
+        familiarity=Familiarity(memory=own.get("memory"), rule=description.outlier, width=own.get("width")),
         verifier=description.verification,
         origin=Origin(method=method, summary=description.summary, train_hashes=own.get("seen")),
     )
@@ -176,6 +176,8 @@ def _check_rows(k: int, tensors: Tensors) -> None:
     codes, scale, offset = (tuple(tensors[name].shape) for name in ("codes", "scale", "offset"))
     if len(codes) != 2 or not codes[:1] == scale == offset == (k,):
         raise UsageError(f"{k} labels need as many codes, scales and offsets; given {codes}, {scale} and {offset}")
+    if "width" in tensors and tensors["width"].shape != (k,):
+        raise UsageError(f"{k} labels have a width each; given {tuple(tensors['width'].shape)}")
 
 
 def _method(document: Document) -> Method:

@@ -1,17 +1,20 @@
 """Scores: the matrix of scores of pictures and labels. Every task is a question about it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
-from labelwise.ops.arrays import top
+from labelwise.ops.arrays import joined, top
 
 if TYPE_CHECKING:  # an answer needs no torch, see ``quick``: numbers are numpy's arrays, then
     from torch import Tensor
 
     from labelwise.classifier import Classifier
 
+MOST = (
+    2**24
+)  # pairs of a picture and a label that are held at a time, where only an answer for each picture is asked for
 UNKNOWN, NONE = "unknown", "none"  # answers that are no label
 
 
@@ -46,11 +49,11 @@ class Scores:
 
         from labelwise.model import SensesFamiliarity
 
-        model = self.classifier.model
+        model, labels = self.classifier.model, self.classifier.label_embeddings
         if not isinstance(model, SensesFamiliarity):
             return None
         with torch.no_grad():
-            return model.unfamiliarity(self.embeddings, self.classifier.label_embeddings)
+            return joined([model.unfamiliarity(part.embeddings, labels) for part in self.parts()])
 
     @cached_property
     def log_odds(self) -> "Tensor":
@@ -60,7 +63,7 @@ class Scores:
     @cached_property
     def best(self) -> "Tensor":
         """The position of the label that fits best ``[n]``."""
-        return self.log_odds.argmax(1)
+        return self._each(lambda part: part.log_odds.argmax(1))
 
     @cached_property
     def probabilities(self) -> "Tensor":
@@ -80,7 +83,7 @@ class Scores:
     @cached_property
     def confidence(self) -> "Tensor":
         """The largest probability of a yes ``[n]``; low where no label fits."""
-        return self.classifier.calibration.confidence(self.log_odds)
+        return self._each(lambda part: part.classifier.calibration.confidence(part.log_odds))
 
     @cached_property
     def strangeness(self) -> "Tensor":
@@ -106,6 +109,19 @@ class Scores:
         tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
         vars(part).update({name: _rows(value, rows) for name, value in tensors.items()})
         return part
+
+    def parts(self) -> Iterator[Self]:
+        """Yield the same of some pictures at a time, so that no more than ``MOST`` pairs need be held; of few, all at once."""
+        step = max(1, MOST // max(1, len(self.classifier.labels)))
+        if len(self) <= step:
+            yield self
+            return
+        for start in range(0, len(self), step):
+            yield self[start : start + step]
+
+    def _each(self, answer: "Callable[[Self], Tensor]") -> "Tensor":
+        """Return an answer for each picture ``[n]``; the matrix is not kept where it is large."""
+        return answer(self) if "log_odds" in vars(self) else joined([answer(part) for part in self.parts()])
 
     def top(self, count: int) -> list[list[tuple[str, float]]]:
         """Return the best labels of each picture and what is told of them, best first."""

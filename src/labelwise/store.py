@@ -121,7 +121,7 @@ def _write(classifier: Classifier, folder: Path) -> bytes:
     calibration, familiarity, origin = classifier.calibration, classifier.familiarity, classifier.origin
     tensors = {"codes": classifier.label_embeddings, "scale": calibration.scale, "offset": calibration.offset}
     tensors |= state_tensors("model", classifier.model)
-    optional = {"seen": origin.train_hashes, "memory": familiarity.memory}
+    optional = {"seen": origin.train_hashes, "memory": familiarity.memory, "width": familiarity.width}
     tensors |= {name: tensor for name, tensor in optional.items() if tensor is not None}
     for prefix, labels in (("labels", classifier.labels), ("trained_labels", classifier.model.spec.labels)):
         known = {"vectors": labels.vectors, "shares": labels.shares, "similarity": labels.similarity}

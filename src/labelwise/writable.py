@@ -93,6 +93,17 @@ def sole_writer(
             os.close(file)
 
 
+@contextmanager
+def turn(lock: Path) -> Iterator[None]:
+    """Wait until no other process is inside with the same file, and keep others waiting while open."""
+    file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)
+
+
 def _open_lock(path: Path, busy: Callable[[str], LabelwiseError]) -> int:
     """Return the open lock, which nobody else has."""
     while True:

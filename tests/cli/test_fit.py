@@ -1,8 +1,6 @@
 """The verb fit."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +8,7 @@ import pytest
 
 from labelwise.cli.fit import METHOD_HELP
 from labelwise.methods import METHODS
+from tests.forks import Fork, shell
 
 QUICK = ["--set", "encoder.width=8", "--set", "augment.flip=false", "--set", "optimizer.lr=0.05", "--set", "batch=16"]
 
@@ -32,7 +31,8 @@ def folder(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--encoder",
         "none",
     ]
-    subprocess.run([sys.executable, "-m", "labelwise", *map(str, words), *QUICK], check=True)
+    fitting = Fork(shell(*words, *QUICK), path)
+    assert fitting.wait(120) == 0, fitting.said()
     return path
 
 

@@ -8,18 +8,21 @@ import pytest
 from PIL import Image
 
 import labelwise as lw
+from labelwise.data import finches
 from labelwise.data.dataset import Dataset
 
 
-@pytest.fixture(scope="module")
-def birds() -> Dataset:
+@pytest.fixture
+def birds(monkeypatch: pytest.MonkeyPatch) -> Dataset:
+    few = finches(per_species=20)
+    monkeypatch.setattr("labelwise.data.catalogue.finches", lambda: few)
     return lw.data.load("finches")
 
 
-@pytest.fixture(scope="module")
-def photos(birds: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def photos(birds: Dataset, tmp_path: Path) -> Path:
     """Twelve test pictures of four species, as files."""
-    place, split = tmp_path_factory.mktemp("finches") / "photos", birds.split("test")
+    place, split = tmp_path / "photos", birds.split("test")
     place.mkdir()
     for label in range(4):
         rows = (split.targets == label).nonzero()[:3, 0].tolist()

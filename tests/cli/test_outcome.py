@@ -54,6 +54,13 @@ def test_confused_labels_and_pictures_to_look_at_are_named(method: str, capsys: 
     assert "2 more are named in a b.lw/classifier.json" in text
 
 
+def test_all_right_is_no_promise_of_all(capsys: pytest.CaptureFixture[str]) -> None:
+    classifier = lw.fit(wrong_labels(0), lw.methods.Discriminant(), lw.Run(device="cpu"))
+    text = printed(outcome(classifier, Path("m.lw"), ""), capsys)
+    assert "Of new pictures like these at least 95.7 % will be answered right" in text
+    assert "about 100.0 %" not in text
+
+
 def test_the_next_commands_can_be_run_as_they_are(run: Any, pictures: Path, tmp_path: Path) -> None:
     home = tmp_path / "two words"
     model = home / "m.lw"

@@ -3,8 +3,6 @@
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections import namedtuple
 from dataclasses import replace
@@ -19,6 +17,7 @@ from labelwise.errors import StoreError, UsageError
 from tests.changed import changed
 from tests.conftest import blobs, quick
 from tests.fitting.test_one_choice import saved, write_pictures
+from tests.forks import Fork, shell
 
 QUICK = ["--size", 8, "--device", "cpu", "--encoder", "none", "--set", "encoder.width=4"]
 FIT = [*QUICK, "--method", "softmax", "--epochs", 2]
@@ -165,13 +164,13 @@ def test_a_second_fit_is_refused_and_a_killed_one_leaves_the_place_free(
 ) -> None:
     target = tmp_path / "m.lw"
     command = ["fit", pictures, *QUICK, "--method", "softmax", "--out", target]
-    words = [sys.executable, "-m", "labelwise", *map(str, command), "--epochs", "1000000"]
-    with subprocess.Popen(words, stderr=subprocess.DEVNULL) as first:
-        while not (tmp_path / "m.lw.run" / "log.jsonl").exists():
-            assert first.poll() is None
-            time.sleep(0.05)
-        code, _, err = run(*command, "--epochs", 1)
-        first.send_signal(signal.SIGKILL)
+    first = Fork(shell(*command, "--epochs", 1_000_000), tmp_path)
+    while not (tmp_path / "m.lw.run" / "log.jsonl").exists():
+        assert first.poll() is None, first.said()
+        time.sleep(0.05)
+    code, _, err = run(*command, "--epochs", 1)
+    first.send_signal(signal.SIGKILL)
+    first.wait(30)
     assert code == 2
     assert f"Another process ({first.pid}) writes to" in one_line(err)
     code, _, err = run(*command, "--epochs", 1)

@@ -1,8 +1,6 @@
 """The verb reproduce: runs, goes on, lists, prints, and says what is wrong."""
 
 import signal
-import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +11,7 @@ from typer.testing import CliRunner, Result
 from labelwise.cli.verbs import app
 from labelwise.errors import DataError, UsageError
 from labelwise_papers.reproduce.results import RESULTS, read_results
+from tests.forks import Fork, shell
 from tests.papers.reproduce.tiny_recipes import write_recipe
 
 
@@ -101,12 +100,11 @@ def test_wrong_requests_say_what_to_do() -> None:
         run("indicator/table8")
 
 
-def command(path: Path, out: Path, *words: str) -> "subprocess.Popen[str]":
-    line = [sys.executable, "-m", "labelwise", "reproduce", str(path), "--out", str(out), "--device", "cpu", *words]
-    return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def command(path: Path, out: Path, *words: str) -> Fork:
+    return Fork(shell("reproduce", path, "--out", out, "--device", "cpu", *words), path.parent)
 
 
-def until_a_fit(begun: "subprocess.Popen[str]", out: Path) -> list[int]:
+def until_a_fit(begun: Fork, out: Path) -> list[int]:
     """Wait until there is a result and a fit has begun since now; return the processes of the workers."""
     deadline, now = time.monotonic() + 300, time.time()
     while time.monotonic() < deadline and begun.poll() is None:
@@ -116,7 +114,7 @@ def until_a_fit(begun: "subprocess.Popen[str]", out: Path) -> list[int]:
             if not read_results(out) or max((log.stat().st_mtime for log in logs), default=0) <= now:
                 continue
             return [int(word) for word in Path(f"/proc/{begun.pid}/task/{begun.pid}/children").read_text().split()]
-    raise AssertionError(f"no fit: {begun.communicate()}")
+    raise AssertionError(f"no fit: {begun.said()}")
 
 
 def test_workers_share_the_cells_and_end_with_the_command(tmp_path: Path) -> None:
@@ -125,15 +123,15 @@ def test_workers_share_the_cells_and_end_with_the_command(tmp_path: Path) -> Non
     begun = command(path, out, "--workers", "2")
     until_a_fit(begun, out)
     begun.send_signal(signal.SIGTERM)
-    told = begun.communicate(timeout=300)[1]
-    assert begun.returncode == 128 + signal.SIGTERM, told
+    assert begun.wait(300) == 128 + signal.SIGTERM, begun.said()
+    told = begun.said()
     assert "Run the same command again" in told
     some = [entry["key"] for entry in read_results(out)]
     assert 0 < len(some) < 4
     again = command(path, out, "--workers", "2")
     children = until_a_fit(again, out)
-    again.kill()
-    again.communicate(timeout=300)  # its workers hold the pipes, so this is over when they are
+    again.send_signal(signal.SIGKILL)
+    again.wait(30)
     assert children
     deadline = time.monotonic() + 60
     while any(map(_alive, children)) and time.monotonic() < deadline:

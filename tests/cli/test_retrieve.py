@@ -133,3 +133,54 @@ def test_retrieve_refuses_a_score_before_it_encodes_the_gallery(run: Any, root: 
     assert (code, out) == (1, "")
     assert "Compare by cosine, or train again" in " ".join(err.split())
     assert not index.exists()
+
+
+def test_a_gallery_on_disk(run: Any, root: Path, tmp_path: Path) -> None:
+    pytest.importorskip("lancedb", reason="needs the extra gallery")
+    kept, query = tmp_path / "all photos.lance", some(root, 1)[0]
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for label, folder in enumerate(folders):
+        folder.mkdir()
+        for i in range(4):
+            (folder / f"{i}.png").write_bytes(some(root, label)[i + 1].read_bytes())
+
+    def ask(*words: object) -> tuple[int, list[str]]:
+        code, out, err = run("retrieve", root / "m.lw", *words, "--json", "-k", 9)
+        assert code == 0, err
+        found = json.loads(out)
+        return found["gallery"], [match["file"] for one in found["queries"] for match in one["matches"]]
+
+    assert ask("--gallery", folders[0], "--index", kept) == (4, [])
+    (folders[0] / "3.png").unlink()
+    (folders[0] / "4.png").write_bytes(some(root, 0)[5].read_bytes())
+    assert ask("--gallery", folders[0], "--index", kept) == (4, [])
+    count, files = ask(query, "--gallery", folders[1], "--index", kept, "--label", "blob 1")
+    assert count == len(files) == 8
+    assert {Path(file).parent.name for file in files[:4]} == {"two"}
+    assert ask(query, "--gallery", kept) == (8, files)
+    assert ask(query, "--gallery", kept, "--no-approximate") == (8, files)
+    chosen = ask(query, "--gallery", kept, "--where", "label is null and date > '2000'")[1]
+    assert chosen == [file for file in files if Path(file).parent.name == "one"]
+    code, _, err = run("retrieve", root / "m.lw", "--gallery", kept, "--remove", f"folder = '{folders[0].resolve()}'")
+    assert (code, "Removed 4 pictures." in err) == (0, True)
+    assert ask(query, "--gallery", kept) == (4, files[:4])
+
+
+def test_wrong_use_of_a_gallery_on_disk(run: Any, root: Path, tmp_path: Path) -> None:
+    pytest.importorskip("lancedb", reason="needs the extra gallery")
+    model, a, folder = root / "m.lw", some(root, 0)[0], root / "pictures" / "test"
+    kept, none = tmp_path / "g.lance", tmp_path / "none.lance"
+    assert run("retrieve", model, "--gallery", folder, "--index", kept, "--by", "whitened")[0] == 0
+    for words, code, message in (
+        ((model, a, "--gallery", kept), 2, "holds whitened embeddings"),
+        ((model, a, "--gallery", none), 1, "is no gallery"),
+        ((model, a, "--gallery", tmp_path / "no", "--index", none), 2, "is no folder"),
+        ((model, a, "--gallery", kept, "--by", "whitened", "--where", "bad"), 2, "Give a condition on"),
+        ((model, a, "--gallery", kept, "--label", "x"), 2, "--label goes with pictures that are added"),
+        ((model, a, "--gallery", folder, "--where", "label = 'x'"), 2, "goes with a gallery on disk"),
+        ((model, "--gallery", folder), 2, "Give a picture to search for"),
+    ):
+        got, out, err = run("retrieve", *words)
+        assert (got, out) == (code, ""), err
+        assert message in " ".join(err.split())
+    assert not none.exists()

@@ -16,6 +16,8 @@ from labelwise.cli import verbs
 from labelwise.cli.verbs import VERBS
 from labelwise.model import CAPABILITIES, Generates, LearnsFromExamples, Locates, Whitens
 
+ROOT = Path(__file__).parents[2]
+
 
 def alone(code: str) -> str:
     """Return what Python prints for some code in a process of its own."""
@@ -91,6 +93,13 @@ def test_the_version_is_told_without_torch() -> None:
         "except SystemExit as stop: assert not stop.code\nassert 'torch' not in sys.modules"
     )
     assert re.fullmatch(rf"labelwise {re.escape(__version__)} \(Python 3\.\d+\.\S+, torch \d+\.\d+\S*\)\n", printed)
+
+
+def test_the_changelog_begins_with_this_version() -> None:
+    first = re.search(r"^## (\S+)( \(unreleased\))?", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert first is not None
+    release, unreleased = first.groups()
+    assert __version__ == (f"{release}.dev0" if unreleased else release)
 
 
 def test_every_verb_that_reads_data_takes_a_root(run: Any) -> None:

@@ -46,7 +46,8 @@ class TinyPretrained(Backbone):
 def installed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     there: bool = request.param == "pretrained encoder installed"
     monkeypatch.setattr("labelwise.nn.efficientnet.is_installed", lambda: there)
-    monkeypatch.setattr("labelwise.nn.backbones.EfficientNetLite0", TinyPretrained)
+    for place in ("backbones", "encoder"):
+        monkeypatch.setattr(f"labelwise.nn.{place}.EfficientNetLite0", TinyPretrained)
     monkeypatch.setattr(
         "labelwise.training.loop._out_of_patience", lambda _, now: now.epoch >= 2
     )  # quick, in both ways

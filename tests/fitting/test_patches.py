@@ -99,7 +99,9 @@ def test_wrong_use_is_told() -> None:
         PatchNet((3, 6, 6))
 
 
-def test_from_the_shell_and_into_a_classifier(tmp_path: Path) -> None:
+def test_from_the_shell_and_into_a_classifier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = finches(per_species=20)
+    monkeypatch.setattr("labelwise.data.catalogue.finches", lambda: few)
     file = tmp_path / "p.safetensors"
     words = ["pretrain", "finches", "--kind", "patches", "--set", "width=50", "--out", str(file), "--json", "--probe"]
     ran = CliRunner().invoke(app, words)
@@ -108,5 +110,5 @@ def test_from_the_shell_and_into_a_classifier(tmp_path: Path) -> None:
     assert told["kind"] == "patches"
     assert told["neighbours"]["accuracy"] > 0.2  # guessing: 0.033
     encoder = Encoder(backbone="patches", width=50, weights=str(file), frozen=True)
-    named = lw.fit(finches(per_species=10), ZeroLabel(encoder=encoder, restarts=2, search=10), lw.Run(device="cpu"))
+    named = lw.fit(few, ZeroLabel(encoder=encoder, restarts=2, search=10), lw.Run(device="cpu"))
     assert len(named.labels) == 30

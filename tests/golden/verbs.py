@@ -278,7 +278,7 @@ VERBS: dict[str, tuple[str | Look, ...]] = {
         "reproduce",
         "reproduce owl/table1",
         *(f"reproduce {recipe} --quick --seeds 1 --data-root . --out results" for recipe in QUICK),
-        "reproduce izf/czsl --quick --seeds 1 --data-root . --out results --method 'izf, closed form, NBC' --method eszsl",
+        "reproduce izf/czsl --quick --seeds 1 --data-root . --out results --method 'izf, NBC' --method eszsl",
         "reproduce izf/toy --quick --seeds 1 --data-root . --method 'flow without centres' --method 'conditional VAE'",
         "reproduce indicator/table8 --quick --table --markdown --data-root . --out results",
         names("results"),

@@ -26,6 +26,7 @@ from labelwise.errors import DataError, LabelwiseError, StoreError, UsageError, 
 from labelwise.files import read_tensors
 from labelwise.nn.weights import read_weights
 from labelwise_papers.benchmarks.mat_files import read_mat
+from tests.forks import Fork, shell
 from tests.hostile import corpus
 from tests.hostile.corpus import mat_array, mat_element
 
@@ -213,32 +214,27 @@ def test_a_million_columns_take_seconds(head: str, tmp_path: Path) -> None:
         file = tmp_path / f"{n}.csv"
         heads = ",".join(head.format(i) for i in range(n))
         file.write_text(f"{heads},label\n{'1,' * n}a\n")
-        start = time.perf_counter()
+        start = time.process_time()
         with suppress(LabelwiseError):
             read_csv(file)
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
     assert seconds[1] < 40 * seconds[0] + 1
 
 
 def test_a_name_that_is_long_or_one_of_many_is_not_compared_for_hours() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     assert suggest("x" * 10**6, ["x" * 10**6 + "y"]) == ""
     assert suggest("label", (f"labels{i}" for i in range(10**6)))
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20
 
 
 def test_the_shell_takes_the_limit(tmp_path: Path) -> None:
     file = corpus.npz(
         tmp_path / "a.npz", features=corpus.npy((1000, 1000), "<f4", bytes(4 * 10**6)), labels=corpus.names("a", "b")
     )
-    done = subprocess.run(
-        [sys.executable, "-m", "labelwise", "data", "check", str(file), "--max-gb", "0.002"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert "0.002 GB are allowed" in " ".join(done.stderr.split())
+    done = Fork(shell("data", "check", file, "--max-gb", "0.002"), tmp_path)
+    assert done.wait(60) == 1
+    assert "0.002 GB are allowed" in " ".join(done.said().split())
 
 
 def test_numbers_of_an_array_are_as_they_were(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The closed form on features: what it chooses, what it says of itself, and how it takes new labels."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,10 +12,13 @@ from labelwise.classifier import Classifier
 from labelwise.data.dataset import Dataset, Split
 from labelwise.errors import DataError, UnsupportedError, UsageError
 from labelwise.fitting.choice import decide
+from labelwise.fitting.estimate import _confused
 from labelwise.fitting.fit import fit
 from labelwise.labels import Labels
 from labelwise.methods import Discriminant, Encoder
 from labelwise.methods.discriminant import DiscriminantModel
+from labelwise.metrics import confusion_matrix
+from labelwise.ops import calibration
 from labelwise.ops.discriminant import root_features
 from labelwise.training.stages import Run
 
@@ -59,6 +63,26 @@ def test_what_leaving_out_says_is_true_and_told() -> None:
     assert bool(classifier.scores(images[:50].flip(1) * 3).unknown.double().mean() > 0.5)
     assert classifier.verifier is not None
     assert classifier.verifier.by == "whitened"
+
+
+@pytest.mark.parametrize(("each", "off"), [(2, 0.06), (3, 0.04)])
+def test_few_pictures_a_label_promise_what_new_ones_keep(each: int, off: float) -> None:
+    k, new = 40, 20
+    about = []
+    for seed in range(3):
+        rng = torch.Generator().manual_seed(seed)
+        centres, targets = 0.6 * torch.randn(k, 64, generator=rng), torch.arange(k).repeat_interleave(each + new)
+        images = (centres[targets] + torch.randn(len(targets), 64, generator=rng) + 3).clamp_min(0)
+        train = torch.arange(len(targets)) % (each + new) < each
+        split = Split(images=images[train], targets=targets[train])
+        classifier = fit(replace(data_of(k, 1), splits={"train": split}), Discriminant(), CPU)
+        right = float((classifier.scores(images[~train]).best == targets[~train]).double().mean())
+        told = classifier.origin.summary["leave_one_out"]
+        about.append((told["accuracy"] - right, told["high"] - told["low"]))
+    errors, widths = torch.tensor(about).T
+    assert abs(float(errors.mean())) < off  # without the correction, with two a label: 8 points too low
+    # of the two of a label each is asked about by the other alone: they count as one
+    assert float(widths.mean()) == pytest.approx(4 * (0.7 * 0.3 / (k * (each - 1))) ** 0.5, rel=0.2)
 
 
 def test_a_wrong_label_is_suspicious() -> None:
@@ -212,3 +236,61 @@ def test_texts_that_cannot_be_read_are_no_hindrance() -> None:
     assert classifier.origin.method == Discriminant()
     with pytest.raises(DataError, match="No word vector"):
         fit(replace(data, labels=labels), Discriminant(source="texts"), CPU)
+
+
+def test_of_very_many_images_some_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = data_of(8, 20)
+    whole = fit(data, Discriminant(), CPU)
+    monkeypatch.setattr(calibration, "MOST_PAIRS", 90 * 8)
+    monkeypatch.setattr(calibration, "FEWEST_ROWS", 1)
+    some = fit(data, Discriminant(), CPU)
+    about = some.origin.summary
+    assert 60 < about["leave_one_out"]["images"] == about["calibration"]["images"] <= 90
+    assert some.verifier is not None  # of pairs of all images
+    assert accuracy(some, 8) == pytest.approx(accuracy(whole, 8), abs=0.03)
+    low, high = (about["leave_one_out"][key] for key in ("low", "high"))
+    assert low < accuracy(some, 8) < high
+
+
+def test_confused_labels_are_those_of_the_whole_table() -> None:
+    drawn = torch.Generator().manual_seed(0)
+    best, targets = torch.randint(5, (2, 300), generator=drawn)
+    table = confusion_matrix(best, targets, 5).fill_diagonal_(0)
+    places = table.flatten().argsort(descending=True, stable=True)[:3].tolist()
+    right = [{"label": "abcde"[p // 5], "taken_for": "abcde"[p % 5], "count": int(table.flatten()[p])} for p in places]
+    assert _confused(best, targets, tuple("abcde")) == right
+    assert _confused(best, best, tuple("abcde")) == []
+
+
+def wide_label(count: int, seed: int) -> Tensor:
+    """Pictures of a label that varies where the labels of ``features`` do not: in numbers that are about the same for all of them."""
+    rng = torch.Generator().manual_seed(seed)
+    wide = 6.0 + 2.5 * torch.randn(count, 12, generator=rng)
+    return torch.cat([(torch.arange(D) < 6).float().repeat(count, 1) * 4, wide], 1).clamp_min(0)
+
+
+def narrow_data() -> Dataset:
+    images, targets, _ = features(8, 20, hold=0.3)
+    plain = 4.0 + 0.05 * torch.randn(len(images), 12, generator=torch.Generator().manual_seed(3))
+    split = Split(images=torch.cat([images, plain], 1), targets=targets)
+    return replace(data_of(8, 1), splits={"train": split})
+
+
+def test_new_pictures_of_a_taught_label_are_as_known_as_its_examples_are_to_each_other(tmp_path: Path) -> None:
+    classifier, new = fit(narrow_data(), Discriminant(), CPU), wide_label(60, 1)
+
+    def known(taught: Classifier, images: Tensor) -> float:
+        return float((~taught.scores(images).unknown).double().mean())
+
+    taught = lw.teach(classifier, "wide", examples=wide_label(5, 0))
+    assert float((taught.scores(new).best == 8).double().mean()) > 0.95
+    assert known(taught, new) > 0.7  # without a width of its own: 0.08
+    assert known(taught, new + 9 * torch.eye(D + 12)[9]) < 0.1, "what is far from it stays unknown"
+    old = narrow_data().split("train").images
+    assert known(taught, old) == known(classifier, old), "other labels know what they knew"
+    lw.save(taught, tmp_path / "t.lw")
+    again = lw.load(tmp_path / "t.lw")
+    assert torch.equal(again.scores(new).strangeness, taught.scores(new).strangeness)
+    more = lw.teach(again, "label 8", examples=features(9, 5)[0][-5:].repeat(1, 2)[:, : D + 12])
+    assert torch.equal(lw.forget(more, "label 8").scores(new).strangeness, taught.scores(new).strangeness)
+    assert lw.teach(classifier, "one", examples=new[:1]).familiarity.width is None

@@ -18,9 +18,10 @@ from labelwise.errors import UsageError
 from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
 from labelwise.labels import Labels
 from labelwise.methods import Izf
-from labelwise.methods.shared.gaussian import Choice, Gaussians, kernel
+from labelwise.methods.shared.gaussian import SPREAD_SHARE, TAKEN_OFF, Choice, Gaussians, kernel
 from labelwise.methods.shared.generated import GeneratedSoftmax, fit_softmax, noise
-from labelwise.methods.shared.izf_model import FlowModel, IzfModel
+from labelwise.methods.shared.izf_model import LENGTHS, FlowModel, IzfModel
+from labelwise.methods.shared.zero_shot import label_folds
 from labelwise.settings import from_plain, to_plain
 from labelwise.training.loop import train
 from labelwise.training.optimizers import Optimizer
@@ -30,7 +31,7 @@ from tests.epochs import batches_of
 from tests.ops.test_balance import harmonic, slow_curve
 
 RUN = Run(device="cpu")
-SET: dict[str, Any] = {"shrink": 2.0, "width": 0.5, "penalty": 0.2}
+SET: dict[str, Any] = {"shrink": 2.0, "width": 0.5, "penalty": 0.2, "own": 0.3, "vector_power": 0.7}
 SMALL: dict[str, Any] = {**SET, "hidden": 16, "blocks": 3, "batch": 32, "optimizer": Optimizer(name="adam", lr=3e-3)}
 
 
@@ -57,7 +58,7 @@ def likeness(a: Tensor, b: Tensor, width: float, usual: float) -> float:
 def slow_scores(
     embeddings: Tensor, targets: Tensor, vectors: Tensor, asked: tuple[Tensor, Tensor], choice: Choice
 ) -> Tensor:
-    """Minus half the squared Mahalanobis distance to the predicted means, up to a number for each image."""
+    """Log-likelihoods of images under trained labels and others, up to a number for each image; each label left out by hand."""
     k, images, others = len(vectors), *asked
     means = torch.stack([embeddings[targets == i].mean(0) for i in range(k)])
     centre = means.mean(0)
@@ -69,12 +70,32 @@ def slow_scores(
     within = within + choice.shrink * within.diagonal().mean() * torch.eye(len(within), dtype=embeddings.dtype)
     pairs = [float((a - b).square().sum()) for a in vectors for b in vectors]
     usual = sum(pairs) / len(pairs)
-    table = [[likeness(a, b, choice.width, usual) for b in vectors] for a in [*vectors, *others]]
-    whole = torch.tensor(table, dtype=embeddings.dtype)
-    weights = torch.linalg.solve(whole[:k] + choice.penalty * torch.eye(k, dtype=embeddings.dtype), means - centre)
-    predicted = centre + whole[k:] @ weights
-    off = images[:, None] - predicted
-    return -0.5 * torch.einsum("nkd,de,nke->nk", off, torch.linalg.inv(within), off)
+
+    def belief(vector: Tensor, rows: list[int]) -> tuple[Tensor, float]:
+        """The mean of a label, minus the centre, and its variance, by regression on some trained labels."""
+        table = [[likeness(a, vectors[j], choice.width, usual) for j in rows] for a in (*vectors[rows], vector)]
+        whole = torch.tensor(table, dtype=embeddings.dtype)
+        inverse = torch.linalg.inv(whole[:-1] + choice.penalty * torch.eye(len(rows), dtype=embeddings.dtype))
+        share = whole[-1] @ inverse
+        return share @ (means[rows] - centre), likeness(vector, vector, choice.width, usual) - float(share @ whole[-1])
+
+    every = list(range(k))
+    alone = [belief(vectors[i], [j for j in every if j != i]) for i in every]
+    missed = means - centre - torch.stack([mean for mean, _ in alone])
+    wrong = torch.tensor([float(off @ torch.linalg.solve(within, off)) for off in missed])
+    variances = torch.tensor([variance for _, variance in alone])
+    apart = variances - variances.mean()
+    slope = max(0.0, float((apart @ (wrong - wrong.mean())) / apart.square().sum()))
+    wide = within + SPREAD_SHARE * missed.T @ missed / k
+    scores = []
+    for row, vector in enumerate((*vectors, *others)):
+        mean, variance = belief(vector, every)
+        taken = TAKEN_OFF * max(0.0, float(wrong.mean()) + slope * (variance - float(variances.mean())))
+        if row < k:
+            mean, taken = mean + choice.own * (means[row] - centre - mean), 0.0
+        off = images - centre - mean
+        scores.append(-0.5 * (off @ torch.linalg.inv(wide) * off).sum(1) + 0.5 * taken)
+    return torch.stack(scores, 1)
 
 
 @pytest.mark.parametrize("width", [0.0, 0.5])
@@ -85,16 +106,18 @@ def test_the_closed_form_is_the_gaussian_formula(width: float, d: int, k: int) -
         torch.randn(*size, generator=made, dtype=torch.float64) for size in ((60, d), (k, 3), (6, d), (4, 3))
     )
     targets = torch.arange(60) % k
-    choice = Choice(shrink=0.7, width=width, penalty=0.3)
+    choice = Choice(shrink=0.7, width=width, penalty=0.3, own=0.4)
     wanted = slow_scores(embeddings, targets, vectors, (images, others), choice)
     found = Gaussians.of(embeddings, targets, vectors)
-    ((_, scores),) = found.scores(images, others, (choice,))
-    torch.testing.assert_close(scores.diff(dim=1), wanted.diff(dim=1), rtol=1e-8, atol=1e-8)
+    ((_, scores),) = found.scores(images, torch.cat([vectors, others]), (choice,))
+    torch.testing.assert_close(scores.diff(dim=1), wanted.diff(dim=1), rtol=1e-5, atol=1e-5)
     solved = found.solve(choice)
     z = (images - solved["front.mean"]) @ solved["front.weight"]
-    c = kernel(others, vectors, width) @ solved["label_map"]
+    c = kernel(torch.cat([vectors, others]), vectors, width) @ solved["label_map"]
+    c[:k] += solved["own"]
     own = torch.stack([-0.5 * (z[:, : c.shape[1]] - one).square().sum(1) for one in c], 1)
-    torch.testing.assert_close(own - 0.5 * z[:, c.shape[1] :].square().sum(1, keepdim=True), wanted)
+    latent = own - 0.5 * z[:, c.shape[1] :].square().sum(1, keepdim=True)
+    torch.testing.assert_close(latent[:, :k], wanted[:, :k], rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(
         solved["front.weight"] @ solved["front.inverse_weight"], torch.eye(d, dtype=torch.float64)
     )
@@ -107,7 +130,8 @@ def test_without_epochs_the_model_is_the_closed_form() -> None:
     assert model.flow is None
     embeddings = model.encode_features(data.train.images).double()
     vectors, every = model.vectors(data.labels).double(), model.vectors(data.known).double()
-    wanted = slow_scores(embeddings, data.train.targets, vectors, (embeddings[:9], every), Choice(**SET))
+    others = every[len(vectors) :]
+    wanted = slow_scores(embeddings, data.train.targets, vectors, (embeddings[:9], others), Choice(**SET))
     scores = bind(model, data.known).scores(data.train.images[:9]).log_odds
     torch.testing.assert_close(scores.diff(dim=1).double(), wanted.diff(dim=1), rtol=1e-3, atol=1e-3)
 
@@ -126,9 +150,11 @@ def test_scores_are_densities_of_the_flow_and_the_way_back_is_exact(start: Any) 
     d, e = features.shape[1], model.semantic
     log_det = float(torch.linalg.slogdet(jacobian)[1])
     log_p = []
-    for c in model.semantic_part(data.known):
+    for c, taken in zip(model.semantic_part(data.known), model.taken_off(data.known), strict=True):
         off = given[0] - torch.cat([c, torch.zeros(d - e)])
-        log_p.append(log_det - 0.5 * float(off.square().sum()) - d / 2 * math.log(2 * math.pi))
+        log_p.append(log_det - 0.5 * float(off.square().sum() - taken) - d / 2 * math.log(2 * math.pi))
+    assert bool(model.taken_off(data.known)[len(data.labels) :].all()) == (start == "closed")
+    assert not model.taken_off(data.labels).any()
     torch.testing.assert_close(model.log_densities(embeddings, labels)[0], torch.tensor(log_p), rtol=1e-3, atol=1e-2)
     scores = model.score(embeddings, labels)[0]
     torch.testing.assert_close(scores - scores[0], torch.tensor(log_p) - log_p[0], rtol=1e-3, atol=1e-2)
@@ -176,24 +202,62 @@ def test_training_never_makes_the_trial_worse(lr: float) -> None:
         assert settled.epochs == 0, "a rate that destroys the flow must leave the closed form"
 
 
-def test_the_closed_form_is_chosen_on_held_out_labels_and_kept() -> None:
+def test_the_closed_form_is_chosen_on_held_out_labels_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     data = trial()
+    found = fit_zero_shot(by_vector(noise=2.0, seed=4), Izf(epochs=0), RUN)
+    assert isinstance(found.model, FlowModel)
+    assert found.model.solution == trained(Izf(epochs=0), data).solution
+    monkeypatch.setattr("labelwise.methods.izf.label_folds", lambda only: iter([only]))
     model = trained(Izf(epochs=0), data)
-    best = merit(model, data)
+    assert model.solution is not None
+    best, chosen = merit(model, data), model.solution._asdict()
+    ends = {
+        "shrink": (1.0, 30.0),
+        "width": (0.0, 1.0),
+        "penalty": (0.03, 0.3),
+        "own": (0.0, 0.75),
+        "vector_power": (1.0, 0.7),
+    }
     tried = [
-        merit(trained(Izf(epochs=0, shrink=shrink, width=width, penalty=penalty), data), data)
-        for shrink in (0.3, 30.0)
-        for width in (0.0, 1.0)
-        for penalty in (0.01, 1.0)
+        merit(trained(Izf(epochs=0, **{**chosen, name: value}), data), data) for name in ends for value in ends[name]
     ]
     assert best >= max(tried) - 1e-9
     assert min(tried) < best
     settled = Izf(epochs=0).settle(model)
+    assert {name: getattr(settled, name) for name in ends} == chosen
+
+
+def test_each_label_is_held_out_once_with_all_of_its_images() -> None:
+    data = trial()
+    folds = list(label_folds(data))
+    assert len(folds) == 3
+    assert sorted(name for fold in folds if fold.unseen for name in fold.unseen.names) == sorted(data.known.names)
+    for fold in folds:
+        assert fold.unseen is not None
+        k, images = len(fold.labels), len(fold.train) + len(fold.val)
+        assert int(fold.train.targets.max()) < k
+        assert images == len(data.train) + len(data.val)
+        assert set(fold.val.targets.tolist()) == set(range(len(fold.known)))
+        for split in (fold.train, fold.val):  # targets moved with their images
+            for image, target in list(zip(split.images, split.targets.tolist(), strict=True))[::7]:
+                whole = data.train.join(data.val)
+                (row,) = (whole.images == image).all(1).nonzero()[:, 0].tolist()
+                assert data.known.names[int(whole.targets[row])] == fold.known.names[target]
+
+
+def test_the_length_of_label_vectors_is_chosen_on_held_out_labels() -> None:
+    data, method = trial(), Izf(start="random", epochs=3, **SMALL)
+    model = trained(method, data)
+    assert model.label_length in LENGTHS
+    best = merit(model, data)
+    alone = {length: trained(replace(method, label_length=length), data) for length in LENGTHS}
+    assert best >= max(merit(one, data) for one in alone.values()) - 0.15  # orders of images differ
+    settled = method.settle(model)
     assert isinstance(settled, Izf)
-    assert [settled.shrink, settled.width, settled.penalty] == model.chosen.tolist()
-    found = fit_zero_shot(by_vector(noise=2.0, seed=4), Izf(epochs=0), RUN)
-    assert isinstance(found.model, FlowModel)
-    assert torch.equal(found.model.chosen, model.chosen)
+    assert settled.label_length == model.label_length
+    first = model.generate(data.known.select([data.known.names[0]]), 50, 0)[0]
+    semantic = model.latents(first)[0][:, : model.semantic]
+    torch.testing.assert_close(semantic, model.semantic_part(data.known)[:1].expand_as(semantic), rtol=1e-3, atol=0.05)
 
 
 def test_generated_features_follow_the_label_and_nothing_else() -> None:

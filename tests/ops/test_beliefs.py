@@ -1,10 +1,13 @@
 """Beliefs about means of labels: drawn as without the label itself, the same for labels fitted and taught."""
 
+from math import inf
+
 import pytest
 import torch
 from torch import Tensor
 
-from labelwise.ops.beliefs import Spread, label_beliefs, label_spread, taken_off
+from labelwise.ops import beliefs as beliefs_module
+from labelwise.ops.beliefs import Spread, as_of_all, expected_means, label_beliefs, label_spread, narrowing, taken_off
 from labelwise.ops.discriminant import fit_whitening
 from labelwise.ops.left_out import Sample, left_out_distances, left_out_products
 
@@ -103,3 +106,32 @@ def test_one_picture_a_label_is_the_surer_the_less_alike_and_the_more_labels() -
     assert near.noise == 0
     assert near.sharpness < fit_whitening(rows, torch.arange(20), 20).sharpness
     assert fit_whitening(rows[:5], torch.arange(5), 5).sharpness < fit_whitening(rows, torch.arange(20), 20).sharpness
+
+
+def test_many_described_labels_need_no_table_of_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = torch.Generator().manual_seed(0)
+    vectors, means = torch.randn(60, 5, generator=drawn).double(), torch.randn(60, 7, generator=drawn).double()
+    weights, expected = expected_means(vectors, means)
+    monkeypatch.setattr(beliefs_module, "MANY", 10)
+    for one, other in zip(expected_means(vectors, means), (weights, expected), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+def test_a_label_left_out_is_believed_like_one_of_all_its_rows() -> None:
+    """With as many fresh rows in place of those that are left, distances are the same on average."""
+    d, n = 40, 3
+    rows, targets = drawn(5, [n] * 300, d, noise=2.0)
+    sample = Sample.of(rows, targets, 300)
+    beliefs = label_beliefs(sample, 4.0 * d, prior=inf)
+    means, excess = as_of_all(sample, beliefs)
+    fresh, _ = drawn(5, [n] * 300, d, noise=0.0)  # the means of labels
+    new = fresh + 2.0 * torch.randn(fresh.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(9))
+    # how much nearer than the mean of all labels
+    told = rows.square().sum(1) - (rows - means).square().sum(1) + excess
+    true = new.square().sum(1) - (new - beliefs.means[targets]).square().sum(1) + beliefs.excess[targets]
+    cautious = rows.square().sum(1) - (rows - beliefs.rest).square().sum(1) + beliefs.rest_excess
+    assert float(told.mean()) == pytest.approx(float(true.mean()), rel=0.08)
+    assert float(cautious.mean()) < 0.9 * float(true.mean())
+    ratio = narrowing(sample, beliefs)
+    assert bool(((ratio > 0.8) & (ratio < 1)).all())
+    assert float(narrowing(Sample.of(*drawn(5, [40] * 10, d), 10), beliefs).mean()) > 0.99

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from labelwise.ops import left_out
 from labelwise.ops.discriminant import left_out_scores
 from labelwise.ops.left_out import Sample, left_out_cosines, left_out_distances
 
@@ -105,3 +106,12 @@ def test_errors_of_means_are_those_of_a_refit_without_the_group(seed: int) -> No
     nothing = torch.zeros(len(rows), K, dtype=rows.dtype)
     scores = left_out_scores(nothing, sample, noise / sample.weights, noise / sample.rest_weights)
     torch.testing.assert_close(scores, expected)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_without_a_table_of_labels_by_labels(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, targets = drawn(seed)
+    groups = torch.randint(18, (len(rows),), generator=torch.Generator().manual_seed(seed))
+    whole = closed(rows, targets, groups)
+    monkeypatch.setattr(left_out, "CHUNK", 3)  # blocks of a row, too
+    torch.testing.assert_close(closed(rows, targets, groups), whole, rtol=1e-10, atol=1e-10)

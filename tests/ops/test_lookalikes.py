@@ -56,3 +56,24 @@ def test_some_rows_say_in_how_many_directions_all_vary(monkeypatch: pytest.Monke
     for most, near in ((600, 1e-5), (200, 0.15)):
         monkeypatch.setattr(lookalikes, "MOST_ROWS", most)
         assert lookalikes._directions(inside) == pytest.approx(slow, rel=near)
+
+
+def test_of_many_of_a_label_those_side_by_side_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = torch.Generator().manual_seed(3)
+    rows = torch.randn(200, 30, generator=rng) * torch.linspace(3, 0.5, 30)
+    rows = torch.cat([rows, rows[:40] + 0.002 * torch.randn(40, 30, generator=rng)])
+    targets = torch.arange(40).repeat(6) % 2
+    whole = lookalike_groups(rows, targets)
+    sizes, compare = list[int](), torch.cdist
+
+    def counted(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        sizes.append(len(one))
+        return compare(one, other)
+
+    monkeypatch.setattr(torch, "cdist", counted)
+    monkeypatch.setattr(lookalikes, "MOST_COMPARED", 32)
+    windows = lookalike_groups(rows, targets)
+    assert max(sizes) == 32
+    assert sum(sizes) < 3 * len(rows)  # not one pair of all
+    assert (windows[:40] == windows[200:]).all()
+    assert (whole[:40] == whole[200:]).all()

@@ -6,11 +6,10 @@ import random
 import shutil
 import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -27,6 +26,7 @@ from labelwise.server.running import serve
 from labelwise.server.settings import Service
 from labelwise.store import load
 from labelwise.writable import sole_writer
+from tests.forks import Fork
 from tests.server.asking import images_of, saved
 
 Open = Callable[..., Present]
@@ -191,33 +191,24 @@ def test_two_threads_teach_at_once(opened: Open) -> None:
     same(presents[1].read().classifier, found.classifier)
 
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[2])
-from labelwise.server.present import Present
-from labelwise.server.running import serve
-from labelwise.server.settings import Service
-from labelwise.store import load
-from labelwise.writable import sole_writer
-from tests.server.test_changes import teach
-present = Present(load(sys.argv[1]), Path(sys.argv[1]))
-present.database._rows("PRAGMA cache_size = 2")  # what is written does not wait in memory for the commit
-write = present.database.write
-def killed(*given):
-    write(*given)
-    present.database._rows("PRAGMA cache_spill = 1")
-    present.database._rows("INSERT INTO change (number, tensors) VALUES (99, zeroblob(500000))")
-    os.kill(os.getpid(), signal.SIGKILL)
-teach(present, "whole")
-present.database.write = killed
-teach(present, "half")
-"""
+def killed_amid_a_change(model: Path) -> None:
+    present = Present(load(model), model)
+    present.database._rows("PRAGMA cache_size = 2")  # what is written does not wait in memory for the commit
+    write = present.database.write
+
+    def killed(*given: Any) -> None:
+        write(*given)
+        present.database._rows("PRAGMA cache_spill = 1")
+        present.database._rows("INSERT INTO change (number, tensors) VALUES (99, zeroblob(500000))")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    teach(present, "whole")
+    present.database.write = killed  # type: ignore[method-assign, assignment]
+    teach(present, "half")
 
 
 def test_killed_in_the_midst_of_a_transaction(model: Path, opened: Open) -> None:
-    command = [sys.executable, "-c", KILLED, str(model), str(Path(__file__).parents[2])]
-    assert subprocess.run(command, timeout=120).returncode == -signal.SIGKILL
+    assert Fork(lambda: killed_amid_a_change(model), model.parent).wait(120) == -signal.SIGKILL
     assert (folder_of(model) / "changes.sqlite-wal").stat().st_size > 100_000, "half of it is on disk"
     again = opened()
     assert again.served.change == 1

@@ -10,17 +10,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from labelwise.data import finches
 from tests.server.asking import PNG, form, images_of, png, saved
+from tests.server.services import Running
 
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
-
-from serve import Running, survive
+import serve as benchmark  # isort: skip - found by tests.server.services
 
 PICTURE = png(images_of(0)[0])
 
@@ -37,8 +38,10 @@ def client(service: Running) -> httpx.Client:
     return httpx.Client(base_url=f"http://127.0.0.1:{service.port}", timeout=60)
 
 
-def test_changes_survive_being_killed_under_load(tmp_path: Path) -> None:
-    history = asyncio.run(survive(saved(tmp_path), rounds=2, changes=12, readers=4))
+def test_changes_survive_being_killed_under_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(benchmark, "Running", Running)
+    monkeypatch.setattr("labelwise.data.finches", partial(finches, per_species=4))
+    history = asyncio.run(benchmark.survive(saved(tmp_path), rounds=2, changes=12, readers=4))
     assert history.wrong == []
     assert history.kills == 2
     assert history.change >= 12
@@ -116,6 +119,7 @@ def slow_clients_are_let_go(service: Running) -> None:
 
 
 def test_workers_share_what_is_taught(tmp_path: Path, started: list[Running]) -> None:
+    """Slow: two workers are started, killed and started again, and each imports torch."""
     started.append(Running(saved(tmp_path), "--workers", "2", "--wait", "0"))
     service, names = started[0], ["blob 0", "blob 1", "blob 2", "blob 3"]
     for i in range(8):

@@ -1,21 +1,18 @@
-"""Trains methods in double precision and keeps their weights; run as one process, or as several by torchrun.
+"""Trains methods in double precision and keeps their weights, by one process or by several.
 
 In single precision the order of a sum decides its last digit, and where a maximum is taken over nearly equal numbers, which of
 them gets the gradient. Training makes much of either. In double precision what remains after a few steps is what several
 processes do differently.
 """
 
-import multiprocessing
-import os
-import socket
-import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 import torch._dynamo  # the first optimiser imports it; before processes are forked, it is imported once
 from torch import Tensor, nn
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from labelwise.data.augment import Augment
 from labelwise.data.batches import Batch
@@ -175,28 +172,20 @@ def train_all(out: Path, names: Iterable[str]) -> None:
         whole_fit(out)
 
 
-def in_processes(out: Path, world: int) -> None:
-    """Train all cases by so many processes, forked from this one, so that torch is imported once."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
-    os.environ |= {"WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world)} if world > 1 else {}
-    children = []
-    for rank in map(str, range(world)):
-        os.environ |= {"RANK": rank, "LOCAL_RANK": rank} if world > 1 else {}
-        child = multiprocessing.get_context("fork").Process(target=train_all, args=(out, list(CASES)))
-        child.start()
-        children.append(child)
-    for child in children:
-        child.join()
-    if any(child.exitcode for child in children):
-        sys.exit(f"{world} processes ended with {[child.exitcode for child in children]}")
-
-
-if __name__ == "__main__":
-    if sys.argv[2:]:  # by torchrun
-        train_all(Path(sys.argv[1]), sys.argv[2:])
-    else:
-        for world in (1, 2):
-            (Path(sys.argv[1]) / str(world)).mkdir()
-            in_processes(Path(sys.argv[1]) / str(world), world)
+def in_processes(out: Path, world: int, names: Sequence[str]) -> None:
+    """Train cases by one process, or by several that torchrun's own launcher forks from this one: torch is imported already."""
+    out.mkdir()
+    if world == 1:
+        train_all(out, names)
+        return
+    config = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=world,
+        run_id=f"spread-{world}",
+        rdzv_backend="c10d",
+        rdzv_endpoint="127.0.0.1:0",
+        max_restarts=0,
+        start_method="fork",
+    )
+    elastic_launch(config, train_all)(out, names)

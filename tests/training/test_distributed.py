@@ -1,9 +1,7 @@
 """Several processes train as one does: the same weights but for rounding, and the same figures in the log."""
 
 import json
-import os
-import subprocess
-import sys
+import multiprocessing
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,19 +14,7 @@ from labelwise.data.batches import Shard
 from labelwise.errors import UsageError
 from labelwise.files import read_tensors
 from labelwise.training.distribution import as_one_batch
-from tests.training.spread_script import CASES
-
-ROOT = Path(__file__).parents[2]
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
-TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node")
-
-
-def trained(*words: str) -> None:
-    """Run a command in Python, which writes the weights and the logs of cases."""
-    done = subprocess.run(
-        [sys.executable, *words], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+from tests.training.spread_script import CASES, in_processes
 
 
 def differing(one: Path, other: Path) -> list[str]:
@@ -47,17 +33,21 @@ def differences(one: Path, other: Path, case: str) -> list[str]:
 
 
 def test_processes_train_like_one(tmp_path: Path) -> None:
-    """All methods in one go, since starting processes takes longer than training."""
+    """All methods in one go; processes are forked, since importing torch takes longer than training."""
     three = ["indicator", "one short batch", "prototype", "clarel of words"]
-    script = "tests.training.spread_script"
-    trained("-m", script, str(tmp_path))
-    (tmp_path / "3").mkdir()
-    trained(*TORCHRUN, "3", "-m", script, str(tmp_path / "3"), *three)
-    wrong = []
-    for world, cases in ("2", list(CASES)), ("3", three):
-        wrong += [each for case in cases for each in differences(tmp_path / "1", tmp_path / world, case)]
-        wrong += [f"fit: {name}" for name in differing(tmp_path / "1" / "fit", tmp_path / world / "fit")]
-        assert read_tensors(tmp_path / world / "fit")[1]["processes"] == int(world)
+    wrong, worlds = [], {1: list(CASES), 2: list(CASES), 3: three}
+    for world, cases in worlds.items():
+        process = multiprocessing.get_context("fork").Process(
+            target=in_processes, args=(tmp_path / str(world), world, cases)
+        )
+        process.start()
+        process.join(300)
+        assert process.exitcode == 0, f"{world} processes ended with {process.exitcode}"
+    for world, cases in list(worlds.items())[1:]:
+        one, several = tmp_path / "1", tmp_path / str(world)
+        wrong += [each for case in cases for each in differences(one, several, case)]
+        wrong += [f"fit: {name}" for name in differing(one / "fit", several / "fit")]
+        assert read_tensors(several / "fit")[1]["processes"] == world
     assert not wrong
 
 

@@ -2,7 +2,6 @@ import itertools
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import lr_scheduler
 
+from labelwise.classifier import Classifier
 from labelwise.data.batches import Batch, Shard, ShuffledBatches, ahead
 from labelwise.data.dataset import Dataset, TrainData
 from labelwise.errors import Interrupted, LabelwiseError, StoreError, UsageError
@@ -31,20 +31,29 @@ from labelwise.training.optimizers import Optimizer, Schedule
 from labelwise.training.stages import Run, Stage
 from tests.conftest import blobs, quick
 from tests.epochs import batches_of
+from tests.forks import Fork
 from tests.once import once
-from tests.training.training_script import train_on_blobs
-
-ROOT = Path(__file__).parents[2]
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
 
 
-def wait_for_log(path: Path, lines: int, process: "subprocess.Popen[bytes]") -> None:
+def wait_for_log(path: Path, lines: int, process: Fork) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
         if path.exists() and path.read_text().count("\n") >= lines:
             return
         time.sleep(0.01)
     raise AssertionError("the run ended or hung before it could be interrupted")
+
+
+def train_on_blobs(folder: Path, epochs: int, resume: bool = False) -> Classifier:
+    run = Run(seed=5, device="cpu", folder=folder, resume=resume, checkpoint_seconds=0.05)
+    return fit(blobs(per_label=48), quick("indicator", epochs), run)
+
+
+def until_interrupted(folder: Path, epochs: int) -> None:
+    try:
+        train_on_blobs(folder, epochs)
+    except Interrupted:
+        sys.exit(7)
 
 
 @once
@@ -60,8 +69,7 @@ def undisturbed(epochs: int) -> tuple[dict[str, Tensor], list[float]]:
 def test_killed_run_resumes_to_the_same_weights(tmp_path: Path, kind: signal.Signals) -> None:
     epochs, broken = 40, tmp_path / "broken.run"
     weights, straight = undisturbed(epochs)
-    words = [sys.executable, "-m", "tests.training.training_script", str(broken), str(epochs)]
-    process = subprocess.Popen(words, cwd=ROOT, env=ENVIRONMENT)
+    process = Fork(lambda: until_interrupted(broken, epochs), tmp_path)
     wait_for_log(broken / "log.jsonl", 10, process)
     process.send_signal(kind)
     assert process.wait(30) == (-signal.SIGKILL if kind == signal.SIGKILL else 7)

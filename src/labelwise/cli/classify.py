@@ -12,6 +12,7 @@ from typer import Option
 
 from labelwise.cli.answers import Answer, Sorter, answer, folder_names, read_only, table_of
 from labelwise.cli.inputs import list_files, open_model, read_pieces
+from labelwise.cli.jobs import Engine, JobOut, Workers, refuse_alone, run_job
 from labelwise.cli.options import AsJson, Device, Model, Paths, Strict
 from labelwise.cli.output import bar, note, percent, plain_table, show, styled
 from labelwise.errors import UsageError
@@ -50,6 +51,9 @@ def classify(  # noqa: PLR0913 - the options of the verb
     only: Only = None,
     sure: Sure = 0.5,
     sheet_file: SheetFile = None,
+    job_out: JobOut = None,
+    workers: Workers = None,
+    engine: Engine = None,
     json: AsJson = False,
     strict: Strict = False,
     device: Device = "auto",
@@ -59,6 +63,14 @@ def classify(  # noqa: PLR0913 - the options of the verb
     from labelwise.quick import MOST
     from labelwise.tasks.classify import classify as predictions
 
+    if job_out is not None:
+        if any((csv_file, sort_into, link, only, sheet_file, strict)):
+            raise UsageError(
+                "--out writes all answers as Parquet; leave out --csv, --sort-into, --link, --only, --sheet, --strict."
+            )
+        run_job("classify", model, paths, job_out, workers=workers, engine=engine, device=device, top=top, json=json)
+        return
+    refuse_alone(workers, engine)
     if link and sort_into is None:
         raise UsageError("--link goes with --sort-into FOLDER.")
     if sheet_file is not None and sheet_file.suffix.lower() not in (".html", ".htm"):

@@ -9,6 +9,7 @@ from typer import Argument, Option
 
 import labelwise as lw
 from labelwise.cli.inputs import open_data, open_data_for, open_model, tell_groups
+from labelwise.cli.jobs import Engine, Workers, refuse_alone, run_job
 from labelwise.cli.options import AsJson, Device, EncoderName, Group, Root, Seed, Size, Splits, with_shared
 from labelwise.cli.output import note, out, plain_table, show, styled, unbroken
 from labelwise.errors import UsageError
@@ -88,17 +89,29 @@ def split(  # noqa: PLR0913 - the options of the verb
 
 @app.command()
 @with_shared
-def encode(
+def encode(  # noqa: PLR0913 - the options of the verb
     data: Data,
-    out_npz: Annotated[Path, Option("--out", help="The .npz file to write.")],
+    out_npz: Annotated[Path, Option("--out", help="The .npz file to write; of very many pictures a .parquet folder.")],
     encoder: EncoderName = "auto",
     size: Size = None,
     root: Root = None,
+    workers: Workers = None,
+    engine: Engine = None,
     device: Device = "auto",
 ) -> None:
     """Turn pictures into features once, for many experiments; fit, check and the rest read the file."""
     from labelwise.fitting.encoding import check_features_file, write_features
 
+    if out_npz.suffix.lower() == ".parquet":
+        if not Path(encoder).is_dir() or not Path(data).is_dir() or size is not None:
+            raise UsageError(
+                "Embeddings are written as Parquet of a folder of pictures, by a saved classifier: give --encoder birds.lw, no --size."
+            )
+        run_job(
+            "encode", Path(encoder), [Path(data)], out_npz, workers=workers, engine=engine, device=device, json=False
+        )
+        return
+    refuse_alone(workers, engine)
     check_features_file(out_npz)
     features = read_features(data, encoder, size, root, device)
     write_features(features, out_npz)

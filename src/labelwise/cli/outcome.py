@@ -30,9 +30,10 @@ def outcome(classifier: "lw.Classifier", folder: Path, home: str) -> Iterator[Re
         how = "training images, each answered as if it had not been there (leave-one-out)"
         how = how if "leave_one_out" in summary else "validation images"
         right, low, high = (percent(estimated[key]) for key in ("accuracy", "low", "high"))
+        about_all = estimated["accuracy"] == 1  # that is no promise that every picture will be
         yield (
-            f"Of new pictures like these about {right} will be answered right (accuracy; 95 % interval: {low} to {high}). So say "
-            f"{estimated['images']} {how}."
+            f"Of new pictures like these {'at least' if about_all else 'about'} {low if about_all else right} will be answered right "
+            f"(accuracy; 95 % interval: {low} to {high}). So say {estimated['images']} {how}{': all are' if about_all else ''}."
         )
     yield from tuning_lines(classifier)
     if "validation_accuracy" in about and "validation" not in summary:

@@ -8,8 +8,10 @@ from rich.console import RenderableType
 from typer import Option
 
 from labelwise.cli.inputs import open_model, open_part, open_pictures
+from labelwise.cli.jobs import Engine, JobOut, Workers, refuse_alone, run_job
 from labelwise.cli.options import AsJson, Device, Model, Paths, Root, Strict
 from labelwise.cli.output import bar, percent, plain_table, show, styled, unbroken
+from labelwise.errors import UsageError
 from labelwise.words import FIGURES
 
 
@@ -18,6 +20,9 @@ def outliers(  # noqa: PLR0913 - the options of the verb
     paths: Paths,
     known: Annotated[str | None, Option(help="Data with test images of known labels, to measure against.")] = None,
     root: Root = None,
+    job_out: JobOut = None,
+    workers: Workers = None,
+    engine: Engine = None,
     json: AsJson = False,
     strict: Strict = False,
     device: Device = "auto",
@@ -26,6 +31,12 @@ def outliers(  # noqa: PLR0913 - the options of the verb
     from labelwise.evaluate.outliers import evaluate_outliers
     from labelwise.tasks.outliers import outliers as run
 
+    if job_out is not None:
+        if known is not None or strict:
+            raise UsageError("--out writes all answers as Parquet; leave out --known and --strict.")
+        run_job("outliers", model, paths, job_out, workers=workers, engine=engine, device=device, json=json)
+        return
+    refuse_alone(workers, engine)
     classifier = open_model(model, device)
     images, names, skipped = open_pictures(classifier, paths, strict=strict)
     scores = classifier.scores(images)

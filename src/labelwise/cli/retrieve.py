@@ -5,50 +5,85 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Option
+from typer import Argument, Option
 
 import labelwise as lw
 from labelwise.cli.inputs import open_model, open_pictures, tell_skipped
-from labelwise.cli.options import AsJson, Device, Model, Paths, ScoreBy, Strict
-from labelwise.cli.output import plain_table, show
+from labelwise.cli.options import AsJson, Device, Model, ScoreBy, Strict
+from labelwise.cli.output import note, plain_table, show
 from labelwise.errors import DataError, UsageError
 from labelwise.words import FIGURES
 
 if TYPE_CHECKING:
     from labelwise.tasks.gallery import Gallery
+    from labelwise.tasks.gallery_store import StoredGallery
+    from labelwise.tasks.similarity import By
 
 
 def retrieve(  # noqa: PLR0913 - the options of the verb
     model: Model,
-    query: Paths,
-    gallery: Annotated[Path, Option(help="A folder of pictures to search in, or a file that --index wrote.")],
+    gallery: Annotated[
+        Path, Option(help="A folder of pictures to search in, or what --index wrote: a file, or a .lance folder.")
+    ],
+    query: Annotated[
+        list[Path] | None, Argument(help="Pictures, or folders of pictures; none where the gallery is only built.")
+    ] = None,
     index: Annotated[
-        Path | None, Option(help="Keep the encoded gallery in this file: used and brought up to date.")
+        Path | None,
+        Option(
+            help="Keep the encoded gallery here: used and brought up to date. NAME.lance is one on disk that need not fit in "
+            'memory and may hold many folders; needs the extra "gallery".'
+        ),
     ] = None,
     approximate: Annotated[
-        bool,
+        bool | None,
         Option(
-            "--approximate",
-            help='Look through a part of the gallery only: for many queries in a very large one. Needs the extra "search".',
+            "--approximate/--no-approximate",
+            help='Look through a part of the gallery only: for many queries in a very large one. Needs the extra "search"; '
+            "what a .lance folder does unless told otherwise.",
         ),
-    ] = False,
+    ] = None,
     k: Annotated[int, Option("-k", min=1, help="How many pictures to list.")] = 5,
     by: ScoreBy = "similarity",
+    where: Annotated[
+        str | None,
+        Option(help="Search only these pictures of a .lance folder: SQL on label, date, folder, file."),
+    ] = None,
+    remove: Annotated[
+        str | None, Option(help="Remove these pictures from a .lance folder before: SQL as in --where.")
+    ] = None,
+    label: Annotated[str | None, Option(help="What is known of the pictures that --index NAME.lance adds.")] = None,
     json: AsJson = False,
     strict: Strict = False,
     device: Device = "auto",
 ) -> None:
     """Which pictures of a folder are most like this one? A picture is never its own answer."""
     from labelwise.tasks.gallery_index import need_faiss
+    from labelwise.tasks.gallery_store import is_stored
     from labelwise.tasks.similarity import check_score
 
-    if approximate:
-        need_faiss()
+    kept = index or gallery
+    if not is_stored(kept):
+        _only_on_disk(kept, {"--where": where, "--remove": remove, "--label": label})
+        if not query and index is None:
+            raise UsageError("Give a picture to search for, or --index to keep the gallery for later.")
+        if approximate:
+            need_faiss()
     classifier = open_model(model, device)
     check_score(classifier.model, by)
-    images, names, skipped = open_pictures(classifier, query, strict=strict)
-    searched = _gallery(classifier, gallery, index, strict, approximate)
-    answers = lw.retrieve(classifier, images, searched, k + 1, by=by, approximate=approximate)
+    images, names, skipped = open_pictures(classifier, query, strict=strict) if query else (None, [], [])
+    searched: Gallery | StoredGallery
+    if is_stored(kept):
+        searched = _gallery_on_disk(classifier, gallery, index, by, label, strict)
+        if remove is not None:
+            note(f"Removed {searched.remove(remove)} pictures.")
+    else:
+        searched = _gallery(classifier, gallery, index, strict, bool(approximate))
+    answers = (
+        lw.retrieve(classifier, images, searched, k + 1, by=by, approximate=approximate, where=where)
+        if images is not None
+        else []
+    )
     queries, tables = [], []
     for name, matches in zip(names, answers, strict=True):
         others = [match for match in matches if match.file != os.path.realpath(name)][:k]
@@ -56,7 +91,46 @@ def retrieve(  # noqa: PLR0913 - the options of the verb
         rows = ((_from_here(match.file), f"{match.score:.4f}") for match in others)
         tables.append(plain_table(f"most like {name}", f">{FIGURES['score']}", rows=rows))
     document = {"model": str(model), "gallery": len(searched), "queries": queries, "skipped": skipped}
-    show(document, *tables, json=json)
+    words = [] if query else [f"{kept}: {len(searched)} pictures"]
+    show(document, *words, *tables, json=json)
+
+
+def _only_on_disk(kept: Path, options: dict[str, str | None]) -> None:
+    """Raise an error where an option was given that only a gallery on disk knows."""
+    for option, value in options.items():
+        if value is not None:
+            raise UsageError(f"{option} goes with a gallery on disk (photos.lance); given {kept}.")
+
+
+def _gallery_on_disk(
+    classifier: "lw.Classifier", source: Path, index: Path | None, by: "By", label: str | None, strict: bool
+) -> "StoredGallery":
+    """Return a gallery on disk; where a folder is given, with its pictures, and without those that are no longer in it."""
+    from labelwise.tasks.gallery_store import add_files, create_gallery, open_gallery
+
+    if index is None:
+        if label is not None:
+            raise UsageError("--label goes with pictures that are added: --gallery FOLDER --index NAME.lance.")
+        return open_gallery(source)
+    if not source.is_dir():
+        raise UsageError(f"--index goes with a folder of pictures; {source} is no folder.")
+    files = _files(source)
+    gallery = create_gallery(index, classifier, by)
+    gone = sorted(gallery.below(source) - set(files))
+    gallery.remove_files(gone)
+    skipped = add_files(gallery, classifier, files, label=label, strict=strict)
+    tell_skipped([replace(one, file=_from_here(one.file)) for one in skipped])
+    return gallery
+
+
+def _files(source: Path) -> list[str]:
+    """Return the pictures of a folder."""
+    from labelwise.data.read.pictures import list_pictures
+
+    files = [os.path.realpath(file) for file in list_pictures(source)]
+    if not files:
+        raise DataError(f"No picture found in {source}.")
+    return files
 
 
 def _from_here(file: str) -> str:
@@ -69,7 +143,6 @@ def _gallery(
     classifier: "lw.Classifier", source: Path, index: Path | None, strict: bool, approximate: bool
 ) -> "Gallery":
     """Return the gallery of a file that ``--index`` wrote, or of a folder; of that only pictures that the index lacks are encoded."""
-    from labelwise.data.read.pictures import list_pictures
     from labelwise.tasks.gallery import gallery_of_files, load_gallery
 
     if not source.is_dir():
@@ -82,9 +155,7 @@ def _gallery(
                 "--approximate."
             )
         return gallery
-    files = [os.path.realpath(file) for file in list_pictures(source)]
-    if not files:
-        raise DataError(f"No picture found in {source}.")
+    files = _files(source)
     old = load_gallery(index) if index is not None and index.exists() else None
     gallery, skipped = gallery_of_files(classifier, files, known=old, strict=strict)
     tell_skipped([replace(one, file=_from_here(one.file)) for one in skipped])

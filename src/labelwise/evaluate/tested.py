@@ -118,7 +118,8 @@ def asked_truths(classifier: Classifier, split: Split, labels: Labels) -> tuple[
     """Return the classifier of the labels that the data know, too, and which of them are true ``[n, k]``."""
     truths = split.table(len(labels))
     _refuse_foreign(classifier, [labels.names[i] for i in truths.any(0).nonzero()[:, 0].tolist()], "leave them out")
-    names = [name for name in classifier.labels.names if name in set(labels.names)]
+    known = set(labels.names)
+    names = [name for name in classifier.labels.names if name in known]
     if not names or not bool(truths.any()):
         raise DataError("No label is true of any of these images, so there is nothing to measure.")
     return classifier.select(names), truths[:, torch.tensor([labels.index(name) for name in names])]
@@ -127,7 +128,8 @@ def asked_truths(classifier: Classifier, split: Split, labels: Labels) -> tuple[
 def _all_truths(classifier: Classifier, split: Split, labels: Labels) -> Tensor:
     """Return which of the classifier's labels are true ``[n, k]``, or raise an error where the data do not say it of all."""
     asked, truths = asked_truths(classifier, split, labels)
-    silent = [name for name in classifier.labels.names if name not in asked.labels.names]
+    told = set(asked.labels.names)
+    silent = [name for name in classifier.labels.names if name not in told]
     if silent:
         raise DataError(
             f"The data do not say where these labels are true: {listing(silent)}. Forget them first, or add them."
@@ -136,7 +138,8 @@ def _all_truths(classifier: Classifier, split: Split, labels: Labels) -> Tensor:
 
 
 def _refuse_foreign(classifier: Classifier, used: Sequence[str], other: str) -> None:
-    foreign = [name for name in used if name not in classifier.labels.names]
+    known = set(classifier.labels.names)
+    foreign = [name for name in used if name not in known]
     if foreign:
         raise DataError(
             f"The classifier does not know these labels of the data: {listing(foreign)}. Teach them, or {other}."

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import torch
-from torch import Tensor
 
 from labelwise.classifier import Classifier, bind
 from labelwise.data.dataset import Dataset, Split, TrainData
@@ -77,7 +76,7 @@ def _fit(data: Dataset, method: Method, run: Run) -> Classifier:
     bound = replace(bound, calibration=replace(bound.calibration, multilabel=data.multilabel, unseen=unseen))
     scores, targets = bound.scores_of(bound.encode(prepared(model, part.val.images))), part.val.targets
     if len(part.val):
-        about |= {"validation_images": len(part.val), **_merit(scores.log_odds.cpu(), part.val)}
+        about |= {"validation_images": len(part.val), **_merit(scores, part.val)}
     bound = replace(bound, origin=origin_of(method, part, {"training": about}, model))
     if not method.holds_out:
         done = calibrated_left_out(bound, part.train)
@@ -170,11 +169,11 @@ def _check_method(data: Dataset, method: Method) -> None:
         )
 
 
-def _merit(scores: Tensor, val: Split) -> dict[str, float]:
-    """Return how good scores ``[n, k]`` of validation images are: accuracy, or mean average precision of several labels."""
+def _merit(scores: Scores, val: Split) -> dict[str, float]:
+    """Return how good scores of validation images are: accuracy, or mean average precision of several labels."""
     if val.multilabel:
-        return {"validation_precision": float(average_precisions(scores, val.targets).nanmean())}
-    return {"validation_accuracy": float((scores.argmax(1) == val.targets).double().mean())}
+        return {"validation_precision": float(average_precisions(scores.log_odds.cpu(), val.targets).nanmean())}
+    return {"validation_accuracy": float((scores.best.cpu() == val.targets).double().mean())}
 
 
 def training_data(data: Dataset, seed: int = 0, *, hold_out: bool = True) -> TrainData:
@@ -197,7 +196,8 @@ def training_data(data: Dataset, seed: int = 0, *, hold_out: bool = True) -> Tra
             f"{len(whole) + len(held)} labelled images are too few to set some aside for validation. Add images, {FEWEST} of each label "
             "and more, or a val split."
         )
-    unseen = [name for i, name in enumerate(data.labels.names) if i not in set(seen)]
+    trained = set(seen)
+    unseen = [name for i, name in enumerate(data.labels.names) if i not in trained]
     if not unseen:
         return TrainData(train=whole, val=held, labels=data.labels)
     labels = data.labels.select([data.labels.names[i] for i in seen])

@@ -28,13 +28,22 @@ def calibrated_left_out(classifier: Classifier, train: Split) -> Classifier:
         raise cannot(model, "leave training images out")
     images = prepared(model, train.images)
     left = model.left_out(images, train.targets.to(model.device), train.groups)
-    tells = left.tells.nonzero()[:, 0]
-    if len(tells) < FEWEST:
+    told = left.tells.nonzero()[:, 0]
+    if len(told) < FEWEST:
         return classifier
-    scores, targets = _scores(classifier, images, left)[tells], train.targets[tells].cpu()
+    every = len(left.rows) == len(train)
+    tells = left.rows[told]
+    scores, targets = (
+        _scores(classifier, images if every else images[left.rows], left)[told],
+        train.targets[tells].cpu(),
+    )
     done = calibrate(scores, targets)
-    about = estimate(scores.of(done), train, tells, len(set(left.groups[tells].tolist())))
+    labels = len(set(targets.tolist()))  # of n pictures of a label n - 1 differ from its mean as they like
+    independent = max(1, len(set(left.groups[told].tolist())) - labels)
+    about = estimate(scores.of(done), train, tells, independent, _right(scores.of(done), targets, left, told))
     done = replace(done, origin=replace(done.origin, summary={**done.origin.summary, "leave_one_out": about}))
+    tells = tells if every else torch.arange(len(train))
+    targets = train.targets[tells].cpu()
     if not (can_verify(targets) and isinstance(model, Whitens) and model.whitens):
         return done
     pairs = draw_pairs(targets, MOST_PAIRS, 0)
@@ -42,6 +51,19 @@ def calibrated_left_out(classifier: Classifier, train: Split) -> Classifier:
     alike = model.left_out_pairs(images, train.targets.to(model.device), rows).double().cpu()
     same, different = alike[: len(pairs.same)], alike[len(pairs.same) :]
     return replace(done, verifier=verifier_of(same, different, "eer", "whitened"))
+
+
+def _right(scores: Scores, targets: Tensor, left: LeftOut, rows: Tensor) -> Tensor:
+    """Return whether new images like these rows would be answered right ``[n]``: none of their label will be left out for them.
+
+    Their own label is as well known as the others, and by how much it is ahead of them varies less, around the same mean.
+    """
+    raw, column = scores.raw.cpu(), targets[:, None]
+    odds = scores.classifier.calibration.log_odds(
+        raw.scatter(1, column, left.own.cpu()[rows, None]).to(scores.raw.device)
+    ).cpu()
+    ahead = odds.gather(1, column)[:, 0] - odds.scatter(1, column, -torch.inf).amax(1)
+    return (ahead.mean() + (ahead - ahead.mean()) * left.narrowing.cpu()[rows]) > 0
 
 
 def _scores(classifier: Classifier, images: Tensor, left: LeftOut) -> Scores:

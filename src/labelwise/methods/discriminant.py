@@ -17,15 +17,15 @@ from torch.nn.functional import cross_entropy, normalize
 from labelwise.data.dataset import TrainData
 from labelwise.errors import DataError, UsageError
 from labelwise.labels import Labels
-from labelwise.methods.shared.linear import Encoder, RowModel
+from labelwise.methods.shared.linear import BATCH, Encoder, RowModel
 from labelwise.methods.shared.tuning import Trial, Tune, tuning_stages
 from labelwise.methods.shared.zero_shot import LabelSource, Source
 from labelwise.model import LabelModel, LeftOut, Spec
 from labelwise.ops.arrays import mean_distances, root_features
-from labelwise.ops.beliefs import Beliefs, Spread, expected_means, label_beliefs
-from labelwise.ops.calibration import fit_temperature
-from labelwise.ops.discriminant import Whitening, fit_whitening, left_out_scores
-from labelwise.ops.left_out import Sample, left_out_cosines, left_out_distances
+from labelwise.ops.beliefs import Beliefs, Spread, as_of_all, expected_means, label_beliefs, narrowing
+from labelwise.ops.calibration import fit_temperature, most_rows
+from labelwise.ops.discriminant import Whitening, fit_whitening, left_out_scores, some_groups
+from labelwise.ops.left_out import Sample, left_out_cosines, left_out_distances, left_out_products
 from labelwise.ops.linear import linear_scores
 from labelwise.ops.lookalikes import together
 from labelwise.ops.segments import segment_mean
@@ -120,7 +120,7 @@ class DiscriminantModel(RowModel):
         """Take over the closed-form solution for training images and their targets ``[n]``."""
         features, k = self.encode_all(images, by=self.encoder), len(self.spec.labels)
         self.rooted.fill_(float(features.min()) >= 0)
-        embeddings = self.finish(features)
+        embeddings = torch.cat([self.finish(part) for part in torch.split(features, BATCH)])
         sets = together(embeddings, targets, groups)
         whitening = fit_whitening(embeddings, targets, k, sets)
         self._take(root=whitening.root, centre=whitening.centre, noise=whitening.noise, sharpness=whitening.sharpness)
@@ -161,6 +161,13 @@ class DiscriminantModel(RowModel):
         """Return label embeddings ``[g, d + 1]``: means of examples, drawn towards the mean of labels direction by direction."""
         return self._rows(*self._examples(embeddings, groups))
 
+    def example_distances(self, embeddings: Tensor) -> Tensor:
+        """Return the squared distances ``[n]`` of examples of a label ``[n, d]`` to its mean by the others, in standard deviations."""
+        one, other = (~torch.eye(len(embeddings), dtype=torch.bool, device=embeddings.device)).nonzero().T
+        rows = self.labels_from_examples(embeddings[other], one)
+        scores = linear_scores(embeddings, rows).diagonal()[:, None]
+        return mean_distances(embeddings, scores, self.centre, self.root, self.sharpness)
+
     def label_from_both(self, embeddings: Tensor, description: Labels) -> Tensor:
         """Return the label embedding ``[d + 1]`` of examples ``[n, d]``, drawn towards what the description of one label says."""
         groups = torch.zeros(len(embeddings), dtype=torch.int64, device=embeddings.device)
@@ -178,17 +185,25 @@ class DiscriminantModel(RowModel):
         """Return what it says of its training images as if each, and those that look like it, had not been there."""
         embeddings = self.encode_all(images)
         sample = self._sample(embeddings, targets, together(embeddings, targets, groups))
-        beliefs = self._plain_beliefs(sample)
+        beliefs, expected = self._plain_beliefs(sample), self.expected if self.reads_descriptions else None
+        rows = some_groups(sample.groups, most_rows(len(self.spec.labels)))
+        sample, beliefs = sample.select(rows), beliefs.select(rows)
+        whole, excess = as_of_all(sample, beliefs, expected)
         points = torch.cat([beliefs.means, torch.zeros_like(beliefs.means[:1])])  # and the mean of all labels
         table = left_out_distances(sample, points, beliefs.rest)
         likelihoods = left_out_scores(table[:, :-1], sample, beliefs.excess, beliefs.rest_excess)
         scores = self.sharpness * (likelihoods + 0.5 * table[:, -1:])
+        away = sample.rows - whole
+        own = self.sharpness * 0.5 * (excess - left_out_products(sample, away, away) + table[:, -1])
         tells = (sample.rest_weights > 0) & self.whitens
         return LeftOut(
             scores=scores.float(),
             unfamiliarity=-2 * likelihoods.amax(1).float(),
             tells=tells.cpu(),
             groups=sample.groups.cpu(),
+            rows=rows.cpu(),
+            own=own.float(),
+            narrowing=narrowing(sample, beliefs).float(),
         )
 
     @torch.no_grad()

@@ -4,8 +4,8 @@ A flow takes a feature v to a semantic part c_hat and a free part z. Under a lab
 p(v | y) = N(c_hat; c(y), I) N(z; 0, I) |det|. So a label is chosen by density, and since the flow can be inverted, features
 of labels without images can be made: c(y), noise, and back.
 
-The paper starts near zero, with label vectors of unit length as c(y); with fine labels the distances between these are small
-against the unit variance, and little is learnt. The start here is the linear flow that ``gaussian`` solves in closed form;
+The paper starts near zero, with label vectors as c(y). Their length decides: at unit length the distances between fine labels are
+small against the unit variance, and little can be learnt. The start here is the linear flow that ``gaussian`` solves in closed form;
 the blocks of the network begin as the identity behind it and are trained from there. The trial keeps the epoch that is best
 on held-out labels, and the closed form, before the first epoch, is one of them.
 """
@@ -22,8 +22,9 @@ from labelwise.data.dataset import TrainData
 from labelwise.errors import UsageError, listing
 from labelwise.methods.shared.gaussian import GRID, PLAIN, Choice, Gaussians
 from labelwise.methods.shared.generated import GeneratedSoftmax, GeneratingMethod
-from labelwise.methods.shared.izf_model import FlowModel, IzfModel, IzfSoftmaxModel
-from labelwise.methods.shared.zero_shot import best_on_validation, harmonic, has_unseen
+from labelwise.methods.shared.izf_model import LENGTHS, FlowModel, IzfModel, IzfSoftmaxModel
+from labelwise.methods.shared.tuning import state_copy
+from labelwise.methods.shared.zero_shot import harmonic, has_unseen, label_folds
 from labelwise.model import LabelModel, Spec
 from labelwise.nn.flow import FlowSettings, Mixing
 from labelwise.ops.mmd import Kernel, mmd
@@ -54,7 +55,10 @@ class Izf(GeneratingMethod):
     shrink: float | None = None
     width: float | None = None  # of the kernel between label vectors, 0 is linear; likewise
     penalty: float | None = None  # of the regression of means on label vectors; likewise
-    label_length: float = 1.0  # the length of label vectors as latents with start=random
+    own: float | None = None  # how much of what its images say against its vector a trained label keeps; likewise
+    vector_power: float | None = None  # label vectors are raised to it, with their sign; likewise
+    # the length of label vectors as latents with start=random, in standard deviations; None is chosen on held-out labels
+    label_length: float | None = None
     blocks: int = 5  # of the flow
     hidden: int = 1024  # the width of its hidden layers
     mixing: Mixing = "permutation"  # how blocks mix coordinates, see `nn.flow.FlowSettings`
@@ -64,9 +68,11 @@ class Izf(GeneratingMethod):
     centre_weight: float = 1.0
     mmd_weight: float = 0.1  # of how alike generated features of unseen labels are to real features of seen ones
     mmd_kernel: Kernel = "mixture"  # that measures it, see `ops.mmd`
-    # uniform numbers up to this are added to scaled features in training, with start=random; the closed form adds the
-    # normal noise that its shrinkage stands for
+    # the width of the uniform noise on scaled features in training, with start=random; the closed form adds the normal noise
+    # that its shrinkage stands for
     noise: float = 0.008
+    # how much of its spread the semantic part of a generated feature has, with start=random; the paper holds it fixed
+    semantic_spread: float = 0.0
 
     def __post_init__(self) -> None:
         for name, known in CHOICES.items():
@@ -79,7 +85,11 @@ class Izf(GeneratingMethod):
             raise UsageError('With start="random" the flow has to be trained: set epochs, for example to 30.')
         super().__post_init__()
         check_range(self, "above 0", "shrink", "penalty", "label_length")
-        check_range(self, "0 or more", "width", "flow_weight", "centre_weight", "mmd_weight", "noise")
+        check_range(self, "from 0 to 1", "own")
+        check_range(self, "above 0 and at most 1", "vector_power")
+        check_range(
+            self, "0 or more", "width", "flow_weight", "centre_weight", "mmd_weight", "noise", "semantic_spread"
+        )
         self.flow_settings.__post_init__()
 
     @property
@@ -108,8 +118,7 @@ class Izf(GeneratingMethod):
             model.scale_features(features)
         if model.flow is not None:
             yield from self._train_flow(model, data, features)
-        if self.start == "closed":
-            model.fit_spread(features, data.train.targets)
+        model.fit_spread(features, data.train.targets)
         if isinstance(model, IzfModel):
             model.fit_density(features)
         if isinstance(model, GeneratedSoftmax):
@@ -118,12 +127,17 @@ class Izf(GeneratingMethod):
 
     def _solve(self, model: FlowModel, data: TrainData, features: Tensor) -> None:
         """Give the model the closed form of the settings, those left open chosen on held-out labels."""
-        gaussians = Gaussians.of(features, data.train.targets, model.vectors(data.labels))
         grid, choice = tuple(dict.fromkeys(self._filled(one) for one in GRID)), self._filled(PLAIN)
         if len(grid) > 1 and has_unseen(data):
-            scores = gaussians.scores(model.encode_features(data.val.images), model.vectors(data.known), grid)
-            choice = Choice(*best_on_validation(scores, data, choice))
-        model.take(gaussians.solve(choice))
+            val = model.encode_features(data.val.images)
+            known = replace(
+                data, train=replace(data.train, images=features), val=replace(data.val, images=val)
+            )  # the encoder has seen the images that it was trained on, whatever their label
+            folds = label_folds(known) if model.encoder.untrained else [known]
+            choice = _best(model, [*folds], grid)
+        model.fit_vectors(data.labels, choice.vector_power)
+        model.take(Gaussians.of(features, data.train.targets, model.vectors(data.labels)).solve(choice))
+        model.solution = choice
         model.fit_spread(features, data.train.targets)
 
     def _filled(self, one: Choice) -> Choice:
@@ -132,14 +146,16 @@ class Izf(GeneratingMethod):
         return one._replace(**{name: value for name, value in own.items() if value is not None})
 
     def _train_flow(self, model: FlowModel, data: TrainData, features: Tensor) -> Iterator[Stage]:
-        """Yield the stage of the flow; the start stays where no epoch is better on held-out labels."""
+        """Yield the stages of the flow, one for each length of label vectors to try, and keep the best on held-out labels.
+
+        From the closed form there is one stage, and the start stays where no epoch is better.
+        """
         assert model.flow is not None
-        loss = self._loss(model, data, features)
         if self.start == "random":
             model.flow.initialise(model.front(features))
         fixed = replace(data, train=replace(data.train, images=features))
         if not has_unseen(data):
-            yield self.feature_stage(model, model.flow, fixed, loss, None)
+            yield self.feature_stage(model, model.flow, fixed, self._loss(model, data, features), None)
             model.eval()
             return
         val = model.encode_features(data.val.images)
@@ -147,16 +163,19 @@ class Izf(GeneratingMethod):
         @torch.no_grad()
         def merit() -> float:
             own = torch.cat([model.latents(part)[0][:, : model.semantic] for part in torch.split(val, 1024)])
-            centres = model.semantic_part(data.known)
-            return harmonic(own @ centres.T - 0.5 * centres.square().sum(1), data)
+            centres, taken = model.semantic_part(data.known), model.taken_off(data.known)
+            return harmonic(own @ centres.T + 0.5 * (taken - centres.square().sum(1)), data)
 
-        before = merit()
-        start = {name: tensor.clone() for name, tensor in model.flow.state_dict().items()}
-        yield self.feature_stage(model, model.flow, fixed, loss, merit)
-        model.eval()
-        if self.start == "closed" and merit() <= before:
-            model.flow.load_state_dict(start)
-            model.trained_epochs.zero_()
+        start = kept = state_copy(model)
+        best, length = merit() if self.start == "closed" else -1.0, model.label_length
+        for model.label_length in LENGTHS if length is not None and self.label_length is None else (length,):
+            model.load_state_dict(start)
+            yield self.feature_stage(model, model.flow, fixed, self._loss(model, data, features), merit)
+            model.eval()
+            if (figure := merit()) > best:
+                best, kept, length = figure, state_copy(model), model.label_length
+        model.load_state_dict(kept)
+        model.label_length = length
 
     def _loss(self, model: FlowModel, data: TrainData, features: Tensor) -> Callable[[Batch], dict[str, Tensor]]:
         """Return the three terms of the loss of a batch of features.
@@ -165,25 +184,32 @@ class Izf(GeneratingMethod):
         unit variance of the density from the start; without it the flow would first undo the shrinkage.
         """
         d, closed = features.shape[1], self.start == "closed"
+        assert model.flow is not None
+        # the paper compares features scaled to [0, 1], which its flow begins with; the closed form whitens, and compares features
+        back = model.features_from if closed else model.flow.inverse
+
+        def scaled(v: Tensor) -> Tensor:
+            return v if closed else model.front(v)
+
         with torch.no_grad():
             blur = (1 - model.spread.square()).clamp_min(0).sqrt()
             centres = model.padded(model.semantic_part(data.labels))
-            means = segment_mean(features, data.train.targets, len(data.labels))
+            means = scaled(segment_mean(features, data.train.targets, len(data.labels)))
             unseen = model.padded(model.semantic_part(data.unseen)) if data.unseen is not None else None
 
         def loss(batch: Batch) -> dict[str, Tensor]:
             right = centres[batch.targets]
-            jitter = batch.rng.normal(d) * blur if closed else batch.rng.uniform(d) * self.noise
+            jitter = batch.rng.normal(d) * blur if closed else (batch.rng.uniform(d) - 0.5) * self.noise
             z, log_det = model.latents(batch.images, jitter)
             density = (0.5 * (z - right).square().sum(1) - log_det) / d
             terms = {"flow": self.flow_weight * density.mean()}
             if self.centre_weight:
-                off = model.features_from(right) - means[batch.targets]
+                off = back(right) - means[batch.targets]
                 terms["centre"] = self.centre_weight * off.square().sum(1).mean()
             if self.mmd_weight and unseen is not None:
                 drawn = (batch.rng.uniform() * len(unseen)).long()
-                made = model.features_from(unseen[drawn] + model.spread * batch.rng.normal(d))
-                both, _ = whole_batch(torch.stack([batch.images, made], 1), batch)
+                made = back(unseen[drawn] + model.spread * batch.rng.normal(d))
+                both, _ = whole_batch(torch.stack([scaled(batch.images), made], 1), batch)
                 terms["mmd"] = -self.mmd_weight * mmd(both[:, 0], both[:, 1], self.mmd_kernel)
             return terms
 
@@ -194,8 +220,25 @@ class Izf(GeneratingMethod):
         assert isinstance(model, FlowModel)
         settled = self
         if self.start == "closed":
-            shrink, width, penalty = model.chosen.tolist()
-            settled = replace(settled, shrink=shrink, width=width, penalty=penalty)
+            assert model.solution is not None
+            settled = replace(settled, **model.solution._asdict())
+        else:
+            settled = replace(settled, label_length=model.label_length)
         if isinstance(model, GeneratedSoftmax):
             settled = replace(settled, head_penalty=float(model.head_penalty))
         return replace(settled, epochs=int(model.trained_epochs))
+
+
+def _best(model: FlowModel, folds: list[TrainData], grid: tuple[Choice, ...]) -> Choice:
+    """Return the choice with the best harmonic mean, on average over trials whose images are features."""
+    merits = dict.fromkeys(grid, 0.0)
+    for fold in folds:
+        gaussians = Gaussians.of(fold.train.images, fold.train.targets, model.vectors(fold.labels))
+        for power in dict.fromkeys(one.vector_power for one in grid):
+            model.fit_vectors(fold.labels, power)
+            vectors = model.vectors(fold.known).double()
+            own = gaussians._replace(vectors=vectors[: len(fold.labels)])
+            some = tuple(one for one in grid if one.vector_power == power)
+            for one, scores in own.scores(fold.val.images, vectors, some):
+                merits[one] += harmonic(scores, fold)
+    return max(grid, key=merits.__getitem__)

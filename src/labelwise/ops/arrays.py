@@ -30,6 +30,17 @@ def root_features(features: Array) -> Array:
     return unit_rows(even / ((abs(even) + FLAT) ** 0.5 + FLAT**0.5))  # sign(e) (sqrt(|e| + f) - sqrt(f))
 
 
+def joined(parts: list[Array]) -> Array:
+    """Return rows in parts as one array; a single part as it is."""
+    if len(parts) == 1:
+        return parts[0]
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
+    import torch
+
+    return torch.cat(parts)
+
+
 def linear_scores(image_embeddings: Array, label_embeddings: Array) -> Array:
     """Return ``[n, k]`` scores from image embeddings ``[n, d]`` and label embeddings ``[k, d + 1]`` (weights, then bias)."""
     if isinstance(image_embeddings, np.ndarray):
@@ -45,6 +56,11 @@ def mean_distances(rows: Array, scores: Array, centre: Array, root: Array, sharp
 def largest(table: Array) -> Array:
     """Return the largest number of each row ``[n]`` of a table ``[n, k]``."""
     return table.max(-1) if isinstance(table, np.ndarray) else table.amax(-1)
+
+
+def values_at(values: Array, places: Array) -> Array:
+    """Return the numbers at some places ``[n]`` of others, in double precision, where the places lie."""
+    return double(values)[places] if isinstance(values, np.ndarray) else values.double().to(places.device)[places]
 
 
 def larger(first: Array, second: Array) -> Array:

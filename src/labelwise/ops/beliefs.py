@@ -1,6 +1,7 @@
 """A label as a belief about its mean: where it lies, and how wrong that may be. Rows are whitened, see ``ops.discriminant``."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self
 
 import torch
@@ -14,6 +15,8 @@ PENALTIES = tuple(
 PRIOR_LABELS = 300.0  # as many labels as the belief that means spread alike in all directions is worth
 FEWEST = 1e-6  # pictures: as good as none
 FEW = 10  # pictures of a label, and less than half of what labels have on average: it is believed as if it were taught
+MANY = 2_000  # labels: the products of all pairs of more are not made
+CHUNK = 2**14  # rows at a time
 LEAST = 0.01  # of the noise: a spread of labels below this is none
 
 
@@ -63,8 +66,34 @@ class Beliefs:
     spread: Spread  # of means around what was expected
     means: Tensor  # [k, d]
     excess: Tensor  # [k]
-    rest: Tensor  # of each row's label without the rows of its group [n, d]
-    rest_excess: Tensor  # [n]
+    start: Tensor  # what was expected [k, d]
+    parts: Tensor  # of labels in the spread [k, d], see ``Spread.believed``
+    sample: Sample
+
+    @property
+    def rest(self) -> Tensor:
+        """The mean of each row's label without the rows of its group ``[n, d]``."""
+        return self._left_out[0]
+
+    @property
+    def rest_excess(self) -> Tensor:
+        """What is taken off squared distances to it ``[n]``."""
+        return self._left_out[1]
+
+    @cached_property
+    def _left_out(self) -> tuple[Tensor, Tensor]:
+        means, excess = list[Tensor](), list[Tensor]()
+        for rows in torch.split(torch.arange(len(self.sample.rows), device=self.start.device), CHUNK):
+            of = self.sample.targets[rows]
+            rest, weights = self.sample.rest[rows] - self.start[of], self.sample.rest_weights[rows]
+            rest, taken = self.spread.believed(rest, weights, self.parts[of])
+            means.append(self.start[of] + rest)
+            excess.append(taken)
+        return torch.cat(means), torch.cat(excess)
+
+    def select(self, rows: Tensor) -> Self:
+        """Return what the whole sample says of labels, and of these rows of it."""
+        return replace(self, sample=self.sample.select(rows))
 
     def or_of_few(self, other: Self, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Return means ``[k, d]`` and excess ``[k]``: of labels of few pictures, ``weights [k]``, another belief's."""
@@ -80,12 +109,40 @@ def label_beliefs(sample: Sample, noise: float, expected: Tensor | None = None, 
     """
     start = torch.zeros_like(sample.means) if expected is None else expected.to(sample.means)
     away = torch.where(sample.counts[:, None] > 0, sample.means - start, 0)
-    of = sample.targets
-    products = left_out_products(sample, sample.rows - start[of], sample.rest - start[of])
+    rows, rest = sample.rows, sample.rest
+    if expected is not None:
+        rows, rest = rows - start[sample.targets], rest - start[sample.targets]
+    products = left_out_products(sample, rows, rest)
     spread, parts = label_spread(away, sample.weights, noise, spread_size(products, sample, noise), prior)
     means, excess = spread.believed(away, sample.weights, parts)
-    rest, rest_excess = spread.believed(sample.rest - start[of], sample.rest_weights, parts[of])
-    return Beliefs(spread, start + means, excess, start[of] + rest, rest_excess)
+    return Beliefs(spread, start + means, excess, start, parts, sample)
+
+
+def as_of_all(sample: Sample, beliefs: Beliefs, expected: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Return the mean of each row's label without the row's group, believed like one of all its rows ``[n, d]``, and its excess ``[n]``.
+
+    Left out, a row finds its label drawn with more caution than the labels beside it, which no new picture does. What the mean of fewer
+    rows is noisier, and so longer, is taken off. Labels spread alike in all directions, see ``prior`` of ``label_beliefs``.
+    """
+    start = 0 if expected is None else expected.to(sample.means)[sample.targets]
+    left, spread = sample.rest_weights, beliefs.spread
+    weights = torch.where(left > 0, sample.weights[sample.targets], 0)
+    means, excess = spread.believed(sample.rest - start, weights)
+    share = spread.other / (spread.other + spread.noise / weights.clamp_min(FEWEST))
+    longer = spread.noise * sample.rows.shape[1] * (1 / left.clamp_min(FEWEST) - 1 / weights.clamp_min(FEWEST))
+    return start + means, excess + torch.where(left > 0, share.square() * longer, 0)
+
+
+def narrowing(sample: Sample, beliefs: Beliefs) -> Tensor:
+    """Return how much less new pictures spread in how far their label is ahead of another than rows left out do ``[n]``, at most 1.
+
+    The difference of squared distances to means of m and n pictures varies, in units of 4 v tau, as h(m) + h(n) + s (1 + 1/n) does: noise
+    of the two means, h(m) = 1/m + 1/(2 m^2), and that of the picture along what separates two near labels, s = size / tau.
+    """
+    n, left = (each.clamp_min(1) for each in (sample.weights[sample.targets], sample.rest_weights))
+    apart = beliefs.spread.other / beliefs.spread.noise.clamp_min(1e-30) * (1 + 1 / n)
+    noise, more = (1 / m + 0.5 / m.square() for m in (n, left))
+    return ((apart + 2 * noise) / (apart + noise + more)).sqrt().clamp_max(1)
 
 
 def label_spread(
@@ -140,15 +197,27 @@ def expected_means(vectors: Tensor, means: Tensor) -> tuple[Tensor, Tensor]:
     Ridge regression from vectors ``[k, a]`` to means ``[k, d]``, both around zero, in closed form; its penalty makes the error
     for a label that it has not seen least (residual / (1 - h)).
     """
-    values, turns = torch.linalg.eigh(vectors @ vectors.T)
+    values, turns = _gram_axes(vectors)
     values, turned = values.clamp_min(0), turns.T @ means
+    mean = (values.sum() / len(vectors)).clamp_min(1e-12)
 
     def away(penalty: float) -> Tensor:
-        share = values / (values + penalty * values.mean().clamp_min(1e-12))
+        share = values / (values + penalty * mean)
         hat = (turns.square() * share).sum(1)
         residuals: Tensor = (means - (turns * share) @ turned) / (1 - hat).clamp_min(1e-6)[:, None]
         return residuals
 
     penalty = min(PENALTIES, key=lambda each: float(away(each).square().sum()))
-    weights = vectors.T @ (turns / (values + penalty * values.mean().clamp_min(1e-12))) @ turned
+    weights = vectors.T @ (turns / (values + penalty * mean)) @ turned
     return weights, means - away(penalty)
+
+
+def _gram_axes(vectors: Tensor) -> tuple[Tensor, Tensor]:
+    """Return values ``[q]`` and axes ``[k, q]`` of the products of vectors ``[k, a]``; of many labels those that are not 0 alone."""
+    k, a = vectors.shape
+    if k <= max(a, MANY):
+        values, turns = torch.linalg.eigh(vectors @ vectors.T)
+        return values, turns
+    values, turns = torch.linalg.eigh(vectors.T @ vectors)
+    known = values > 1e-10 * values[-1]
+    return values[known], vectors @ turns[:, known] / values[known].sqrt()

@@ -8,12 +8,23 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits
+from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid
 
 from labelwise.ops.targets import truth_table
 
+MOST_PAIRS, FEWEST_ROWS = 2**23, 300  # of images and labels that a map is fitted on at most; but of so many images
+BLOCK = 2**15  # pairs that are computed at a time
 MOST_STEPS = 100  # of Newton's method; a handful is usual
 SOFTEST = 1e-6  # the least inverse temperature, relative to the spread of scores: they say nothing, then
+
+
+Numbers = NDArray[np.float64]
+Loss = Callable[[Numbers], tuple[float, Numbers]]  # its value, and its slope
+
+
+def most_rows(k: int) -> int:
+    """Return how many images with scores of k labels a map is fitted on at most: more make it no better, and each takes k numbers."""
+    return max(FEWEST_ROWS, MOST_PAIRS // k)
 
 
 def fit_platt(scores: Tensor, targets: Tensor) -> tuple[float, float]:
@@ -33,10 +44,19 @@ def fit_platt(scores: Tensor, targets: Tensor) -> tuple[float, float]:
     spread = float(x.std()) if x.numel() > 1 else 1.0
     x = x / max(spread, 1e-12)
 
-    def loss(p: Tensor) -> Tensor:
-        return binary_cross_entropy_with_logits(x * p[0].exp() + p[1], soft)
+    parts = list(zip(torch.split(x.flatten(), BLOCK), torch.split(soft.flatten(), BLOCK), strict=True))
 
-    log_scale, offset = _minimise(loss, [0.0, 0.0])
+    def cross_entropy(p: Numbers) -> tuple[float, Numbers]:
+        """Return the mean cross entropy of answers and its slope, by blocks that stay in a processor's cache."""
+        scale, sums = float(np.exp(p[0])), x.new_zeros(3)
+        for numbers, wanted in parts:
+            odds = numbers * scale + p[1]
+            excess = odds.sigmoid() - wanted
+            sums += torch.stack([(wanted * -odds - logsigmoid(-odds)).sum(), excess @ numbers * scale, excess.sum()])
+        value, *slope = (sums / x.numel()).tolist()
+        return value, np.array(slope)
+
+    log_scale, offset = _minimise(cross_entropy, [0.0, 0.0])
     return float(torch.tensor(log_scale).exp()) / max(spread, 1e-12), offset
 
 
@@ -56,7 +76,7 @@ def fit_platt_each(scores: Tensor, truths: Tensor) -> tuple[Tensor, Tensor]:
         likelihood = binary_cross_entropy_with_logits(x * stretch.exp() + shift, truth, reduction="sum")
         return (likelihood + 0.5 * p.to(x.device).square().sum()) / len(x)
 
-    stretch, shift = torch.tensor(_minimise(loss, [0.0] * (2 * x.shape[1]))).to(x).view(2, -1)
+    stretch, shift = torch.tensor(_minimise(_with_slope(loss), [0.0] * (2 * x.shape[1]))).to(x).view(2, -1)
     each = stretch.exp()
     return (scale * each).to(scores.dtype), (offset * each + shift).to(scores.dtype)
 
@@ -97,17 +117,27 @@ def _best_wrong(scores: Tensor, truth: Tensor) -> Tensor:
     return torch.zeros_like(truth).scatter_(1, best, value=True) & ~truth
 
 
-def _minimise(loss: Callable[[Tensor], Tensor], start: list[float]) -> list[float]:
-    """Return where a loss is least; the solver of torch would import its compiler first, which takes longer than all else."""
+def _with_slope(loss: Callable[[Tensor], Tensor]) -> Loss:
+    """Return a loss that tells its slope, too."""
 
-    def value_and_slope(numbers: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def value_and_slope(numbers: Numbers) -> tuple[float, Numbers]:
         with torch.enable_grad():
             point = torch.from_numpy(numbers.copy()).requires_grad_()
-            value = loss(point) + 1e-9 * point.square().sum()
+            value = loss(point)
             (slope,) = torch.autograd.grad(value, point)
         return float(value.detach()), slope.numpy()
 
+    return value_and_slope
+
+
+def _minimise(loss: Loss, start: list[float]) -> list[float]:
+    """Return where a loss is least; the solver of torch would import its compiler first, which takes longer than all else."""
+
+    def held(numbers: Numbers) -> tuple[float, Numbers]:
+        value, slope = loss(numbers)
+        return value + 1e-9 * float(np.square(numbers).sum()), slope + 2e-9 * numbers
+
     limits = {"maxiter": 200, "gtol": 1e-10, "ftol": 1e-15}
     with threadpool_limits(1, "blas"):  # its matrices have ten rows: threads that share them only wait for each other
-        least = minimize(value_and_slope, np.array(start), jac=True, method="L-BFGS-B", options=limits)
+        least = minimize(held, np.array(start), jac=True, method="L-BFGS-B", options=limits)
     return [float(number) for number in least.x]

@@ -13,7 +13,8 @@ from labelwise.ops.calibration import fit_temperature
 from labelwise.ops.left_out import Sample, left_out_distances, left_out_products
 
 RIDGES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)  # of the mean variance inside labels
-MOST_CHOSEN_BY = 1_000  # rows left out to choose a ridge by
+MOST_CHOSEN_BY = 1_000  # rows left out to choose a ridge by; of many labels fewer, but not so few as FEWEST
+MOST_PAIRS, FEWEST = 2**22, 200
 NOTHING = 1e-12  # a mean variance inside labels below this is rounding: copies of one picture
 # Sharpness of cosines where one picture a label leaves nothing to choose it by: the more, the less alike pictures are and the more
 # labels there are. About as sure as was right for k of the labels of three sets of photos, see docs/discriminant.md.
@@ -66,8 +67,8 @@ def fit_whitening(rows: Tensor, targets: Tensor, k: int, groups: Tensor | None =
     values, axes = values.clamp_min(0), axes.to(x)
     variance = max(float(values.sum()) / d, NOTHING)
     if bool((sample.rest_weights > 0).any()):
-        turned = Sample.of((x - centre).float() @ axes.float(), targets, k, sample.groups)
-        some = _some_groups(turned)
+        some = sample.select(some_groups(sample.groups, min(MOST_CHOSEN_BY, max(FEWEST, MOST_PAIRS // k))))
+        some = some.turned(centre, axes)
         trials = [(*_likelihood(some.scaled((values + ridge * variance).float() ** -0.5)), ridge) for ridge in RIDGES]
         _, sharpness, noise, ridge = min(trials)
     else:
@@ -135,12 +136,12 @@ def _likelihood(sample: Sample) -> tuple[float, float, float]:
     return float(cross_entropy(scores * sharpness, targets)), sharpness, noise
 
 
-def _some_groups(sample: Sample) -> Sample:
-    """Return the sample, or of many rows some whole groups of it."""
-    if len(sample.rows) <= MOST_CHOSEN_BY:
-        return sample
-    _, group = torch.unique(sample.groups, return_inverse=True)
+def some_groups(groups: Tensor, most: int) -> Tensor:
+    """Return all rows of these groups ``[n]``, or of many the rows of some whole groups, ``most`` of them at most."""
+    if len(groups) <= most:
+        return torch.arange(len(groups), device=groups.device)
+    _, group = torch.unique(groups, return_inverse=True)
     order = torch.randperm(int(group.max()) + 1, generator=torch.Generator().manual_seed(0)).to(group.device)
     place = order[group].argsort(stable=True)
-    last = order[group][place[MOST_CHOSEN_BY]]
-    return sample.select((order[group] < last).nonzero()[:, 0])
+    last = order[group][place[most]]
+    return (order[group] < last).nonzero()[:, 0]

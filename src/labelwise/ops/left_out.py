@@ -43,10 +43,13 @@ class Sample:
         _, part = torch.unique(groups * k + targets, return_inverse=True)
         sizes = torch.bincount(part).to(rows)
         squares = torch.zeros_like(counts).index_add_(0, targets, sizes[part])  # sum of g^2: each row counts its g
-        inside_part = rows.new_zeros(len(sizes), rows.shape[1]).index_add_(0, part, rows)[part]
+        part_sums = rows.new_zeros(len(sizes), rows.shape[1]).index_add_(0, part, rows)
         left, left_squares = counts[targets] - sizes[part], squares[targets] - sizes[part] ** 2
         centre = means[counts > 0].mean(0)
-        rest = torch.where(left[:, None] > 0, (sums[targets] - inside_part) / left.clamp_min(1)[:, None], centre)
+        rest = torch.empty_like(rows)
+        for some in torch.split(torch.arange(len(rows), device=rows.device), max(1, CHUNK // rows.shape[1])):
+            others = (sums[targets[some]] - part_sums[part[some]]) / left[some].clamp_min(1)[:, None]
+            rest[some] = torch.where(left[some][:, None] > 0, others, centre)
         return cls(
             rows=rows,
             targets=targets,
@@ -79,6 +82,11 @@ class Sample:
             rest_weights=self.rest_weights[rows],
         )
 
+    def turned(self, centre: Tensor, axes: Tensor) -> Self:
+        """Return it in coordinates around a centre ``[d]`` along axes, the columns of ``[d, q]``."""
+        means = torch.where(self.counts[:, None] > 0, (self.means - centre) @ axes, 0)
+        return replace(self, rows=(self.rows - centre) @ axes, means=means, rest=(self.rest - centre) @ axes)
+
     def scaled(self, by: Tensor) -> Self:
         """Return it with each coordinate multiplied by a number ``[d]``."""
         return replace(self, rows=self.rows * by, means=self.means * by, rest=self.rest * by)
@@ -91,7 +99,9 @@ def left_out_distances(sample: Sample, points: Tensor, own: Tensor) -> Tensor:
     for the rows of its group.
     """
     table = sample.rows.new_empty(len(sample.rows), len(points))
-    norms, of_means = points.square().sum(1), sample.means @ points.T
+    norms = points.square().sum(1)
+    # of labels and points where these are few; else of rows, block by block: a table of all labels would be too large
+    of_means = sample.means @ points.T if len(sample.means) * len(points) <= CHUNK else None
     for rows in _blocks(sample.groups, len(points)):
         x, targets, instead = sample.rows[rows], sample.targets[rows], own[rows]
         u = x - sample.means[targets]
@@ -99,7 +109,8 @@ def left_out_distances(sample: Sample, points: Tensor, own: Tensor) -> Tensor:
         gone = _undone(_products(u, u), targets, sample)
         plain = x.square().sum(2, keepdim=True) + (across @ gone * across).sum(2, keepdim=True)
         product = (x.flatten(0, 1) @ points.T).view(*rows.shape, -1)
-        to_points = plain + norms + _bent(product, product - of_means[targets], across, gone)
+        between = (u.flatten(0, 1) @ points.T).view_as(product) if of_means is None else product - of_means[targets]
+        to_points = plain + norms + _bent(product, between, across, gone)
         to_own = (
             plain + instead.square().sum(2)[:, None] + _bent(_products(x, instead), _products(u, instead), across, gone)
         )

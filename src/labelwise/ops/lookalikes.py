@@ -18,6 +18,7 @@ ALIKE, BY_CHANCE = 0.3, 0.01
 # Where a label has modes (photos and sketches), all of one mode are near each other: lookalikes are nearer than this share of the mean
 # squared distance to so many neighbours, too. Copies of photos are, and 2 % of the sketches of a set that has none.
 NEARER, NEIGHBOURS = 0.45, 20
+MOST_COMPARED = 4_096  # rows of a label of which all pairs are compared
 MOST_ROWS = 1_000  # that say in how many directions pictures vary
 
 
@@ -43,12 +44,12 @@ def lookalike_groups(embeddings: Tensor, targets: Tensor, groups: Tensor | None 
     means = segment_mean(x, targets, len(counts))
     typical, limit = _limits(x - means[targets], counts)
     pairs = [torch.arange(n, device=x.device)[:, None].expand(-1, 2)]
-    for label in (counts > 1).nonzero()[:, 0]:
-        rows = (targets == label).nonzero()[:, 0]
-        squares = torch.cdist(x[rows], x[rows]).square()
-        near = squares.topk(min(NEIGHBOURS + 1, len(rows)), largest=False).values  # and itself, at 0
-        around = NEARER * (near.sum(1) + (NEIGHBOURS + 1 - near.shape[1]) * typical) / NEIGHBOURS
-        pairs.append(rows[(squares < torch.minimum(around[:, None], around).clamp_max(limit)).nonzero()])
+    for label in torch.split(targets.argsort(stable=True), counts.tolist()):
+        for rows in _windows(x, label) if len(label) > 1 else ():
+            squares = torch.cdist(x[rows], x[rows]).square()
+            near = squares.topk(min(NEIGHBOURS + 1, len(rows)), largest=False).values  # and itself, at 0
+            around = NEARER * (near.sum(1) + (NEIGHBOURS + 1 - near.shape[1]) * typical) / NEIGHBOURS
+            pairs.append(rows[(squares < torch.minimum(around[:, None], around).clamp_max(limit)).nonzero()])
     if groups is not None:
         first = torch.full((int(groups.max()) + 1,), n, device=x.device)
         first.scatter_reduce_(0, groups, torch.arange(n, device=x.device), "amin")
@@ -56,6 +57,19 @@ def lookalike_groups(embeddings: Tensor, targets: Tensor, groups: Tensor | None 
     one, other = torch.cat(pairs).cpu().numpy().T
     graph = coo_array((np.ones(len(one), np.int8), (one, other)), shape=(n, n))
     return torch.from_numpy(connected_components(graph, directed=False)[1].astype(np.int64)).to(x.device)
+
+
+def _windows(x: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
+    """Return the rows of a label in sets whose pairs are compared: all of them, or of many those that lie side by side.
+
+    Lookalikes lie near each other in every direction, so also in that in which rows vary most.
+    """
+    if len(rows) <= MOST_COMPARED:
+        return (rows,)
+    some = x[rows[:: -(-len(rows) // MOST_COMPARED)]]
+    axis = torch.linalg.eigh(torch.cov(some.T)).eigenvectors[:, -1]
+    order = rows[(x[rows] @ axis).argsort(stable=True)]
+    return (*order.unfold(0, MOST_COMPARED, MOST_COMPARED // 2), order[-MOST_COMPARED:])
 
 
 def _limits(inside: Tensor, counts: Tensor) -> tuple[float, float]:

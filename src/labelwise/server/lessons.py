@@ -46,7 +46,7 @@ class Lesson:
     """A taught label: the rows that it adds to tensors of a classifier, so that nothing is computed anew when it is read back.
 
     They are ``embedding [1, e]``, ``scale [1]``, ``offset [1]``, ``unseen [1]``, and where there are such, ``vector [1, a]``,
-    ``memory [m, d]``, ``train_hashes [m]``.
+    ``width [1]``, ``memory [m, d]``, ``train_hashes [m]``.
     """
 
     number: int = 0  # the change that taught it
@@ -89,6 +89,7 @@ def _stacked(name: str, lessons: Sequence[Lesson]) -> Tensor:
 def lesson_of(before: Classifier, taught: Classifier, source: Source) -> Lesson:
     """Return what a classifier gained by being taught its last label."""
     known = {name: 0 if part is None else len(part) for name, part in _tensors(before).items()}
+    known["width"] = len(before.labels)
     parts = {name: part[known[name] :] for name, part in _tensors(taught).items() if part is not None}
     rows = {name: part.to("cpu", copy=True) for name, part in parts.items() if len(part)}
     label, texts = taught.labels.names[-1], () if taught.labels.texts is None else taught.labels.texts[-1]
@@ -104,6 +105,7 @@ def _tensors(classifier: Classifier) -> dict[str, Tensor | None]:
         "scale": calibration.scale,
         "offset": calibration.offset,
         "unseen": calibration.unseen,
+        "width": classifier.familiarity.width,
         "vector": classifier.labels.vectors,
         "memory": classifier.familiarity.memory,
         "train_hashes": classifier.origin.train_hashes,
@@ -228,11 +230,23 @@ def joined(classifier: Classifier, forgotten: frozenset[str], lessons: Sequence[
             texts=tuple(one.texts for one in lessons) if labels.texts and all(one.texts for one in lessons) else None,
         )
         labels = labels.join(new) if columns else new
+    rows["width"] = _with_width(rows["width"], len(labels) - len(lessons), lessons)
     for name, part in rows.items():
-        if several := [one for one in lessons if name in one.places]:
+        if name != "width" and (several := [one for one in lessons if name in one.places]):
             more = _stacked(name, several)
             rows[name] = more if part is None else append_rows(part, more)
     return _with(classifier, labels, rows)
+
+
+def _with_width(part: Tensor | None, count: int, lessons: Sequence[Lesson]) -> Tensor | None:
+    """Return the widths of so many labels and of those of lessons, see ``Familiarity``; None where none says any, lessons of before among them."""
+    several = [one for one in lessons if "width" in one.places]
+    if not several:
+        return part if part is None else append_rows(part, torch.ones(len(lessons)))
+    known = torch.ones(count) if part is None else part
+    if len(several) == len(lessons):
+        return append_rows(known, _stacked("width", lessons))
+    return append_rows(known, torch.cat([one.rows.get("width", torch.ones(1)) for one in lessons]))
 
 
 def without(classifier: Classifier, column: int, cuts: Mapping[str, slice]) -> Classifier:
@@ -268,6 +282,6 @@ def _with(classifier: Classifier, labels: Labels, rows: Mapping[str, Any]) -> Cl
         labels=labels,
         label_embeddings=rows["embedding"],
         calibration=replace(classifier.calibration, **{name: rows[name] for name in ("scale", "offset", "unseen")}),
-        familiarity=replace(classifier.familiarity, memory=rows["memory"]),
+        familiarity=replace(classifier.familiarity, memory=rows["memory"], width=rows["width"]),
         origin=replace(classifier.origin, train_hashes=rows["train_hashes"]),
     )

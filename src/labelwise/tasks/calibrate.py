@@ -9,8 +9,8 @@ from torch import Tensor
 from labelwise.calibration import Calibration
 from labelwise.classifier import Classifier
 from labelwise.errors import DataError, UsageError
-from labelwise.metrics import expected_calibration_error
-from labelwise.ops.calibration import fit_platt, fit_platt_each, fit_temperature
+from labelwise.metrics import Reliability, expected_calibration_error, pooled, reliability
+from labelwise.ops.calibration import fit_platt, fit_platt_each, fit_temperature, most_rows
 from labelwise.ops.targets import several_true, truth_table
 from labelwise.scores import Scores
 
@@ -21,7 +21,7 @@ def calibrate(scores: Scores, targets: Tensor, *, keep: float = 0.95) -> Classif
     """Return the classifier with its calibration and outlier rule fitted on images that training never saw.
 
     ``targets`` are their labels ``[n]``, -1 where there is none, or, where several may be true, which are ``[n, k]`` (bool). The
-    outlier rule lets the share ``keep`` of these images pass as known.
+    outlier rule lets the share ``keep`` of these images pass as known. Of very many images some are drawn, see ``most_rows``.
     """
     if not 0 < keep < 1:
         raise UsageError(f"The share of images to keep as known lies between 0 and 1; given {keep}.")
@@ -30,6 +30,9 @@ def calibrate(scores: Scores, targets: Tensor, *, keep: float = 0.95) -> Classif
     if not several_true(targets):
         rows = (targets >= 0).nonzero()[:, 0]
         scores, targets = scores[rows], targets[rows]
+    if len(targets) > (most := most_rows(len(classifier.labels))):
+        rows = torch.randperm(len(targets), generator=torch.Generator().manual_seed(0))[:most].sort().values
+        scores, targets = scores[rows], targets[rows.to(targets.device)]
     if len(targets) < 2:
         raise DataError(f"Calibration needs at least two labelled held-out images; given {len(targets)}.")
     targets = targets.to(scores.embeddings.device)
@@ -135,12 +138,21 @@ def uncalibrated(scores: Scores) -> Scores:
 
 def calibration_errors(scores: Scores, targets: Tensor) -> dict[str, float]:
     """Return the expected calibration error of yes/no answers, and of the chosen label if there is one."""
-    return _errors(scores.yes, scores.probabilities, targets)
+    begun, tables = 0, list[dict[str, Reliability]]()
+    for part in scores.parts():
+        tables.append(_reliabilities(part.yes, part.probabilities, targets[begun : begun + len(part)]))
+        begun += len(part)
+    return {kind: pooled([table[kind] for table in tables]).error for kind in tables[0]}
 
 
 def _errors(yes: Tensor, probabilities: Tensor, targets: Tensor) -> dict[str, float]:
-    answers = expected_calibration_error(yes.flatten(), truth_table(targets, yes.shape[1]).flatten())
+    return {kind: table.error for kind, table in _reliabilities(yes, probabilities, targets).items()}
+
+
+def _reliabilities(yes: Tensor, probabilities: Tensor, targets: Tensor) -> dict[str, Reliability]:
+    """Return how often answers are right: yes and no to each label, and the chosen label if there is one."""
+    answers = reliability(yes.flatten(), truth_table(targets, yes.shape[1]).flatten())
     if several_true(targets):
         return {"answer_ece": answers}
     best, chosen = probabilities.max(1)
-    return {"ece": expected_calibration_error(best, chosen == targets), "answer_ece": answers}
+    return {"ece": reliability(best, chosen == targets), "answer_ece": answers}

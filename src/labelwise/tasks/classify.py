@@ -33,6 +33,10 @@ class Prediction:
 
 def classify(scores: Scores, *, top: int = 5) -> list[Prediction]:
     """Return one prediction per picture, each listing the ``top`` labels."""
+    return [one for part in scores.parts() for one in _classified(part, top)]
+
+
+def _classified(scores: Scores, top: int) -> list[Prediction]:
     multilabel = scores.classifier.calibration.multilabel
     tops = scores.top(len(scores.classifier.labels) if multilabel else top)
     rows = zip(tops, scores.confidence.tolist(), scores.strangeness.tolist(), scores.unknown.tolist(), strict=True)

@@ -12,7 +12,8 @@ from labelwise.model import Compares, LabelModel
 from labelwise.scores import Scores
 from labelwise.tasks.gallery import Gallery
 from labelwise.tasks.gallery_index import Lists
-from labelwise.tasks.similarity import By, Measure, all_alike, check_score, row_alike
+from labelwise.tasks.gallery_store import StoredGallery
+from labelwise.tasks.similarity import By, Measure, all_alike, check_score, compared, row_alike
 
 CHUNK = 2**24  # similarities held at a time
 CANDIDATES = 100
@@ -28,14 +29,15 @@ class Match:
     label: str | None  # what is known of it; None where nothing is
 
 
-def retrieve(
+def retrieve(  # noqa: PLR0913 - each may be chosen
     scores: Scores,
-    gallery: Gallery,
+    gallery: Gallery | StoredGallery,
     k: int = 5,
     *,
     by: By = "similarity",
     candidates: int | None = CANDIDATES,
-    approximate: bool = False,
+    approximate: bool | None = None,
+    where: str | None = None,
 ) -> list[list[Match]]:
     """Return for each query the k pictures of a gallery, or all of a smaller one, that are most like it, best first.
 
@@ -46,8 +48,14 @@ def retrieve(
         by: the model's ``similarity``, the ``cosine`` of embeddings, their ``sum``, or the cosine of ``whitened`` ones.
         candidates: how many of the best by cosine are ranked by another score; None ranks the whole gallery by it.
         approximate: look only where the gallery's index says the best are likely to be; scores are exact, a picture may be missed.
+            None does so in a gallery on disk.
+        where: search only the pictures of a gallery on disk for which this holds, a condition of SQL on label, date, folder, file.
     """
     classifier = scores.classifier
+    if isinstance(gallery, StoredGallery):
+        return _from_disk(scores, gallery, k, by, max(candidates or 0, 2 * k), approximate is not False, where)
+    if where is not None:
+        raise UsageError("Only a gallery on disk (photos.lance) can be searched with a filter.")
     gallery.check(classifier)
     lists = gallery.lists if approximate else None
     values, places = search(classifier.model, scores.embeddings, gallery.embeddings, k, candidates, lists, by=by)
@@ -58,6 +66,28 @@ def retrieve(
         ]
         for row, told in zip(places.tolist(), values.tolist(), strict=True)
     ]
+
+
+def _from_disk(  # noqa: PLR0913 - what retrieve is given
+    scores: Scores, gallery: StoredGallery, k: int, by: By, candidates: int, approximate: bool, where: str | None
+) -> list[list[Match]]:
+    """Return what ``retrieve`` does, of a gallery on disk: the candidates of each query by the cosine of what is stored, ranked."""
+    model = scores.classifier.model
+    check_score(model, by)
+    gallery.check(scores.classifier, by)
+    if k < 1:
+        raise UsageError(f"Retrieval needs k of at least 1; given {k}.")
+    with torch.no_grad():
+        queries, matches = compared(model, scores.embeddings, gallery.by)[0], list[list[Match]]()
+        measure: By = "cosine" if gallery.by == "whitened" else by
+        for query in queries.float():
+            near = gallery.near(query, candidates, where=where, approximate=approximate)
+            alike, order = _ranked(
+                partial(row_alike, model, by=measure), query[None], near.embeddings, torch.arange(len(near.files))[None]
+            )
+            rows = zip(order[0, :k].tolist(), alike[0, :k].tolist(), strict=True)
+            matches.append([Match(file=near.files[i], score=score, label=near.labels[i]) for i, score in rows])
+    return matches
 
 
 def search(  # noqa: PLR0913 - each may be chosen

@@ -13,7 +13,7 @@ from labelwise.data.read.pictures import Array
 from labelwise.errors import LabelwiseError, UnsupportedError, UsageError, listing
 from labelwise.familiarity import memorable
 from labelwise.labels import Labels, unfit_name
-from labelwise.model import JoinsKnowledge, LabelModel, LearnsFromExamples, cannot
+from labelwise.model import JoinsKnowledge, LabelModel, LearnsFromExamples, MeasuresExamples, cannot
 from labelwise.scores import Scores
 from labelwise.tasks.similarity import all_alike, known_scores
 from labelwise.training.stages import Method
@@ -55,13 +55,19 @@ def teach(
             new = _description(classifier, name, texts, vector)
             embedding = classifier.model.encode_labels(new)[0].float()
         return classifier.add(_with_description(classifier, new), embedding, unseen=True)
-    taught = _from_examples(classifier, name, examples.embeddings, texts, vector)
-    familiarity = classifier.familiarity.remember(memorable(examples.embeddings))
+    width = _width(classifier, examples.embeddings)
+    taught = _from_examples(classifier, name, examples.embeddings, texts, vector, width)
+    familiarity = taught.familiarity.remember(memorable(examples.embeddings))
     return replace(taught, familiarity=familiarity, origin=classifier.origin.with_images(examples.images))
 
 
 def _from_examples(
-    classifier: Classifier, name: str, embeddings: Tensor, texts: Texts | None, vector: Vector | None
+    classifier: Classifier,
+    name: str,
+    embeddings: Tensor,
+    texts: Texts | None,
+    vector: Vector | None,
+    width: float = 1.0,
 ) -> Classifier:
     """Return the classifier with one more label, known from examples ``[n, d]`` and, where given, its texts or its vector."""
     model, labels = classifier.model, classifier.labels.add(name)
@@ -79,7 +85,20 @@ def _from_examples(
         else:
             groups = torch.zeros(len(embeddings), dtype=torch.int64, device=embeddings.device)
             (label,) = model.labels_from_examples(embeddings, groups)
-    return classifier.add(labels, label)
+    return classifier.add(labels, label, width=width)
+
+
+def _width(classifier: Classifier, embeddings: Tensor) -> float:
+    """Return how many times the usual squared distance pictures of a new label have: that of examples ``[n, d]`` to the others of them.
+
+    A new label may vary in ways in which no trained one does. What could be chance, a standard error, is not counted; and none is narrower.
+    """
+    model, rule, some = classifier.model, classifier.familiarity.rule, embeddings[:MOST_LEFT_OUT]
+    if not isinstance(model, MeasuresExamples) or rule is None or len(some) < 2 or rule.centre[1] <= 0:
+        return 1.0
+    with torch.no_grad():
+        far = float(model.example_distances(some).mean()) - rule.spread[1] / len(some) ** 0.5
+    return max(1.0, float(far / rule.centre[1]))
 
 
 @dataclass(frozen=True, kw_only=True)

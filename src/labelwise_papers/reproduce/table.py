@@ -97,10 +97,10 @@ def _state(cell: Cell, measured: Sequence[Entry], ours: Sequence[Value], *, miss
         return "quick run, no result"
     if not ours:
         return "not measured: missing data, or no number"
-    if cell.source.stands_for:
-        return "not comparable: stand-in data"
     then = changes(cell, measured[0])
-    return f"measured before the recipe said {', '.join(then)}; to be run again" if then else ""
+    if then:
+        return f"measured before the recipe said {', '.join(then)}; to be run again"
+    return "not comparable: stand-in data" if cell.source.stands_for else ""
 
 
 def _protocol(cell: Cell, figure: Figure) -> str:
@@ -171,6 +171,19 @@ def markdown(recipe: Recipe, lines: Sequence[Line], results: Iterable[Entry]) ->
     if left:
         text.append(f"Not run: {'; '.join(left)}.")
     return "\n".join(text)
+
+
+def compact(lines: Sequence[Line]) -> list[str]:
+    """Return what was measured as Markdown with a line for each row on each data set, and a column for each figure."""
+    measured = [line for line in lines if line.ours]
+    figures = list(dict.fromkeys(line.figure for line in measured))
+    cells: dict[tuple[str, str], dict[str, str]] = {}
+    for line in measured:
+        own = cells.setdefault((line.data, line.row), {"repeats": str(len(line.ours))})
+        own[line.figure] = spread(line.ours, line.digits)
+    head = ["data", "row", *figures, "repeats"]
+    rows = [[*place, *(own.get(name, "") for name in head[2:])] for place, own in cells.items()]
+    return [f"| {' | '.join(each)} |" for each in (head, ["---"] * len(head), *rows)]
 
 
 def measured_on(recipe: Recipe, results: Iterable[Entry]) -> str:

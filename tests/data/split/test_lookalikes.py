@@ -11,7 +11,10 @@ from labelwise.data.sets.finches import finches
 from labelwise.data.split import lookalikes
 from labelwise.data.split.lookalikes import alike, fingerprints, lookalike_groups
 
-PHOTOS = finches().splits["test"].images[:60]
+
+@pytest.fixture(scope="module")
+def photos() -> torch.Tensor:
+    return finches(per_species=20).split("train").images[:60]  # of five species
 
 
 def some_prints(n: int = 150) -> torch.Tensor:
@@ -70,9 +73,9 @@ def changed(picture: torch.Tensor, how: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("how", ["encoded", "smaller", "brighter"])
-def test_a_copy_is_alike_and_another_picture_is_not(how: str) -> None:
-    copies = torch.from_numpy(np.stack([changed(picture, how) for picture in PHOTOS])).permute(0, 3, 1, 2)
-    names = lookalike_groups(torch.cat([PHOTOS, copies]))
+def test_a_copy_is_alike_and_another_picture_is_not(how: str, photos: torch.Tensor) -> None:
+    copies = torch.from_numpy(np.stack([changed(picture, how) for picture in photos])).permute(0, 3, 1, 2)
+    names = lookalike_groups(torch.cat([photos, copies]))
     own, other = names[:60], names[60:]
     assert sum(a == b != "" for a, b in zip(own, other, strict=True)) >= 59
     assert len(set(own)) >= 59  # hardly any two photos are called the same

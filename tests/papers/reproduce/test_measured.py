@@ -17,6 +17,20 @@ BEFORE = {("indicator/table2_cub20", "view.crop=224")}  # measured before the re
 if not RESULTS.exists():
     pytest.skip("the documents are not here", allow_module_level=True)
 
+PAGES = {"izf.md": ("izf/gzsl", "izf/flow"), "clarel.md": ("clarel/table1",)}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_tables_of_a_page_are_made_of_the_results(page: str) -> None:
+    from labelwise_papers.reproduce.table import compact, lines_of
+
+    results, lines = read_results(RESULTS), (RESULTS.parent / page).read_text().splitlines()
+    for name in PAGES[page]:
+        (recipe,) = find_recipes(name)
+        made = compact(lines_of(recipe, results, Choice()))
+        assert len(made) > 2
+        assert set(made) <= set(lines), f"{name}: put the table of compact() into {page} again"
+
 
 def test_every_result_belongs_to_a_cell_of_today_s_recipes_or_says_what_has_changed_since() -> None:
     old = set()

@@ -6,6 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+FLATTER = 0.125  # the power of the variance in a direction by which it is divided in a ``Flattening``
+FLOOR = 0.1  # of the mean variance, added to each
+
 
 class Centring(nn.Module):
     """Rows of unit length around the mean of the rows it was fitted to; ``power`` below 1 evens out large entries."""
@@ -31,6 +34,38 @@ class Centring(nn.Module):
             return rows
         # The root has no slope at zero, where rectified features often are.
         return normalize(rows.sign() * ((rows.abs() + 1e-6) ** self.power - 1e-6**self.power), dim=1)
+
+
+class Flattening(Centring):
+    """Rows of unit length around their mean, in which directions that many rows share weigh a little less: see ``FLATTER``.
+
+    What lies in no direction of the rows it was fitted to is dropped. Until it is fitted it is a ``Centring``.
+    """
+
+    turn: Tensor  # [size, size]
+
+    def __init__(self, size: int, power: float = 1.0) -> None:
+        super().__init__(size, power)
+        self.register_buffer("turn", torch.eye(size))
+
+    @torch.no_grad()
+    def fit(self, rows: Tensor) -> None:
+        """Take the mean and the directions of these rows ``[n, size]``."""
+        super().fit(rows)
+        unit = super().forward(rows.double())
+        values, axes = torch.linalg.eigh(unit.T @ unit)
+        values = values / (values.sum() / min(rows.shape)).clamp_min(1e-12)
+        scale = torch.where(values > 1e-6, (values.clamp_min(0) + FLOOR) ** -FLATTER, 0)
+        self.turn.copy_((axes * scale) @ axes.T)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Return centred rows of unit length ``[n, size]``."""
+        return normalize(super().forward(rows) @ self.turn.to(rows.dtype), dim=1)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *more: Any) -> None:
+        """Take the state of a ``Centring``, too."""
+        state_dict.setdefault(f"{prefix}turn", torch.eye(len(self.turn)))
+        super()._load_from_state_dict(state_dict, prefix, *more)
 
 
 class PCA(Centring):

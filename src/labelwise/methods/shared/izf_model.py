@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from labelwise.errors import UsageError
 from labelwise.labels import Labels
-from labelwise.methods.shared.gaussian import kernel
+from labelwise.methods.shared.centring import Centring, Flattening
+from labelwise.methods.shared.gaussian import TAKEN_OFF, Choice, errors, kernel, variances
 from labelwise.methods.shared.generated import GeneratedSoftmax, GeneratingModel, noise
 from labelwise.model import Spec
 from labelwise.nn.flow import Flow
@@ -17,6 +18,8 @@ from labelwise.ops.segments import segment_mean
 
 if TYPE_CHECKING:
     from labelwise.methods.izf import Izf
+
+LENGTHS = (40.0, 20.0, 60.0, 90.0)  # of label vectors as latents; the first where there is nothing to choose by
 
 
 class Front(nn.Module):
@@ -49,7 +52,10 @@ class FlowModel(GeneratingModel):
     """A fixed linear map, then a flow where one is trained: features ``[n, d]`` to latents ``[n, d]`` and back."""
 
     anchors: Tensor  # vectors of the trained labels, to which others are compared
-    label_map: Tensor  # the likeness to them times this is the semantic part of a label
+    label_map: Tensor  # the likeness to them times this is the semantic part of a label by its description
+    own: Tensor  # what trained labels add to it, by their images [k, semantic]; see `gaussian.Choice.own`
+    likeness_inverse: Tensor  # of the regression on descriptions [k, k]
+    doubt: Tensor  # how wrong a semantic part by description may be, see `gaussian.Regression.doubt`
     # the standard deviation of each latent inside a label, with which features are generated: shrinkage of the
     # covariance leaves the latents of real features less than the unit variance that the density gives them
     spread: Tensor
@@ -60,7 +66,7 @@ class FlowModel(GeneratingModel):
         super().__init__(spec, settings.encoder, settings.label_source, settings.power)
         d, k = self.encoder.code_size, len(spec.labels)
         closed = settings.start == "closed"
-        self.label_length = None if closed else settings.label_length
+        self.label_length = None if closed else settings.label_length or LENGTHS[0]
         # how many latents, the first ones, are the semantic part
         self.semantic = min(k, d) if closed else self.vector_size
         if self.semantic > d:
@@ -68,13 +74,25 @@ class FlowModel(GeneratingModel):
                 f'With start="random" a label vector is a part of the latents: it has at most as many numbers as a feature '
                 f"({d}); given {self.semantic}."
             )
+        self.centre_vectors = (Flattening if closed else Centring)(self.vector_size, settings.vector_power or 1.0)
+        self.solution: Choice | None = None
         self.front = Front(d)
         self.flow = Flow(d, settings.flow_settings) if settings.epochs else None
         self.register_buffer("anchors", torch.zeros(k, self.vector_size))
         self.register_buffer("label_map", torch.zeros(k, min(k, d)))
+        self.register_buffer("own", torch.zeros(k, self.semantic))
+        self.register_buffer("likeness_inverse", torch.zeros(k, k))
+        self.register_buffer("doubt", torch.zeros(2))
         self.register_buffer("spread", torch.ones(d))
+        self.semantic_spread = 1.0 if closed else settings.semantic_spread
+        self.spread[: self.semantic] *= self.semantic_spread
         self.register_buffer("chosen", torch.zeros(3, dtype=torch.float64))
         self.register_buffer("trained_epochs", torch.zeros((), dtype=torch.int64))
+
+    def fit_vectors(self, labels: Labels, power: float) -> None:
+        """Prepare label vectors as those of these labels say, raised to a power."""
+        self.centre_vectors.power = power
+        self.centre_vectors.fit(self.source.of(labels).to(self.device))
 
     def latents(self, features: Tensor, jitter: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
         """Return latents ``[n, d]`` and log|det| ``[n]``; ``jitter`` is added between the linear map and the flow."""
@@ -90,11 +108,36 @@ class FlowModel(GeneratingModel):
         return self.front.inverse(latents if self.flow is None else self.flow.inverse(latents))
 
     def semantic_part(self, labels: Labels) -> Tensor:
-        """Return c(y) ``[k, semantic]`` of labels."""
+        """Return c(y) ``[k, semantic]`` of labels: by their descriptions, and by images of those that have been trained."""
         vectors = self.vectors(labels)
         if self.label_length is not None:
             return vectors * self.label_length
-        return kernel(vectors, self.anchors, self.chosen[1]) @ self.label_map
+        semantic = kernel(vectors, self.anchors, self.chosen[1]) @ self.label_map
+        for row, place in self._trained(labels):
+            semantic[row] += self.own[place]
+        return semantic
+
+    def taken_off(self, labels: Labels) -> Tensor:
+        """Return what is taken off squared distances to labels ``[k]``, since their means are known by descriptions alone."""
+        vectors = self.vectors(labels)
+        if self.label_length is not None:
+            return torch.zeros_like(vectors[:, 0])
+        likeness = kernel(vectors, self.anchors, self.chosen[1])
+        variance = variances(vectors, likeness, self.likeness_inverse, self.chosen[1])
+        taken = TAKEN_OFF * errors(self.doubt, variance)
+        taken[[row for row, _ in self._trained(labels)]] = 0
+        return taken
+
+    def _trained(self, labels: Labels) -> list[tuple[int, int]]:
+        """Return the rows of labels that have been trained, and their places among the trained ones."""
+        places = {name: place for place, name in enumerate(self.spec.labels.names)}
+        return [(row, places[name]) for row, name in enumerate(labels.names) if name in places]
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *more: Any) -> None:
+        """Take a state that was saved when labels were known by descriptions alone, and none was doubted."""
+        for name in ("own", "likeness_inverse", "doubt"):
+            state_dict.setdefault(prefix + name, torch.zeros(self.get_buffer(name).shape))
+        super()._load_from_state_dict(state_dict, prefix, *more)
 
     def padded(self, semantic: Tensor) -> Tensor:
         """Return latents ``[n, d]`` with this semantic part and a free part of zeros."""
@@ -128,6 +171,7 @@ class FlowModel(GeneratingModel):
         z = torch.cat([self.latents(part)[0] for part in torch.split(features, 1024)])
         inside = z - segment_mean(z, targets, len(self.spec.labels))[targets]
         self.spread.copy_(inside.square().mean(0).sqrt())
+        self.spread[: self.semantic] *= self.semantic_spread
 
 
 class IzfModel(FlowModel):
@@ -155,10 +199,12 @@ class IzfModel(FlowModel):
 
     def encode_labels(self, labels: Labels) -> Tensor:
         """Return label embeddings ``[k, semantic + 2]``: c(y), no weight of the rest, and minus half its squared length."""
-        return self._as_embeddings(self.semantic_part(labels))
+        embeddings = self._as_embeddings(self.semantic_part(labels))
+        embeddings[:, -1] += 0.5 * self.taken_off(labels)
+        return embeddings
 
     def log_densities(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
-        """Return log p(v | y) of every pair ``[n, k]``."""
+        """Return log p(v | y) of every pair ``[n, k]``, plus half of what is taken off squared distances to y."""
         own, rest = image_embeddings[:, :-1], image_embeddings[:, -1] * self.density[1] + self.density[0]
         common = rest - 0.5 * (own.square().sum(1) + self.semantic * math.log(2 * math.pi))
         return self.score(image_embeddings, label_embeddings) + common[:, None]

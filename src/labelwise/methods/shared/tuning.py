@@ -86,7 +86,7 @@ def tuning_stages(
     """
     features = model.encode_all(data.train.images, by=model.encoder)
     targets = data.train.targets.to(features.device)
-    start = best = _state(model)
+    start = best = state_copy(model)
     trials: list[Trial] = []
     for rate in (None, *tune.rates):
         if rate is not None:
@@ -99,14 +99,15 @@ def tuning_stages(
             del model.tuning
         likelihood, accuracy = (of_main_process(value, model.device) for value in solve())
         if all(likelihood > other.likelihood for other in trials):
-            best = _state(model)
+            best = state_copy(model)
         trials.append(Trial(rate=rate, likelihood=likelihood, accuracy=accuracy))
     model.load_state_dict(best)
     model.encoder.tune(False)
     return tuple(trials)
 
 
-def _state(model: nn.Module) -> dict[str, Tensor]:
+def state_copy(model: nn.Module) -> dict[str, Tensor]:
+    """Return a copy of a model's state, to go back to."""
     return {name: tensor.clone() for name, tensor in model.state_dict().items()}
 
 

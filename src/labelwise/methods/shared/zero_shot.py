@@ -22,6 +22,7 @@ from labelwise.settings import check_range
 from labelwise.training.stages import Stage
 
 Source = Literal["auto", "vectors", "texts"]
+FOLD_IMAGES = 5  # one in so many images of a label is validated on
 Settings = TypeVar("Settings", float, tuple[float, ...])
 
 
@@ -164,6 +165,35 @@ def has_unseen(data: TrainData) -> bool:
     """Return whether validation images are of seen and of held-out labels, as in a trial run, so that settings can be chosen."""
     of_seen = data.val.targets < len(data.labels)
     return bool(of_seen.any()) and bool((~of_seen).any())
+
+
+def label_folds(data: TrainData) -> Iterator[TrainData]:
+    """Yield a trial, and two like it with other labels held out, so that each label is once; ``has_unseen`` must hold.
+
+    Images of the trial are divided anew: every fifth of each label that is not held out is validated on.
+    """
+    yield data
+    known, whole = data.known, data.train.join(data.val)
+    order = torch.randperm(len(data.labels), generator=torch.Generator().manual_seed(0)).to(whole.targets.device)
+    counts, by_label = torch.bincount(whole.targets), whole.targets.argsort(stable=True)
+    place = torch.empty_like(by_label)  # of each image among those of its label
+    place[by_label] = (
+        torch.arange(len(whole), device=place.device) - (counts.cumsum(0) - counts)[whole.targets[by_label]]
+    )
+    for held in order.chunk(2):
+        kept = torch.arange(len(known), device=held.device)
+        kept = kept[~torch.isin(kept, held)]
+        position = torch.cat([kept, held]).argsort()
+        moved = replace(whole, targets=position[whole.targets])
+        validated = torch.isin(whole.targets, held) | (place % FOLD_IMAGES == 0)
+        names = [[known.names[i] for i in rows.tolist()] for rows in (kept, held)]
+        yield replace(
+            data,
+            train=moved.select((~validated).nonzero()[:, 0]),
+            val=moved.select(validated.nonzero()[:, 0]),
+            labels=known.select(names[0]),
+            unseen=known.select(names[1]),
+        )
 
 
 def harmonic(scores: Tensor, data: TrainData) -> float:

@@ -1,0 +1,297 @@
+"""A gallery on disk, in a LanceDB table: larger than memory, changed part by part, searched by metadata, opened without loading.
+
+Each part is one transaction of the table, so what a build that was stopped has written is a whole gallery. Rows hold what is compared:
+embeddings, or whitened ones, as ``by`` says. Writers take turns; readers see the newest version and wait for none.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from weakref import WeakSet
+
+import torch
+from torch import Tensor
+
+from labelwise.classifier import Classifier
+from labelwise.data.dataset import Skipped
+from labelwise.data.split.grouping import moments
+from labelwise.errors import StoreError, UsageError
+from labelwise.files import write_atomically
+from labelwise.model import LabelModel
+from labelwise.tasks.gallery import READ, Gallery, check_probe, gallery_of_files, probe_embeddings
+from labelwise.tasks.gallery_rows import (
+    READ_BACK,
+    VECTORS,
+    Kind,
+    in_words,
+    quoted,
+    row_vectors,
+    table_about,
+    table_rows,
+    table_schema,
+)
+from labelwise.tasks.similarity import By, compared
+from labelwise.writable import check_writable, turn
+
+SUFFIX, TABLE = ".lance", "pictures"
+INDEXED = 50_000  # rows from which on there is an index: fewer are searched as fast without
+OUTGROWN = 4  # times as many rows as when the index was made: it is made anew
+LOOKED_AT = 64  # regions that a query looks through
+TIDIED = 64  # parts after which small files are joined
+KEPT = timedelta(minutes=10)  # how long versions stay that a reader may still have open
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidates:
+    """Pictures of a gallery that may be most like a query."""
+
+    embeddings: Tensor  # what is compared [c, d], float32
+    files: list[str]
+    labels: list[str | None]
+
+
+class StoredGallery:
+    """A gallery on disk. Open it with ``open_gallery``."""
+
+    def __init__(self, path: Path, table: Any) -> None:
+        self.path, self._table = path, table
+        about = table_about(path, table)
+        self.by: Kind = about["by"]  # what is compared: embeddings as they are, or whitened
+        self.made_by: str = about["made_by"]  # which classifier made it, in words
+        self.probe = torch.tensor(about["probe"])
+
+    def __len__(self) -> int:
+        with in_words(self.path):
+            return int(self._table.count_rows())
+
+    def __repr__(self) -> str:
+        return f"<StoredGallery: {len(self)} pictures in {self.path}, by {self.by}>"
+
+    def check(self, classifier: Classifier, by: By | None = None) -> None:
+        """Raise an error where another model made the gallery, or it holds something else than what is to be compared."""
+        if by is not None and (by == "whitened") != (self.by == "whitened"):
+            holds = "whitened embeddings" if self.by == "whitened" else "embeddings as they are"
+            other = "--by whitened" if self.by == "whitened" else "--by similarity, cosine or sum"
+            raise UsageError(
+                f'{self.path} holds {holds} and cannot be searched by "{by}". Search with {other}, or build another gallery.'
+            )
+        if classifier.model not in self._models:
+            try:
+                check_probe(self.probe, _probe(classifier, self.by))
+            except UsageError as error:
+                raise UsageError(f"{self.path} was made by {self.made_by}. {error}") from None
+            self._models.add(classifier.model)
+
+    @cached_property
+    def _models(self) -> "WeakSet[LabelModel]":
+        """Models that have been tried."""
+        return WeakSet()
+
+    def near(self, query: Tensor, count: int, *, where: str | None = None, approximate: bool = True) -> Candidates:
+        """Return the ``count`` pictures nearest to a query ``[d]`` by cosine, best first, among those that a filter lets pass.
+
+        ``where`` is a condition of SQL on file, label, date and folder. An approximate search goes by the index, if there is one.
+        """
+        search = self._table.search(query.cpu().numpy(), vector_column_name=VECTORS).distance_type("cosine")
+        near = search.minimum_nprobes(LOOKED_AT).maximum_nprobes(0)  # in more regions where a filter leaves too few
+        search = near if approximate else search.bypass_vector_index()
+        search = search.where(where, prefilter=True) if where else search
+        with in_words(self.path, where):
+            rows = search.limit(count).select([*READ_BACK, "_distance"]).to_arrow()
+        vectors = torch.from_numpy(row_vectors(self.path, rows))
+        return Candidates(embeddings=vectors, files=rows["file"].to_pylist(), labels=rows["label"].to_pylist())
+
+    def add(self, classifier: Classifier, part: Gallery, dates: Sequence[str] = ()) -> int:
+        """Add pictures that are not in it and return how many these were; ``dates`` are ISO dates, one for each or none.
+
+        They are in the gallery once this returns, all of them; before, none is.
+        """
+        if dates and len(dates) != len(part):
+            raise UsageError(f"A date for each picture or none; given {len(dates)} for {len(part)}.")
+        self.check(classifier)
+        part.check(classifier)
+        with torch.no_grad():
+            embeddings = (
+                compared(classifier.model, part.embeddings.to(classifier.model.device), self.by)[0].float().cpu()
+            )
+        labels: Sequence[str | None] = part.labels or (None,) * len(part)
+        dates = dates or ("",) * len(part)
+        with self._writing():
+            known = self.known(part.files)
+            rows = [i for i, file in enumerate(part.files) if file not in known]
+            if rows:
+                files, dated = [part.files[i] for i in rows], [dates[i] for i in rows]
+                self._table.add(table_rows(embeddings[rows].numpy(), files, [labels[i] for i in rows], dated))
+        return len(rows)
+
+    def known(self, files: Sequence[str]) -> set[str]:
+        """Return those of these names that are in the gallery."""
+        if not files:
+            return set()
+        names = ", ".join(map(quoted, files))
+        rows = self._table.search().where(f"file IN ({names})").select(["file"]).limit(len(files))
+        with in_words(self.path):
+            return set(rows.to_arrow()["file"].to_pylist())
+
+    def below(self, folder: str | Path) -> set[str]:
+        """Return the names of all pictures in a folder and below."""
+        top = os.path.join(os.path.realpath(folder), "")
+        after = top[:-1] + chr(ord(top[-1]) + 1)  # the first text behind all that begin so
+        with in_words(self.path):
+            names = self._table.search().where(f"file >= {quoted(top)} AND file < {quoted(after)}").select(["file"])
+            return {name for batch in names.to_batches() for name in batch["file"].to_pylist()}
+
+    def remove(self, where: str) -> int:
+        """Remove the pictures for which a condition holds, such as ``"label = 'wren'"``, and return how many these were."""
+        with self._writing(where):
+            count = int(self._table.count_rows(where))
+            if count:
+                self._table.delete(where)
+        return count
+
+    def remove_files(self, files: Sequence[str]) -> None:
+        """Remove the pictures of these names."""
+        for start in range(0, len(files), READ):
+            self.remove(f"file IN ({', '.join(map(quoted, files[start : start + READ]))})")
+
+    def tidy(self, at_least: int = INDEXED) -> None:
+        """Join small parts and bring the index up to date; it is made from ``at_least`` rows on, anew where outgrown."""
+        with self._writing():
+            self._table.optimize(cleanup_older_than=KEPT)
+            rows = len(self)
+            if rows < max(2, at_least):
+                return
+            from lancedb.index import Bitmap, BTree, IvfRq
+
+            about = self._table.list_indices()
+            indexed = {column for index in about for column in index.columns}
+            for column, config in {"file": BTree(), "date": BTree(), "folder": Bitmap(), "label": Bitmap()}.items():
+                if column not in indexed:
+                    self._table.create_index(column, config=config)
+            if VECTORS not in indexed or rows >= OUTGROWN * self._indexed_at():
+                self._table.create_index(VECTORS, config=IvfRq(distance_type="cosine"))
+                self._note_indexed(rows)
+
+    def _indexed_at(self) -> int:
+        """Return how many rows there were when the index was made."""
+        return int((self.path / "indexed").read_text()) if (self.path / "indexed").exists() else 0
+
+    def _note_indexed(self, rows: int) -> None:
+        write_atomically(self.path / "indexed", str(rows).encode())
+
+    def verify(self) -> int:
+        """Return how many rows were read and are as they were written; one that is not is an error."""
+        count = 0
+        with in_words(self.path):
+            for batch in self._table.search().select(list(READ_BACK)).to_batches():
+                count += len(row_vectors(self.path, batch))
+        return count
+
+    @contextmanager
+    def _writing(self, where: str | None = None) -> Iterator[None]:
+        """While open, no other process writes to the gallery, and this one sees what others wrote."""
+        with turn(self.path / ".lock"), in_words(self.path, where):
+            self._table.checkout_latest()
+            yield
+
+
+def is_stored(path: str | Path) -> bool:
+    """Return whether a gallery of this name lies in a table on disk."""
+    return Path(path).suffix == SUFFIX
+
+
+def open_gallery(path: str | Path) -> StoredGallery:
+    """Return the gallery that ``create_gallery`` began; nothing of it is loaded."""
+    path, lancedb = Path(path), need_lancedb()
+    if not (path / f"{TABLE}{SUFFIX}").is_dir():
+        raise StoreError(
+            f"{path} is no gallery. Build one: labelwise retrieve MODEL --gallery FOLDER --index {path.with_suffix(SUFFIX)}."
+        )
+    with in_words(path):
+        return StoredGallery(path, lancedb.connect(path, read_consistency_interval=timedelta(0)).open_table(TABLE))
+
+
+def create_gallery(path: str | Path, classifier: Classifier, by: By = "similarity") -> StoredGallery:
+    """Return the gallery of this name, new and empty where there is none; one that this classifier cannot search is an error."""
+    path, lancedb = Path(path), need_lancedb()
+    if not is_stored(path):
+        raise UsageError(f'A gallery on disk has a name that ends in {SUFFIX}; given "{path}".')
+    if not (path / f"{TABLE}{SUFFIX}").exists():
+        kind: Kind = "whitened" if by == "whitened" else "cosine"
+        schema = table_schema(_probe(classifier, kind).tolist(), kind, repr(classifier))
+        check_writable(path)
+        path.mkdir(parents=True, exist_ok=True)
+        with turn(path / ".lock"), in_words(path):
+            lancedb.connect(path).create_table(TABLE, schema=schema, exist_ok=True)
+    gallery = open_gallery(path)
+    gallery.check(classifier, by)
+    return gallery
+
+
+def add_files(
+    gallery: StoredGallery,
+    classifier: Classifier,
+    files: Sequence[str],
+    *,
+    label: str | None = None,
+    strict: bool = False,
+) -> tuple[Skipped, ...]:
+    """Add picture files that are not in a gallery, some at a time, and return those that cannot be read.
+
+    Stopped at any moment, all that was added before stays, and the same call goes on. ``label`` is what is known of all of them.
+    """
+    skipped = list[Skipped]()
+    for turn_, start in enumerate(range(0, len(files), READ), 1):
+        some = [file for file in files[start : start + READ] if _is_text(file, skipped)]
+        known = gallery.known(some)
+        some = [file for file in some if file not in known]
+        if some:
+            part, bad = gallery_of_files(classifier, some, strict=strict)
+            labels = () if label is None else (label,) * len(part)
+            part = Gallery(embeddings=part.embeddings, files=part.files, labels=labels, probe=part.probe)
+            gallery.add(classifier, part, dates_of(part.files))
+            skipped += bad
+        if turn_ % TIDIED == 0:
+            gallery.tidy()
+    gallery.tidy()
+    return tuple(skipped)
+
+
+def dates_of(files: Sequence[str]) -> list[str]:
+    """Return when each picture was taken as EXIF says, else when its file was changed, "2026-05-01T10:20:30"."""
+    taken = (moment.partition(" ")[0].partition(".")[0] for moment in moments(files))
+    return [
+        date or datetime.fromtimestamp(os.path.getmtime(file)).isoformat(timespec="seconds")
+        for file, date in zip(files, taken, strict=True)
+    ]
+
+
+def need_lancedb() -> Any:
+    """Return the package lancedb, or say what to install."""
+    try:
+        import lancedb
+    except ModuleNotFoundError:
+        raise UsageError('A gallery on disk needs LanceDB: pip install "labelwise[gallery]".') from None
+    return lancedb
+
+
+def _is_text(file: str, skipped: list[Skipped]) -> bool:
+    """Return whether the name of a file can be kept in a table; one that cannot is noted."""
+    try:
+        file.encode()
+    except UnicodeEncodeError:
+        skipped.append(Skipped(file=file, reason="its name is not valid UTF-8"))
+        return False
+    return True
+
+
+def _probe(classifier: Classifier, by: Kind) -> Tensor:
+    """Return what fixed pictures of noise become where they are compared ``[p, d]``."""
+    with torch.no_grad():
+        probe = probe_embeddings(classifier).to(classifier.model.device)
+        return compared(classifier.model, probe, by)[0].float().cpu()

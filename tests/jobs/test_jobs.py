@@ -1,0 +1,160 @@
+"""Jobs: the same rows whoever works on them, nothing lost or doubled by kills, another job's folder is refused."""
+
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from labelwise.classifier import Classifier
+from labelwise.errors import LabelwiseError, UsageError
+from labelwise.jobs.job import ABOUT, Job, answer_block
+from labelwise.jobs.local import run_here
+from labelwise.store import load, save
+from tests.cli.conftest import run as run
+from tests.contract.subjects import trained
+
+dataset = pytest.importorskip("pyarrow.dataset")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a classifier and 25 pictures, one of which cannot be read."""
+    folder = tmp_path_factory.mktemp("a job")
+    save(trained("softmax"), folder / "m.lw")
+    rng = np.random.default_rng(0)
+    (folder / "pictures").mkdir()
+    for i in range(24):
+        Image.fromarray(rng.integers(0, 256, (9, 12, 3), dtype=np.uint8)).save(folder / "pictures" / f"{i:02d}.png")
+    (folder / "pictures" / "05 bad.jpg").write_bytes(b"no picture")
+    return folder
+
+
+def job_of(place: Path, out: Path, question: Any = "classify", *, size: int = 4, **more: Any) -> Job:
+    files = tuple(sorted(str(file) for file in (place / "pictures").iterdir()))
+    job = Job(question=question, model=str(place / "m.lw"), files=files, out=str(out), size=size, **more)
+    job.begin()
+    return job
+
+
+def rows(job: Job) -> list[dict[str, Any]]:
+    return dataset.dataset(job.out).to_table().to_pylist()  # type: ignore[no-any-return]
+
+
+def answered(job: Job, classifier: Classifier) -> Job:
+    for block in job.missing:
+        answer_block(job, classifier, block)
+    return job
+
+
+def test_answers_are_those_of_the_task_and_a_bad_picture_is_a_row(place: Path, tmp_path: Path) -> None:
+    import labelwise as lw
+
+    classifier = load(place / "m.lw")
+    job = answered(job_of(place, tmp_path / "c.parquet", top=2), classifier)
+    table = {Path(row["file"]).name: row for row in rows(job)}
+    assert len(table) == 25
+    assert [name for name, row in table.items() if row["reason"]] == ["05 bad.jpg"]
+    good = [file for file in job.files if "bad" not in file]
+    for file, one in zip(good, lw.classify(classifier, good, top=2), strict=True):
+        row = table[Path(file).name]
+        assert row["answer"] == one.label
+        assert row["probability"] == pytest.approx(one.probability, abs=1e-6)
+        assert [each["label"] for each in row["top"]] == [label for label, _ in one.top]
+    strange = rows(answered(job_of(place, tmp_path / "o.parquet", "outliers"), classifier))
+    assert [row["strangeness"] for row in strange] == pytest.approx([row["strangeness"] for row in rows(job)], abs=1e-6)
+    embedded = rows(answered(job_of(place, tmp_path / "e.parquet", "encode"), classifier))
+    np.testing.assert_allclose(
+        [row["embedding"] for row in embedded if not row["reason"]], classifier.scores(good).embeddings, atol=1e-5
+    )
+
+
+def test_what_is_done_is_not_done_again_and_what_is_damaged_or_missing_is(place: Path, tmp_path: Path) -> None:
+    classifier = load(place / "m.lw")
+    job = answered(job_of(place, tmp_path / "c.parquet"), classifier)
+    whole = rows(job)
+    job.place(2).unlink()
+    (Path(job.out) / ".part-000003.parquet.77.part").write_bytes(b"half")
+    assert job.missing == [2]
+    assert rows(answered(job_of(place, tmp_path / "c.parquet"), classifier)) == whole
+
+
+def test_another_job_is_refused(place: Path, tmp_path: Path) -> None:
+    job_of(place, tmp_path / "c.parquet")
+    with pytest.raises(UsageError, match="another job \\(other question\\)"):
+        job_of(place, tmp_path / "c.parquet", "outliers")
+    with pytest.raises(UsageError, match="other top"):
+        job_of(place, tmp_path / "c.parquet", top=5)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "x").touch()
+    with pytest.raises(UsageError, match="holds other files"):
+        job_of(place, other)
+    (tmp_path / "c.parquet" / ABOUT).write_text("{")
+    with pytest.raises(LabelwiseError, match="damaged"):
+        job_of(place, tmp_path / "c.parquet")
+
+
+def test_killed_processes_lose_and_double_nothing(place: Path, tmp_path: Path) -> None:
+    """Slow: real processes are started, killed and started again, each of which imports torch."""
+    whole = rows(answered(job_of(place, tmp_path / "whole.parquet", size=1), load(place / "m.lw")))
+    job, killed, over = job_of(place, tmp_path / "killed.parquet", size=1), [], threading.Event()
+
+    def kill_one() -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not over.is_set():
+            for child in Path(f"/proc/{os.getpid()}/task").glob("*/children"):
+                for number in child.read_text().split():
+                    words = Path(f"/proc/{number}/cmdline")
+                    if words.exists() and b"spawn_main" in words.read_bytes() and any(Path(job.out).glob("part-*")):
+                        os.kill(int(number), signal.SIGKILL)
+                        killed.append(number)
+                        return
+            time.sleep(0.001)
+
+    watcher = threading.Thread(target=kill_one)
+    watcher.start()
+    counts: list[int] = []
+    run_here(job, 1, counts.append)
+    over.set()
+    watcher.join()
+    assert killed
+    assert rows(job) == whole
+    assert sum(counts) <= len(whole), "no block is told as done twice"
+
+
+def test_the_shell(place: Path, tmp_path: Path, run: Any) -> None:
+    out = tmp_path / "found it.parquet"
+    words = ["classify", place / "m.lw", place / "pictures", "--out", out, "--json"]
+    code, text, told = run(*words)
+    assert code == 0, told
+    document = json.loads(text)
+    assert (document["pictures"], document["unread"], document["found_done"]) == (25, 1, 0)
+    assert sum(document["answers"].values()) == 24
+    again = json.loads(run(*words)[1])
+    assert again["found_done"] == again["files"]
+    for wrong, why in (
+        ([*words[:3], "--workers", "2"], "go with --out"),
+        ([*words[:4], tmp_path / "found.csv"], "ends with .parquet"),
+        ([*words, "--csv", "x.csv"], "leave out --csv"),
+    ):
+        code, _, told = run(*wrong)
+        assert code == 2
+        assert why in " ".join(told.split())
+
+
+def test_ray_gives_the_same_rows(place: Path, tmp_path: Path) -> None:
+    """Slow, where Ray is installed: it starts its own processes."""
+    pytest.importorskip("ray", reason="Ray is not installed")
+    from labelwise.jobs.on_ray import run_on_ray
+
+    whole = rows(answered(job_of(place, tmp_path / "whole.parquet"), load(place / "m.lw")))
+    job = job_of(place, tmp_path / "ray.parquet")
+    run_on_ray(job, 2, lambda _: None)
+    assert rows(job) == whole
