@@ -114,7 +114,9 @@ def recipe_lines(name: str) -> list[Line]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="change nothing; end with 1 where a page is not as it should be")
+    parser.add_argument(
+        "--check", action="store_true", help="change nothing; end with 1 where a page is not as it should be"
+    )
     only_check = parser.parse_args().check
     stale = []
     for path in sorted(PAGES.glob("*.md")):

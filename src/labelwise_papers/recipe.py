@@ -100,7 +100,9 @@ class Recipe:
     cost: Cost  # of one cell
     settings: dict[str, Any] = field(default_factory=dict)  # of every method
     options: dict[str, dict[str, Any]] = field(default_factory=dict)  # of measures
-    differs: tuple[str, ...] = ()  # in what it departs from the paper's protocol, a word or two each; ``note`` says more
+    differs: tuple[
+        str, ...
+    ] = ()  # in what it departs from the paper's protocol, a word or two each; ``note`` says more
     note: str = ""  # how it differs from the paper
     picture: Picture | None = None  # what to draw; None is nothing
 

@@ -62,8 +62,12 @@ def test_what_is_said_of_the_true_naming() -> None:
     every = torch.tensor(list(permutations(range(K))))
     best, worst = every[loss(every).argmin()], every[loss(every).argmax()]
     found = compare_namings(loss, best, 12, torch.Generator().manual_seed(0))
-    assert (found["true"], found["right"], found["below"]) == (pytest.approx(found["lowest"]), 1.0, 0.0)
+    assert found["true"] == pytest.approx(found["lowest"])
+    assert (found["right"], found["below"]) == (1.0, 0.0)
+    assert len(found["apart"]) == 12
+    assert min(found["apart"]) == found["apart"][0] == pytest.approx(0)
     other = compare_namings(loss, worst, 12, torch.Generator().manual_seed(0))
     assert other["true"] > other["random"] > other["lowest"]
     assert other["below"] == other["ends"] >= 1
+    assert other["apart"][0] == pytest.approx(other["lowest"] / other["true"] - 1)
     assert other["right"] == float((best == worst).double().mean())

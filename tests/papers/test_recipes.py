@@ -88,10 +88,14 @@ def test_testing_shows_the_side_that_training_shows(name: str) -> None:
             method, side = recipe.method(row, data), recipe.data[data].size
             augment = getattr(method, "augment", None)
             if method is None or augment is None or side is None:
-                assert augment is None or augment.size is None, f"{row.name} on {data}: the side of its pictures is not said"
+                assert augment is None or augment.size is None, (
+                    f"{row.name} on {data}: the side of its pictures is not said"
+                )
                 continue
             tested = method.view.seen((3, side, side))
-            assert tested == (3, *[augment.size or side] * 2), f"{row.name} on {data}: give it view.crop = {augment.size}"
+            assert tested == (3, *[augment.size or side] * 2), (
+                f"{row.name} on {data}: give it view.crop = {augment.size}"
+            )
 
 
 def test_settings_come_from_recipe_data_and_row_in_this_order(tmp_path: Path) -> None:

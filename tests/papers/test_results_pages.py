@@ -38,7 +38,10 @@ def test_no_figure_of_a_page_s_head_is_typed(page: str) -> None:
     assert typed((results_pages.PAGES / page).read_text()) <= KNOWN.get(page, set())
 
 
-KNOWN = {"prototype.md": {"2.11"}, "zero_label.md": {"88.3"}}  # a version of torch; what a file of features says of itself
+KNOWN = {
+    "prototype.md": {"2.11"},
+    "zero_label.md": {"88.3"},
+}  # a version of torch; what a file of features says of itself
 
 
 def test_a_typed_figure_is_seen_and_a_changed_one_made_anew() -> None:

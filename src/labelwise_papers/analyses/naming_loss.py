@@ -6,6 +6,7 @@ the lowest loss that each allows, and searched for the lowest of all, without a 
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -78,10 +79,11 @@ def lowest_namings(loss: NamingLoss, searches: int, generator: torch.Generator) 
     return namings, lowest
 
 
-def compare_namings(loss: NamingLoss, truth: Tensor, searches: int, generator: torch.Generator) -> dict[str, float]:
+def compare_namings(loss: NamingLoss, truth: Tensor, searches: int, generator: torch.Generator) -> dict[str, Any]:
     """Return the loss of the true naming ``[k]`` beside the lowest that was found, and how many names of that one are right.
 
-    Also the mean loss of random namings, and how many different namings that no exchange lowers have a lower loss than the true one.
+    Also the mean loss of random namings, how many different namings that no exchange lowers have a lower loss than the true one, and
+    by which share of it the loss of every search is ``apart``, from the lowest.
     """
     namings, losses = lowest_namings(loss, searches, generator)
     true, best = float(loss(truth[None])), namings[losses.argmin()]
@@ -94,4 +96,5 @@ def compare_namings(loss: NamingLoss, truth: Tensor, searches: int, generator: t
         "right": float((best == truth).double().mean()),
         "below": float(len(lower)),
         "ends": float(len(different)),
+        "apart": (losses.sort().values / true - 1).tolist(),
     }
