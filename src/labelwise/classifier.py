@@ -22,6 +22,7 @@ from labelwise.ops.rows import append_rows
 from labelwise.scores import NONE as NONE
 from labelwise.scores import UNKNOWN as UNKNOWN
 from labelwise.scores import Scores
+from labelwise.streams import by_shares
 from labelwise.view import View
 
 
@@ -100,9 +101,13 @@ class Classifier:
         """Return image embeddings ``[n, d]`` as floats, computed a batch at a time without gradients."""
         if isinstance(images, LazyImages):  # of files: their features may be kept
             images = prepared(self.model, images)
+
+        def encode(some: Tensor) -> Tensor:
+            parts = [self.model.encode_images(as_float(x.to(self.model.device))) for x in torch.split(some, batch)]
+            return torch.cat(parts).float() if parts else torch.empty(0, 0, device=self.model.device)
+
         with torch.no_grad():
-            parts = [self.model.encode_images(as_float(x.to(self.model.device))) for x in torch.split(images, batch)]
-        return torch.cat(parts).float() if parts else torch.empty(0, 0, device=self.model.device)
+            return by_shares(images, encode) if images.ndim == 4 else encode(images)
 
     def scores(self, pictures: Pictures) -> Scores:
         """Return the scores of pictures: paths, PIL images, arrays or tensors; one or many. Each is encoded once."""

@@ -17,6 +17,7 @@ class Source:
         self, digests: Sequence[bytes], hashes: Tensor, read: Callable[[list[int]], Tensor], pixels: Tensor
     ) -> None:
         self.digests, self.hashes, self._read, self._pixels = tuple(digests), hashes, read, pixels
+        self.share: slice | None = None  # the rows that this process reads, where several share them
         self._ready = torch.zeros(len(digests), dtype=torch.bool)
 
     @property
@@ -24,11 +25,19 @@ class Source:
         """The shape of one image."""
         return tuple(self._pixels.shape[1:])
 
+    def hashes_of(self, rows: Tensor) -> Tensor:
+        """Return what ``image_hashes`` says of these rows ``[n]``."""
+        return self.hashes[rows]
+
     def put(self, rows: Sequence[int], pixels: Tensor) -> None:
         """Note the bytes of some rows that were read already."""
         if pixels is not self._pixels:
             self._pixels[list(rows)] = pixels
         self._ready[list(rows)] = True
+
+    def rows_read(self) -> Tensor:
+        """Return the rows that were read already."""
+        return self._ready.nonzero()[:, 0]
 
     def pixels(self, rows: Tensor) -> Tensor:
         """Return the bytes of these rows, reading those that were not read yet."""
@@ -61,7 +70,7 @@ class LazyImages(Tensor):
     @property
     def hashes(self) -> Tensor:
         """What ``image_hashes`` says of the images ``[n]``."""
-        return self.source.hashes[self.rows]
+        return self.source.hashes_of(self.rows)
 
     def pixels(self) -> Tensor:
         """Return the images themselves."""

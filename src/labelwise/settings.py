@@ -61,11 +61,15 @@ def pairs_of(words: Sequence[str]) -> dict[str, str]:
     return pairs
 
 
-def engine_of(words: list[str]) -> str:
-    """Return how steps are to be taken on a GPU, and take that setting, which is the run's and no method's, out of the words."""
-    own = [word for word in words if word.startswith("run.engine=")]
+def of_the_run(words: list[str]) -> tuple[str, int]:
+    """Return how steps are to be taken on a GPU, and of how many batches, and take these settings, which are no method's, out of the words."""
+    own = [word for word in words if word.startswith(("run.engine=", "run.accumulate="))]
     words[:] = [word for word in words if word not in own]
-    return pairs_of(own).get("run.engine", "auto")
+    pairs = pairs_of(own)
+    count = pairs.get("run.accumulate", "1")
+    if not (count.isascii() and count.isdigit() and int(count)):
+        raise UsageError(f'Setting "run.accumulate" is a number of batches, 1 or more; given "{count}".')
+    return pairs.get("run.engine", "auto"), int(count)
 
 
 def describe(settings: Any, prefix: str = "") -> Iterator[tuple[str, str]]:

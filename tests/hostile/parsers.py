@@ -22,7 +22,9 @@ from labelwise.data.read.csv_files import read_csv
 from labelwise.data.read.decoding import Frame, UnreadableError, decode
 from labelwise.data.read.npz_files import read_npy_matrix
 from labelwise.data.read.packs import pack
+from labelwise.data.read.shards import shards
 from labelwise.data.read.tables import table
+from labelwise.data.survey import readable
 from labelwise.errors import LabelwiseError, UsageError
 from labelwise.files import read_tensors, write_tensors
 from labelwise.nn.weights import read_weights
@@ -30,6 +32,7 @@ from labelwise.store import load
 from labelwise_papers.benchmarks.mat_files import read_mat
 from tests import once
 from tests.changed import description
+from tests.data.tar_shards import write_tar
 from tests.hostile import corpus
 
 FEATURES = "f0,f1,label,split\n" + "1,2,a,train\n3,4,b,train\n5,6,a,test\n"
@@ -109,6 +112,41 @@ def parquets() -> list[bytes]:
     columns = pa.table({"f0": [1.0, 2.0, 3.0], "f1": [1, 2, 3], "label": ["a", "b", "a"], "text": ["x", None, "y"]})
     kinds = ("none", "snappy", "zstd")
     return [saved(lambda s, k=k: pq.write_table(columns, s, compression=k)) for k in kinds]  # type: ignore[misc]
+
+
+def tars() -> list[bytes]:
+    about = json.dumps({"label": "b", "split": "train", "texts": ["x"]}).encode()
+    members = {
+        "a.png": pictures()[0],
+        "a.json": about.replace(b'"b"', b'"a"'),
+        "b/b.jpg": pictures()[1],
+        "b/b.json": about,
+        "b/b.txt": b"y",
+    }
+    plain = from_file(lambda file: write_tar(file, members), ".tar")
+    return [
+        plain,
+        from_file(lambda file: write_tar(file, {f"{'long' * 60}/{name}": x for name, x in members.items()}), ".tar"),
+    ]
+
+
+def picture_parquets() -> list[bytes]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    cells = [{"bytes": one, "path": "x"} for one in pictures()[:3]]
+    tables = [
+        pa.table({"image": cells, "label": [0, 1, 0]}),
+        pa.table({"picture": pictures()[:2], "label": ["a", "b"]}),
+    ]
+    return [saved(lambda s, t=t: pq.write_table(t, s, row_group_size=2)) for t in tables]  # type: ignore[misc]
+
+
+def read_shards(file: Path) -> None:
+    """Index and pictures, as ``fit`` reads them."""
+    data = readable(shards(file, size=4))
+    for split in data.splits.values():
+        split.images.sum()
 
 
 def tensors() -> list[bytes]:
@@ -200,6 +238,8 @@ PARSERS: dict[str, Parser] = {
     "csv": Parser(".csv", lambda: [FEATURES.encode(), FEATURES.replace(",", ";").encode()], read_csv),
     "table": Parser(".csv", lambda: [FEATURES.encode(), b"f0,labels\n1,a;b\n2,b\n3,\n"], table),
     "parquet": Parser(".parquet", parquets, table),
+    "tar": Parser(".tar", tars, read_shards),
+    "parquet of pictures": Parser(".parquet", picture_parquets, read_shards),
     "npz": Parser(".npz", packs, pack),
     "npy": Parser(".npy", arrays, read_npy_matrix),
     "mat": Parser(".mat", mats, read_mat),

@@ -179,7 +179,7 @@ def test_pairs_by_whitened_embeddings() -> None:
     ("place", "times"),
     [
         ("labelwise.tasks.verify.draw_pairs", 1),
-        ("labelwise.tasks.calibrate.expected_calibration_error", 4),  # two kinds, before and after calibration
+        ("labelwise.tasks.calibrate.reliability", 4),  # two kinds, before and after calibration
         ("labelwise.report.case.confusion_matrix", 1),
     ],
 )

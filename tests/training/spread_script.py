@@ -5,7 +5,8 @@ them gets the gradient. Training makes much of either. In double precision what 
 processes do differently.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import multiprocessing
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -172,11 +173,10 @@ def train_all(out: Path, names: Iterable[str]) -> None:
         whole_fit(out)
 
 
-def in_processes(out: Path, world: int, names: Sequence[str]) -> None:
-    """Train cases by one process, or by several that torchrun's own launcher forks from this one: torch is imported already."""
-    out.mkdir()
+def in_processes(world: int, work: Callable[..., None], *args: object, restarts: int = 0) -> None:
+    """Do something in one process, or in several that torchrun's own launcher forks from this one: torch is imported already."""
     if world == 1:
-        train_all(out, names)
+        work(*args)
         return
     config = LaunchConfig(
         min_nodes=1,
@@ -185,7 +185,17 @@ def in_processes(out: Path, world: int, names: Sequence[str]) -> None:
         run_id=f"spread-{world}",
         rdzv_backend="c10d",
         rdzv_endpoint="127.0.0.1:0",
-        max_restarts=0,
+        max_restarts=restarts,
         start_method="fork",
     )
-    elastic_launch(config, train_all)(out, names)
+    elastic_launch(config, work)(*args)
+
+
+def apart(world: int, work: Callable[..., None], *args: object, restarts: int = 0) -> None:
+    """The same, in a process forked from this one, which stays as it is."""
+    process = multiprocessing.get_context("fork").Process(
+        target=in_processes, args=(world, work, *args), kwargs={"restarts": restarts}
+    )
+    process.start()
+    process.join(300)
+    assert process.exitcode == 0, f"{world} processes ended with {process.exitcode}"

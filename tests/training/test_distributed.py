@@ -1,7 +1,6 @@
 """Several processes train as one does: the same weights but for rounding, and the same figures in the log."""
 
 import json
-import multiprocessing
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from labelwise.data.batches import Shard
 from labelwise.errors import UsageError
 from labelwise.files import read_tensors
 from labelwise.training.distribution import as_one_batch
-from tests.training.spread_script import CASES, in_processes
+from tests.training.spread_script import CASES, apart, train_all
 
 
 def differing(one: Path, other: Path) -> list[str]:
@@ -37,12 +36,8 @@ def test_processes_train_like_one(tmp_path: Path) -> None:
     three = ["indicator", "one short batch", "prototype", "clarel of words"]
     wrong, worlds = [], {1: list(CASES), 2: list(CASES), 3: three}
     for world, cases in worlds.items():
-        process = multiprocessing.get_context("fork").Process(
-            target=in_processes, args=(tmp_path / str(world), world, cases)
-        )
-        process.start()
-        process.join(300)
-        assert process.exitcode == 0, f"{world} processes ended with {process.exitcode}"
+        (tmp_path / str(world)).mkdir()
+        apart(world, train_all, tmp_path / str(world), cases)
     for world, cases in list(worlds.items())[1:]:
         one, several = tmp_path / "1", tmp_path / str(world)
         wrong += [each for case in cases for each in differences(one, several, case)]

@@ -8,7 +8,7 @@ import torch
 
 from labelwise.data.batches import Draw
 from labelwise.errors import UsageError
-from labelwise.settings import engine_of
+from labelwise.settings import of_the_run
 from labelwise.training.loop import train
 from labelwise.training.stages import Run
 from labelwise.training.step import WARM, RecordedStep
@@ -138,8 +138,8 @@ def test_a_cpu_takes_steps_as_they_stand() -> None:
 
 def test_the_engine_is_a_setting_of_the_run() -> None:
     words = ["epochs=3", "run.engine=eager"]
-    assert engine_of(words) == "eager"
+    assert of_the_run(words) == ("eager", 1)
     assert words == ["epochs=3"]
-    assert engine_of(words) == "auto"
+    assert of_the_run(words) == ("auto", 1)
     with pytest.raises(UsageError, match='Unknown engine "fast"'):
         Run(engine="fast")

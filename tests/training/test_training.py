@@ -24,6 +24,7 @@ from labelwise.fitting.fit import fit, training_data
 from labelwise.interruption import noted
 from labelwise.methods import Softmax
 from labelwise.model import LabelModel, Spec
+from labelwise.settings import of_the_run
 from labelwise.training.checkpoint import Progress, RunFolder
 from labelwise.training.distribution import choose_device
 from labelwise.training.loop import train
@@ -219,6 +220,27 @@ def test_gradient_clipping_is_applied(blob_data: Dataset) -> None:
     torch.manual_seed(2)
     start = frozen.build(Spec(shape=blob_data.shape, labels=blob_data.labels))
     torch.testing.assert_close(dict(model.named_parameters()), dict(start.named_parameters()), atol=1e-9, rtol=0)
+
+
+def test_gradients_of_two_batches_make_the_step_of_one_twice_as_large() -> None:
+    """Where rows do not meet in a batch norm, that is: on features."""
+    data = blobs(per_label=120)
+    flat = {name: replace(part, images=part.images.flatten(1).float() / 255) for name, part in data.splits.items()}
+    part = training_data(replace(data, splits=flat))
+    plain = Softmax(epochs=3, batch=16, schedule=Schedule(name="constant"), clip=0.5, closed_form=False, average=0.5)
+    large, added, small = (
+        train(replace(plain, batch=size), part, Run(seed=1, device="cpu", accumulate=count))[0].state_dict()
+        for size, count in ((16, 1), (8, 2), (8, 1))
+    )
+    assert all(torch.allclose(large[name], added[name], atol=1e-5, equal_nan=True) for name in large)
+    assert not torch.allclose(large["head.weight"], small["head.weight"], atol=1e-2)
+
+
+def test_a_step_of_no_batch_is_refused() -> None:
+    with pytest.raises(UsageError, match="at least one batch"):
+        Run(accumulate=0)
+    with pytest.raises(UsageError, match="is a number of batches"):
+        of_the_run(["run.accumulate=some"])
 
 
 def test_training_leaves_the_global_generator_alone(blob_data: Dataset) -> None:

@@ -81,11 +81,12 @@ def classify(  # noqa: PLR0913 - the options of the verb
     classifier = _open(model, device) if quick else open_model(model, device)
     wanted = read_only(only, classifier.labels.names)
     sorter = sort_into and Sorter(sort_into, folder_names(classifier.labels.names), link, Counter())
-    files = [
-        file
-        for file in list_files(paths)
-        if sort_into is None or not file.resolve().is_relative_to(sort_into.resolve())
-    ]
+    files = list_files(paths)
+    if sort_into is not None:
+        if not all(isinstance(file, Path) for file in files):
+            raise UsageError("--sort-into copies picture files, and these lie in shards. Use --csv FILE.")
+        own = sort_into.resolve()
+        files = [file for file in files if isinstance(file, Path) and not file.resolve().is_relative_to(own)]
     if quick and len(files) > MOST:
         classifier = open_model(model, device)
     sheet, skipped = _sheet(sheet_file), []

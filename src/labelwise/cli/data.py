@@ -1,4 +1,4 @@
-"""Verbs about data: list, check, split, encode; plug-ins add others."""
+"""Verbs about data: list, check, split, shard, encode; plug-ins add others."""
 
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -8,17 +8,18 @@ import typer
 from typer import Argument, Option
 
 import labelwise as lw
-from labelwise.cli.inputs import open_data, open_data_for, open_model, tell_groups
+from labelwise.cli.inputs import open_data, open_data_for, open_model, tell_groups, tell_skipped
 from labelwise.cli.jobs import Engine, Workers, refuse_alone, run_job
 from labelwise.cli.options import AsJson, Device, EncoderName, Group, Root, Seed, Size, Splits, with_shared
 from labelwise.cli.output import note, out, plain_table, show, styled, unbroken
 from labelwise.errors import UsageError
 from labelwise.plugins import plugins
 
-app = typer.Typer(name="data", help="Find, check, split and encode data.", no_args_is_help=True)
+app = typer.Typer(name="data", help="Find, check, split, shard and encode data.", no_args_is_help=True)
 for verb in (verb for plugin in plugins() for verb in plugin.DATA_VERBS):
     app.command()(with_shared(verb))
 
+SMALL = 32  # pixels that suffice to tell whether a picture can be read, and what it looks like
 Data = Annotated[str, Argument(help="A folder, table, pack or feature file, or the name of a set.")]
 
 
@@ -89,6 +90,30 @@ def split(  # noqa: PLR0913 - the options of the verb
 
 @app.command()
 @with_shared
+def shard(
+    data: Data,
+    out_folder: Annotated[Path, Option("--out", help="The folder to write the tar files to.")],
+    megabytes: Annotated[float, Option(help="Size of a shard, about.")] = 256,
+    seed: Seed = 0,
+    root: Root = None,
+    json: AsJson = False,
+) -> None:
+    """Write pictures as WebDataset shards, which stream: for data larger than memory, or far away."""
+    from labelwise.data.catalogue import names_own_files
+    from labelwise.data.sharding import write_shards
+    from labelwise.data.survey import readable
+    from labelwise.writable import check_writable
+
+    check_writable(out_folder)
+    dataset = readable(lw.data.load(data, size=SMALL if names_own_files(data) else None, root=root))
+    tell_skipped(dataset.skipped)
+    shards = write_shards(dataset, out_folder, megabytes=megabytes, seed=seed)
+    words = f": {shards.pictures} pictures in {shards.shards} shards, {shards.bytes / 1e6:,.1f} MB"
+    show({**asdict(shards), "folder": str(out_folder)}, styled((str(out_folder), "bold"), words), json=json)
+
+
+@app.command()
+@with_shared
 def encode(  # noqa: PLR0913 - the options of the verb
     data: Data,
     out_npz: Annotated[Path, Option("--out", help="The .npz file to write; of very many pictures a .parquet folder.")],
@@ -121,7 +146,9 @@ def encode(  # noqa: PLR0913 - the options of the verb
 
 def _read(data: str, size: int | None, root: Path | None, splits: Path | None = None) -> "lw.data.Dataset":
     """Return the data with pictures of the side that the user asks for, else as ``fit`` reads them where nothing is asked."""
-    return open_data(data, None, size=size, root=root, splits=splits)
+    from labelwise.data.survey import readable
+
+    return readable(open_data(data, None, size=size, root=root, splits=splits))
 
 
 def read_features(data: str, encoder: str, size: int | None, root: Path | None, device: str) -> "lw.data.Dataset":

@@ -29,7 +29,7 @@ from labelwise.cli.output import note, settings_tables, show
 from labelwise.cli.run_folder import sole_verb, weights_told
 from labelwise.errors import DataError, UsageError, listing
 from labelwise.plugins import plugins
-from labelwise.settings import engine_of, pairs_of
+from labelwise.settings import of_the_run, pairs_of
 
 if TYPE_CHECKING:
     from labelwise.fitting.choice import Wish
@@ -72,14 +72,15 @@ def fit(  # noqa: PLR0913 - the options of the verb
         return
     from labelwise.data.read.folders import unsorted_data
     from labelwise.store import check_free, check_savable, save
-    from labelwise.training.distribution import is_main_process
+    from labelwise.training.distribution import choose_device, is_main_process, is_restarted, process_group
 
     check_free(out_folder, overwrite)
+    resume = resume or is_restarted()
     folder = out_folder.with_name(out_folder.name + ".run")
     words += ["tune={}"] if tune else []
-    engine = engine_of(words)
+    engine, accumulate = of_the_run(words)
     wish = _wish(method if names is None else _method_of_names(method, splits), encoder, words, epochs)
-    with sole_verb(out_folder, folder, resume=resume):
+    with sole_verb(out_folder, folder, resume=resume), process_group(choose_device(device)):
         side = _side(wish, data, size)
         if names is None:
             dataset = open_data(data, side, size=size, root=root, splits=splits, strict=strict, group=group)
@@ -90,7 +91,14 @@ def fit(  # noqa: PLR0913 - the options of the verb
         check_savable(chosen, dataset.labels, dataset.name)
         tell = note if is_main_process() else None
         run = lw.Run(
-            seed=seed, device=device, engine=engine, folder=folder, resume=resume, progress=not json, tell=tell
+            seed=seed,
+            device=device,
+            engine=engine,
+            accumulate=accumulate,
+            folder=folder,
+            resume=resume,
+            progress=not json,
+            tell=tell,
         )
         with weights_told(folder):
             classifier = lw.fit(dataset, chosen, run)

@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from labelwise.data.dataset import Skipped
+    from labelwise.data.read.shards import Packed
     from labelwise.data.split.grouping import Grouping
     from labelwise.quick import QuickClassifier
+
+    File = Path | Packed
 
 PIECE = 256  # pictures that are read and encoded at a time where all are asked about
 
@@ -95,11 +98,19 @@ def open_unknown(classifier: "lw.Classifier", unknown: str, root: Path | None) -
     return lw.evaluate.choose_part(classifier, load_unlabelled(unknown, classifier.shape, root), unknown=True)
 
 
-def list_files(paths: Sequence[Path]) -> list[Path]:
-    """Return the picture files that paths name: files as they are, and those in folders and below."""
+def list_files(paths: Sequence[Path]) -> "list[File]":
+    """Return the picture files that paths name: files as they are, those in folders and below, and pictures in shards."""
+    from labelwise.data.read.addresses import may_name_shards
     from labelwise.data.read.readable import list_pictures
 
-    files = [file for path in paths for file in (list_pictures(path) if path.is_dir() else [path])]
+    files: list[File] = []
+    for path in paths:
+        if may_name_shards(path):
+            from labelwise.data.read.shards import packed_pictures
+
+            files += packed_pictures(path)
+        else:
+            files += list_pictures(path) if path.is_dir() else [path]
     if not files:
         raise DataError(f"No picture found in {listing(str(p) for p in paths)}.")
     return files
@@ -116,7 +127,7 @@ def open_pictures(
 
 def read_pieces(
     classifier: "lw.Classifier | QuickClassifier",
-    files: Sequence[Path],
+    files: "Sequence[File]",
     *,
     strict: bool = False,
     piece: int | None = None,
@@ -138,19 +149,24 @@ def read_pieces(
 
 
 def _read(
-    files: Sequence[Path], classifier: "lw.Classifier | QuickClassifier", strict: bool
+    files: "Sequence[File]", classifier: "lw.Classifier | QuickClassifier", strict: bool
 ) -> tuple[Any, list[int], tuple["Skipped", ...]]:
     """Return pictures as a classifier takes them, which of the files they are, and those that could not be read."""
     from labelwise.quick import QuickClassifier
 
     shape, fit = classifier.shape, classifier.view.fit
+    paths = [file for file in files if isinstance(file, Path)]
+    if len(paths) < len(files):
+        from labelwise.data.read.shards import read_packed
+
+        return read_packed(files, shape, fit)
     if isinstance(classifier, QuickClassifier):
         from labelwise.data.read.readable import read_pixels
 
-        return read_pixels(files, shape, fit, progress=False)
+        return read_pixels(paths, shape, fit, progress=False)
     from labelwise.data.read.known import read_known
 
-    return read_known(files, shape, fit=fit, strict=strict, none=True)
+    return read_known(paths, shape, fit=fit, strict=strict, none=True)
 
 
 def tell_skipped(skipped: Sequence["Skipped"]) -> None:

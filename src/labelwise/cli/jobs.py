@@ -53,7 +53,7 @@ def run_job(  # noqa: PLR0913 - what the options of a verb say
         raise UsageError(
             f"Answers about many pictures are written as Parquet: give --out a name that ends with .parquet; given {out}."
         )
-    files = tuple(str(file.absolute()) for file in list_files(paths))
+    files = tuple(str(file.absolute()) if isinstance(file, Path) else file for file in list_files(paths))
     kind = choose_device(device).type
     job = Job(
         question=question, model=str(model.absolute()), files=files, out=str(out.absolute()), top=top, device=kind

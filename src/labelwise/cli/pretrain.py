@@ -16,7 +16,7 @@ from labelwise.cli.options import AsJson, Device, Overwrite, Root, Seed, Setting
 from labelwise.cli.output import note, percent, settings_tables, show, styled
 from labelwise.cli.run_folder import sole_verb, weights_told
 from labelwise.errors import UsageError
-from labelwise.settings import engine_of, override, pairs_of
+from labelwise.settings import of_the_run, override, pairs_of
 from labelwise.writable import check_writable
 
 if TYPE_CHECKING:
@@ -55,20 +55,21 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
     from labelwise.evaluate.unlabelled import probe_neighbours
     from labelwise.fitting.patches import Patches
     from labelwise.fitting.pretraining import Pretrain, write_encoder
-    from labelwise.training.distribution import is_main_process
+    from labelwise.training.distribution import is_main_process, is_restarted
 
     words = list(set_ or [])
     if "help" in words:
         show(None, *settings_tables(Patches() if kind == PATCHES else Pretrain()), json=False)
         return
-    engine = engine_of(words)
+    engine, accumulate = of_the_run(words)
     method = _method(kind, words)
     if isinstance(method, Patches) and (resume is not None or device == "cuda"):
         raise UsageError("Patches are found at once, on a CPU. Leave out --resume and --device cuda.")
     _check(out_file, overwrite, resume)
     folder = resume or out_file.with_name(out_file.name + ".run")
     again = f"the same command and --resume {folder}"
-    with sole_verb(out_file, folder, resume=resume is not None):
+    resumes = resume is not None or is_restarted()
+    with sole_verb(out_file, folder, resume=resumes):
         images, dataset = _read(data, method, (root, splits), size, strict)
         if probe and dataset is None:
             raise UsageError(f'"{data}" has no labels to look at. Leave out --probe.')
@@ -76,8 +77,15 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
         if is_main_process():
             what = PATCHES if isinstance(method, Patches) else method.kind
             note(f"{len(images)} images, shape {list(images.shape[1:])}; {what}, labels are not read")
-        resumes = resume is not None
-        run = lw.Run(seed=seed, device=device, engine=engine, folder=folder, resume=resumes, progress=not json)
+        run = lw.Run(
+            seed=seed,
+            device=device,
+            engine=engine,
+            accumulate=accumulate,
+            folder=folder,
+            resume=resumes,
+            progress=not json,
+        )
         with weights_told(folder, again):
             encoder, settings, about = _train(images, method, run)
         if not is_main_process():
@@ -128,6 +136,7 @@ def _read(
     from labelwise.data.read.files import at_side, read_paths
     from labelwise.data.read.folders import plain_folder
     from labelwise.data.read.pictures import list_pictures
+    from labelwise.data.survey import readable
     from labelwise.fitting.patches import Patches
     from labelwise.nn.encoder import DEFAULT_SIDE, Encoder
     from labelwise.view import WHOLE
@@ -141,6 +150,7 @@ def _read(
         tell_skipped(skipped)
         return images, None
     dataset = at_side(open_data(data, side, size=size, root=root, splits=splits, strict=strict), fit=view.fit)
+    dataset = readable(dataset, ("train",))
     tell_skipped(dataset.skipped)
     return dataset.split("train").images, dataset
 

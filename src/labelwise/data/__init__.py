@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from labelwise.data.read.audio import audio_folder
     from labelwise.data.read.folders import folder
     from labelwise.data.read.packs import features, pack
+    from labelwise.data.read.shards import shards
     from labelwise.data.read.tables import table
     from labelwise.data.sets.degraded import degraded
     from labelwise.data.sets.digits import digits
     from labelwise.data.sets.finches import finches
+    from labelwise.data.sharding import write_shards
     from labelwise.data.split.divide import divide, group_by, pool, resplit
     from labelwise.data.split.files import apply_split, write_split
     from labelwise.data.split.leaks import check_leaks, near_duplicates, refuse_leaks
@@ -66,8 +68,10 @@ __all__ = [
     "read_vectors",
     "refuse_leaks",
     "resplit",
+    "shards",
     "table",
     "with_knowledge",
+    "write_shards",
     "write_split",
 ]
 
@@ -83,10 +87,12 @@ _MODULES = {  # which names live where
     "read.audio": "audio_folder",
     "read.folders": "folder",
     "read.packs": "features pack",
+    "read.shards": "shards",
     "read.tables": "table",
     "sets.degraded": "degraded",
     "sets.digits": "digits",
     "sets.finches": "finches",
+    "sharding": "write_shards",
     "split.divide": "divide group_by pool resplit",
     "split.files": "apply_split write_split",
     "split.leaks": "check_leaks near_duplicates refuse_leaks",

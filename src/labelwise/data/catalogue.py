@@ -12,6 +12,7 @@ from labelwise.data.read.decoding import is_url
 from labelwise.data.read.folders import folder, labelled_files, unknown_data
 from labelwise.data.read.packs import features, pack
 from labelwise.data.read.pictures import as_batch, is_hidden, list_pictures
+from labelwise.data.read.shards import names_shards, shards
 from labelwise.data.read.tables import read_table, table, table_rows
 from labelwise.data.sets.degraded import degraded
 from labelwise.data.sets.digits import digits
@@ -51,8 +52,8 @@ def load(  # noqa: PLR0913 - what a source may be told
     Args:
         source: an embedded set (``finches``, ``finches/unseen``, ``finches/marks``, ``finches/quality``, ``digits``), a
             benchmark (``pets``, ``pacs/sketch``, and with ordered labels ``pets/quality``), a folder of
-            pictures, of WAV files or of xlsa17 ``.mat`` files, a ``.csv`` or ``.parquet`` table, an ``.npz`` pack, or
-            ``.npy`` features.
+            pictures, of WAV files or of xlsa17 ``.mat`` files, a ``.csv`` or ``.parquet`` table, an ``.npz`` pack,
+            ``.npy`` features, or shards: see ``data.shards``.
         size: the side in pixels that pictures are brought to; None is as ``folder`` says, or what a benchmark says.
         seed: of the split, where the source has none of its own.
         strict: make unreadable pictures an error instead of skipping them.
@@ -71,6 +72,8 @@ def _load(
     source: str | Path, *, size: int | None, seed: int, strict: bool, root: str | Path | None, group: Grouping | None
 ) -> Dataset:
     path, word = Path(source), str(source)
+    if names_shards(source):
+        return shards(source, size=size, seed=seed, strict=strict, group=group)
     if is_url(word):
         raise DataError(
             f'"{word}" is an address on the web, and nothing is downloaded. Download it, unpack it where it is an archive, and '
@@ -98,7 +101,7 @@ def _load(
 def names_own_files(source: str | Path) -> bool:
     """Return whether a word names a folder or table of a person's own, which mostly are pictures."""
     path = Path(source)
-    return (path.is_dir() and not plugin_for(path)) or path.suffix.lower() in TABLES
+    return names_shards(source) or (path.is_dir() and not plugin_for(path)) or path.suffix.lower() in TABLES
 
 
 def count_pictures(source: str | Path) -> dict[str, int]:
@@ -108,6 +111,8 @@ def count_pictures(source: str | Path) -> dict[str, int]:
     """
     path = Path(source)
     try:
+        if names_shards(source):
+            return {}
         if find_knowledge(path if path.is_dir() else path.parent):
             return {}
         if path.is_dir() and names_own_files(path):
@@ -165,5 +170,5 @@ def _read(path: Path, size: int | None, seed: int) -> Dataset:
     if suffix == ".npy":
         return features(path, seed=seed)
     raise DataError(
-        f'Cannot read data from "{path}". Give a folder, a .csv or .parquet table, an .npz pack, or .npy features.'
+        f'Cannot read data from "{path}". Give a folder, a .csv or .parquet table, .tar shards, an .npz pack, or .npy features.'
     )

@@ -16,6 +16,7 @@ from labelwise.errors import DataError, listing
 from labelwise.labels import Labels
 from labelwise.model import Spec
 from labelwise.ops.targets import have_label, label_words, labels_present, several_true, strata, truth_table
+from labelwise.streams import stream_of
 
 SPLITS = ("train", "val", "test")
 PER_IMAGE = ("files", "texts", "domains", "groups", "moments")
@@ -130,6 +131,8 @@ class Split:
     def to(self, device: str | torch.device) -> "Split":
         """Return the split with its targets on a device, and its images too unless they would fill half of it."""
         device = torch.device(device)
+        if stream_of(self.images) is not None:  # never read as a whole
+            return replace(self, targets=self.targets.to(device))
         fits = device.type != "cuda" or self.images.nbytes <= torch.cuda.mem_get_info(device)[0] // 2
         return replace(self, images=self.images.to(device) if fits else self.images, targets=self.targets.to(device))
 

@@ -16,6 +16,7 @@ from labelwise.classifier import Classifier
 from labelwise.data.dataset import SPLITS, Dataset, Skipped, Split
 from labelwise.data.read.files import at_side
 from labelwise.data.split.divide import pool
+from labelwise.data.survey import readable_for
 from labelwise.errors import DataError, UsageError, listing, suggest
 from labelwise.evaluate.tested import Tested, leaked_rows
 from labelwise.labels import Labels
@@ -112,7 +113,10 @@ def choose_parts(
 
     Each classifier comes with the same data, read as its model takes them; the rest is as in ``choose_part``.
     """
-    pairs = [(classifier, at_side(data, fit=classifier.view.fit)) for classifier, data in pairs]
+    pairs = [
+        (classifier, readable_for(classifier.model, at_side(data, fit=classifier.view.fit)))
+        for classifier, data in pairs
+    ]
     first = pairs[0][1]
     for classifier, data in pairs:
         _check_fit(classifier, data)

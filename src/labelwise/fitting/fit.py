@@ -5,9 +5,10 @@ from dataclasses import replace
 import torch
 
 from labelwise.classifier import Classifier, bind
-from labelwise.data.dataset import Dataset, Split, TrainData
+from labelwise.data.dataset import Dataset, Split, TrainData, skipped_lines
 from labelwise.data.labels.knowledge import require
 from labelwise.data.read.files import at_side
+from labelwise.data.survey import readable
 from labelwise.errors import DataError, UsageError, listing
 from labelwise.exactness import exact
 from labelwise.fitting.choice import decide, encoder_of
@@ -24,6 +25,7 @@ from labelwise.model import Completes, JoinsKnowledge, NamesClusters, cannot, pr
 from labelwise.nn.encoder import side_for
 from labelwise.ops.ranking import average_precisions
 from labelwise.scores import Scores
+from labelwise.streams import stream_of
 from labelwise.tasks.calibrate import calibrate
 from labelwise.tasks.verify import can_verify, fit_verifier
 from labelwise.training.distribution import choose_device, process_group
@@ -48,13 +50,13 @@ def fit(data: Dataset, method: Method | None = None, run: Run | None = None) -> 
         run: seed, device, folder for checkpoints; the default keeps nothing on disk.
     """
     run = run or Run()
-    with exact(run.exact):
+    with exact(run.exact), process_group(device := choose_device(run.device)):  # one group of processes for all steps
         method = method or decide(data).method
         _check_method(data, method)
-        data = as_seen_by(method, data).below_home()  # a classifier goes to other people and places
+        data = _readable(as_seen_by(method, data), method, run, device)
+        data = data.below_home()  # a classifier goes to other people and places
         if isinstance(method, Discriminant) and method.tune is not None:
-            with process_group(choose_device(run.device)):  # one group of processes for both fits
-                return _fit_tuned(data, method, method.tune, run)
+            return _fit_tuned(data, method, method.tune, run)
         return _fit(with_idle(data, method), method, run)
 
 
@@ -124,6 +126,19 @@ def as_seen_by(method: Method, data: Dataset) -> Dataset:
     """Return the data with pictures as the view and the encoder of a method take them, as far as that was left open."""
     side = side_for(encoder_of(method), method.view) if data.side_open else None
     return at_side(data, side, method.view.fit)
+
+
+def _readable(data: Dataset, method: Method, run: Run, device: torch.device) -> Dataset:
+    """Return data of shards without what cannot be read of training and validation images, after the first pass over these."""
+    if not any(stream_of(split.images) for split in data.splits.values()):
+        return data
+    encoder = encoder_of(method)
+    network = encoder.build(data.shape, method.view).to(device) if encoder.frozen else None
+    good = readable(data, ("train", "val"), network)
+    if run.tell is not None:
+        for line in skipped_lines(good.skipped[len(data.skipped) :]):
+            run.tell(f"Skipped {line}")
+    return good
 
 
 def _fit_unlabelled(data: Dataset, method: Method, run: Run) -> Classifier:

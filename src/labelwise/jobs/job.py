@@ -21,6 +21,7 @@ from labelwise.files import write_atomically
 
 if TYPE_CHECKING:
     from labelwise.classifier import Classifier
+    from labelwise.data.read.shards import Packed
 
 BLOCK = 500  # pictures of a Parquet file: what a stopped job loses at most, in each process
 ABOUT = "_job.json"  # readers of Parquet folders leave out what begins with a line below
@@ -33,14 +34,14 @@ class Job:
 
     question: Question
     model: str  # the folder of a saved classifier
-    files: tuple[str, ...]
+    files: tuple["str | Packed", ...]  # pictures in files, or in shards
     out: str  # the folder of Parquet files
     top: int = 3  # labels that ``classify`` lists
     size: int = BLOCK  # pictures of a block
     device: str = "cpu"
 
     @cached_property
-    def blocks(self) -> list[tuple[str, ...]]:
+    def blocks(self) -> "list[tuple[str | Packed, ...]]":
         """The files, some hundred at a time."""
         return [self.files[start : start + self.size] for start in range(0, len(self.files), self.size)]
 
@@ -83,7 +84,7 @@ class Job:
         """Return what must be the same for a job to go on."""
         digest = hashlib.blake2b(digest_size=16)
         for file in self.files:
-            digest.update(os.fsencode(file) + b"\0")
+            digest.update(os.fsencode(str(file)) + b"\0")
         model = hashlib.blake2b((Path(self.model) / "classifier.json").read_bytes(), digest_size=16)
         about = {"question": self.question, "classifier": model.hexdigest(), "files": digest.hexdigest()}
         return {**about, "pictures": len(self.files), "top": self.top, "size": self.size}
@@ -117,38 +118,44 @@ def answer_block(job: Job, classifier: "Classifier", block: int) -> int:
     files = job.blocks[block]
     rows, unread = _rows(job, classifier, files)
     pyarrow, sink = arrow(), io.BytesIO()
-    table = pyarrow.Table.from_pylist([rows[file] for file in files], schema=_schema(job, pyarrow))
+    table = pyarrow.Table.from_pylist(rows, schema=_schema(job, pyarrow))
     import_module("pyarrow.parquet").write_table(table, sink)
     write_atomically(job.place(block), sink.getbuffer())
     return unread
 
 
-def _rows(job: Job, classifier: "Classifier", files: Sequence[str]) -> tuple[dict[str, dict[str, Any]], int]:
-    from labelwise.data.read.pictures import read_readable
+def _rows(job: Job, classifier: "Classifier", files: "Sequence[str | Packed]") -> tuple[list[dict[str, Any]], int]:
+    """Return a row for each picture, and how many could not be read."""
+    import torch
+
+    from labelwise.data.read.shards import read_packed
     from labelwise.tasks.classify import classify
     from labelwise.tasks.outliers import outliers
 
-    images, readable, skipped = read_readable(files, classifier.shape, classifier.view.fit, progress=False)
-    rows: dict[str, dict[str, Any]] = {each.file: {"reason": each.reason} for each in skipped}
-    scores = classifier.scores(images) if readable else None
-    if scores is not None and job.question == "classify":
+    places = [Path(file) if isinstance(file, str) else file for file in files]
+    pixels, readable, skipped = read_packed(places, classifier.shape, classifier.view.fit)
+    reasons = {each.file: each.reason for each in skipped}
+    rows: list[dict[str, Any]] = [{"file": _name(str(file)), "reason": reasons.get(str(file))} for file in files]
+    scores = classifier.scores(torch.from_numpy(pixels)) if readable else None
+    if scores is None:
+        return rows, len(skipped)
+    if job.question == "classify":
         for row, one in zip(readable, classify(scores, top=job.top), strict=True):
             top = [{"label": label, "probability": value} for label, value in one.top]
-            rows[files[row]] = {
-                "answer": one.label,
-                "probability": one.probability,
-                "labels": list(one.labels),
-                "top": top,
-                "strangeness": one.outlier,
-            }
-    elif scores is not None and job.question == "outliers":
+            rows[row] |= {"answer": one.label, "probability": one.probability, "labels": list(one.labels)}
+            rows[row] |= {"top": top, "strangeness": one.outlier}
+    elif job.question == "outliers":
         for row, each in zip(readable, outliers(scores), strict=True):
-            rows[files[row]] = {"strangeness": each.score, "unknown": each.flagged}
-    elif scores is not None:
+            rows[row] |= {"strangeness": each.score, "unknown": each.flagged}
+    else:
         for row, embedding in zip(readable, scores.embeddings.cpu().numpy(), strict=True):
-            rows[files[row]] = {"embedding": embedding}
-    names = {file: os.fsencode(file).decode("utf-8", "backslashreplace") for file in files}
-    return {file: {"file": names[file], **rows[file]} for file in files}, len(skipped)
+            rows[row] |= {"embedding": embedding}
+    return rows, len(skipped)
+
+
+def _name(file: str) -> str:
+    """Return the name of a file as text; bytes that are none are spelled out."""
+    return os.fsencode(file).decode("utf-8", "backslashreplace")
 
 
 def _schema(job: Job, pyarrow: Any) -> Any:

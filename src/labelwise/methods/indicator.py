@@ -120,10 +120,10 @@ class IndicatorModel(StartedModel):
             raise UsageError(f"Label inputs are [m, {len(self.spec.labels)}]; given {list(inputs.shape)}.")
         return self._embeddings(self.label_encoder.of_inputs(inputs))
 
-    def project(self, image_embeddings: Tensor) -> Projected:
-        """Return all that scores need of images, from their embeddings ``[n, d]``."""
+    def project(self, image_embeddings: Tensor, started: bool = False) -> Projected:
+        """Return all that scores need of images, from their embeddings ``[n, d]``; ``started``, which waits for a GPU, is asked once before."""
         weighted, second = image_embeddings * self.predictor.weight, self.label_encoder.second
-        base = linear_scores(image_embeddings, self.base) if self.can_start else None  # zeros where there is none
+        base = linear_scores(image_embeddings, self.base) if started else None
         return Projected(weighted @ second.weight, (weighted @ second.bias)[:, None] + self.predictor.bias, base)
 
     def scores_of_rows(self, images: Projected, rows: slice) -> Tensor:
@@ -187,9 +187,10 @@ class Indicator(StartedMethod):
 
     def loss(self, model: IndicatorModel, negatives: int) -> Callable[[Batch], dict[str, Tensor]]:
         """Return the loss of eq. 4 with K1 = K2 = 1, each image encoded once."""
+        started = model.started
 
         def of_batch(batch: Batch) -> dict[str, Tensor]:
-            images, truth = model.project(model.encode_images(batch.images)), batch.targets[:, None]
+            images, truth = model.project(model.encode_images(batch.images), started), batch.targets[:, None]
             if negatives >= len(model.spec.labels) - 1:
                 scores = model.scores_of_rows(images, slice(None)).float()
                 right = scores.gather(1, truth)
@@ -207,9 +208,10 @@ class Indicator(StartedMethod):
 
         The targets of a batch are as large as its scores of all labels, so these are made whatever N.
         """
+        started = model.started
 
         def of_batch(batch: Batch) -> dict[str, Tensor]:
-            images, true = model.project(model.encode_images(batch.images)), batch.targets
+            images, true = model.project(model.encode_images(batch.images), started), batch.targets
             scores = model.scores_of_rows(images, slice(None)).float()
             yes = (softplus(-scores) * true).sum(1)
             if negatives >= len(model.spec.labels) - 1:

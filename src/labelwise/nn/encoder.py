@@ -24,6 +24,8 @@ from labelwise.nn.backbones import ON_FEATURES, build_backbone
 from labelwise.nn.efficientnet import EfficientNetLite0
 from labelwise.nn.runtime import PIECE, Network, Runtime, side_by_side
 from labelwise.nn.weights import Normalisation, load_weights
+from labelwise.processes import total
+from labelwise.streams import by_shares, byte_sums, own_rows, stream_of
 from labelwise.view import WHOLE, View
 
 PRETRAINED = "efficientnet_lite0"
@@ -293,11 +295,26 @@ class ImageEncoder(nn.Module):
             return images
         if self.frozen and images in self._encoded:
             return self._encoded[images]  # type: ignore[no-any-return]
-        keeps = self.frozen and images.dtype == torch.uint8 and self.mean.device.type == "cpu" and is_on()
-        features = self._kept(images) if keeps and len(images) else self._computed(images)
+        stream = stream_of(images) if self.frozen else None
+        if stream is not None:
+            features = self.survey(images)
+            stream.check(images.rows.tolist())  # type: ignore[attr-defined]
+        else:
+            features = by_shares(images, self._made)
         if self.frozen:
             self._encoded[images] = features
         return features
+
+    def survey(self, images: Tensor) -> Tensor:
+        """Return the features of images that are never kept, made once for each; zeros where one cannot be read."""
+        stream = stream_of(images)
+        assert stream is not None
+        rows: Tensor = images.rows  # type: ignore[attr-defined]
+        return stream.features(self.owner(), rows, self._made, self.backbone.width_out).to(self.mean.device)
+
+    def _made(self, images: Tensor) -> Tensor:
+        keeps = self.frozen and images.dtype == torch.uint8 and self.mean.device.type == "cpu" and is_on()
+        return self._kept(images) if keeps and len(images) else self._computed(images)
 
     def _computed(self, images: Tensor) -> Tensor:
         """Return the trunk's features of images, a few at a time."""
@@ -339,7 +356,7 @@ class ImageEncoder(nn.Module):
         """Return what is the same for encoders that make the same features: their weights, and how they see images."""
         seen = (type(self.backbone).__name__, self.shape, self.view.size, self.view.crop, self.view.mirror, FORM)
         state = [*self.backbone.state_dict().items(), ("mean", self.mean), ("std", self.std)]
-        parts = [part for name, each in state for part in (name.encode(), each.contiguous().numpy().tobytes())]
+        parts = [part for name, each in state for part in (name.encode(), each.contiguous().cpu().numpy().tobytes())]
         return digest(repr(seen).encode(), *parts)
 
     def fit_normalisation(self, images: Tensor) -> None:
@@ -369,6 +386,34 @@ def spread(images: Tensor, unit: float) -> tuple[Tensor, Tensor]:
 
     No std is less than a thousandth of the largest, so that what hardly varies is not blown up; where nothing varies, it is ``unit``.
     """
+    if images.dtype == torch.uint8:
+        mean, std = _spread_of_bytes(images)
+    else:
+        mean, std = _spread_of_floats(images)
+    if not std.isfinite().all():
+        raise UsageError("The images hold a value that is not a finite number (NaN or infinity).")
+    return mean, std.clamp(min=FLOOR * float(std.max())) if std.any() else torch.full_like(std, unit)
+
+
+def _spread_of_bytes(images: Tensor) -> tuple[Tensor, Tensor]:
+    """Return mean and std of each channel, by whole numbers, which no sum rounds; several processes read a share each."""
+    stream, size = stream_of(images), math.prod(images.shape[2:])
+    if stream is not None:
+        sums = stream.sums(images.rows)  # type: ignore[attr-defined]
+    else:
+        sums = torch.zeros(2, images.shape[1], dtype=torch.int64, device=images.device)
+        for part in torch.split(images[own_rows(images)], max(1, CHUNK // (size * images.shape[1]))):
+            sums += byte_sums(part).sum(0)
+        sums = total(sums)
+    count, pairs = len(images) * size, list(zip(*sums.tolist(), strict=True))
+    means = [value / count for value, _ in pairs]
+    stds = [math.sqrt((squares * count - value**2) / count**2) for value, squares in pairs]
+    mean, std = torch.tensor([means, stds], dtype=torch.float64, device=images.device)
+    return mean, std
+
+
+def _spread_of_floats(images: Tensor) -> tuple[Tensor, Tensor]:
+    """Return mean and std of each channel or feature, in double precision."""
 
     def mean_of(centre: Tensor, power: int) -> Tensor:
         others = [0, *range(2, images.ndim)]
@@ -378,10 +423,7 @@ def spread(images: Tensor, unit: float) -> tuple[Tensor, Tensor]:
         return torch.stack(sums).sum(0) / images[:, 0].numel()
 
     mean = mean_of(torch.zeros(images.shape[1], device=images.device, dtype=torch.float64), 1)
-    std = mean_of(mean, 2).sqrt()
-    if not std.isfinite().all():
-        raise UsageError("The images hold a value that is not a finite number (NaN or infinity).")
-    return mean, std.clamp(min=FLOOR * float(std.max())) if std.any() else torch.full_like(std, unit)
+    return mean, mean_of(mean, 2).sqrt()
 
 
 def shown(parts: Iterable[Tensor], count: int, words: str) -> Iterable[Tensor]:

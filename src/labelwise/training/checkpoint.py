@@ -69,6 +69,7 @@ def run_identity(method: Method, data: TrainData, run: Run) -> dict[str, Any]:
         content = zlib.crc32(image_hashes(part).numpy().tobytes(), content)
     settings: dict[str, Any] = json.loads(json.dumps(asdict(method)))
     about = {"method": method.name, "seed": run.seed, "images": len(data.train), "data": content}
+    about |= {"accumulate": run.accumulate} if run.accumulate > 1 else {}
     return {**about, "labels": list(data.labels.names), **{f"set {key}": value for key, value in settings.items()}}
 
 

@@ -5,6 +5,7 @@ torch has none: batch norm over processes on CPUs, dropout that draws for the wh
 is deprecated). With these, several processes train as one does.
 """
 
+import atexit
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,11 +14,14 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 from torch.nn.functional import dropout
 from torch.nn.parallel import DistributedDataParallel
 
 from labelwise.data.batches import Batch, Shard
 from labelwise.errors import UsageError
+from labelwise.processes import together
 from labelwise.training.stages import Loss
 
 
@@ -34,26 +38,32 @@ def choose_device(name: str) -> torch.device:
 
 @contextmanager
 def process_group(device: torch.device) -> Iterator[Shard]:
-    """Join the processes that torchrun started, and yield which shard of each batch is ours."""
+    """Join the processes that torchrun started, and yield which shard of each batch is ours; inside they share all work on rows."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
         yield Shard()
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    first = not dist.is_initialized()
-    if first:
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-    try:
+    if not dist.is_initialized():  # once: a group that was left cannot be joined again
+        store, rank, _ = next(rendezvous("env://"))
+        # Processes that are started again find the store of those before: a place of their own keeps them from calling the dead.
+        store = PrefixStore(f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+        backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+        dist.init_process_group(backend, store=store, rank=rank, world_size=world)
+        atexit.register(dist.destroy_process_group)
+    with together(dist.get_rank(), world):
         yield Shard(dist.get_rank(), world)
-    finally:
-        if first:
-            dist.destroy_process_group()
 
 
 def is_main_process() -> bool:
     """Return whether this process is the one that writes files and talks to the user."""
     return int(os.environ.get("RANK", "0")) == 0
+
+
+def is_restarted() -> bool:
+    """Return whether torchrun started the processes again because one of them ended (``--max-restarts``)."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
 
 
 def any_process(flag: bool, device: torch.device) -> bool:

@@ -30,6 +30,7 @@ from labelwise.training.distribution import (
     as_one_batch,
     choose_device,
     distributed,
+    is_restarted,
     of_main_process,
     process_group,
 )
@@ -59,7 +60,7 @@ def train(method: Method, data: TrainData, run: Run) -> tuple[LabelModel, dict[s
         if run.folder and shard.rank == 0:
             check_room(run.folder, ROOM * sum(tensor.nbytes for tensor in model.state_dict().values()))
         folder = RunFolder(run.folder, run_identity(method, data, run)) if run.folder else None
-        now = folder.start(run.resume, run.notes) if folder else Progress()
+        now = folder.start(run.resume or is_restarted(), run.notes) if folder else Progress()
         if folder:
             stack.callback(folder.finish)
         stack.enter_context(as_one_batch(model, shard))
@@ -161,11 +162,12 @@ class _Loop:
         self.optimizer = stage.optimizer.build(self.parameters)
         loss = distributed(stage.loss, self.parameters, self.shard)
         step = Step(stage=stage, loss=loss, optimizer=self.optimizer, parameters=self.parameters, device=self.device)
-        self.step, self.lr = self._recorded(step), step.lr
+        step.accumulate = self.run.accumulate if stage.phases == 1 else 1
+        self.step, self.lr, self.ends = self._recorded(step), step.lr, step.ends
         self.average: MovingAverage | None = None
         self.best: dict[str, Tensor] = {}  # weights by validation
         if stage.average is not None:
-            done = self.now.epoch * len(stage.batches) + self.now.step
+            done = self.now.epoch * -(-step.steps // step.accumulate) + self.now.step // step.accumulate
             self.average = MovingAverage(self.model, stage.average, infinite=self.model.infinite, steps=done)
         if resumed and self.folder:
             tensors = self.folder.read()
@@ -180,7 +182,7 @@ class _Loop:
     def _recorded(self, step: Step) -> Step | RecordedStep:
         """Return the step as the engine takes it."""
         stage, left = step.stage, step.stage.epochs * step.steps - self.now.epoch * step.steps
-        if self.device.type != "cuda" or self.shard.world > 1 or self.run.engine == "eager":
+        if self.device.type != "cuda" or self.shard.world > 1 or step.accumulate > 1 or self.run.engine == "eager":
             return step
         if not stage.recordable or left < FEW:
             self.engines[stage.name] = "eager: " + ("its steps differ" if left >= FEW else "it is short")
@@ -207,11 +209,12 @@ class _Loop:
             number = now.epoch * steps + now.step
             for name, value in self.step.take(draw, number).items():
                 sums.setdefault(name, torch.zeros((), device=self.device)).add_(value)
-            if self.average:
+            ended = self.ends(number)
+            if self.average and ended:
                 self.average.update_parameters(self.model)
             now.step += 1
             bar(stage.minimised(sums), now.step, self.lr(number))
-            if self.folder is None:
+            if self.folder is None or not ended:  # gradients are not kept
                 continue
             stop = any_process(self.signals.kind is not None, self.device)
             if stop or time.monotonic() - self.saved > self.run.checkpoint_seconds:

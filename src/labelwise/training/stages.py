@@ -99,7 +99,7 @@ class Method(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """Where and how to train; nothing here changes what is learnt, except the seed."""
+    """Where and how to train; nothing here changes what is learnt, except the seed and ``accumulate``."""
 
     seed: int = 0  # of weights, order, augmentation and sampling
     device: str = "auto"  # ``auto``, ``cpu`` or ``cuda``
@@ -114,6 +114,9 @@ class Run:
     # how steps are taken on a GPU: ``eager``, as they stand; ``recorded``, once recorded and then replayed; ``compiled``, the image encoder compiled and
     # recorded, which takes half a minute before it is faster; ``auto`` records, and compiles where the time left is worth it
     engine: str = "auto"
+    # batches whose gradients are averaged for one step of the optimiser, at the end of an epoch fewer: as if batches were so many times larger, in the
+    # memory of one; a stage whose kinds of steps take turns steps at each batch all the same
+    accumulate: int = 1
     exact: bool = False  # the same bytes whatever the number of threads, more slowly: see ``lw.exact``
     notes: tuple[Mapping[str, Any], ...] = ()  # entries for the head of the log
     tell: Callable[[str], None] | None = None  # takes a line for the user before long work; None: nothing is said
@@ -121,3 +124,5 @@ class Run:
     def __post_init__(self) -> None:
         if self.engine not in ("auto", "eager", "recorded", "compiled"):
             raise UsageError(f'Unknown engine "{self.engine}". Choose auto, eager, recorded or compiled.')
+        if self.accumulate < 1:
+            raise UsageError(f"A step takes the gradients of at least one batch; given accumulate={self.accumulate}.")

@@ -7,12 +7,13 @@ that it would have drawn, and ends with the same weights.
 
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from labelwise.data.batches import Batch, Draw
 from labelwise.data.rng import BatchRng
@@ -39,6 +40,8 @@ class Step:
         self.generator = torch.Generator(self.device)
         self.rate = torch.zeros((), device=self.device)  # a GPU reads the learning rate where a recording finds it
         self.steps = len(self.stage.batches)
+        self.accumulate = 1  # batches whose gradients are averaged, see ``Run.accumulate``
+        self._turn = (0, 1)  # which of the batches of its step is the next, from 0, and how many these are
 
     def lr(self, number: int) -> float:
         """Return the learning rate of a step of the stage."""
@@ -48,8 +51,18 @@ class Step:
     def take(self, draw: Draw, number: int) -> dict[str, Tensor]:
         """Change the weights by the stage's step of this number, and return the terms of the loss."""
         self.set_rate(number)
+        self._turn = self._turn_of(number)
         done, phase = number / (self.stage.epochs * self.steps), number % self.stage.phases
         return self.descend(draw.rows, draw.images, draw.rng(self.generator), done=done, phase=phase)
+
+    def _turn_of(self, number: int) -> tuple[int, int]:
+        place = number % self.steps % self.accumulate
+        return place, min(self.accumulate, self.steps - number % self.steps + place)
+
+    def ends(self, number: int) -> bool:
+        """Return whether weights change with the batch of this number, not with a later one."""
+        place, count = self._turn_of(number)
+        return place + 1 == count
 
     def set_rate(self, number: int) -> None:
         """Let the optimiser take the learning rate of a step."""
@@ -61,11 +74,13 @@ class Step:
     def descend(
         self, rows: Tensor, images: Tensor | None, rng: BatchRng, *, done: float, phase: int
     ) -> dict[str, Tensor]:
-        """Change the weights by one step, and return the terms of the loss."""
+        """Change the weights by one step, once all its batches were seen, and return the terms of the loss."""
         batch = replace(self.stage.batches.batch(rows, images, rng), done=done, phase=phase)
         if batch.images.ndim == 4:
             batch = replace(batch, images=batch.images.contiguous(memory_format=torch.channels_last))
         terms = self._backward(batch)
+        if self._turn[0] + 1 < self._turn[1]:
+            return terms
         if callable(self.stage.clip):
             self.stage.clip(self.parameters)
         elif self.stage.clip is not None:
@@ -74,11 +89,15 @@ class Step:
         return terms
 
     def _backward(self, batch: Batch) -> dict[str, Tensor]:
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
-            terms = self.loss(batch)
-        loss = torch.stack([term.float() for term in self.stage.minimised(terms).values()]).sum()
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        (place, count), loss = self._turn, self.loss
+        if not place:
+            self.optimizer.zero_grad(set_to_none=True)
+        later = place + 1 < count and isinstance(loss, DistributedDataParallel)
+        with loss.no_sync() if later else nullcontext():  # type: ignore[attr-defined]
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
+                terms = loss(batch)
+            value = torch.stack([term.float() for term in self.stage.minimised(terms).values()]).sum()
+            (value / count if count > 1 else value).backward()  # type: ignore[no-untyped-call]
         return process_mean(terms)
 
 

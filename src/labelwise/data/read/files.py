@@ -12,14 +12,16 @@ from labelwise.data.dataset import Dataset, Skipped, Split
 from labelwise.data.labels.knowledge import find_knowledge
 from labelwise.data.read.build import build, check_two_labels
 from labelwise.data.read.disk import decode_to_disk, fits_in_memory
-from labelwise.data.read.known import read_known, unread
+from labelwise.data.read.known import unread
 from labelwise.data.read.pictures import read_files
 from labelwise.data.read.rows import Rows
+from labelwise.data.read.shares import read_shares
 from labelwise.data.split.grouping import group_columns
 from labelwise.errors import DataError, listing
 from labelwise.lazy import LazyImages
 from labelwise.nn.encoder import pretrained_encoder, side_for
 from labelwise.ops.targets import label_words
+from labelwise.streams import stream_of
 from labelwise.view import Fit
 
 
@@ -72,7 +74,7 @@ def read_paths(
 ) -> tuple[Tensor, list[int], tuple[Skipped, ...]]:
     """Return what ``read_files`` returns; from disk where the pictures are too many for memory."""
     if fits_in_memory(len(paths), shape):
-        return read_known(paths, shape, fit=fit, strict=strict)
+        return read_shares(paths, shape, fit=fit, strict=strict)
     images, readable, skipped = decode_to_disk(paths, shape, fit=fit)
     if strict and skipped:
         first = skipped[0]
@@ -87,6 +89,8 @@ def at_side(data: Dataset, side: int | None = None, fit: Fit = "cut") -> Dataset
     are no longer what these hold: a change of pixels is not undone. To squash such pictures is an error.
     """
     parts = {name: split for name, split in data.splits.items() if len(split)}
+    if any(stream_of(split.images) for split in parts.values()):
+        return _streams_at_side(data, side if data.side_open else None, fit)
     if len(data.shape) != 3 or not all(split.files for split in parts.values()):
         return data
     side = side if data.side_open else None
@@ -106,6 +110,18 @@ def at_side(data: Dataset, side: int | None = None, fit: Fit = "cut") -> Dataset
     pieces = torch.split(images, [len(split) for split in parts.values()])
     again = {name: replace(split, images=piece) for (name, split), piece in zip(parts.items(), pieces, strict=True)}
     return replace(data, splits={**data.splits, **again})
+
+
+def _streams_at_side(data: Dataset, side: int | None, fit: Fit) -> Dataset:
+    """Return the data of shards in another size: nothing is read for it."""
+    shape = data.shape if side is None else (data.shape[0], side, side)
+    parts = {}
+    for name, split in data.splits.items():
+        if (stream := stream_of(split.images)) is not None:
+            assert isinstance(split.images, LazyImages)
+            split = replace(split, images=LazyImages(stream.again(shape, fit), split.images.rows))
+        parts[name] = split
+    return replace(data, splits=parts)
 
 
 def _as_read(split: Split, fit: Fit) -> bool:

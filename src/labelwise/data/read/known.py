@@ -63,7 +63,7 @@ def read_known(
     cache.write(PICTURES, {key: entry for key, entry in keys.items() if key and entry})
     pixels = images if rows == places else torch.empty((len(places), *images.shape[1:]), dtype=torch.uint8)
     digests, hashes = _parted([entries[i] or b"" for i in places])
-    source = Source(digests, hashes, _reader([paths[i] for i in places], digests, shape, fit), pixels)
+    source = Source(digests, hashes, reader([paths[i] for i in places], digests, shape, fit), pixels)
     position = {i: row for row, i in enumerate(places)}
     source.put([position[i] for i in rows], images)
     return LazyImages(source, torch.arange(len(places))), places, skipped
@@ -128,7 +128,7 @@ def _parted(entries: Sequence[bytes]) -> tuple[list[bytes], Tensor]:
     return [entry[:WIDTH] for entry in entries], torch.tensor(hashes, dtype=torch.int64)
 
 
-def _reader(
+def reader(
     paths: Sequence[str | Path], digests: Sequence[bytes], shape: tuple[int, ...], fit: Fit
 ) -> Callable[[list[int]], Tensor]:
     """Return what reads the pixels of known files by their place; a file that holds others by now is an error."""

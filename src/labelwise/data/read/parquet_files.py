@@ -16,13 +16,7 @@ _POINTER = 8  # bytes that a cell takes at least
 
 def read_parquet(file: Path) -> Columns:
     """Return the rows of a Parquet file, counted from 1; rows whose cells are all empty are left out, as in a CSV file."""
-    try:
-        pyarrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
-    except ImportError:
-        raise UnsupportedError(
-            f'Reading "{file}" needs pyarrow, which is not installed: pip install "labelwise[parquet]". '
-            "Or save the table as CSV."
-        ) from None
+    pyarrow, parquet = libraries(file)
     try:
         with parquet.ParquetFile(file) as table:
             header = read_header(table.schema_arrow.names, str(file))
@@ -37,10 +31,21 @@ def read_parquet(file: Path) -> Columns:
         raise DataError(f'The table "{file}" is no Parquet file, or it is damaged ({first}). Write it again.') from None
 
 
+def libraries(file: str | Path) -> tuple[Any, Any]:
+    """Return pyarrow and its reader of Parquet files, or raise an error that names what to install."""
+    try:
+        return import_module("pyarrow"), import_module("pyarrow.parquet")
+    except ImportError:
+        raise UnsupportedError(
+            f'Reading "{file}" needs pyarrow, which is not installed: pip install "labelwise[parquet]". '
+            "Or save the table as CSV."
+        ) from None
+
+
 def _columns(file: Path, table: Any, header: Header) -> Columns:
     names, n = table.schema_arrow.names, table.metadata.num_rows
     check_size(file, n * (4 * len(header.features) + _POINTER * len(header.cells)))
-    cells = {name: _texts(table, names[position], file) for name, position in header.cells.items()}
+    cells = {name: texts(table, names[position], file) for name, position in header.cells.items()}
     features = _features(table, header, file) if header.features else None
     filled = [features is not None or any(column[i] for column in cells.values()) for i in range(n)]
     numbers = [i for i, some in enumerate(filled, 1) if some]
@@ -48,7 +53,7 @@ def _columns(file: Path, table: Any, header: Header) -> Columns:
     return Columns(file=str(file), numbers=numbers, cells=cells, features=features)
 
 
-def _texts(table: Any, name: str, file: Path) -> list[str]:
+def texts(table: Any, name: str, file: str | Path) -> list[str]:
     """Return a column as text; only text and whole numbers can be."""
     values = _values(table, name, file)
     for number, value in enumerate(values, 1):
@@ -61,7 +66,7 @@ def _texts(table: Any, name: str, file: Path) -> list[str]:
     return ["" if value is None else str(value).strip() for value in values]
 
 
-def _values(table: Any, name: str, file: Path) -> list[object]:
+def _values(table: Any, name: str, file: str | Path) -> list[object]:
     """Return the cells of a column; of a text that stands in a million rows, which take a few bytes there, one copy."""
     values: list[object] = []
     texts: dict[object, object] = {}

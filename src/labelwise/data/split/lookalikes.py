@@ -15,6 +15,8 @@ from torch import Tensor
 
 from labelwise.cache import LOOKS, Cache
 from labelwise.lazy import LazyImages
+from labelwise.processes import total
+from labelwise.streams import own_rows, stream_of
 
 LIKENESS = 0.97
 _SIDE, _CHUNK = 16, 1024
@@ -27,7 +29,7 @@ Rows = NDArray[np.int64]
 
 def fingerprints(images: Tensor) -> Tensor:
     """Return what pictures ``[n, c, h, w]`` or features ``[n, a]`` are compared by, of length one; zeros for a single grey."""
-    if isinstance(images, LazyImages):
+    if isinstance(images, LazyImages) and stream_of(images) is None:
         return _remembered(images)
     if images.ndim == 2:
         rows = images.detach().cpu().float()
@@ -43,16 +45,20 @@ def fingerprints(images: Tensor) -> Tensor:
 
 def _remembered(images: LazyImages) -> Tensor:
     """Return the same of pictures that may not have been read: those that the cache knows need not be."""
-    cache, keys = Cache(), images.digests
+    cache, mine = Cache(), images[own_rows(images)]
+    assert isinstance(mine, LazyImages)
+    keys = mine.digests
     known = cache.read(LOOKS, keys)
     missing = [row for row, key in enumerate(keys) if key not in known]
     if missing:
-        prints = fingerprints(images.source.pixels(images.rows[missing]))
+        prints = fingerprints(mine.source.pixels(mine.rows[missing]))
         fresh = {keys[row]: each.tobytes() for row, each in zip(missing, prints.numpy(), strict=True)}
         cache.write(LOOKS, fresh)
         known |= fresh
     every = np.frombuffer(bytearray(b"".join(known[key] for key in keys)), np.float32)
-    return torch.from_numpy(every.reshape(len(keys), _SIDE * _SIDE))
+    table = torch.zeros(len(images), _SIDE * _SIDE)
+    table[own_rows(images)] = torch.from_numpy(every.reshape(len(keys), _SIDE * _SIDE))
+    return total(table)
 
 
 def alike(prints: Tensor, likeness: float = LIKENESS) -> Iterator[tuple[Rows, Rows, NDArray[np.float32]]]:

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from labelwise.data.dataset import SPLITS
+from labelwise.data.read.addresses import SPELLINGS as SPELLINGS
 from labelwise.errors import DataError, UsageError, listing, suggest
 
 VAL_SHARE = 0.1  # of train, where the data name no val
-SPELLINGS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 
 
 def split_name(spelling: str, where: str) -> str:

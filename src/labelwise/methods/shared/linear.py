@@ -1,5 +1,6 @@
 """What methods with a linear score share: the model's image side, learning from examples, training settings."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -27,6 +28,7 @@ from labelwise.ops.linear import (
 )
 from labelwise.ops.lookalikes import together
 from labelwise.settings import check_range
+from labelwise.streams import by_shares
 from labelwise.training.adversarial import Adversarial
 from labelwise.training.optimizers import Optimizer, Schedule
 from labelwise.training.stages import Loss, Method, Stage
@@ -76,7 +78,12 @@ class EncoderModel(LabelModel):
         """Return embeddings ``[n, d]`` of many images, or what ``by`` makes of them, a batch at a time, in eval mode."""
         self.eval()
         images = self.prepare(images)
-        rows = BATCH if self.device.type == "cpu" or not len(images) else max(16, ON_GPU // images[0].numel())
+        if images.ndim == 2:  # features, which all processes have
+            return self._encoded(images, by)
+        return by_shares(images, partial(self._encoded, by=by))
+
+    def _encoded(self, images: Tensor, by: Callable[[Tensor], Tensor] | None) -> Tensor:
+        rows = BATCH if self.device.type == "cpu" else max(16, ON_GPU // math.prod(images.shape[1:]))
         parts = torch.split(images, rows)
         return torch.cat([(by or self.encode_images)(as_float(x.to(self.device))) for x in parts]).float()
 

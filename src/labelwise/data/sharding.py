@@ -1,0 +1,146 @@
+"""Data written as WebDataset shards: tar files of pictures, each with its label (``.cls``) and what else is known of it (``.json``).
+
+Pictures are written as their files hold them; those that come from no file as PNG. Their order is random, so that shards are alike.
+"""
+
+import io
+import json
+import os
+import shutil
+import tarfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+
+from labelwise.data.dataset import Dataset, Split
+from labelwise.data.read.readable import is_picture
+from labelwise.data.read.shards import CLASSES
+from labelwise.data.split.divide import pool
+from labelwise.errors import DataError, UsageError
+from labelwise.regular import read_regular
+from labelwise.streams import stream_of
+from labelwise.writable import check_room, check_writable
+
+_STARTS = {b"\x89PNG": "png", b"GIF8": "gif", b"BM": "bmp", b"RIFF": "webp", b"II*\0": "tif", b"MM\0*": "tif"}
+MEGABYTES = 256  # of a shard, about
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shards:
+    """What was written."""
+
+    folder: Path
+    shards: int
+    pictures: int
+    bytes: int
+
+
+def write_shards(dataset: Dataset, folder: Path, *, megabytes: float = MEGABYTES, seed: int = 0) -> Shards:
+    """Write all pictures of a data set as shards of about so many megabytes into a new folder, which appears when it is whole.
+
+    Splits that the data name are kept, a shard holds pictures of one; the groups that stay together where splits are made are written, too.
+    """
+    if len(dataset.shape) != 3:
+        raise DataError(f'"{dataset.name}" holds features, not pictures. A table or an .npz pack holds these.')
+    if not megabytes > 0:
+        raise UsageError(f"A shard has a size above 0 megabytes; given {megabytes}.")
+    parts = dataset.splits if dataset.own_splits else {"shard": pool(dataset)}
+    names, shards, pictures, size = dataset.labels.names, 0, 0, 0
+    with _new_folder(folder) as place:
+        for kind, split in parts.items():
+            for number, samples in enumerate(_filled(_samples(split, names, seed), megabytes * 1e6)):
+                check_room(place, sum(len(each) for sample in samples for each in sample.values()))
+                file = place / f"{kind}-{number:06d}.tar"
+                with tarfile.open(file, "w", format=tarfile.PAX_FORMAT) as tar:
+                    for i, sample in enumerate(samples):
+                        for suffix, content in sample.items():
+                            entry = tarfile.TarInfo(f"{pictures + i:09d}.{suffix}")
+                            entry.size = len(content)
+                            tar.addfile(entry, io.BytesIO(content))
+                shards, pictures, size = shards + 1, pictures + len(samples), size + file.stat().st_size
+        (place / CLASSES).write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
+    return Shards(folder=folder, shards=shards, pictures=pictures, bytes=size)
+
+
+@contextmanager
+def _new_folder(target: Path) -> Iterator[Path]:
+    """Yield a folder that takes its name when all is written; else nothing is left of it."""
+    check_writable(target)
+    if target.exists():
+        raise UsageError(f"{target} exists already. Choose another name, or remove it.")
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        part.mkdir(parents=True)
+        yield part
+        part.rename(target)
+    except OSError as error:
+        raise DataError(
+            f'Cannot write "{target}": {error.strerror or error}. Make room, or choose another place.'
+        ) from None
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _filled(samples: Iterator[dict[str, bytes]], most: float) -> Iterator[list[dict[str, bytes]]]:
+    """Yield the samples of each shard: as many as fit into so many bytes, and at least one."""
+    shard: list[dict[str, bytes]] = []
+    size = 0
+    for sample in samples:
+        length = sum(1024 + len(content) for content in sample.values())
+        if shard and size + length > most:
+            yield shard
+            shard, size = [], 0
+        shard.append(sample)
+        size += length
+    if shard:
+        yield shard
+
+
+def _samples(split: Split, names: tuple[str, ...], seed: int) -> Iterator[dict[str, bytes]]:
+    """Yield the members of each picture by their suffix, in random order."""
+    words, content = split.words(names), _content_of(split)
+    for row in torch.randperm(len(split), generator=torch.Generator().manual_seed(seed)).tolist():
+        about: dict[str, Any] = {"file": split.files[row].rpartition("/")[2]} if split.files else {}
+        sample = dict([content(row)])
+        if split.multilabel:
+            about["labels"] = [name for name, true in zip(names, split.targets[row].tolist(), strict=True) if true]
+        elif words[row]:
+            about["label"] = words[row]
+            sample["cls"] = str(int(split.targets[row])).encode()
+        cells = {"domain": split.domains, "group": split.groups, "texts": split.texts}
+        about |= {name: column[row] for name, column in cells.items() if column and column[row]}
+        sample["json"] = json.dumps(about).encode()
+        yield sample
+
+
+def _content_of(split: Split) -> Callable[[int], tuple[str, bytes]]:
+    """Return what returns the suffix and the content of the picture of a row."""
+    stream = stream_of(split.images)
+
+    def content(row: int) -> tuple[str, bytes]:
+        if stream is not None:
+            at = int(split.images.rows[row])  # type: ignore[attr-defined]
+            whole = stream.pictures.content(at)
+            return _suffix(stream.pictures.names[at]) or _kind(whole), whole
+        if split.files and Path(split.files[row]).is_file():
+            return _suffix(split.files[row]) or "jpg", read_regular(split.files[row])
+        file, pixels = io.BytesIO(), split.images[row : row + 1][0].cpu().numpy()
+        Image.fromarray(pixels.transpose(1, 2, 0) if len(pixels) == 3 else pixels[0]).save(file, "PNG")
+        return "png", file.getvalue()
+
+    return content
+
+
+def _suffix(name: str) -> str:
+    """Return how a picture's name ends, as pictures do; blank where it does not."""
+    return Path(name).suffix[1:].lower() if is_picture(name) else ""
+
+
+def _kind(content: bytes) -> str:
+    """Return the suffix of a picture that has no name, by how it begins."""
+    return next((kind for start, kind in _STARTS.items() if content.startswith(start)), "jpg")
