@@ -39,7 +39,8 @@ def main(results: Path, out: Path) -> None:
     place.set_ylabel("pictures that stand, %")
     place.grid(alpha=0.3)
     place.spines[["top", "right"]].set_visible(False)
-    place.legend(fontsize=8, frameon=False)
+    place.set_ylim(-4, 118)
+    place.legend(fontsize=8, frameon=False, ncols=2, loc="upper center")
     figure.savefig(out, dpi=110)
 
 
