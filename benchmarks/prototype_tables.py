@@ -43,11 +43,16 @@ def _place(item: tuple[str, object]) -> tuple[bool, int]:
 
 def cell(figures: Figures, *path: str) -> str:
     """Return the mean over seeds of the figure at a path, in per cent; a dash where it was not measured."""
-    values = [100 * value for value in (_at(one, path) for one in figures) if value is not None]
-    if not values:
+    shares = values(figures, *path)
+    if not shares:
         return "-"
-    spread = f" +- {statistics.stdev(values):.1f}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):.1f}{spread}"
+    spread = f" +- {statistics.stdev(shares):.1f}" if len(shares) > 1 else ""
+    return f"{statistics.mean(shares):.1f}{spread}"
+
+
+def values(figures: Figures, *path: str) -> list[float]:
+    """Return the figure at a path in per cent, one for each seed that has it."""
+    return [100 * value for value in (_at(one, path) for one in figures) if value is not None]
 
 
 def _at(figures: Any, path: Sequence[str]) -> float | None:

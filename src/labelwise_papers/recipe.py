@@ -32,7 +32,7 @@ class Source:
     official: bool = False  # only the official files will do, since a packed form has smaller pictures
     features: str = ""  # a file in the root, in the order of the source's images, that takes the place of pictures
     # ``strict`` where nothing that is tested can reach a choice, ``paper`` where the paper's own protocol lets it; ``same``
-    # where the two do not differ
+    # where the two do not differ in this
     protocol: Protocol = "same"
     stands_for: str = ""  # the data set that it replaces where that is missing; its figures are not comparable
     note: str = ""  # how it differs from the paper's data, and how to get what is missing
@@ -47,6 +47,7 @@ class Figure:
     better: Literal["higher", "lower", "neither"] = "higher"
     digits: int = 2  # after the point
     protocol: Protocol | None = None  # whose rules it follows; None is as the data set says
+    paper_data: str = ""  # the data that the paper's figure is of, where it is another: then there is no verdict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +100,9 @@ class Recipe:
     cost: Cost  # of one cell
     settings: dict[str, Any] = field(default_factory=dict)  # of every method
     options: dict[str, dict[str, Any]] = field(default_factory=dict)  # of measures
+    differs: tuple[
+        str, ...
+    ] = ()  # in what it departs from the paper's protocol, a word or two each; ``note`` says more
     note: str = ""  # how it differs from the paper
     picture: Picture | None = None  # what to draw; None is nothing
 

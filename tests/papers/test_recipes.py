@@ -80,6 +80,24 @@ def test_a_recipe_is_valid_and_has_cells(name: str) -> None:
     assert found.cost.machine
 
 
+@pytest.mark.parametrize("name", recipe_files())
+def test_testing_shows_the_side_that_training_shows(name: str) -> None:
+    (recipe,) = find_recipes(name)
+    for row in recipe.rows:
+        for data in recipe.sets(row):
+            method, side = recipe.method(row, data), recipe.data[data].size
+            augment = getattr(method, "augment", None)
+            if method is None or augment is None or side is None:
+                assert augment is None or augment.size is None, (
+                    f"{row.name} on {data}: the side of its pictures is not said"
+                )
+                continue
+            tested = method.view.seen((3, side, side))
+            assert tested == (3, *[augment.size or side] * 2), (
+                f"{row.name} on {data}: give it view.crop = {augment.size}"
+            )
+
+
 def test_settings_come_from_recipe_data_and_row_in_this_order(tmp_path: Path) -> None:
     found = recipe(TEXT, tmp_path)
     first, second = found.rows

@@ -43,10 +43,10 @@ class Cell:
     def configuration(self) -> dict[str, Any]:
         """What it is run with as plain values, defaults filled in."""
         method = self.recipe.method(self.row, self.data)
-        return {**self._stated, "settings": None if method is None else to_plain(method)}
+        return {**self.stated, "settings": None if method is None else to_plain(method)}
 
     @property
-    def _stated(self) -> dict[str, Any]:
+    def stated(self) -> dict[str, Any]:
         """What the recipe says that can change figures, without names for people and without defaults."""
         settings = self.recipe.settings_of(self.row, self.data) if self.row.method else None
         source = {name: getattr(self.source, name) for name in DIVIDED}
@@ -63,7 +63,7 @@ class Cell:
     def key(self) -> str:
         """A word that stands for the cell: the same for 1 and 1.0 and any order of keys; other settings make another cell."""
         head = {"recipe": self.recipe.name, "row": self.row.name, "data": self.data, "seed": self.seed}
-        plain = json.dumps(json.loads(json.dumps([head, self._stated]), parse_int=float), sort_keys=True)
+        plain = json.dumps(json.loads(json.dumps([head, self.stated]), parse_int=float), sort_keys=True)
         return sha256(plain.encode()).hexdigest()[:20]
 
     @property

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from labelwise.data import load
 from labelwise.data.read.pictures import as_batch
@@ -26,10 +27,13 @@ from labelwise.evaluate.robust import RobustSettings, evaluate_robust
 from labelwise.evaluate.tested import align_targets
 from labelwise.evaluate.verification import PAIRS, evaluate_verification
 from labelwise.evaluate.zero_shot import evaluate_zero_shot
-from labelwise.metrics import harmonic_mean
+from labelwise.methods.shared.label_prior import LabelPrior, Source, label_similarity
+from labelwise.metrics import confusion_matrix, harmonic_mean
 from labelwise.ops.adaptive_attacks import Apgd
+from labelwise.ops.assignment import best_matching
 from labelwise.ops.attacks import Attack, Fgsm, Pgd
 from labelwise.ops.balance import BalanceCurve
+from labelwise.ops.clusters import kmeans
 from labelwise.ops.square_attack import Square
 from labelwise.settings import from_plain
 from labelwise.tasks.similarity import By
@@ -37,6 +41,7 @@ from labelwise_papers.analyses.answers import answer_calibration, yes_rates
 from labelwise_papers.analyses.domains import evaluate_domains
 from labelwise_papers.analyses.joint import draw_joint, joint_view
 from labelwise_papers.analyses.named import Order, answer_curve, evaluate_named
+from labelwise_papers.analyses.naming_loss import NamingLoss, compare_namings
 from labelwise_papers.analyses.neighbours import nearest_labels
 from labelwise_papers.analyses.probe import probe_embeddings
 from labelwise_papers.analyses.saliency import salient_share
@@ -240,6 +245,24 @@ def named(subject: Subject) -> Figures:
     }
 
 
+def objective(
+    subject: Subject, *, prior: Source = "words", clusters: Literal["labels", "kmeans"] = "labels", searches: int = 20
+) -> Figures:
+    """Return the lowest loss that stage III of zero_label allows under the true names, and under those of lowest loss found.
+
+    Clusters are those of k-means, or the labels themselves. Names right are in per cent, and so is by how much each search ends
+    ``apart`` from the loss of the true names, the lowest first.
+    """
+    train, k = subject.dataset.split("train"), len(subject.dataset.labels)
+    codes, generator = normalize(train.images.float(), dim=1), torch.Generator().manual_seed(subject.run.seed)
+    members = train.targets if clusters == "labels" else kmeans(codes, k, generator).members
+    truth = best_matching(confusion_matrix(members, train.targets, k).T)
+    loss = NamingLoss.of(codes, members, LabelPrior.of(label_similarity(subject.dataset.labels, prior)))
+    figures = compare_namings(loss, truth, searches, generator)
+    apart = [100 * each for each in figures["apart"]]
+    return figures | {"right": 100 * figures["right"], "apart": apart, "search": list(range(1, len(apart) + 1))}
+
+
 def asked(subject: Subject, *, order: Order = "uncertain first") -> Figures:
     """Return the accuracy after 0, 1, 2 ... clusters were named by a person, and the least number that names all rightly."""
     curve = [100 * share for share in answer_curve(subject.trained_on, subject.tested, order)]
@@ -267,7 +290,7 @@ MEASURES: Mapping[str, Callable[..., Figures]] = {
     run.__name__: run
     for run in (
         closed, calibration, outliers, saliency, probe, neighbours, answers, joint, retrieval, verification, episodes, domains,
-        robustness, zero_shot, named, asked, ordinal, toy,
+        robustness, zero_shot, named, objective, asked, ordinal, toy,
     )
 }  # fmt: skip
 
@@ -279,6 +302,7 @@ QUICK: Mapping[str, Mapping[str, Any]] = {  # options that make a measure quick
     "episodes": {"ways": 2, "queries": 2, "count": 3},
     "domains": {"every": 1},
     "robustness": {"images": 4, "adaptive_steps": 2, "queries": 2},
+    "objective": {"searches": 2},
     "toy": {"steps": 2},
 }
 

@@ -23,6 +23,7 @@ SMALL: dict[str, Any] = {
     "filters": [4, 4],
     "sentences": "words",
     "augment": {"size": None},
+    "view": {"crop": None},
     "clustering": {"steps": 2, "batch": 40, "iterations": 10},
     "matching": {"steps": 2, "batch": 40, "iterations": 10},
 }

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from labelwise_papers.recipe import Figure, Recipe, Row
 from labelwise_papers.reproduce.cells import Cell, Choice, cells_of, chosen_rows
+from labelwise_papers.reproduce.earlier import changes, earlier
 from labelwise_papers.reproduce.results import Entry
 
 Value = float | str
@@ -34,7 +35,7 @@ class Line:
         paper, apart = str(self.paper or ""), ""
         if isinstance(self.paper, int | float):
             paper, mean = f"{self.paper:.{self.digits}f}", _mean(self.ours)
-            apart = "" if mean is None or not self.comparable else f"{mean - self.paper:+.{self.digits}f}"
+            apart = "" if mean is None or not self.comparable else f"{mean - self.paper:+z.{self.digits}f}"
         run = f"{len(self.ours)} of {self.seeds}" if self.ours else ""
         ours = spread(self.ours, self.digits)
         return (self.data, self.row, self.figure, paper, ours, apart, self.protocol, run, self.verdict)
@@ -42,7 +43,8 @@ class Line:
 
 def lines_of(recipe: Recipe, results: Iterable[Entry], choice: Choice, gone: Iterable[str] = ()) -> list[Line]:
     """Return the lines of a recipe's table, from all results there are; ``gone`` are data sets that are not at hand."""
-    by_key = {entry["key"]: entry for entry in results}
+    every = list(results)
+    by_key = {entry["key"]: entry for entry in every}
     lost = set(gone)
     lines = []
     for name in (name for name in recipe.data if not choice.data or name in choice.data):
@@ -50,9 +52,10 @@ def lines_of(recipe: Recipe, results: Iterable[Entry], choice: Choice, gone: Ite
         for row in (row for row in chosen_rows(recipe, choice) if name in recipe.sets(row)):
             own = [cell for cell in cells_of(recipe, choice, [name]) if cell.row is row]
             measured = [by_key[cell.key] for cell in own if cell.key in by_key]
-            if replaced and replaced not in lost and not measured and name not in choice.data:
+            before = [] if measured else earlier(own, every)
+            if replaced and replaced not in lost and not measured and not before and name not in choice.data:
                 continue
-            lines += _row_lines(recipe, row, own, measured, missing=name in lost)
+            lines += _row_lines(recipe, row, own, measured or before, missing=name in lost)
     return lines
 
 
@@ -67,6 +70,8 @@ def _row_lines(
         if paper is None and not ours and (measured or row.expect):
             continue  # neither the paper nor the row's measures have it
         state = _state(cell, measured, ours, missing=missing)
+        if not state and figure.paper_data and paper is not None:
+            state = f"no verdict: the paper's figure is of {figure.paper_data}"
         lines.append(
             Line(
                 data=cell.source.title,
@@ -74,7 +79,7 @@ def _row_lines(
                 figure=figure.title or name,
                 paper=paper,
                 ours=ours,
-                protocol=figure.protocol or cell.source.protocol,
+                protocol=_protocol(cell, figure),
                 seeds=len(cells),
                 comparable=not state,
                 verdict=state or verdict(paper, ours, figure),
@@ -92,7 +97,19 @@ def _state(cell: Cell, measured: Sequence[Entry], ours: Sequence[Value], *, miss
         return "quick run, no result"
     if not ours:
         return "not measured: missing data, or no number"
+    then = changes(cell, measured[0])
+    if then:
+        return f"measured before the recipe said {', '.join(then)}; to be run again"
     return "not comparable: stand-in data" if cell.source.stands_for else ""
+
+
+def _protocol(cell: Cell, figure: Figure) -> str:
+    """Return whose rules a figure follows, and in what they are not the paper's."""
+    rules = figure.protocol or cell.source.protocol
+    held = f"{cell.source.held} images calibrate" if cell.source.held else ""
+    differs = ", ".join(filter(None, [*cell.recipe.differs, held]))
+    words = [] if rules == "same" else [rules]
+    return "; ".join([*words, *([f"differs: {differs}"] if differs else [])]) or "no difference noted"
 
 
 def verdict(paper: Value | None, ours: Sequence[Value], figure: Figure) -> str:
@@ -105,12 +122,13 @@ def verdict(paper: Value | None, ours: Sequence[Value], figure: Figure) -> str:
     apart = round(mean - paper, figure.digits)
     values = [float(value) for value in ours]
     spread_over = len(values) > 1 and min(values) <= paper <= max(values)
-    size = f"{abs(apart):.{figure.digits}f}" + (", within the spread of our seeds" if spread_over else "")
+    within = ", within the spread of our seeds" if spread_over else ""
+    size = f"{abs(apart):.{figure.digits}f}{within}"
     if figure.better == "neither":
         return "equal" if not apart else f"{'above' if apart > 0 else 'below'} by {size}"
     if figure.better == "higher":
-        return "at or above" if apart >= 0 else f"below by {size}"
-    return "at or below" if apart <= 0 else f"above by {size}"
+        return f"at or above{within}" if apart >= 0 else f"below by {size}"
+    return f"at or below{within}" if apart <= 0 else f"above by {size}"
 
 
 def _mean(ours: Sequence[Value]) -> float | None:

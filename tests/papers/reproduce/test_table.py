@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from labelwise_papers.recipe import Figure, Recipe
+from labelwise_papers.recipe import Figure, Recipe, read_recipe
 from labelwise_papers.reproduce.cells import Choice, cells_of
 from labelwise_papers.reproduce.table import HEAD, Line, lines_of, markdown, spread, verdict
-from tests.papers.reproduce.tiny_recipes import tiny_recipe
+from tests.papers.reproduce.tiny_recipes import tiny_recipe, write_recipe
 
 
 def entries(recipe: Recipe, values: dict[str, list[float]]) -> list[dict[str, Any]]:
@@ -34,7 +34,9 @@ def line(lines: list[Line], data: str, row: str = "eszsl") -> Line:
         (95.0, [96.0, 97.0], "higher", "at or above"),
         (95.0, [93.0, 94.6], "higher", "below by 1.20"),
         (95.0, [94.0, 95.5], "higher", "below by 0.25, within the spread of our seeds"),
+        (95.0, [94.9, 95.5], "higher", "at or above, within the spread of our seeds"),
         (2.5, [2.0], "lower", "at or below"),
+        (2.5, [2.0, 2.6], "lower", "at or below, within the spread of our seeds"),
         (2.5, [2.75], "lower", "above by 0.25"),
         (50.0, [40.0], "neither", "below by 10.00"),
         (50.0, [50.001], "neither", "equal"),
@@ -58,27 +60,60 @@ def test_a_table_says_what_was_run_what_is_missing_and_what_compares(tmp_path: P
     recipe = tiny_recipe(tmp_path)
     lines = lines_of(recipe, entries(recipe, {"here": [41.0, 43.0]}), Choice(), gone=["absent"])
     assert line(lines, "Here").words() == (
-        "Here", "eszsl", "H", "40.0", "42.0 +- 1.4", "+2.0", "same", "2 of 2", "at or above",
+        "Here", "eszsl", "H", "40.0", "42.0 +- 1.4", "+2.0", "no difference noted", "2 of 2", "at or above",
     )  # fmt: skip
     assert line(lines, "Here", "devise").verdict == "not run"
-    assert line(lines, "Absent").words()[3:] == ("30.0", "", "", "same", "", "missing data")
+    assert line(lines, "Absent").words()[3:] == ("30.0", "", "", "no difference noted", "", "missing data")
     partly = lines_of(recipe, entries(recipe, {"here": [39.0]}), Choice(), gone=["absent"])
-    assert line(partly, "Here").words()[4:] == ("39.0", "-1.0", "same", "1 of 2", "below by 1.0")
+    assert line(partly, "Here").words()[4:] == ("39.0", "-1.0", "no difference noted", "1 of 2", "below by 1.0")
 
 
-def test_results_of_other_settings_do_not_count(tmp_path: Path) -> None:
-    recipe = tiny_recipe(tmp_path)
-    results = entries(recipe, {"here": [41.0, 43.0]})
-    changed = [{**entry, "key": entry["key"][::-1]} for entry in results]
-    assert line(lines_of(recipe, changed, Choice()), "Here").verdict == "not run"
+def placed(recipe: Recipe, row: str, value: float) -> list[dict[str, Any]]:
+    """Results of a row on the data set ``here``, as a run writes them."""
+    return [
+        {
+            "key": cell.key, "recipe": "own/one", "data": "here", "row": row, "seed": cell.seed, "quick": False,
+            "configuration": cell.configuration, "figures": {"harmonic": value},
+        }
+        for cell in cells_of(recipe, Choice(), ["here"]) if cell.row.name == row
+    ]  # fmt: skip
+
+
+def test_results_of_other_settings_are_shown_as_such_and_never_compared(tmp_path: Path) -> None:
+    before, today = tiny_recipe(tmp_path, epochs=1), tiny_recipe(tmp_path, epochs=3)
+    old = placed(before, "devise", 41.0)
+    found = line(lines_of(today, old, Choice()), "Here", "devise")
+    assert found.verdict == "measured before the recipe said epochs=3; to be run again"
+    assert (found.comparable, found.words()[4]) == (False, "41.0 +- 0.0")
+    (one, _) = placed(today, "devise", 43.0)
+    assert line(lines_of(today, [*old, one], Choice()), "Here", "devise").ours == (43.0,), "never mixed with today's"
+    elsewhere = [{**entry, "recipe": "own/two"} for entry in old]
+    assert line(lines_of(today, elsewhere, Choice()), "Here", "devise").verdict == "not run"
+
+
+def test_no_verdict_where_the_paper_s_figure_is_of_other_data(tmp_path: Path) -> None:
+    path = write_recipe(tmp_path)
+    path.write_text(path.read_text().replace('title = "H"', 'title = "H"\npaper_data = "STL-10"'))
+    recipe = read_recipe(path)
+    found = line(lines_of(recipe, entries(recipe, {"here": [41.0, 43.0]}), Choice()), "Here")
+    assert found.verdict == "no verdict: the paper's figure is of STL-10"
+    assert found.words()[3:6] == ("40.0", "42.0 +- 1.4", "")
+
+
+def test_a_line_names_in_what_it_differs_from_the_paper_s_protocol(tmp_path: Path) -> None:
+    path = write_recipe(tmp_path)
+    text = path.read_text().replace("seeds = 2", 'seeds = 2\ndiffers = ["schedule", "Cutout"]')
+    path.write_text(text.replace('title = "Here"', 'title = "Here"\nheld = 20'))
+    recipe = read_recipe(path)
+    found = line(lines_of(recipe, [], Choice()), "Here")
+    assert found.protocol == "differs: schedule, Cutout, 20 images calibrate"
+    assert line(lines_of(recipe, [], Choice()), "Absent").protocol == "differs: schedule, Cutout"
 
 
 def test_a_stand_in_is_never_compared(tmp_path: Path) -> None:
-    text = (tmp_path / "one.toml", tiny_recipe(tmp_path))[0].read_text()
-    (tmp_path / "one.toml").write_text(text.replace('title = "Here"', 'title = "Here"\nstands_for = "absent"'))
-    from labelwise_papers.recipe import read_recipe
-
-    recipe = read_recipe(tmp_path / "one.toml")
+    path = write_recipe(tmp_path)
+    path.write_text(path.read_text().replace('title = "Here"', 'title = "Here"\nstands_for = "absent"'))
+    recipe = read_recipe(path)
     results = entries(recipe, {"here": [41.0, 43.0]})
     found = line(lines_of(recipe, results, Choice(), gone=["absent"]), "Here")
     assert found.verdict == "not comparable: stand-in data"
@@ -93,7 +128,7 @@ def test_markdown_has_a_line_for_each_figure_and_the_machine(tmp_path: Path) -> 
     text = markdown(recipe, lines_of(recipe, results, Choice(), gone=["absent"]), results)
     assert text.splitlines()[0] == "## own/one: A table of our own"
     assert f"| {' | '.join(HEAD)} |" in text
-    assert "| Here | eszsl | H | 40.0 | 42.0 +- 1.4 | +2.0 | same | 2 of 2 | at or above |" in text
+    assert "| Here | eszsl | H | 40.0 | 42.0 +- 1.4 | +2.0 | no difference noted | 2 of 2 | at or above |" in text
     assert text.count("devise") == 1
     assert "Not run: devise on Here." in text
     assert "Missing data: Absent." in text

@@ -1,0 +1,133 @@
+"""Puts measured figures into the pages of docs/results, between marks, so that none is typed.
+
+    python benchmarks/results_pages.py [--check]
+
+Under a line ``<!-- headlines -->`` comes the table of all headline figures, under ``<!-- headlines PAPER -->`` that of one paper, under
+``<!-- PAPER/TABLE -->`` that of a recipe (a line for each row, a column for each figure; ``<!-- PAPER/TABLE: FIGURE, ... -->``: only
+these), under ``<!-- prototype -->`` those of prototype.jsonl. ``measured/headlines.toml`` says which figures are headlines.
+"""
+
+import argparse
+import re
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import prototype_tables
+
+from labelwise.errors import UsageError
+from labelwise_papers.recipe import Figure, find_recipes
+from labelwise_papers.reproduce.cells import Choice
+from labelwise_papers.reproduce.results import read_results
+from labelwise_papers.reproduce.table import Line, compact, lines_of, spread, verdict
+
+PAGES = Path(__file__).parents[1] / "docs" / "results"
+MEASURED = PAGES / "measured"
+MARK = re.compile(r"^<!-- ([a-z][^>\n]*) -->\n(?:(?:\||###).*\n|\n(?=\||###))*", re.MULTILINE)
+HEAD = ("paper", "figure", "the paper's", "ours", "seeds", "comparison", "what it says")
+Headline = dict[str, Any]
+
+
+def filled(page: str) -> str:
+    """Return a page with what stands under its marks made anew."""
+    return MARK.sub(lambda mark: f"<!-- {mark[1]} -->\n" + "\n".join(block(mark[1])) + "\n", page)
+
+
+def block(name: str) -> list[str]:
+    """Return the lines of Markdown that belong under a mark."""
+    kind, _, rest = name.partition(" ")
+    if kind == "headlines":
+        return headline_table(rest)
+    if name == "prototype":
+        return prototype_tables.tables(MEASURED / "prototype.jsonl").splitlines()
+    recipe, _, figures = name.partition(": ")
+    wanted = [each.strip() for each in figures.split(",") if each.strip()]
+    titles = {find_recipes(recipe)[0].figures[each].title for each in wanted}
+    lines = [line for line in recipe_lines(recipe) if not titles or line.figure in titles]
+    if not any(line.ours for line in lines):
+        raise UsageError(f'The mark "{name}" names no figure that was measured.')
+    return compact(lines)
+
+
+def headlines() -> dict[str, list[Headline]]:
+    """Return the headline figures of each paper."""
+    return tomllib.loads((MEASURED / "headlines.toml").read_text())
+
+
+def headline_table(paper: str = "") -> list[str]:
+    """Return the table of headline figures, of one paper or of all."""
+    chosen = {name: each for name, each in headlines().items() if paper in ("", name)}
+    rows = [(name, *_row(one)) for name, each in chosen.items() for one in each]
+    rows = [(f"[{row[0]}]({row[0]}.md)", *row[1:]) for row in rows]
+    first = 1 if paper else 0
+    return [f"| {' | '.join(row[first:])} |" for row in (HEAD, ("---",) * len(HEAD), *rows)]
+
+
+def _row(headline: Headline) -> tuple[str, ...]:
+    """Return title, the paper's figure, ours, how many seeds, how they compare, and what that says."""
+    line = _line(headline) if "recipe" in headline else None
+    if "job" not in headline:
+        assert line is not None
+        paper, ours, seeds = line.words()[3], line.words()[4], len(line.ours)
+        compared = f"{line.verdict}; {line.protocol}" if line.comparable else _apart(headline, line)
+    else:
+        values = _job_values(headline)
+        paper, ours, seeds = "" if line is None else line.words()[3], spread(values, 1), len(values)
+        compared = "" if line is None else _compared(headline, line, values)
+    return headline["title"], paper, f"**{ours}**", str(seeds), compared if paper else "", headline["says"]
+
+
+def _apart(headline: Headline, line: Line) -> str:
+    """Return why a figure is not compared: the data that stand in, by name, or what else the table says."""
+    (recipe,) = find_recipes(headline["recipe"])
+    stands_for = recipe.data[headline["data"]].stands_for
+    return f"not comparable: {line.data} in place of {recipe.data[stands_for].title}" if stands_for else line.verdict
+
+
+def _compared(headline: Headline, line: Line, values: list[float]) -> str:
+    """Return how a figure of prototype.jsonl compares with the paper's."""
+    if "other_data" in headline:
+        return f"not comparable: {headline['other_data']}"
+    return f"{verdict(line.paper, values, Figure(digits=1))}; differs: {headline['differs']}"
+
+
+def _job_values(headline: Headline) -> list[float]:
+    figures = prototype_tables.read(MEASURED / "prototype.jsonl")[headline["job"]][headline["method"]]
+    return prototype_tables.values(figures, *headline["path"])
+
+
+def _line(headline: Headline) -> Line:
+    """Return the line of a headline in the table of its recipe."""
+    (recipe,) = find_recipes(headline["recipe"])
+    place = (recipe.data[headline["data"]].title, headline["row"], recipe.figures[headline["figure"]].title)
+    (line,) = [each for each in recipe_lines(headline["recipe"]) if (each.data, each.row, each.figure) == place]
+    return line
+
+
+@cache
+def recipe_lines(name: str) -> list[Line]:
+    """Return the lines of a recipe's table."""
+    (recipe,) = find_recipes(name)
+    return lines_of(recipe, read_results(MEASURED), Choice())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--check", action="store_true", help="change nothing; end with 1 where a page is not as it should be"
+    )
+    only_check = parser.parse_args().check
+    stale = []
+    for path in sorted(PAGES.glob("*.md")):
+        page = path.read_text()
+        if filled(page) != page:
+            stale.append(path.name)
+            if not only_check:
+                path.write_text(filled(page))
+    print(f"{'stale' if only_check else 'made anew'}: {', '.join(stale) or 'none'}")
+    raise SystemExit(1 if stale and only_check else 0)
+
+
+if __name__ == "__main__":
+    main()

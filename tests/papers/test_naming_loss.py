@@ -1,0 +1,73 @@
+"""The lowest loss of stage III under a naming is that of the slow form, and searches end where no exchange helps."""
+
+from itertools import permutations
+
+import pytest
+import torch
+from torch import Tensor
+
+from labelwise.methods.shared.label_prior import LabelPrior
+from labelwise.methods.shared.transport import guided_cost
+from labelwise_papers.analyses.naming_loss import NamingLoss, compare_namings, lowest_namings
+
+K, D, EACH = 4, 6, 10
+
+
+def setting() -> tuple[Tensor, Tensor, LabelPrior]:
+    rng = torch.Generator().manual_seed(3)
+    members = torch.arange(K).repeat(EACH)
+    codes = torch.randn(K, D, generator=rng)[members] + 0.5 * torch.randn(K * EACH, D, generator=rng)
+    return codes.double(), members, LabelPrior.of(torch.rand(K, K, generator=rng).double())
+
+
+def slow_loss(codes: Tensor, members: Tensor, prior: LabelPrior, naming: Tensor) -> Tensor:
+    """The guided loss of stage III where the plan sends each cluster to its label, after many steps of training."""
+    plan = (prior.atoms.argmax(1) == naming[members][:, None]).double()
+    plan = plan / plan.sum()
+    inside = torch.nn.functional.one_hot(members, K).double()
+    heads = torch.zeros(K, D, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS([heads], max_iter=200, tolerance_grad=1e-12, line_search_fn="strong_wolfe")
+
+    def step() -> Tensor:
+        optimizer.zero_grad()
+        loss = guided_cost(plan, prior.costs(codes @ heads.T), inside) / EACH
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss
+
+    optimizer.step(step)  # type: ignore[no-untyped-call]
+    return step().detach()
+
+
+def test_the_closed_form_is_where_training_ends() -> None:
+    codes, members, prior = setting()
+    namings = torch.tensor([[0, 1, 2, 3], [2, 0, 3, 1]])
+    fast = NamingLoss.of(codes, members, prior)(namings)
+    for naming, loss in zip(namings, fast, strict=True):
+        assert float(loss) == pytest.approx(float(slow_loss(codes, members, prior, naming)), rel=1e-6)
+
+
+def test_a_search_ends_where_no_exchange_lowers_the_loss() -> None:
+    loss = NamingLoss.of(*setting())
+    every = torch.tensor(list(permutations(range(K))))
+    namings, losses = lowest_namings(loss, 12, torch.Generator().manual_seed(0))
+    assert torch.allclose(loss(namings), losses)
+    assert float(losses.min()) == pytest.approx(float(loss(every).min()))
+    for naming, own in zip(namings, losses, strict=True):
+        near = every[(every != naming).sum(1) == 2]
+        assert float(loss(near).min()) >= float(own) - 1e-12
+
+
+def test_what_is_said_of_the_true_naming() -> None:
+    loss = NamingLoss.of(*setting())
+    every = torch.tensor(list(permutations(range(K))))
+    best, worst = every[loss(every).argmin()], every[loss(every).argmax()]
+    found = compare_namings(loss, best, 12, torch.Generator().manual_seed(0))
+    assert found["true"] == pytest.approx(found["lowest"])
+    assert (found["right"], found["below"]) == (1.0, 0.0)
+    assert len(found["apart"]) == 12
+    assert min(found["apart"]) == found["apart"][0] == pytest.approx(0)
+    other = compare_namings(loss, worst, 12, torch.Generator().manual_seed(0))
+    assert other["true"] > other["random"] > other["lowest"]
+    assert other["below"] == other["ends"] >= 1
+    assert other["apart"][0] == pytest.approx(other["lowest"] / other["true"] - 1)
+    assert other["right"] == float((best == worst).double().mean())

@@ -1,0 +1,69 @@
+"""Pages of results quote their figures from the results files; none is typed."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from labelwise.errors import UsageError
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+
+import results_pages
+
+if not results_pages.MEASURED.exists():
+    pytest.skip("the documents are not here", allow_module_level=True)
+
+PAGES = sorted(path.name for path in results_pages.PAGES.glob("*.md"))
+TOPS = ("README.md", "indicator.md", "prototype.md", "zero_label.md")
+NUMBER = re.compile(r"(?<![\w.])\d+\.\d+(?![\w.]*\d)")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_stands_under_marks_is_made_of_the_results(page: str) -> None:
+    text = (results_pages.PAGES / page).read_text()
+    assert results_pages.filled(text) == text, "run python benchmarks/results_pages.py"
+
+
+def typed(page: str) -> set[str]:
+    """Figures above what is folded that stand under no mark of the page."""
+    made = "\n".join(line for mark in results_pages.MARK.finditer(page) for line in results_pages.block(mark[1]))
+    head = results_pages.MARK.sub("", page).partition("<details>")[0]
+    return set(NUMBER.findall(head)) - set(NUMBER.findall(made))
+
+
+@pytest.mark.parametrize("page", TOPS)
+def test_no_figure_of_a_page_s_head_is_typed(page: str) -> None:
+    assert typed((results_pages.PAGES / page).read_text()) <= KNOWN.get(page, set())
+
+
+KNOWN = {
+    "prototype.md": {"2.11"},
+    "zero_label.md": {"88.3"},
+}  # a version of torch; what a file of features says of itself
+
+
+def test_a_typed_figure_is_seen_and_a_changed_one_made_anew() -> None:
+    page = "Ours is 61.2, or 99.9.\n\n<!-- headlines zero_label -->\n| old | 1.0 |\n\n<details>\n12.5\n"
+    assert typed(page) == {"99.9"}
+    new = results_pages.filled(page)
+    assert "| old |" not in new
+    assert "| CIFAR-10, structure naming (ours), accuracy % |" in new
+    assert new.endswith("\n\n<details>\n12.5\n")
+    assert results_pages.filled(new) == new
+
+
+def test_every_paper_has_headlines_and_every_headline_is_measured() -> None:
+    papers = results_pages.headlines()
+    assert set(papers) == {"indicator", "prototype", "zero_label", "clarel", "izf"}
+    rows = results_pages.headline_table()
+    assert len(rows) == 2 + sum(map(len, papers.values()))
+    assert not [row for row in rows if "| **** |" in row], "a headline without a figure of ours"
+    for each in (one for own in papers.values() for one in own):
+        assert not NUMBER.search(each["says"]), "words of headlines hold no figure"
+
+
+def test_a_mark_that_names_nothing_measured_is_refused() -> None:
+    with pytest.raises(UsageError, match="no figure that was measured"):
+        results_pages.block("indicator/table1")
