@@ -12,7 +12,7 @@ from typer import Option
 
 from labelwise.cli.answers import Answer, Sorter, answer, folder_names, read_only, table_of
 from labelwise.cli.inputs import list_files, open_model, read_pieces
-from labelwise.cli.jobs import Engine, JobOut, Workers, refuse_alone, run_job
+from labelwise.cli.jobs import Engine, JobOut, Workers, make_job, refuse_alone, run_job
 from labelwise.cli.options import AsJson, Device, Model, Paths, Strict
 from labelwise.cli.output import bar, note, percent, plain_table, show, styled
 from labelwise.errors import UsageError
@@ -68,7 +68,7 @@ def classify(  # noqa: PLR0913 - the options of the verb
             raise UsageError(
                 "--out writes all answers as Parquet; leave out --csv, --sort-into, --link, --only, --sheet, --strict."
             )
-        run_job("classify", model, paths, job_out, workers=workers, engine=engine, device=device, top=top, json=json)
+        run_job(make_job("classify", model, paths, job_out, device, top), workers, engine, json=json)
         return
     refuse_alone(workers, engine)
     if link and sort_into is None:

@@ -9,7 +9,7 @@ from typer import Argument, Option
 
 import labelwise as lw
 from labelwise.cli.inputs import open_data, open_data_for, open_model, tell_groups, tell_skipped
-from labelwise.cli.jobs import Engine, Workers, refuse_alone, run_job
+from labelwise.cli.jobs import Engine, Workers, make_job, refuse_alone, run_job
 from labelwise.cli.options import AsJson, Device, EncoderName, Group, Root, Seed, Size, Splits, with_shared
 from labelwise.cli.output import note, out, plain_table, show, styled, unbroken
 from labelwise.errors import UsageError
@@ -132,9 +132,7 @@ def encode(  # noqa: PLR0913 - the options of the verb
             raise UsageError(
                 "Embeddings are written as Parquet of a folder of pictures, by a saved classifier: give --encoder birds.lw, no --size."
             )
-        run_job(
-            "encode", Path(encoder), [Path(data)], out_npz, workers=workers, engine=engine, device=device, json=False
-        )
+        run_job(make_job("encode", Path(encoder), [Path(data)], out_npz, device), workers, engine, json=False)
         return
     refuse_alone(workers, engine)
     check_features_file(out_npz)

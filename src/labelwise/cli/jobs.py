@@ -18,7 +18,7 @@ from labelwise.writable import sole_writer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from labelwise.jobs.job import Question
+    from labelwise.jobs.job import Job, Question
 
 JobOut = Annotated[
     Path | None,
@@ -33,20 +33,9 @@ Engine = Annotated[
 ]
 
 
-def run_job(  # noqa: PLR0913 - what the options of a verb say
-    question: "Question",
-    model: Path,
-    paths: Sequence[Path],
-    out: Path,
-    *,
-    workers: int | None,
-    engine: str | None,
-    device: str,
-    top: int = 3,
-    json: bool,
-) -> None:
-    """Answer a question about all pictures of files and folders, and say what was written."""
-    from labelwise.jobs.job import Job, arrow
+def make_job(question: "Question", model: Path, paths: Sequence[Path], out: Path, device: str, top: int = 3) -> "Job":
+    """Return the job of a question about all pictures of files, folders and shards."""
+    from labelwise.jobs.job import Job
     from labelwise.training.distribution import choose_device
 
     if out.suffix.lower() != ".parquet":
@@ -54,16 +43,17 @@ def run_job(  # noqa: PLR0913 - what the options of a verb say
             f"Answers about many pictures are written as Parquet: give --out a name that ends with .parquet; given {out}."
         )
     files = tuple(str(file.absolute()) if isinstance(file, Path) else file for file in list_files(paths))
-    kind = choose_device(device).type
-    job = Job(
-        question=question, model=str(model.absolute()), files=files, out=str(out.absolute()), top=top, device=kind
-    )
-    with sole_writer(out):
+    place, kind = (str(each.absolute()) for each in (model, out)), choose_device(device).type
+    return Job(question=question, model=next(place), out=next(place), files=files, top=top, device=kind)
+
+
+def run_job(job: "Job", workers: int | None, engine: str | None, *, json: bool) -> None:
+    """Answer what is missing of a job, and say what was written."""
+    with sole_writer(Path(job.out)):
         job.begin()
-        there = len(job.blocks) - len(job.missing)
-        with _bar(
-            len(files), sum(len(block) for block in job.blocks) - sum(len(job.blocks[i]) for i in job.missing)
-        ) as done:
+        missing = job.missing
+        left = sum(len(job.blocks[block]) for block in missing)
+        with _bar(len(job.files), len(job.files) - left) as done:
             if engine == "ray":
                 from labelwise.jobs.on_ray import run_on_ray
 
@@ -72,27 +62,27 @@ def run_job(  # noqa: PLR0913 - what the options of a verb say
                 from labelwise.jobs.local import run_here
 
                 run_here(job, workers or 1, done)
-    names = [str(job.place(block)) for block in range(len(job.blocks))]
-    columns = ["answer", "reason"] if question == "classify" else ["reason"]
-    arrow()
-    table = import_module("pyarrow.dataset").dataset(names).to_table(columns=columns)
-    unread = len(files) - table["reason"].null_count
-    document: dict[str, Any] = {"model": str(model), "written": str(out), "pictures": len(files), "unread": unread}
-    document |= {"files": len(names), "found_done": there}
-    lines: list[Any] = [
-        styled(
-            (str(out), "bold"),
-            f": {len(files)} pictures in {len(names)} files" + (f", {there} of them from before" if there else ""),
-        )
-    ]
-    lines += [f"{unread} could not be read: column reason says why."] if unread else []
-    if question == "classify":
-        counts = {each["values"]: each["counts"] for each in table["answer"].drop_null().value_counts().to_pylist()}
-        document["answers"] = dict(sorted(counts.items(), key=lambda pair: -pair[1]))
-        lines.append(
-            plain_table("answer", ">pictures", rows=((word, str(count)) for word, count in document["answers"].items()))
-        )
+    document = _outcome(job) | {"found_done": len(job.blocks) - len(missing)}
+    before = f", {document['found_done']} of them from before" if document["found_done"] else ""
+    lines: list[Any] = [styled((job.out, "bold"), f": {len(job.files)} pictures in {document['files']} files{before}")]
+    lines += [f"{document['unread']} could not be read: column reason says why."] if document["unread"] else []
+    if "answers" in document:
+        rows = ((word, str(count)) for word, count in document["answers"].items())
+        lines.append(plain_table("answer", ">pictures", rows=rows))
     show(document, *lines, json=json)
+
+
+def _outcome(job: "Job") -> dict[str, Any]:
+    """Return what the files of a finished job hold, in numbers."""
+    names = [str(job.place(block)) for block in range(len(job.blocks))]
+    columns = ["answer", "reason"] if job.question == "classify" else ["reason"]
+    table = import_module("pyarrow.dataset").dataset(names).to_table(columns=columns)
+    unread = len(job.files) - table["reason"].null_count
+    about = {"model": job.model, "written": job.out, "pictures": len(job.files), "unread": unread, "files": len(names)}
+    if job.question != "classify":
+        return about
+    counts = ((each["values"], each["counts"]) for each in table["answer"].drop_null().value_counts().to_pylist())
+    return about | {"answers": dict(sorted(counts, key=lambda pair: -pair[1]))}
 
 
 def refuse_alone(workers: int | None, engine: str | None) -> None:

@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from typer import Option
 
 from labelwise.cli.inputs import open_model, open_part, open_pictures
-from labelwise.cli.jobs import Engine, JobOut, Workers, refuse_alone, run_job
+from labelwise.cli.jobs import Engine, JobOut, Workers, make_job, refuse_alone, run_job
 from labelwise.cli.options import AsJson, Device, Model, Paths, Root, Strict
 from labelwise.cli.output import bar, percent, plain_table, show, styled, unbroken
 from labelwise.errors import UsageError
@@ -34,7 +34,7 @@ def outliers(  # noqa: PLR0913 - the options of the verb
     if job_out is not None:
         if known is not None or strict:
             raise UsageError("--out writes all answers as Parquet; leave out --known and --strict.")
-        run_job("outliers", model, paths, job_out, workers=workers, engine=engine, device=device, json=json)
+        run_job(make_job("outliers", model, paths, job_out, device), workers, engine, json=json)
         return
     refuse_alone(workers, engine)
     classifier = open_model(model, device)
