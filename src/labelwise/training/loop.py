@@ -182,10 +182,16 @@ class _Loop:
     def _recorded(self, step: Step) -> Step | RecordedStep:
         """Return the step as the engine takes it."""
         stage, left = step.stage, step.stage.epochs * step.steps - self.now.epoch * step.steps
-        if self.device.type != "cuda" or self.shard.world > 1 or step.accumulate > 1 or self.run.engine == "eager":
+        if self.device.type != "cuda" or self.run.engine == "eager":
             return step
-        if not stage.recordable or left < FEW:
-            self.engines[stage.name] = "eager: " + ("its steps differ" if left >= FEW else "it is short")
+        reasons = {
+            "there are several processes": self.shard.world > 1,
+            "gradients are accumulated": step.accumulate > 1,
+            "its steps differ": not stage.recordable,
+            "it is short": left < FEW,
+        }
+        for reason in (reason for reason, holds in reasons.items() if holds):
+            self.engines[stage.name] = f"eager: {reason}"
             return step
         recorded = RecordedStep(step)
         if self.run.engine == "compiled":
