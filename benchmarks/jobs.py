@@ -2,7 +2,7 @@
 
     python benchmarks/jobs.py FOLDER [--pictures 100000] [--workers 2] [--ways "one process" "2 processes" "ray" "killed"]
 
-FOLDER gets pictures of 32 x 32 (made anew where they are missing), a classifier of the embedded digits and the answers. Each way is ``labelwise classify MODEL pictures --out ...`` in
+FOLDER gets pictures of 32 x 32, or ``--side`` (made anew where they are missing), a classifier of the embedded digits and the answers. Each way is ``labelwise classify MODEL pictures --out ...`` in
 the shell, start and imports included. "killed" ends one process of the pool, and then the whole command, by SIGKILL on the way, and runs the command again.
 """
 
@@ -22,14 +22,14 @@ import pyarrow.dataset
 from PIL import Image
 
 
-def pictures(folder: Path, count: int) -> Path:
+def pictures(folder: Path, count: int, side: int) -> Path:
     """Return a folder of so many pictures."""
     rng = np.random.default_rng(0)
     for i in range(count):
         file = folder / "pictures" / f"{i // 1000:04d}" / f"{i:07d}.png"
         if not file.exists():
             file.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(rng.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(file, compress_level=1)
+            Image.fromarray(rng.integers(0, 256, (side, side, 3), dtype=np.uint8)).save(file, compress_level=1)
     return folder / "pictures"
 
 
@@ -90,12 +90,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--pictures", type=int, default=100_000)
+    parser.add_argument("--side", type=int, default=32)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--ways", nargs="+", default=["one", "several", "ray", "killed"])
     options = parser.parse_args()
     folder, workers = options.folder.absolute(), ["--workers", str(options.workers)]
     os.environ["OMP_NUM_THREADS"] = "1"
-    pictures(folder, options.pictures)
+    pictures(folder, options.pictures, options.side)
     if not (folder / "digits.lw").exists():
         fit = [
             "fit",

@@ -175,3 +175,26 @@ def test_pictures_in_shards(place: Path, tmp_path: Path, run: Any) -> None:
             Path(row["file"]).name: row | {"file": ""} for row in dataset.dataset(out).to_table().to_pylist()
         }
     assert table[""] == table[".tar"]
+
+
+def test_what_is_most_like_each_of_very_many(place: Path, tmp_path: Path, run: Any) -> None:
+    pytest.importorskip("lancedb")
+    model, pictures, gallery = place / "m.lw", place / "pictures", tmp_path / "all of them.lance"
+    code, _, told = run("retrieve", model, "--gallery", pictures, "--index", gallery)
+    assert code == 0, told
+    out = tmp_path / "near.parquet"
+    code, text, told = run("retrieve", model, pictures, "--gallery", gallery, "--out", out, "-k", "2", "--json")
+    assert code == 0, told
+    assert json.loads(text)["unread"] == 1
+    answers = {row["file"]: row for row in dataset.dataset(out).to_table().to_pylist()}
+    one = pictures / "03.png"
+    plain = json.loads(run("retrieve", model, one, "--gallery", gallery, "-k", "2", "--json")[1])["queries"][0]
+    job = answers[str(one)]
+    assert [match["file"] for match in job["matches"]] == [match["file"] for match in plain["matches"]]
+    assert str(one) not in {match["file"] for match in job["matches"]}
+    assert [match["score"] for match in job["matches"]] == pytest.approx(
+        [m["score"] for m in plain["matches"]], abs=1e-5
+    )
+    code, _, told = run("retrieve", model, pictures, "--gallery", pictures, "--out", tmp_path / "x.parquet")
+    assert code == 2
+    assert "photos.lance" in told

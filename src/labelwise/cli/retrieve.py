@@ -9,6 +9,7 @@ from typer import Argument, Option
 
 import labelwise as lw
 from labelwise.cli.inputs import open_model, open_pictures, tell_skipped
+from labelwise.cli.jobs import Engine, JobOut, Workers, make_job, refuse_alone, run_job
 from labelwise.cli.options import AsJson, Device, Model, ScoreBy, Strict
 from labelwise.cli.output import note, plain_table, show
 from labelwise.errors import DataError, UsageError
@@ -53,6 +54,9 @@ def retrieve(  # noqa: PLR0913 - the options of the verb
         str | None, Option(help="Remove these pictures from a .lance folder before: SQL as in --where.")
     ] = None,
     label: Annotated[str | None, Option(help="What is known of the pictures that --index NAME.lance adds.")] = None,
+    job_out: JobOut = None,
+    workers: Workers = None,
+    engine: Engine = None,
     json: AsJson = False,
     strict: Strict = False,
     device: Device = "auto",
@@ -62,6 +66,15 @@ def retrieve(  # noqa: PLR0913 - the options of the verb
     from labelwise.tasks.gallery_store import is_stored
     from labelwise.tasks.similarity import check_score
 
+    if job_out is not None:
+        if not is_stored(gallery) or not query or any((index, where, remove, label, strict, approximate is not None)):
+            raise UsageError(
+                "--out answers for very many pictures: give them and --gallery photos.lance, and besides only -k, --by and --device."
+            )
+        job = make_job("retrieve", model, query, job_out, device, k)
+        run_job(replace(job, gallery=str(gallery.absolute()), by=by), workers, engine, json=json)
+        return
+    refuse_alone(workers, engine)
     kept = index or gallery
     if not is_stored(kept):
         _only_on_disk(kept, {"--where": where, "--remove": remove, "--label": label})

@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 BLOCK = 500  # pictures of a Parquet file: what a stopped job loses at most, in each process
 ABOUT = "_job.json"  # readers of Parquet folders leave out what begins with a line below
-Question = Literal["classify", "outliers", "encode"]
+Question = Literal["classify", "outliers", "encode", "retrieve"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,9 @@ class Job:
     model: str  # the folder of a saved classifier
     files: tuple["str | Packed", ...]  # pictures in files, or in shards
     out: str  # the folder of Parquet files
-    top: int = 3  # labels that ``classify`` lists
+    top: int = 3  # labels that ``classify`` lists, pictures that ``retrieve`` does
+    gallery: str = ""  # on disk, of ``retrieve``
+    by: str = "similarity"  # how ``retrieve`` compares
     size: int = BLOCK  # pictures of a block
     device: str = "cpu"
 
@@ -87,7 +89,14 @@ class Job:
             digest.update(os.fsencode(str(file)) + b"\0")
         model = hashlib.blake2b((Path(self.model) / "classifier.json").read_bytes(), digest_size=16)
         about = {"question": self.question, "classifier": model.hexdigest(), "files": digest.hexdigest()}
-        return {**about, "pictures": len(self.files), "top": self.top, "size": self.size}
+        return {
+            **about,
+            "pictures": len(self.files),
+            "top": self.top,
+            "size": self.size,
+            "gallery": self.gallery,
+            "by": self.by,
+        }
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -130,7 +139,9 @@ def _rows(job: Job, classifier: "Classifier", files: "Sequence[str | Packed]") -
 
     from labelwise.data.read.shards import read_packed
     from labelwise.tasks.classify import classify
+    from labelwise.tasks.gallery_store import open_gallery
     from labelwise.tasks.outliers import outliers
+    from labelwise.tasks.retrieve import retrieve
 
     places = [Path(file) if isinstance(file, str) else file for file in files]
     pixels, readable, skipped = read_packed(places, classifier.shape, classifier.view.fit)
@@ -147,6 +158,12 @@ def _rows(job: Job, classifier: "Classifier", files: "Sequence[str | Packed]") -
     elif job.question == "outliers":
         for row, each in zip(readable, outliers(scores), strict=True):
             rows[row] |= {"strangeness": each.score, "unknown": each.flagged}
+    elif job.question == "retrieve":
+        near = retrieve(scores, open_gallery(job.gallery), job.top + 1, by=job.by)  # type: ignore[arg-type]
+        for row, matches in zip(readable, near, strict=True):
+            itself = os.path.realpath(str(files[row]))
+            others = [asdict(match) for match in matches if match.file != itself][: job.top]
+            rows[row] |= {"matches": [each | {"file": _name(each["file"])} for each in others]}
     else:
         for row, embedding in zip(readable, scores.embeddings.cpu().numpy(), strict=True):
             rows[row] |= {"embedding": embedding}
@@ -166,6 +183,7 @@ def _schema(job: Job, pyarrow: Any) -> Any:
             ("top", pyarrow.list_(pyarrow.struct([("label", text), ("probability", number)]))), ("strangeness", number),
         ],
         "outliers": [("strangeness", number), ("unknown", pyarrow.bool_())],
+        "retrieve": [("matches", pyarrow.list_(pyarrow.struct([("file", text), ("score", number), ("label", text)])))],
         "encode": [("embedding", pyarrow.list_(pyarrow.float32()))],
     }[job.question]  # fmt: skip
     return pyarrow.schema([("file", text), *own, ("reason", text)])
