@@ -67,7 +67,7 @@ CASES: dict[str, Callable[[], tuple[TrainData, Method]]] = {
     "cgan": lambda: (features(), Cgan(epochs=10, batch=64, hidden=32)),
     "head on features": lambda: (features(), Softmax(epochs=10, closed_form=False)),
 }
-EAGER = {"softmax, attacked", "clarel"}  # their steps differ, or decide on the host
+EAGER = {"softmax, attacked"}  # its steps differ
 
 
 def trained(
