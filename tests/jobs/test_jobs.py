@@ -10,13 +10,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from labelwise.classifier import Classifier
+from labelwise.data.dataset import Dataset, Split
 from labelwise.errors import LabelwiseError, UsageError
+from labelwise.fitting.fit import fit
 from labelwise.jobs.job import ABOUT, Job, answer_block
 from labelwise.jobs.local import run_here
+from labelwise.labels import Labels
+from labelwise.methods import Discriminant
 from labelwise.store import load, save
+from labelwise.training.stages import Run
 from tests.cli.conftest import run as run
 from tests.contract.subjects import trained
 
@@ -99,6 +105,19 @@ def test_another_job_is_refused(place: Path, tmp_path: Path) -> None:
     (tmp_path / "c.parquet" / ABOUT).write_text("{")
     with pytest.raises(LabelwiseError, match="damaged"):
         job_of(place, tmp_path / "c.parquet")
+
+
+def test_a_model_of_features_and_one_that_is_missing_are_refused(place: Path, tmp_path: Path, run: Any) -> None:
+    labels = Labels(names=("a", "b"))
+    split = Split(images=torch.rand(20, 4), targets=torch.arange(20) % 2)
+    data = Dataset(name="numbers", labels=labels, splits={"train": split})
+    save(fit(data, Discriminant(), Run(device="cpu")), tmp_path / "numbers.lw")
+    for model, why in (("numbers.lw", "takes precomputed features"), ("none.lw", "none.lw")):
+        code, _, told = run("classify", tmp_path / model, place / "pictures", "--out", tmp_path / "x.parquet")
+        assert code
+        assert why in " ".join(told.split())
+        assert "Traceback" not in told
+        assert not (tmp_path / "x.parquet").exists()
 
 
 def test_killed_processes_lose_and_double_nothing(place: Path, tmp_path: Path) -> None:

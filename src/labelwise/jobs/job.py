@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from labelwise.errors import StoreError, UsageError
 from labelwise.files import write_atomically
+from labelwise.store import shape_of
 
 if TYPE_CHECKING:
     from labelwise.classifier import Classifier
@@ -60,6 +61,8 @@ class Job:
     def begin(self) -> None:
         """Make the folder, or find what an earlier run of the same job left there; that of another job is refused."""
         arrow()
+        if len(shape_of(self.model)) != 3:
+            raise UsageError("This model takes precomputed features, not pictures.")
         out, about = Path(self.out), self._identity()
         if out.exists() and not out.is_dir():
             raise UsageError(
