@@ -22,7 +22,7 @@ from labelwise.ops.rows import append_rows
 from labelwise.scores import NONE as NONE
 from labelwise.scores import UNKNOWN as UNKNOWN
 from labelwise.scores import Scores
-from labelwise.streams import by_shares
+from labelwise.streams import by_shares, on_device
 from labelwise.view import View
 
 
@@ -103,7 +103,8 @@ class Classifier:
             images = prepared(self.model, images)
 
         def encode(some: Tensor) -> Tensor:
-            parts = [self.model.encode_images(as_float(x.to(self.model.device))) for x in torch.split(some, batch)]
+            images = on_device(torch.split(some, batch), self.model.device)
+            parts = [self.model.encode_images(as_float(x)) for x in images]
             return torch.cat(parts).float() if parts else torch.empty(0, 0, device=self.model.device)
 
         with torch.no_grad():

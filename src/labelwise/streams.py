@@ -5,7 +5,7 @@ what a frozen encoder makes of it. Several processes share a pass: each reads th
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from typing import Protocol
@@ -167,6 +167,33 @@ def by_shares(images: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:
     if part is not None:
         table[own_rows(images)] = part
     return total(table)
+
+
+def uploaded(items: Iterator[Tensor], device: torch.device) -> Iterator[Tensor]:
+    """Yield pinned tensors on a GPU, copied beside what it computes meanwhile."""
+    aside = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    for item in items:
+        with torch.cuda.stream(aside):
+            there = item.to(device, non_blocking=True)
+        torch.cuda.current_stream(device).wait_stream(aside)
+        there.record_stream(torch.cuda.current_stream(device))
+        yield there
+
+
+def ahead(items: Iterator[Tensor], depth: int = 3) -> Iterator[Tensor]:
+    """Yield the same items, made by another thread up to ``depth`` in advance."""
+    with stoppable(ThreadPoolExecutor(1)) as pool:
+        futures = deque(pool.submit(next, items, None) for _ in range(depth))
+        while (item := futures.popleft().result()) is not None:
+            futures.append(pool.submit(next, items, None))
+            yield item
+
+
+def on_device(parts: Sequence[Tensor], device: torch.device) -> Iterator[Tensor]:
+    """Yield parts of images on a device; a GPU computes on one while the next are read, decoded and copied."""
+    if device.type == "cpu" or all(part.device == device for part in parts):
+        return (part.to(device) for part in parts)
+    return uploaded(ahead(part.pin_memory() for part in parts), device)
 
 
 def byte_hashes(images: Tensor) -> Tensor:

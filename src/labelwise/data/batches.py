@@ -1,8 +1,6 @@
 """Batches of a split in a shuffled, repeatable order, augmented on the device."""
 
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Protocol
@@ -14,9 +12,8 @@ from labelwise.data.dataset import Split
 from labelwise.data.lanes import lane_plan
 from labelwise.data.rng import BatchRng
 from labelwise.errors import UsageError
-from labelwise.interruption import stoppable
 from labelwise.model import as_float
-from labelwise.streams import stream_of
+from labelwise.streams import ahead, stream_of, uploaded
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -129,26 +126,6 @@ class ShuffledBatches:
         if images.device == device:
             return (None for _ in rows)
         return uploaded(ahead(images[here].pin_memory() for here in rows), device)
-
-
-def uploaded(items: Iterator[Tensor], device: torch.device) -> Iterator[Tensor]:
-    """Yield pinned tensors on a GPU, copied beside what it computes meanwhile."""
-    aside = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-    for item in items:
-        with torch.cuda.stream(aside):
-            there = item.to(device, non_blocking=True)
-        torch.cuda.current_stream(device).wait_stream(aside)
-        there.record_stream(torch.cuda.current_stream(device))
-        yield there
-
-
-def ahead(items: Iterator[Tensor], depth: int = 3) -> Iterator[Tensor]:
-    """Yield the same items, made by another thread up to ``depth`` in advance."""
-    with stoppable(ThreadPoolExecutor(1)) as pool:
-        futures = deque(pool.submit(next, items, None) for _ in range(depth))
-        while (item := futures.popleft().result()) is not None:
-            futures.append(pool.submit(next, items, None))
-            yield item
 
 
 def mix(*numbers: int) -> int:

@@ -185,7 +185,7 @@ class ImageEncoder(nn.Module):
         self.tuning = False  # whether a frozen backbone is being trained all the same
         self._missing: LabelwiseError | None = None
         self._encoded = Kept()
-        self.runtime = Runtime()  # what a frozen backbone is run by
+        self.runtime = Runtime()  # what a backbone that is not being trained is run by
         self.register_load_state_dict_post_hook(ImageEncoder._loaded)  # type: ignore[no-untyped-call]
 
     def load_weights(self, path: str | None) -> None:
@@ -254,8 +254,9 @@ class ImageEncoder(nn.Module):
         return self.finish(self.backbone.pool(maps))
 
     def trunk(self, x: Tensor) -> Tensor:
-        """Return the backbone's features ``[n, d_backbone]`` of images in [0, 1]; a frozen one takes a few at a time."""
-        if not self.frozen or self.tuning or x.requires_grad or torch.compiler.is_exporting():
+        """Return the backbone's features ``[n, d_backbone]`` of images in [0, 1]; one that is not being trained takes a few at a time."""
+        trains = self.training or torch.is_grad_enabled() or x.device.type == "cpu"
+        if (trains and not self.frozen) or self.tuning or x.requires_grad or torch.compiler.is_exporting():
             return self._seen(self.prepare(x), self.backbone)
         features = []
         for part in torch.split(x, PIECE.get(x.device.type, 8)):

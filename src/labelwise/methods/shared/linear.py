@@ -28,7 +28,7 @@ from labelwise.ops.linear import (
 )
 from labelwise.ops.lookalikes import together
 from labelwise.settings import check_range
-from labelwise.streams import by_shares
+from labelwise.streams import by_shares, on_device
 from labelwise.training.adversarial import Adversarial
 from labelwise.training.optimizers import Optimizer, Schedule
 from labelwise.training.stages import Loss, Method, Stage
@@ -84,8 +84,8 @@ class EncoderModel(LabelModel):
 
     def _encoded(self, images: Tensor, by: Callable[[Tensor], Tensor] | None) -> Tensor:
         rows = BATCH if self.device.type == "cpu" else max(16, ON_GPU // math.prod(images.shape[1:]))
-        parts = torch.split(images, rows)
-        return torch.cat([(by or self.encode_images)(as_float(x.to(self.device))) for x in parts]).float()
+        parts = on_device(torch.split(images, rows), self.device)
+        return torch.cat([(by or self.encode_images)(as_float(x)) for x in parts]).float()
 
 
 class RowModel(EncoderModel):
