@@ -1,6 +1,7 @@
 """Images a second of training on a GPU, beside a plain loop: as it stands, recorded, and compiled and recorded.
 
     python benchmarks/engine.py [--batches 256 512] [--rounds 3] [--only plain simclr ...] [--json FILE]
+    python benchmarks/engine.py --trace FILE.json     # what the processor and the GPU do in an epoch of recorded steps
 
 ResNet-18 with the small stem, 50,000 random pictures of 32 x 32 on the device, bf16, channels-last, crop and flip, SGD with momentum. The plain loop is
 what one would write by hand: no clipping, no log, no progress, no seed for each step. Ours is ``train()`` with a run folder; its epochs are read off the log, the
@@ -21,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+from torch.profiler import ProfilerActivity, profile, record_function
 
 from labelwise.data.augment import Augment
 from labelwise.data.dataset import Split, TrainData
@@ -28,6 +30,7 @@ from labelwise.data.rng import BatchRng
 from labelwise.fitting.pretraining import Pretrain
 from labelwise.labels import Labels
 from labelwise.methods import Encoder, Indicator, Softmax
+from labelwise.training import loop
 from labelwise.training.loop import train
 from labelwise.training.optimizers import Optimizer
 from labelwise.training.stages import Method, Run
@@ -128,7 +131,11 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=["plain", "softmax", "indicator", "simclr"])
     parser.add_argument("--engines", nargs="+", default=["eager", "recorded", "compiled"])
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--trace", type=Path)
     options = parser.parse_args()
+    if options.trace:
+        traced(options.trace)
+        return
     torch.backends.cudnn.benchmark = True
     data, rows = random_data(options.pictures), []
     for batch in options.batches:
@@ -159,6 +166,41 @@ def main() -> None:
     if options.json:
         options.json.write_text(
             json.dumps({"device": torch.cuda.get_device_name(), "torch": torch.__version__, "rows": rows}, indent=1)
+        )
+
+
+def traced(file: Path) -> None:
+    """Write the trace of training (for chrome://tracing), and print how often an epoch waits for the GPU, and how busy that is."""
+    train_epoch = loop._Loop._train_epoch
+
+    def marked(self: loop._Loop, bar: loop.Bar) -> None:
+        with record_function("epoch"):
+            train_epoch(self, bar)
+
+    data = random_data(20_480)
+    method = Softmax(epochs=5, batch=512, encoder=NETWORK, augment=AUGMENT, optimizer=Optimizer(lr=0.1))
+    loop._Loop._train_epoch = marked  # type: ignore[method-assign]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen,
+    ):
+        train(method, data, Run(device="cuda", folder=Path(folder), engine="recorded"))
+    seen.export_chrome_trace(str(file))
+    events = [each for each in json.loads(file.read_text())["traceEvents"] if each.get("ph") == "X"]
+    for epoch in [each for each in events if each["name"] == "epoch" and each.get("cat") == "user_annotation"][-2:]:
+        begun, ended = epoch["ts"], epoch["ts"] + epoch["dur"]
+        inside = [each for each in events if begun <= each["ts"] < ended]
+        waits = [each for each in inside if each.get("cat") == "cuda_runtime" and "Synchronize" in each["name"]]
+        kernels = sorted(
+            (each["ts"], each["dur"]) for each in inside if each.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")
+        )
+        busy, until = 0.0, begun
+        for start, length in kernels:
+            busy, until = busy + max(0.0, start + length - max(start, until)), max(until, start + length)
+        late = sum(each["ts"] > ended - 0.02 * epoch["dur"] for each in waits)
+        print(
+            f"epoch of {epoch['dur'] / 1e3:.1f} ms: {len(kernels)} kernels and copies, the GPU busy {busy / (kernels[-1][0] - kernels[0][0]):.1%} from the first "
+            f"to the last; {len(waits)} waits for it, {late} of them in the last fiftieth"
         )
 
 

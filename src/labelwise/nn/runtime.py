@@ -29,7 +29,10 @@ SMALL = (
 )
 TOLERANCE, OF_HALF = 1e-4, 1e-2  # of features, relative to the largest where that is above 1; and in half precision
 CALLS = 8  # times that a GPU runs a network as it is: weights that are validated between epochs never come so far
-WARM, KINDS = 3, 4  # times that so many images are taken before that is recorded, and recordings at most, each with its memory
+WARM, KINDS = (
+    3,
+    4,
+)  # times that so many images are taken before that is recorded, and recordings at most, each with its memory
 PIECE = {"cpu": 4, "cuda": 256}  # images that a frozen network takes at a time; on a CPU few fit its caches best
 
 Network = Callable[[Tensor], Tensor]
