@@ -191,7 +191,7 @@ def ahead(items: Iterator[Tensor], depth: int = 3) -> Iterator[Tensor]:
 
 def on_device(parts: Sequence[Tensor], device: torch.device) -> Iterator[Tensor]:
     """Yield parts of images on a device; a GPU computes on one while the next are read, decoded and copied."""
-    if device.type == "cpu" or all(part.device == device for part in parts):
+    if device.type == "cpu" or not parts or parts[0].device.type != "cpu":
         return (part.to(device) for part in parts)
     return uploaded(ahead(part.pin_memory() for part in parts), device)
 

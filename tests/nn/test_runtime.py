@@ -16,6 +16,7 @@ from labelwise.nn.backbones import build_backbone
 from labelwise.nn.encoder import ImageEncoder
 from labelwise.nn.folding import folded, onnx_file
 from labelwise.nn.networks import ConvNet
+from labelwise.streams import on_device
 from labelwise.view import WHOLE, View
 
 NETWORKS = ("convnet", "resnet18", "resnet50", "vgg11_bn", "wrn28_10", "efficientnet_lite0")
@@ -194,3 +195,47 @@ def test_a_network_that_cannot_be_traced_stays_as_it_is(monkeypatch: pytest.Monk
 def test_a_step_that_no_operation_is_known_for_is_an_error() -> None:
     with pytest.raises(UnsupportedError, match="leaky_relu"):
         onnx_file(folded(build_backbone("resnet12", (3, 16, 16), 4).eval()), torch.zeros(1, 3, 16, 16))
+
+
+on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+def trunk(encoder: ImageEncoder, images: Tensor, times: int = 1) -> Tensor:
+    """Return features of images on a GPU, made so many times."""
+    with torch.no_grad():
+        return [encoder.trunk(images.cuda().float() / 255) for _ in range(times)][-1].cpu()
+
+
+@on_gpu
+@pytest.mark.parametrize("frozen", [True, False])
+def test_on_a_gpu_a_network_that_is_not_trained_is_recorded_in_half_precision(frozen: bool) -> None:
+    encoder = network("resnet18", (3, 32, 32))
+    images, wanted = noise(10, encoder.shape), slow(encoder, noise(10, encoder.shape))
+    encoder = ImageEncoder(encoder.backbone, encoder.shape, frozen=frozen, view=encoder.view).eval().cuda()
+    times = runtime.CALLS + runtime.WARM + 2
+    assert differ(trunk(encoder, images), wanted) < runtime.OF_HALF
+    assert "float16" not in encoder.runtime.used
+    assert differ(trunk(encoder, images, times), wanted) < runtime.OF_HALF
+    assert "float16" in encoder.runtime.used
+    # Another number of images, others of the same number, and other weights.
+    assert differ(trunk(encoder, images[:3], times), wanted[:3]) < runtime.OF_HALF
+    assert differ(trunk(encoder, images.flip(0)), wanted.flip(0)) < runtime.OF_HALF
+    with torch.no_grad():
+        encoder.backbone.get_submodule("layer4.1.bn2").weight.zero_()  # type: ignore[operator]
+    assert differ(trunk(encoder, images, times), wanted) > 0.05
+    assert differ(trunk(encoder, images, times), slow(encoder.cpu(), images)) < runtime.OF_HALF
+
+
+@on_gpu
+def test_where_half_precision_does_not_reach_the_network_itself_answers() -> None:
+    encoder = network("resnet18", (3, 32, 32))
+    times = runtime.CALLS + runtime.WARM + 2
+    with torch.no_grad():
+        encoder.backbone.get_submodule("layer4.1.bn2").bias.fill_(1e5)  # type: ignore[operator]
+    images, wanted = noise(4, encoder.shape), slow(encoder, noise(4, encoder.shape))
+    assert differ(trunk(encoder.cuda(), images, times), wanted) < runtime.OF_HALF
+
+
+def test_what_lies_on_a_cpu_is_left_to_whoever_computes() -> None:
+    parts = torch.split(noise(4, (3, 2, 2)), 2)
+    assert all(one is other for one, other in zip(on_device(parts, torch.device("cpu")), parts, strict=True))
