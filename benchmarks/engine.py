@@ -190,17 +190,17 @@ def traced(file: Path) -> None:
     for epoch in [each for each in events if each["name"] == "epoch" and each.get("cat") == "user_annotation"][-2:]:
         begun, ended = epoch["ts"], epoch["ts"] + epoch["dur"]
         inside = [each for each in events if begun <= each["ts"] < ended]
-        waits = [each for each in inside if each.get("cat") == "cuda_runtime" and "Synchronize" in each["name"]]
-        kernels = sorted(
-            (each["ts"], each["dur"]) for each in inside if each.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")
-        )
+        starts = [each["ts"] for each in inside if each["name"] == "cudaGraphLaunch"]
+        waits = [each["ts"] for each in inside if each.get("cat") == "cuda_runtime" and "Synchronize" in each["name"]]
+        between = sum(starts[0] < each < starts[-1] for each in waits)
+        kinds = ("kernel", "gpu_memcpy", "gpu_memset")
+        kernels = sorted((each["ts"], each["dur"]) for each in inside if each.get("cat") in kinds)
         busy, until = 0.0, begun
         for start, length in kernels:
             busy, until = busy + max(0.0, start + length - max(start, until)), max(until, start + length)
-        late = sum(each["ts"] > ended - 0.02 * epoch["dur"] for each in waits)
         print(
-            f"epoch of {epoch['dur'] / 1e3:.1f} ms: {len(kernels)} kernels and copies, the GPU busy {busy / (kernels[-1][0] - kernels[0][0]):.1%} from the first "
-            f"to the last; {len(waits)} waits for it, {late} of them in the last fiftieth"
+            f"epoch of {epoch['dur'] / 1e3:.1f} ms, {len(starts)} steps, the last one started after {(starts[-1] - begun) / 1e3:.1f} ms: {len(kernels)} kernels and "
+            f"copies, the GPU busy {busy / (kernels[-1][0] - kernels[0][0]):.1%} of the time; {len(waits)} waits, {between} between the first step and the last"
         )
 
 
