@@ -34,7 +34,7 @@ CROSSING = {
 class OnGpu(Tensor):
     """A tensor that says it lies on a GPU."""
 
-    inner: Tensor
+    inner: Tensor  # type: ignore[assignment]
 
     @staticmethod
     def __new__(cls, inner: Tensor) -> "OnGpu":
@@ -87,7 +87,7 @@ class OnGpu(Tensor):
         return _run(func, args, kwargs or {})
 
 
-class _Factories(TorchDispatchMode):
+class _Factories(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Tensors that are made on a GPU say so."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -117,7 +117,7 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
             return each
         return inside[id(each)] if id(each) in inside else OnGpu(each)
 
-    with torch._C._DisableTorchDispatch():  # type: ignore[attr-defined]
+    with torch._C._DisableTorchDispatch():
         made = func(*tree_map(unwrapped, args), **tree_map(unwrapped, kwargs))
     if name == "aten._to_copy" and made is not None and any(made is unwrapped(each) for each in tensors):
         made = made.clone()
@@ -133,7 +133,7 @@ class _Generator(torch._C.Generator):
 
     def __new__(cls, device: Any = "cpu") -> Any:
         """Return a generator of the processor that names another device."""
-        made = super().__new__(cls, "cpu")
+        made: Any = super().__new__(cls, "cpu")  # type: ignore[call-arg]
         made.place = torch.device(device)
         return made
 
@@ -177,7 +177,7 @@ def pretend_gpu() -> Iterator[None]:
         before = torch.__future__.get_swap_module_params_on_conversion()
         torch.__future__.set_swap_module_params_on_conversion(True)
         stack.callback(torch.__future__.set_swap_module_params_on_conversion, before)
-        stack.enter_context(_Factories())
+        stack.enter_context(_Factories())  # type: ignore[no-untyped-call]
         yield
 
 
