@@ -40,6 +40,11 @@ def first_labels(count: int) -> Protocol:
     return lambda records, seed: standard(records.keep(range(min(count, len(records.names)))), seed)
 
 
+def squashed(protocol: Protocol) -> Protocol:
+    """Return a protocol with pictures stretched to squares, nothing cut off."""
+    return lambda records, seed: replace(protocol(records, seed), fit="squash")
+
+
 def labels_starting_with(word: str) -> Protocol:
     """Return the protocol that keeps the labels whose name begins with a word."""
     return lambda records, seed: standard(

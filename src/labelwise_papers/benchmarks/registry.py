@@ -45,7 +45,7 @@ PROTOCOLS: dict[str, dict[str, Protocol]] = {
     "stl10": {"standard": protocols.labelled, "unlabelled": protocols.standard},
     "pets": {"standard": protocols.standard, "species": protocols.second_labels},
     "cub200": {"standard": protocols.standard, "retrieval": protocols.retrieval},
-    "cub20": {"standard": protocols.first_labels(20)},
+    "cub20": {"standard": protocols.first_labels(20), "squashed": protocols.squashed(protocols.first_labels(20))},
     "cars196": {"standard": protocols.standard, "retrieval": protocols.retrieval},
     "cars-bmw": {"standard": protocols.labels_starting_with("BMW ")},
     "pacs": {"standard": protocols.standard} | {name: protocols.leave_out(name) for name in folders.PACS_DOMAINS},

@@ -99,10 +99,15 @@ def _strange(name: str, shape: tuple[int, ...], root: Path | None) -> Tensor | N
 
 
 def saliency(subject: Subject, *, images: int = 5_000, batch: int = 256) -> Figures:
-    """Return the share of salient pixels of so many training images under their true label."""
-    train = subject.dataset.split("train")
-    targets = align_targets(subject.classifier, train, subject.dataset.labels)[:images]
-    return {"saliency": 100 * salient_share(subject.classifier, train.images[:images], targets, batch=batch)["share"]}
+    """Return the share of salient pixels of so many training images under their true label, of maps scaled either way."""
+    train, model = subject.dataset.split("train"), subject.classifier
+    targets = align_targets(model, train, subject.dataset.labels)[:images]
+    ways = {"saliency": False, "saliency from zero": True}
+    shares = {
+        name: salient_share(model, train.images[:images], targets, batch=batch, from_zero=way)
+        for name, way in ways.items()
+    }
+    return {name: 100 * share["share"] for name, share in shares.items()}
 
 
 def probe(subject: Subject) -> Figures:
