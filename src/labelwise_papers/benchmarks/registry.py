@@ -44,7 +44,11 @@ PROTOCOLS: dict[str, dict[str, Protocol]] = {
     "cifar100-20": {"standard": protocols.second_labels},
     "stl10": {"standard": protocols.labelled, "unlabelled": protocols.standard},
     "pets": {"standard": protocols.standard, "species": protocols.second_labels},
-    "cub200": {"standard": protocols.standard, "retrieval": protocols.retrieval},
+    "cub200": {
+        "standard": protocols.standard,
+        "retrieval": protocols.retrieval,
+        "retrieval_trial": protocols.retrieval_trial,
+    },
     "cub20": {"standard": protocols.first_labels(20), "squashed": protocols.squashed(protocols.first_labels(20))},
     "cars196": {"standard": protocols.standard, "retrieval": protocols.retrieval},
     "cars-bmw": {"standard": protocols.labels_starting_with("BMW ")},

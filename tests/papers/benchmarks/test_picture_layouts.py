@@ -36,6 +36,21 @@ def test_cub_whole_its_first_classes_and_retrieval(tmp_path: Path) -> None:
     apart = load_benchmark("cub200", root=tmp_path, protocol="retrieval")
     assert pairs(apart.split("train")) == [(i, i // 2) for i in range(22)]
     assert pairs(apart.split("test")) == [(i, i // 2) for i in range(22, 44)]
+    trials = [load_benchmark("cub200", root=tmp_path, protocol="retrieval_trial", seed=seed) for seed in range(5)]
+    assert [label for trial in trials for _, label in pairs(trial.split("test"))[::2]] == [
+        0,
+        5,
+        10,
+        4,
+        9,
+        3,
+        8,
+        2,
+        7,
+        1,
+        6,
+    ]
+    assert sorted(pairs(trials[1].split("train")) + pairs(trials[1].split("test"))) == pairs(apart.split("train"))
 
 
 def test_cub_pictures_are_cut_or_squashed(tmp_path: Path) -> None:
