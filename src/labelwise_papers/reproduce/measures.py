@@ -5,7 +5,7 @@ asking for it, or makes fits of its own with ``Subject.fit``.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field, make_dataclass
+from dataclasses import field, make_dataclass, replace
 from functools import cache, lru_cache
 from inspect import signature
 from pathlib import Path
@@ -202,18 +202,25 @@ def robustness(  # noqa: PLR0913 - the options of the measure
     adaptive_steps: int = 100,
     queries: int = 1000,
     images: int | None = None,
+    weak_step: float | None = None,
 ) -> Figures:
     """Return accuracy on clean pictures, under FGSM and each PGD alone, and under all attacks together (``worst``).
 
     Only ``worst`` counts the two adaptive attacks, of ``adaptive_steps``, and the random search, of so many ``queries``. The step
-    size of PGD is a share of epsilon, 2.5 / steps where left out; there is a figure for each number of steps.
+    size of PGD is a share of epsilon, 2.5 / steps where left out; there is a figure for each number of steps, and where there is
+    a ``weak_step`` one for PGD by steps of that share, too, which ``worst`` does not count.
     """
     trials: dict[str, Attack] = {"FGSM": Fgsm()}
     trials |= {f"PGD {count}": Pgd(steps=count, step_size=step_size) for count in steps}
     final = (Apgd(steps=adaptive_steps), Apgd(loss="ratio", steps=adaptive_steps), Square(queries=queries))
     settings = RobustSettings(epsilon=epsilon, attacks=(*trials.values(), *final), seed=subject.run.seed)
-    result = evaluate_robust(subject.tested[torch.arange(len(subject.tested))[:images]], settings)
+    tested = subject.tested[torch.arange(len(subject.tested))[:images]]
+    result = evaluate_robust(tested, settings)
     alone = {name: 100 * result.attacks.get(attack.name, 0.0) for name, attack in trials.items()}
+    if weak_step is not None:
+        weak = tuple(Pgd(steps=count, step_size=weak_step) for count in steps)
+        stood = evaluate_robust(tested, replace(settings, attacks=weak)).attacks
+        alone |= {f"PGD {each.steps}, weak": 100 * stood.get(each.name, 0.0) for each in weak}
     return {"clean": 100 * result.clean, **alone, "worst": 100 * result.worst, "warnings": list(result.warnings)}
 
 
