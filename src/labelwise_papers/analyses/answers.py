@@ -44,7 +44,7 @@ def answer_calibration(tested: Tested, *, seed: int = 0, bins: int = 15) -> Figu
     """
     scores, pairs = asked_pairs(tested, seed)
     answers = [each.classifier.calibration.yes(each.log_odds.double()) for each in (uncalibrated(scores), scores)]
-    yes, no = (torch.full((len(places[0]),), value) for places, value in ((pairs.right, 1), (pairs.wrong, 0)))
+    yes, no = (torch.full_like(places[0], value) for places, value in ((pairs.right, 1), (pairs.wrong, 0)))
     balanced = [torch.cat([table[pairs.right], table[pairs.wrong]]) for table in answers]
     return {
         "images": len(scores),

@@ -4,6 +4,7 @@ A measure returns figures by name: numbers (rates in per cent), words, or lists 
 asking for it, or makes fits of its own with ``Subject.fit``.
 """
 
+import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, make_dataclass, replace
 from functools import cache, lru_cache
@@ -17,7 +18,7 @@ from torch.nn.functional import normalize
 
 from labelwise.data import load
 from labelwise.data.read.pictures import as_batch
-from labelwise.errors import UsageError, listing, suggest
+from labelwise.errors import LabelwiseError, UsageError, listing, suggest
 from labelwise.evaluate.closed import evaluate_closed
 from labelwise.evaluate.episodes import EpisodeSettings, evaluate_episodes
 from labelwise.evaluate.ordinal import evaluate_ordinal
@@ -341,10 +342,18 @@ def check_measures(names: Iterable[str], options: Mapping[str, Mapping[str, Any]
         from_plain(_options_of(name), values, f"options.{name}.")
 
 
-def measure(subject: Subject, names: Iterable[str], options: Mapping[str, Mapping[str, Any]]) -> Figures:
-    """Return all figures of a subject."""
+def measure(
+    subject: Subject, names: Iterable[str], options: Mapping[str, Mapping[str, Any]]
+) -> tuple[Figures, dict[str, str]]:
+    """Return all figures of a subject, and why measures failed by name: what is trained is not lost by one of them."""
     figures: Figures = {}
+    failed: dict[str, str] = {}
     for name in names:
         values = from_plain(_options_of(name), options.get(name, {}), f"options.{name}.")
-        figures |= MEASURES[name](subject, **vars(values))
-    return figures
+        try:
+            figures |= MEASURES[name](subject, **vars(values))
+        except Exception as error:
+            if "classifier" not in vars(subject):
+                raise
+            failed[name] = str(error) if isinstance(error, LabelwiseError) else traceback.format_exc()
+    return figures, failed
