@@ -104,7 +104,7 @@ def test_a_measure_that_fails_loses_neither_training_nor_other_figures(
         raise RuntimeError("two devices")
 
     with monkeypatch.context() as patch:
-        patch.setitem(measures.MEASURES, "closed", broken)  # type: ignore[arg-type]
+        patch.setitem(measures.MEASURES, "closed", broken)
         (words,) = run_cells([wanted], place, quietly)
     assert "two devices" in words
     assert "What was trained is kept" in words
