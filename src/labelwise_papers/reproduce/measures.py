@@ -147,10 +147,10 @@ def joint(subject: Subject, *, images: int = 2_000, projection: Literal["pca", "
 
 
 def retrieval(subject: Subject, *, ks: tuple[int, ...] = KS, by: tuple[By, ...] = ("similarity",)) -> Figures:
-    """Return recall at each k as ``R@k``, and the mean average precision at R; by scores after the first as ``R@k, score``."""
+    """Return recall at each k as ``R@k``, and the mean average precision at R; by scores after the first as ``R@k score``."""
     figures: Figures = {}
     for place, score in enumerate(by):
-        result, words = evaluate_retrieval(subject.tested, by=score, ks=ks), f", {score}" if place else ""
+        result, words = evaluate_retrieval(subject.tested, by=score, ks=ks), f" {score}" if place else ""
         figures |= {f"R@{k}{words}": 100 * share for k, share in result.recall.items()}
         figures[f"MAP@R{words}"] = 100 * result.precision_at_r
     return figures
