@@ -110,6 +110,7 @@ def run_cell(cell: Cell, place: Place, folder: Path) -> Entry:
     )
     figures, failed = measure(subject, cell.measures, cell.options)
     fitted = subject.__dict__.get("classifier")
+    training = {} if fitted is None else fitted.origin.summary.get("training", {})
     device = choose_device(place.device)
     return {
         "key": cell.key,
@@ -121,7 +122,8 @@ def run_cell(cell: Cell, place: Place, folder: Path) -> Entry:
         "figures": {name: _finite(value) for name, value in figures.items()},
         "failed": failed,
         "seconds": round(time.perf_counter() - started, 2),
-        "training_seconds": None if fitted is None else fitted.origin.summary.get("training", {}).get("seconds"),
+        "training_seconds": training.get("seconds"),
+        "engine": training.get("engine"),
         "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
         "peak_device_mib": round(torch.cuda.max_memory_allocated() / 2**20) if cuda else None,
         "configuration": cell.configuration,

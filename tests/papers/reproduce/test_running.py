@@ -54,7 +54,16 @@ def test_finished_cells_are_not_run_again(tmp_path: Path) -> None:
     entry = read_results(place.out)[1]
     assert (entry["recipe"], entry["data"], entry["row"], entry["seed"]) == ("own/one", "here", "devise", 0)
     assert entry["configuration"]["settings"]["epochs"] == 1
-    assert {"commit", "versions", "device", "threads", "finished", "training_seconds", "peak_mib"} <= entry.keys()
+    assert {
+        "commit",
+        "versions",
+        "device",
+        "threads",
+        "finished",
+        "training_seconds",
+        "engine",
+        "peak_mib",
+    } <= entry.keys()
     assert not list((place.out / "cells").iterdir())
 
 
