@@ -151,6 +151,17 @@ def test_half_precision_and_channels_last(name: str) -> None:
         assert encoder.normalise(x).dtype == torch.float32
 
 
+@pytest.mark.parametrize(("name", "moves"), [("efficientnet_lite0", False), ("resnet18", True)])
+def test_batch_norms_that_came_with_weights_stay_in_training(name: str, moves: bool) -> None:
+    encoder = ImageEncoder(build_backbone(name, (3, 32, 32), None if name == "efficientnet_lite0" else 4), (3, 32, 32))
+    before = {key: value.clone() for key, value in encoder.state_dict().items() if key.endswith("running_mean")}
+    encoder.train()(torch.rand(4, 3, 32, 32)).sum().backward()
+    after = encoder.state_dict()
+    assert encoder.backbone.training
+    assert all(torch.equal(value, after[key]) != moves for key, value in before.items())
+    assert all(weight.grad is not None for weight in encoder.backbone.parameters())
+
+
 def test_an_interrupted_encoding_leaves_the_mode_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = build("convnet", (3, 8, 8), width=4).train()
 

@@ -1,5 +1,7 @@
 """The salient share against a Grad-CAM written out picture by picture."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -8,14 +10,25 @@ from labelwise.classifier import Classifier, bind
 from labelwise.errors import DataError, UnsupportedError, UsageError
 from labelwise.methods import METHODS
 from labelwise.model import Locates, as_float
+from labelwise.view import View
 from labelwise_papers.analyses.saliency import draw_saliency, pixel_shares, salient_share
+from tests.conftest import quick
 from tests.described import Table
 from tests.papers.test_answers import DATA, untrained
 
 TEST = DATA.split("test").select(range(20))
 
 
-def slow_share(classifier: Classifier, image: Tensor, column: int, level: float) -> float:
+def slow_share(
+    classifier: Classifier,
+    image: Tensor,
+    column: int,
+    level: float,
+    *,
+    from_zero: bool = False,
+    side: int | None = None,
+) -> float:
+    """The share of one picture, of which the network sees so many pixels a side."""
     model = classifier.model
     assert isinstance(model, Locates)
     maps = model.feature_maps(as_float(image[None])).detach().requires_grad_()
@@ -26,9 +39,12 @@ def slow_share(classifier: Classifier, image: Tensor, column: int, level: float)
     heat = torch.zeros(maps.shape[2:])
     for channel in range(maps.shape[1]):
         heat += maps.grad[0, channel].mean() * maps.detach()[0, channel]
-    heat = torch.nn.functional.interpolate(heat.relu()[None, None], image.shape[1:], mode="bilinear")[0, 0]
-    span = float(heat.max() - heat.min())
-    cells = [float(v - heat.min()) / span > level if span else False for v in heat.flatten()]
+    heat = torch.nn.functional.interpolate(
+        heat.relu()[None, None], [side or n for n in image.shape[1:]], mode="bilinear"
+    )[0, 0]
+    low = 0.0 if from_zero else float(heat.min())
+    span = float(heat.max()) - low
+    cells = [(float(v) - low) / span > level if span else False for v in heat.flatten()]
     return sum(cells) / len(cells)
 
 
@@ -46,6 +62,19 @@ def test_shares_equal_a_slow_reference(method: str, level: float) -> None:
     assert found["spread"] > 0
     assert found["blank"] == pytest.approx(sum(s == 0 for s in slow) / len(slow))
     assert (found["images"], found["level"]) == (20, level)
+
+
+@pytest.mark.parametrize("from_zero", [False, True])
+def test_only_what_the_view_keeps_counts(from_zero: bool) -> None:
+    whole, view = untrained("indicator"), View(crop=4)
+    cropped = bind(quick("indicator").build(replace(whole.model.spec, view=view)), whole.labels)
+    slow = [
+        slow_share(cropped, x, t, 0.5, from_zero=from_zero, side=4)
+        for x, t in zip(TEST.images, TEST.targets.tolist(), strict=True)
+    ]
+    fast = pixel_shares(cropped, TEST.images, TEST.targets, 0.5, 7, from_zero)
+    assert fast.tolist() == pytest.approx(slow, abs=0.02)
+    assert fast.max() > 0.4  # it could not be, of all pixels: 4 of 8 a side are a quarter
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -212,10 +212,11 @@ class ImageEncoder(nn.Module):
         self._missing = None
 
     def train(self, mode: bool = True) -> Self:
-        """Return self in training mode, or not; a frozen backbone never is."""
+        """Return self in training mode, or not; a frozen backbone never is, nor are batch norms that came with public weights."""
         super().train(mode)
-        if self.frozen:
-            self.backbone.eval()
+        for module in self.backbone.modules() if self.frozen or self.backbone.comes_trained else ():
+            if self.frozen or isinstance(module, nn.modules.batchnorm._BatchNorm):
+                module.training = False
         return self
 
     def tune(self, on: bool) -> None:

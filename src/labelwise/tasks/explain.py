@@ -93,17 +93,19 @@ def _seen(image: Tensor) -> NDArray[np.uint8]:
     return picture
 
 
-def heat_maps(classifier: Classifier, images: Tensor, columns: Tensor) -> Tensor:
+def heat_maps(classifier: Classifier, images: Tensor, columns: Tensor, *, from_zero: bool = False) -> Tensor:
     """Return Grad-CAM ``[n, h, w]`` in [0, 1] of the score of label ``columns[i]`` for image i, at the images' size; 0 outside the view's crop.
 
     The gradient of the asked score with respect to the last feature maps, averaged over space, weighs the maps; what
     is positive in their sum speaks for the label. Where scores are distances, all of them shrink together as a picture
-    looks more like any picture with a text, so the score is taken against the mean of all labels.
+    looks more like any picture with a text, so the score is taken against the mean of all labels. Each map is scaled from its lowest
+    value, or ``from_zero``, to its highest.
     """
     maps = _located(classifier, images, columns)
     window = (slice(None), *classifier.view.window(*maps.shape[1:]))
     inside = maps[window]
-    low, high = inside.amin((1, 2), keepdim=True), inside.amax((1, 2), keepdim=True)
+    high = inside.amax((1, 2), keepdim=True)
+    low = torch.zeros_like(high) if from_zero else inside.amin((1, 2), keepdim=True)
     maps[window] = (inside - low) / (high - low).clamp_min(1e-12)
     return maps
 

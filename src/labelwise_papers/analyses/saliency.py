@@ -13,32 +13,41 @@ from labelwise.tasks.explain import explain, heat_maps
 
 
 def salient_share(
-    classifier: Classifier, images: Tensor, targets: Tensor, *, level: float = 0.5, batch: int = 64
+    classifier: Classifier,
+    images: Tensor,
+    targets: Tensor,
+    *,
+    level: float = 0.5,
+    batch: int = 64,
+    from_zero: bool = False,
 ) -> dict[str, Any]:
     """Return the share of pixels that are salient for the true label of their picture, averaged over pictures.
 
-    A pixel is salient where the heat map (Grad-CAM), from 0 to 1 within each picture, exceeds ``level``. Pictures without a label
-    (-1) are left out. Also the standard deviation over pictures (``spread``), and the share of pictures where nothing speaks for
-    the label (``blank``).
+    A pixel is salient where the heat map (Grad-CAM), from 0 to 1 within each picture, exceeds ``level``; ``from_zero`` divides the
+    map by its highest value alone. What the view crops away does not count. Pictures without a label (-1) are left out. Also the
+    standard deviation over pictures (``spread``), and the share of pictures where nothing speaks for the label (``blank``).
     """
     if not 0 <= level < 1:
         raise UsageError(f"The level of a salient pixel lies from 0 to below 1; given {level}.")
-    shares = pixel_shares(classifier, images[(targets >= 0).to(images.device)], targets[targets >= 0], level, batch)
+    known = targets >= 0
+    shares = pixel_shares(classifier, images[known.to(images.device)], targets[known], level, batch, from_zero)
     figures = {"share": shares.mean(), "spread": shares.std(correction=0), "blank": (shares == 0).double().mean()}
     return {"images": len(shares), "level": level, **{name: float(value) for name, value in figures.items()}}
 
 
-def pixel_shares(classifier: Classifier, images: Tensor, targets: Tensor, level: float, batch: int) -> Tensor:
-    """Return the share of salient pixels of each picture ``[n]`` under the label at ``targets [n]``."""
+def pixel_shares(
+    classifier: Classifier, images: Tensor, targets: Tensor, level: float, batch: int, from_zero: bool = False
+) -> Tensor:
+    """Return the share of what the network sees of each picture that is salient ``[n]`` under the label at ``targets [n]``."""
     if len(classifier.shape) != 3:
         raise UnsupportedError("This model takes precomputed features, not pictures, so it has no salient pixels.")
     if not len(images):
         raise DataError("There is no labelled picture to look at.")
     check_shape(images, classifier.shape)
-    parts = [
-        (heat_maps(classifier, pictures, columns) > level).double().mean((1, 2)).cpu()
-        for pictures, columns in zip(torch.split(images, batch), torch.split(targets, batch), strict=True)
-    ]
+    window, parts = classifier.view.window(*images.shape[2:]), []
+    for pictures, columns in zip(torch.split(images, batch), torch.split(targets, batch), strict=True):
+        heat = heat_maps(classifier, pictures, columns, from_zero=from_zero)
+        parts.append((heat[(slice(None), *window)] > level).double().mean((1, 2)).cpu())
     return torch.cat(parts)
 
 

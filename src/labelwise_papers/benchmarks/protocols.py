@@ -40,6 +40,11 @@ def first_labels(count: int) -> Protocol:
     return lambda records, seed: standard(records.keep(range(min(count, len(records.names)))), seed)
 
 
+def squashed(protocol: Protocol) -> Protocol:
+    """Return a protocol with pictures stretched to squares, nothing cut off."""
+    return lambda records, seed: replace(protocol(records, seed), fit="squash")
+
+
 def labels_starting_with(word: str) -> Protocol:
     """Return the protocol that keeps the labels whose name begins with a word."""
     return lambda records, seed: standard(
@@ -51,6 +56,12 @@ def retrieval(records: Records, seed: int) -> Records:  # noqa: ARG001
     """Return the records with the first half of the labels as train and the other half as test."""
     half = len(records.names) // 2
     return replace(records, splits=["train" if target < half else "test" for target in records.targets])
+
+
+def retrieval_trial(records: Records, seed: int) -> Records:
+    """Return the labels that retrieval trains on, every fifth as test: where settings are compared, nothing of its test labels is there."""
+    known = records.keep(range(len(records.names) // 2))
+    return replace(known, splits=["test" if (target + seed) % 5 == 0 else "train" for target in known.targets])
 
 
 def leave_out(domain: str) -> Protocol:

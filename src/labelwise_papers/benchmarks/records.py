@@ -14,6 +14,7 @@ from labelwise.data.dataset import SPLITS, Dataset, Skipped, Split
 from labelwise.data.read.pictures import as_batch, read_files
 from labelwise.errors import DataError
 from labelwise.labels import Labels
+from labelwise.view import Fit
 
 Ints = npt.NDArray[np.int64]
 Encoded = list[Path] | list[bytes]
@@ -34,6 +35,7 @@ class Records:
     other_targets: Sequence[int] | Ints = ()  # positions in ``other_names``, or empty
     ordered: bool = False  # True where the labels are in rank order
     grey: bool = False  # True where pictures have one channel
+    fit: Fit = "cut"  # how picture files become squares, see ``View``
     skipped: tuple[Skipped, ...] = ()  # what the layout lists but cannot be used
 
     def __len__(self) -> int:
@@ -62,7 +64,7 @@ class Records:
             raise DataError(f'"{name}" has no picture. Look whether its files arrived whole.')
         rows, images, skipped = self, self.pictures, self.skipped
         if not isinstance(images, Tensor):
-            images, readable, unreadable = read_files(images, (1 if self.grey else 3, size, size))
+            images, readable, unreadable = read_files(images, (1 if self.grey else 3, size, size), fit=self.fit)
             rows, skipped = self.select(readable) if unreadable else self, (*skipped, *unreadable)
         elif images.ndim == 4 and images.shape[2:] != (size, size):
             images = as_batch(images, (images.shape[1], size, size))

@@ -4,8 +4,9 @@ A measure returns figures by name: numbers (rates in per cent), words, or lists 
 asking for it, or makes fits of its own with ``Subject.fit``.
 """
 
+import traceback
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field, make_dataclass
+from dataclasses import field, make_dataclass, replace
 from functools import cache, lru_cache
 from inspect import signature
 from pathlib import Path
@@ -17,7 +18,7 @@ from torch.nn.functional import normalize
 
 from labelwise.data import load
 from labelwise.data.read.pictures import as_batch
-from labelwise.errors import UsageError, listing, suggest
+from labelwise.errors import LabelwiseError, UsageError, listing, suggest
 from labelwise.evaluate.closed import evaluate_closed
 from labelwise.evaluate.episodes import EpisodeSettings, evaluate_episodes
 from labelwise.evaluate.ordinal import evaluate_ordinal
@@ -99,10 +100,15 @@ def _strange(name: str, shape: tuple[int, ...], root: Path | None) -> Tensor | N
 
 
 def saliency(subject: Subject, *, images: int = 5_000, batch: int = 256) -> Figures:
-    """Return the share of salient pixels of so many training images under their true label."""
-    train = subject.dataset.split("train")
-    targets = align_targets(subject.classifier, train, subject.dataset.labels)[:images]
-    return {"saliency": 100 * salient_share(subject.classifier, train.images[:images], targets, batch=batch)["share"]}
+    """Return the share of salient pixels of so many training images under their true label, of maps scaled either way."""
+    train, model = subject.dataset.split("train"), subject.classifier
+    targets = align_targets(model, train, subject.dataset.labels)[:images]
+    ways = {"saliency": False, "saliency from zero": True}
+    shares = {
+        name: salient_share(model, train.images[:images], targets, batch=batch, from_zero=way)
+        for name, way in ways.items()
+    }
+    return {name: 100 * share["share"] for name, share in shares.items()}
 
 
 def probe(subject: Subject) -> Figures:
@@ -140,10 +146,14 @@ def joint(subject: Subject, *, images: int = 2_000, projection: Literal["pca", "
     return {"own_distance": float(view.distances[place]), "nearest_other": float(others[~others.isnan()].min())}
 
 
-def retrieval(subject: Subject, *, ks: tuple[int, ...] = KS) -> Figures:
-    """Return recall at each k as ``R@k``, and the mean average precision at R."""
-    result = evaluate_retrieval(subject.tested, ks=ks)
-    return {f"R@{k}": 100 * share for k, share in result.recall.items()} | {"MAP@R": 100 * result.precision_at_r}
+def retrieval(subject: Subject, *, ks: tuple[int, ...] = KS, by: tuple[By, ...] = ("similarity",)) -> Figures:
+    """Return recall at each k as ``R@k``, and the mean average precision at R; by scores after the first as ``R@k score``."""
+    figures: Figures = {}
+    for place, score in enumerate(by):
+        result, words = evaluate_retrieval(subject.tested, by=score, ks=ks), f" {score}" if place else ""
+        figures |= {f"R@{k}{words}": 100 * share for k, share in result.recall.items()}
+        figures[f"MAP@R{words}"] = 100 * result.precision_at_r
+    return figures
 
 
 def verification(
@@ -193,18 +203,25 @@ def robustness(  # noqa: PLR0913 - the options of the measure
     adaptive_steps: int = 100,
     queries: int = 1000,
     images: int | None = None,
+    weak_step: float | None = None,
 ) -> Figures:
     """Return accuracy on clean pictures, under FGSM and each PGD alone, and under all attacks together (``worst``).
 
     Only ``worst`` counts the two adaptive attacks, of ``adaptive_steps``, and the random search, of so many ``queries``. The step
-    size of PGD is a share of epsilon, 2.5 / steps where left out; there is a figure for each number of steps.
+    size of PGD is a share of epsilon, 2.5 / steps where left out; there is a figure for each number of steps, and where there is
+    a ``weak_step`` one for PGD by steps of that share, too, which ``worst`` does not count.
     """
     trials: dict[str, Attack] = {"FGSM": Fgsm()}
     trials |= {f"PGD {count}": Pgd(steps=count, step_size=step_size) for count in steps}
     final = (Apgd(steps=adaptive_steps), Apgd(loss="ratio", steps=adaptive_steps), Square(queries=queries))
     settings = RobustSettings(epsilon=epsilon, attacks=(*trials.values(), *final), seed=subject.run.seed)
-    result = evaluate_robust(subject.tested[torch.arange(len(subject.tested))[:images]], settings)
+    tested = subject.tested[torch.arange(len(subject.tested))[:images]]
+    result = evaluate_robust(tested, settings)
     alone = {name: 100 * result.attacks.get(attack.name, 0.0) for name, attack in trials.items()}
+    if weak_step is not None:
+        weak = tuple(Pgd(steps=count, step_size=weak_step) for count in steps)
+        stood = evaluate_robust(tested, replace(settings, attacks=weak)).attacks
+        alone |= {f"PGD {each.steps}, weak": 100 * stood.get(each.name, 0.0) for each in weak}
     return {"clean": 100 * result.clean, **alone, "worst": 100 * result.worst, "warnings": list(result.warnings)}
 
 
@@ -325,10 +342,18 @@ def check_measures(names: Iterable[str], options: Mapping[str, Mapping[str, Any]
         from_plain(_options_of(name), values, f"options.{name}.")
 
 
-def measure(subject: Subject, names: Iterable[str], options: Mapping[str, Mapping[str, Any]]) -> Figures:
-    """Return all figures of a subject."""
+def measure(
+    subject: Subject, names: Iterable[str], options: Mapping[str, Mapping[str, Any]]
+) -> tuple[Figures, dict[str, str]]:
+    """Return all figures of a subject, and why measures failed by name: what is trained is not lost by one of them."""
     figures: Figures = {}
+    failed: dict[str, str] = {}
     for name in names:
         values = from_plain(_options_of(name), options.get(name, {}), f"options.{name}.")
-        figures |= MEASURES[name](subject, **vars(values))
-    return figures
+        try:
+            figures |= MEASURES[name](subject, **vars(values))
+        except Exception as error:
+            if "classifier" not in vars(subject):
+                raise
+            failed[name] = str(error) if isinstance(error, LabelwiseError) else traceback.format_exc()
+    return figures, failed

@@ -23,12 +23,16 @@ SMALL: dict[str, Any] = {
     "filters": [4, 4],
     "sentences": "words",
     "augment": {"size": None},
-    "view": {"crop": None},
+    "view": {"crop": None, "size": None},
     "clustering": {"steps": 2, "batch": 40, "iterations": 10},
     "matching": {"steps": 2, "batch": 40, "iterations": 10},
 }
 SMALL_ENCODER: dict[str, Any] = {"backbone": "auto", "width": 4, "weights": None, "frozen": False, "size": None}
-LIGHTER = {"wrn28_10": "convnet", "resnet50": "resnet18"}  # many layers take long, however thin
+LIGHTER = {
+    "wrn28_10": "convnet",
+    "resnet50": "resnet18",
+    "efficientnet_lite0": "convnet",
+}  # many layers take long, however thin
 FEATURES = ("features", "described")
 UNSEEN = ("retrieval", "verification", "episodes")  # measured on labels that training has no image of
 

@@ -19,7 +19,7 @@ RESULTS = "results.jsonl"
 
 
 def append_result(folder: Path, entry: Mapping[str, Any]) -> None:
-    """Append one line to the results in a folder; processes that do so at the same time wait for each other."""
+    """Append one line to the results in a folder, in place of what it has of the same cell; processes wait for each other."""
     line = json.dumps(entry, allow_nan=False).encode() + b"\n"
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder, os.O_RDONLY)
@@ -27,6 +27,7 @@ def append_result(folder: Path, entry: Mapping[str, Any]) -> None:
         fcntl.flock(handle, fcntl.LOCK_EX)
         lines, tail = _content(folder)
         lines += [tail] if _entry(tail) else []
+        lines = [each for each in lines if (_entry(each) or {}).get("key") != entry["key"]]
         write_atomically(folder / RESULTS, *(each + b"\n" for each in lines), line)
         os.fsync(handle)
     except OSError as error:

@@ -39,6 +39,7 @@ from labelwise_papers.reproduce.subject import Subject
 
 Tell = Callable[[str], None]
 STOPPED = "Stopped; checkpoints are written. Run the same command again, and it goes on."
+KEPT = "What was trained is kept: run the same command again, and it is only measured."
 STOP_SECONDS = 60  # for workers to write their checkpoints
 
 
@@ -71,7 +72,10 @@ def run_cells(cells: Sequence[Cell], place: Place, tell: Tell) -> list[str]:
             if not is_done(cell, place.out):  # by another process, before this one had the lock
                 tell(f"[{number}/{len(cells)}] {cell.title}")
                 try:
-                    append_result(place.out, run_cell(cell, place, folder))
+                    entry = run_cell(cell, place, folder)
+                    append_result(place.out, entry)
+                    if entry["failed"]:
+                        raise LabelwiseError(f"{'; '.join(map(': '.join, entry['failed'].items()))}\n{KEPT}")
                 except (Interrupted, KeyboardInterrupt):
                     raise Interrupted(STOPPED) from None
                 except Exception as error:  # one cell that fails, for want of memory perhaps, must not stop a night
@@ -84,8 +88,8 @@ def run_cells(cells: Sequence[Cell], place: Place, tell: Tell) -> list[str]:
 
 
 def is_done(cell: Cell, out: Path) -> bool:
-    """Return whether a cell has a result."""
-    return any(entry["key"] == cell.key for entry in read_results(out))
+    """Return whether a cell has a result, of all its measures."""
+    return any(entry["key"] == cell.key and not entry.get("failed") for entry in read_results(out))
 
 
 def run_cell(cell: Cell, place: Place, folder: Path) -> Entry:
@@ -104,8 +108,9 @@ def run_cell(cell: Cell, place: Place, folder: Path) -> Entry:
         picture=place.out / "pictures" / name.replace("/", "_").replace(" ", "_"),
         root=place.root,
     )
-    figures = measure(subject, cell.measures, cell.options)
+    figures, failed = measure(subject, cell.measures, cell.options)
     fitted = subject.__dict__.get("classifier")
+    training = {} if fitted is None else fitted.origin.summary.get("training", {})
     device = choose_device(place.device)
     return {
         "key": cell.key,
@@ -115,8 +120,10 @@ def run_cell(cell: Cell, place: Place, folder: Path) -> Entry:
         "seed": cell.seed,
         "quick": cell.quick,
         "figures": {name: _finite(value) for name, value in figures.items()},
+        "failed": failed,
         "seconds": round(time.perf_counter() - started, 2),
-        "training_seconds": None if fitted is None else fitted.origin.summary.get("training", {}).get("seconds"),
+        "training_seconds": training.get("seconds"),
+        "engine": training.get("engine"),
         "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
         "peak_device_mib": round(torch.cuda.max_memory_allocated() / 2**20) if cuda else None,
         "configuration": cell.configuration,

@@ -11,7 +11,7 @@ from labelwise_papers.reproduce.earlier import changes, earlier
 from labelwise_papers.reproduce.results import Entry
 
 Value = float | str
-MISSING = "missing data"
+MISSING, BEFORE = "missing data", "measured before"
 HEAD = ("data", "row", "figure", "paper", "ours", "difference", "protocol", "seeds", "verdict")
 
 
@@ -99,7 +99,7 @@ def _state(cell: Cell, measured: Sequence[Entry], ours: Sequence[Value], *, miss
         return "not measured: missing data, or no number"
     then = changes(cell, measured[0])
     if then:
-        return f"measured before the recipe said {', '.join(then)}; to be run again"
+        return f"{BEFORE} the recipe said {', '.join(then)}; to be run again"
     return "not comparable: stand-in data" if cell.source.stands_for else ""
 
 
@@ -179,7 +179,8 @@ def compact(lines: Sequence[Line]) -> list[str]:
     figures = list(dict.fromkeys(line.figure for line in measured))
     cells: dict[tuple[str, str], dict[str, str]] = {}
     for line in measured:
-        own = cells.setdefault((line.data, line.row), {"repeats": str(len(line.ours))})
+        before = f", {line.verdict.partition(';')[0]}" if line.verdict.startswith(BEFORE) else ""
+        own = cells.setdefault((line.data, line.row), {"repeats": f"{len(line.ours)}{before}"})
         own[line.figure] = spread(line.ours, line.digits)
     head = ["data", "row", *figures, "repeats"]
     rows = [[*place, *(own.get(name, "") for name in head[2:])] for place, own in cells.items()]

@@ -4,6 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from labelwise.errors import DataError
 from labelwise_papers.benchmarks import ENTRIES, load_benchmark
@@ -35,6 +36,36 @@ def test_cub_whole_its_first_classes_and_retrieval(tmp_path: Path) -> None:
     apart = load_benchmark("cub200", root=tmp_path, protocol="retrieval")
     assert pairs(apart.split("train")) == [(i, i // 2) for i in range(22)]
     assert pairs(apart.split("test")) == [(i, i // 2) for i in range(22, 44)]
+    trials = [load_benchmark("cub200", root=tmp_path, protocol="retrieval_trial", seed=seed) for seed in range(5)]
+    assert [label for trial in trials for _, label in pairs(trial.split("test"))[::2]] == [
+        0,
+        5,
+        10,
+        4,
+        9,
+        3,
+        8,
+        2,
+        7,
+        1,
+        6,
+    ]
+    assert sorted(pairs(trials[1].split("train")) + pairs(trials[1].split("test"))) == pairs(apart.split("train"))
+
+
+def test_cub_pictures_are_cut_or_squashed(tmp_path: Path) -> None:
+    made.cub(tmp_path / "cub200")
+    for file in (tmp_path / "cub200/images").rglob("*.jpg"):
+        picture = Image.new("RGB", (64, 16), (255, 255, 255))
+        picture.paste((0, 0, 0), (24, 0, 40, 16))
+        picture.save(file, quality=95)
+    cut, squashed = (
+        load_benchmark("cub20", root=tmp_path, protocol=name, size=16) for name in ("standard", "squashed")
+    )
+    assert int(cut.split("test").images.max()) < 16
+    across = squashed.split("test").images[0, 0, 8] < 128
+    assert across.tolist() == [6 <= column < 10 for column in range(16)]
+    assert cut.split("test").targets.tolist() == squashed.split("test").targets.tolist() == [0, 1, 2, 3]
 
 
 def test_a_cub_picture_without_a_label_is_an_error(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import random
 import signal
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 from labelwise.errors import Interrupted, LabelwiseError
 from labelwise.training.step import Step
 from labelwise.writable import sole_writer
-from labelwise_papers.reproduce import running
+from labelwise_papers.reproduce import measures, running
 from labelwise_papers.reproduce.cells import Cell, Choice, cells_of
 from labelwise_papers.reproduce.results import RESULTS, read_results
 from labelwise_papers.reproduce.running import Place, is_done, run_cells
@@ -53,7 +54,16 @@ def test_finished_cells_are_not_run_again(tmp_path: Path) -> None:
     entry = read_results(place.out)[1]
     assert (entry["recipe"], entry["data"], entry["row"], entry["seed"]) == ("own/one", "here", "devise", 0)
     assert entry["configuration"]["settings"]["epochs"] == 1
-    assert {"commit", "versions", "device", "threads", "finished", "training_seconds", "peak_mib"} <= entry.keys()
+    assert {
+        "commit",
+        "versions",
+        "device",
+        "threads",
+        "finished",
+        "training_seconds",
+        "engine",
+        "peak_mib",
+    } <= entry.keys()
     assert not list((place.out / "cells").iterdir())
 
 
@@ -80,6 +90,41 @@ def test_a_cell_that_fails_does_not_stop_the_others(
     failed = run_cells(cells(tmp_path), place, quietly)
     assert failed == [f"own/one, here, eszsl, seed {seed}: training diverged" for seed in (0, 1)]
     assert [entry["row"] for entry in read_results(place.out)] == ["devise", "devise"]
+
+
+def test_a_measure_that_fails_loses_neither_training_nor_other_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, steps = Step.take, 0
+
+    def counted(*given: Any) -> Any:
+        nonlocal steps
+        steps += 1
+        return whole(*given)
+
+    monkeypatch.setattr(Step, "take", counted)
+    (plain,) = (cell for cell in cells(tmp_path, seeds=1) if cell.row.name == "devise")
+    wanted = replace(plain, row=replace(plain.row, measures=("closed",)))
+    straight, place = (Place(out=tmp_path / name, device="cpu") for name in ("straight", "out"))
+    assert run_cells([wanted], straight, quietly) == []
+    in_one_go, steps = steps, 0
+
+    def broken(_: object) -> None:
+        raise RuntimeError("two devices")
+
+    with monkeypatch.context() as patch:
+        patch.setitem(measures.MEASURES, "closed", broken)
+        (words,) = run_cells([wanted], place, quietly)
+    assert "two devices" in words
+    assert "What was trained is kept" in words
+    (entry,) = read_results(place.out)
+    assert "harmonic" in entry["figures"]
+    assert list(entry["failed"]) == ["closed"]
+    assert not is_done(wanted, place.out)
+    assert run_cells([wanted], place, quietly) == []
+    assert is_done(wanted, place.out)
+    assert figures(place.out) == figures(straight.out)
+    assert steps == in_one_go, "nothing is trained twice"
 
 
 def test_a_cell_that_another_process_runs_is_left_alone(tmp_path: Path) -> None:
