@@ -150,7 +150,13 @@ def search_mapped(file: Path, asked: Tensor, right: Tensor) -> Figures:
         return [[Match(file=name(row), score=score, label=None) for row, score in found]]
 
     rows, wall, processor = timed(ask, asked)
-    return {"open_s": 0.0, "ms": wall, "cpu_ms": processor, "recall_10": recall(rows, right, K), "mb": resident() - idle}
+    return {
+        "open_s": 0.0,
+        "ms": wall,
+        "cpu_ms": processor,
+        "recall_10": recall(rows, right, K),
+        "mb": resident() - idle,
+    }
 
 
 def timed(ask: Callable[[Tensor], Any], asked: Tensor) -> tuple[Tensor, float, float]:

@@ -17,8 +17,9 @@ from labelwise.classifier import Classifier
 from labelwise.data.dataset import Dataset, Split
 from labelwise.errors import LabelwiseError, UsageError
 from labelwise.fitting.fit import fit
-from labelwise.jobs.job import ABOUT, Job, answer_block
+from labelwise.jobs.job import Job
 from labelwise.jobs.local import run_here
+from labelwise.jobs.parts import ABOUT
 from labelwise.labels import Labels
 from labelwise.methods import Discriminant
 from labelwise.store import load, save
@@ -55,7 +56,7 @@ def rows(job: Job) -> list[dict[str, Any]]:
 
 def answered(job: Job, classifier: Classifier) -> Job:
     for block in job.missing:
-        answer_block(job, classifier, block)
+        job.answer(classifier, block)
     return job
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from labelwise.errors import StoreError
 from labelwise.server.present import Present, folder_of
-from labelwise.store import digest_of, load
+from labelwise.description import digest_of
+from labelwise.store import load
 from tests.server.asking import images_of, png, saved, serving
 
 HERE = Path(__file__).parent / "journals"

@@ -9,8 +9,8 @@ from typer import Argument, Option
 
 import labelwise as lw
 from labelwise.cli.inputs import open_data, open_data_for, open_model, tell_groups, tell_skipped
-from labelwise.cli.jobs import Engine, Workers, make_job, refuse_alone, run_job
-from labelwise.cli.options import AsJson, Device, EncoderName, Group, Root, Seed, Size, Splits, with_shared
+from labelwise.cli.jobs import Engine, Workers, make_job, refuse_alone, run_duplicates, run_job
+from labelwise.cli.options import AsJson, Device, EncoderName, Group, Paths, Root, Seed, Size, Splits, with_shared
 from labelwise.cli.output import note, out, plain_table, show, styled, unbroken
 from labelwise.errors import UsageError
 from labelwise.plugins import plugins
@@ -132,7 +132,7 @@ def encode(  # noqa: PLR0913 - the options of the verb
             raise UsageError(
                 "Embeddings are written as Parquet of a folder of pictures, by a saved classifier: give --encoder birds.lw, no --size."
             )
-        run_job(make_job("encode", Path(encoder), [Path(data)], out_npz, device), workers, engine, json=False)
+        run_job(make_job("encode", Path(encoder), out_npz, device), [Path(data)], workers, engine, json=False)
         return
     refuse_alone(workers, engine)
     check_features_file(out_npz)
@@ -140,6 +140,22 @@ def encode(  # noqa: PLR0913 - the options of the verb
     write_features(features, out_npz)
     images = sum(len(part) for part in features.splits.values())
     out().print(styled((str(out_npz), "bold"), f": {images} images, {features.shape[0]} numbers each"))
+
+
+@app.command()
+@with_shared
+def duplicates(
+    paths: Paths,
+    out_folder: Annotated[Path, Option("--out", help="The folder of Parquet files to write, such as pairs.parquet.")],
+    likeness: Annotated[
+        float | None, Option(min=0.5, max=1.0, help="How alike two must look, 1 is equal; 0.97 unless told.")
+    ] = None,
+    workers: Workers = None,
+    engine: Engine = None,
+    json: AsJson = False,
+) -> None:
+    """Which of very many pictures look alike? All pairs: copies resized, brightened or compressed again, shots of a burst."""
+    run_duplicates(paths, out_folder, likeness, workers, engine, json=json)
 
 
 def _read(data: str, size: int | None, root: Path | None, splits: Path | None = None) -> "lw.data.Dataset":

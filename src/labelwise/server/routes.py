@@ -18,6 +18,7 @@ from starlette.responses import Response
 
 from labelwise.classifier import NONE, UNKNOWN
 from labelwise.data.read.decoding import QUIET, Frame
+from labelwise.description import shape_of
 from labelwise.scores import Scores
 from labelwise.server.abilities import CHANGES, abilities, card, check_pictures, with_text
 from labelwise.server.answers import MOST_TEXT, About, AboutLabel, AboutWhy, MaybeAbout, Nothing, Top
@@ -30,7 +31,7 @@ from labelwise.server.pictures import TYPES, Files, open_examples, open_gallery,
 from labelwise.server.present import Present, Served
 from labelwise.server.refusals import Refusal, check_label
 from labelwise.server.settings import Service
-from labelwise.store import load, shape_of
+from labelwise.store import load
 from labelwise.tasks.ask import DRAFT, ask
 from labelwise.tasks.classify import classify
 from labelwise.tasks.explain import explain
