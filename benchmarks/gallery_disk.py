@@ -1,12 +1,13 @@
 """A gallery on disk (LanceDB) beside one in memory, searched exactly and by its index (faiss): recall, ms a query, memory.
 
-    python benchmarks/gallery_disk.py [--codes 2000000] [--size 128] [--queries 200] [--ways disk exact faiss] [--json FILE]
+    python benchmarks/gallery_disk.py [--codes 2000000] [--size 128] [--queries 200] [--ways disk exact faiss mapped] [--json FILE]
 
 Codes are random, in clusters, as in ``gallery.py``. Each way is built in a process of its own and searched in another one that
 opens what was written, torch and faiss on one thread, LanceDB as it comes: seconds until it is open, wall and processor milliseconds of one query after another (``lw.retrieve``, k = 10),
 the share of the ten best found, and memory of that process, before and after (less what an idle one takes that has imported the
 same). The gallery on disk is also searched with a filter that a tenth of the codes passes, and a thousand codes are added and
-removed. ``--ways disk`` leaves out what has to fit in memory: the right answers come from a stream.
+removed. "mapped" is exact search in a plain file of numbers that is read part by part for each query, what a gallery beyond memory costs without any store; its
+queries are twenty. ``--ways disk mapped`` leaves out what has to fit in memory: the right answers come from a stream.
 """
 
 import argparse
@@ -22,6 +23,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
 import torch
 from gallery import Plain, clustered, recall, resident
 from rich.console import Console
@@ -36,8 +38,10 @@ from labelwise.model import Spec
 from labelwise.tasks.gallery import Gallery, load_gallery, probe_embeddings
 from labelwise.tasks.gallery_index import need_faiss
 from labelwise.tasks.gallery_store import StoredGallery, create_gallery, need_lancedb, open_gallery
+from labelwise.tasks.retrieve import Match
 
 K, STEP, SHARES = 10, 100_000, 10
+MAPPED = 20  # queries of which each reads all codes
 Figures = dict[str, float]
 
 
@@ -82,20 +86,30 @@ def build_memory(folder: Path, count: int, size: int, *, index: bool) -> None:
 
 
 def build_disk(folder: Path, count: int, size: int) -> None:
-    classifier = plain_classifier(size)
+    classifier, begun = plain_classifier(size), time.perf_counter()
     gallery = create_gallery(folder / "gallery.lance", classifier)
     probe = probe_embeddings(classifier)
     for start, codes in parts(count, size):
         rows = range(start, start + len(codes))
         labels = tuple(f"label {row % SHARES}" for row in rows)
         gallery.add(classifier, Gallery(embeddings=codes, files=tuple(map(name, rows)), labels=labels, probe=probe))
+        if rows.stop % (10 * STEP) == 0:
+            print(f"  {rows.stop:,} codes added after {time.perf_counter() - begun:.0f} s", flush=True)
     gallery.tidy()
+    print(f"  tidy after {time.perf_counter() - begun:.0f} s", flush=True)
+
+
+def build_mapped(folder: Path, count: int, size: int) -> None:
+    with (folder / "gallery.bin").open("wb") as file:
+        for _, codes in parts(count, size):
+            file.write(codes.numpy().tobytes())
 
 
 WAYS: dict[str, tuple[Callable[..., None], dict[str, bool]]] = {
     "disk": (build_disk, {}),
     "exact": (build_memory, {"index": False}),
     "faiss": (build_memory, {"index": True}),
+    "mapped": (build_mapped, {}),
 }
 
 
@@ -104,6 +118,8 @@ def search(folder: Path, way: str, size: int, asked: Tensor, right: Tensor) -> F
     classifier = plain_classifier(size)
     if way == "disk":
         need_lancedb()
+    if way == "mapped":
+        return search_mapped(folder / "gallery.bin", asked[:MAPPED], right[:MAPPED])
     idle, begun = resident(), time.perf_counter()
     gallery = open_gallery(folder / "gallery.lance") if way == "disk" else load_gallery(folder / "gallery.safetensors")
     approximate = way != "exact"
@@ -117,6 +133,30 @@ def search(folder: Path, way: str, size: int, asked: Tensor, right: Tensor) -> F
     if isinstance(gallery, StoredGallery):
         figures |= changed(gallery, classifier, asked)
     return figures
+
+
+def search_mapped(file: Path, asked: Tensor, right: Tensor) -> Figures:
+    """Return what exact search costs that reads all codes from disk for each query."""
+    idle, size = resident(), asked.shape[1]
+    codes = np.memmap(file, np.float32, "r").reshape(-1, size)
+
+    def ask(query: Tensor) -> list[list[Match]]:
+        best, rows = torch.empty(0), torch.empty(0, dtype=torch.int64)
+        for start in range(0, len(codes), STEP):
+            here = (torch.from_numpy(np.array(codes[start : start + STEP])) @ query).topk(K)
+            best, rows = torch.cat([best, here.values]), torch.cat([rows, here.indices + start])
+        best, order = best.topk(K)
+        found = zip(rows[order].tolist(), best.tolist(), strict=True)
+        return [[Match(file=name(row), score=score, label=None) for row, score in found]]
+
+    rows, wall, processor = timed(ask, asked)
+    return {
+        "open_s": 0.0,
+        "ms": wall,
+        "cpu_ms": processor,
+        "recall_10": recall(rows, right, K),
+        "mb": resident() - idle,
+    }
 
 
 def timed(ask: Callable[[Tensor], Any], asked: Tensor) -> tuple[Tensor, float, float]:
@@ -170,6 +210,7 @@ def size_of(folder: Path) -> float:
 def rows(count: int, chosen: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
     asked = queries(count, chosen.size, chosen.queries)
     right, out = apart(truth, count, chosen.size, asked)[0], []
+    print(f"  the right answers for {len(asked)} queries are known", flush=True)
     for way in chosen.ways:
         build, how = WAYS[way]
         here = folder / way

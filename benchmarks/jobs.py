@@ -1,9 +1,10 @@
 """Answers about very many small pictures: one process, several, and Ray, with equal rows; and what kills on the way do.
 
-    python benchmarks/jobs.py FOLDER [--pictures 100000] [--workers 2] [--ways "one process" "2 processes" "ray" "killed"]
+    python benchmarks/jobs.py FOLDER [--pictures 100000] [--workers 2] [--side 64 --data finches] [--ways one several ray killed ray-killed]
 
-FOLDER gets pictures of 32 x 32, or ``--side`` (made anew where they are missing), a classifier of the embedded digits and the answers. Each way is ``labelwise classify MODEL pictures --out ...`` in
-the shell, start and imports included. "killed" ends one process of the pool, and then the whole command, by SIGKILL on the way, and runs the command again.
+FOLDER gets pictures of 32 x 32, or ``--side`` (made anew where they are missing), a classifier of the embedded digits, or ``--data``, and the answers. Each way is ``labelwise classify MODEL
+pictures --out ...`` in the shell, start and imports included. "killed" ends one process of the pool, and then the whole command, by SIGKILL on the way, and runs the command again; "ray-killed" ends
+two actors of Ray, one after another. Processor seconds are those of all processes that the command waited for, so of Ray's own only some.
 """
 
 import argparse
@@ -41,7 +42,7 @@ def command(folder: Path, name: str, *words: str) -> tuple[Path, list[str]]:
         "-m",
         "labelwise",
         "classify",
-        str(folder / "digits.lw"),
+        str(folder / "model.lw"),
         str(folder / "pictures"),
         "--out",
         str(out),
@@ -86,21 +87,40 @@ def killed(folder: Path, name: str, *words: str) -> float:
     return time.perf_counter() - begun
 
 
+def actors_killed(folder: Path, name: str, *words: str) -> float:
+    """Return the wall seconds of a run on Ray of which two actors were killed."""
+    out, call = command(folder, name, *words)
+    shutil.rmtree(out, ignore_errors=True)
+    begun, gone = time.perf_counter(), set[str]()
+    process = subprocess.Popen(call, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    total = len(list((folder / "pictures").iterdir())) * 2
+    for share in (8, 3):
+        while len(list(out.glob("part-*"))) < total // share and process.poll() is None:
+            time.sleep(0.05)
+        found = subprocess.run(["pgrep", "-f", "^ray::Worker"], capture_output=True, text=True, check=False).stdout
+        number = next(each for each in found.split() if each not in gone)
+        gone.add(number)
+        os.kill(int(number), signal.SIGKILL)
+    assert process.wait() == 0
+    return time.perf_counter() - begun
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--pictures", type=int, default=100_000)
     parser.add_argument("--side", type=int, default=32)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--ways", nargs="+", default=["one", "several", "ray", "killed"])
+    parser.add_argument("--data", default="digits")
+    parser.add_argument("--ways", nargs="+", default=["one", "several", "ray", "killed", "ray-killed"])
     options = parser.parse_args()
     folder, workers = options.folder.absolute(), ["--workers", str(options.workers)]
     os.environ["OMP_NUM_THREADS"] = "1"
     pictures(folder, options.pictures, options.side)
-    if not (folder / "digits.lw").exists():
+    if not (folder / "model.lw").exists():
         fit = [
             "fit",
-            "digits",
+            options.data,
             "--method",
             "softmax",
             "--encoder",
@@ -110,7 +130,7 @@ def main() -> None:
             "--device",
             "cpu",
             "--out",
-            str(folder / "digits.lw"),
+            str(folder / "model.lw"),
         ]
         subprocess.run(
             [sys.executable, "-m", "labelwise", *fit], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -120,17 +140,21 @@ def main() -> None:
         "several": (workers, timed),
         "ray": ([*workers, "--engine", "ray"], timed),
         "killed": (workers, killed),
+        "ray-killed": ([*workers, "--engine", "ray"], actors_killed),
     }
     first, seconds = None, {}
     for name in options.ways:
         words, way = ways[name]
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         seconds[name] = way(folder, name, *words)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         table = pyarrow.dataset.dataset(folder / f"{name}.parquet").to_table()
         rows = table.num_rows, len(set(table["file"].to_pylist()))
         first = table if first is None else first
         peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e3
         print(
-            f"{name}: {seconds[name]:.1f} s, {seconds[options.ways[0]] / seconds[name]:.2f} x; rows {rows[0]}, of them different files {rows[1]}; equal to the first: {table.equals(first)}; largest process so far {peak:.0f} MB",
+            f"{name}: {seconds[name]:.1f} s (processor {processor:.1f}), {seconds[options.ways[0]] / seconds[name]:.2f} x; rows {rows[0]}, of them different files {rows[1]}; equal to the first: {table.equals(first)}; largest process so far {peak:.0f} MB",
             flush=True,
         )
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import labelwise as lw
+from labelwise.description import ABOUT, digest_of
 from labelwise.errors import StoreError, UsageError
-from labelwise.store import ABOUT, digest_of
 from tests.changed import description
 from tests.conftest import blobs
 from tests.contract.subjects import trained

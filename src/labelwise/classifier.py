@@ -17,12 +17,13 @@ from labelwise.errors import UnsupportedError, UsageError, listing
 from labelwise.familiarity import Familiarity
 from labelwise.labels import Labels
 from labelwise.lazy import LazyImages
-from labelwise.model import LabelModel, as_float, check_shape, prepared
+from labelwise.model import LabelModel, as_float, check_shape, prepared, state_digest
 from labelwise.ops.rows import append_rows
+from labelwise.processes import crowd
 from labelwise.scores import NONE as NONE
 from labelwise.scores import UNKNOWN as UNKNOWN
 from labelwise.scores import Scores
-from labelwise.streams import by_shares, on_device
+from labelwise.streams import by_shares, on_device, stream_of
 from labelwise.view import View
 
 
@@ -101,14 +102,32 @@ class Classifier:
         """Return image embeddings ``[n, d]`` as floats, computed a batch at a time without gradients."""
         if isinstance(images, LazyImages):  # of files: their features may be kept
             images = prepared(self.model, images)
+        stream = stream_of(images) if crowd().world == 1 else None
+        if stream is not None:
+            embeddings = self.survey(images)
+            stream.check(images.rows.tolist())  # type: ignore[attr-defined]
+            return embeddings
 
         def encode(some: Tensor) -> Tensor:
-            images = on_device(torch.split(some, batch), self.model.device)
-            parts = [self.model.encode_images(as_float(x)) for x in images]
-            return torch.cat(parts).float() if parts else torch.empty(0, 0, device=self.model.device)
+            return self._encoded(some, batch)
 
         with torch.no_grad():
             return by_shares(images, encode) if images.ndim == 4 else encode(images)
+
+    def survey(self, images: Tensor) -> Tensor:
+        """Return the embeddings of images that are never kept ``[n, d]``, made once for each; zeros where one cannot be read."""
+        stream = stream_of(images)
+        assert stream is not None
+        rows: Tensor = images.rows  # type: ignore[attr-defined]
+        with torch.no_grad():
+            width = self._encoded(torch.zeros(1, *stream.shape, dtype=torch.uint8)).shape[1]
+            made = stream.features(state_digest(self.model), rows, self._encoded, width)
+        return made.to(self.model.device)
+
+    def _encoded(self, images: Tensor, batch: int = 256) -> Tensor:
+        there = on_device(torch.split(images, batch), self.model.device)
+        parts = [self.model.encode_images(as_float(x)) for x in there]
+        return torch.cat(parts).float() if parts else torch.empty(0, 0, device=self.model.device)
 
     def scores(self, pictures: Pictures) -> Scores:
         """Return the scores of pictures: paths, PIL images, arrays or tensors; one or many. Each is encoded once."""

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from labelwise.cache import digest
 from labelwise.calibration import Penalty
 from labelwise.capabilities import COMPARE, GENERATE, LEARN, LOCATE, WHITEN
 from labelwise.errors import UnsupportedError, UsageError
@@ -231,6 +232,14 @@ def cannot(model: LabelModel, what: str) -> UnsupportedError:
 def prepared(model: LabelModel, images: Tensor) -> Tensor:
     """Return what the model takes in place of images: the features of a frozen trunk, computed once, else the images."""
     return model.prepare(images) if isinstance(model, FreezesTrunk) else images
+
+
+def state_digest(model: nn.Module) -> bytes:
+    """Return what is the same for modules of the same state: its names and numbers."""
+    state = model.state_dict().items()
+    return digest(
+        *(part for name, each in state for part in (name.encode(), each.cpu().contiguous().numpy().tobytes()))
+    )
 
 
 def as_float(images: Tensor) -> Tensor:

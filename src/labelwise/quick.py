@@ -21,6 +21,7 @@ from safetensors import safe_open
 
 from labelwise.cache import QUICK, Cache, digest, is_on
 from labelwise.calibration import Calibration
+from labelwise.description import ABOUT
 from labelwise.familiarity import Familiarity, OutlierRule
 from labelwise.files import read_json_bytes
 from labelwise.labels import Labels
@@ -34,7 +35,7 @@ from labelwise.view import View
 if TYPE_CHECKING:
     from labelwise.classifier import Classifier
 
-ABOUT, WEIGHTS = "classifier.json", "weights.safetensors"
+WEIGHTS = "weights.safetensors"
 MOST = 64  # pictures for which this way is taken: of more the ordinary one keeps features, and torch's import is the smaller part
 PART = 0.1  # of the cache that a graph may take
 MODEL = ("root", "centre", "sharpness", "rooted", "encoder.mean", "encoder.std")

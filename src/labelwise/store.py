@@ -1,6 +1,5 @@
 """A saved classifier is one folder: ``classifier.json`` and ``weights.safetensors``, written whole or not at all."""
 
-import json
 import os
 import shutil
 from importlib.metadata import PackageNotFoundError, version
@@ -11,10 +10,11 @@ import torch
 
 from labelwise import __version__
 from labelwise.classifier import Classifier
+from labelwise.description import ABOUT as ABOUT
+from labelwise.description import FORMAT, read_about
 from labelwise.errors import LabelwiseError, StoreError, UsageError
 from labelwise.files import (
     json_bytes,
-    read_json_bytes,
     read_tensors,
     state_tensors,
     sync_folder,
@@ -23,7 +23,6 @@ from labelwise.files import (
 )
 from labelwise.interruption import unbroken
 from labelwise.labels import Labels
-from labelwise.quick import ABOUT as ABOUT
 from labelwise.quick import WEIGHTS as WEIGHTS
 from labelwise.quick import file_digest, keep_quick
 from labelwise.rebuild import check_finite, classifier_of
@@ -32,7 +31,6 @@ from labelwise.training.stages import Method
 from labelwise.view import WHOLE
 from labelwise.writable import check_writable
 
-FORMAT = 1
 LOG = "log.jsonl"
 
 
@@ -83,7 +81,7 @@ def load(path: str | Path, *, device: str | torch.device = "cpu") -> Classifier:
     What its description says is compared with its weights before anything of size is built, and every number is looked at.
     """
     folder = Path(path)
-    about = _read_about(folder)
+    about = read_about(folder)
     weights = folder / WEIGHTS
     if not weights.exists():
         raise StoreError(f"{folder} is damaged: {WEIGHTS} is missing. Restore it from a copy, or fit again.")
@@ -104,16 +102,6 @@ def load(path: str | Path, *, device: str | torch.device = "cpu") -> Classifier:
             f"{__version__}: {reason}. {remedy}, or fit again."
         ) from error
     return classifier.to(device)
-
-
-def digest_of(path: str | Path) -> str:
-    """Return the checksum of a saved classifier's weights; another one means another classifier."""
-    return str(_read_about(Path(path)).get("weights_sha256"))
-
-
-def shape_of(path: str | Path) -> tuple[int, ...]:
-    """Return the image shape of a saved classifier, without loading it."""
-    return tuple(_read_about(Path(path)).get("shape", ()))
 
 
 def _write(classifier: Classifier, folder: Path) -> bytes:
@@ -185,27 +173,6 @@ def _put_in_place(part: Path, target: Path) -> None:
         raise
     sync_folder(target.parent)
     shutil.rmtree(old, ignore_errors=True)
-
-
-def _read_about(folder: Path) -> dict[str, Any]:
-    if not folder.exists():
-        left = sorted(folder.parent.glob(f".{folder.name}.*.old")) if folder.parent.exists() else []
-        hint = f" A version that was being replaced lies in {left[0]}; rename it back." if left else ""
-        raise StoreError(f"No saved classifier at {folder}.{hint or ' Make one with fit.'}")
-    try:
-        about: dict[str, Any] = json.loads(read_json_bytes(folder / ABOUT))
-    except OSError as error:
-        raise StoreError(f"{folder} is no saved classifier: cannot read {ABOUT} ({error.strerror}).") from None
-    except (ValueError, RecursionError):
-        raise StoreError(
-            f"{folder / ABOUT} is damaged: it is not JSON. Restore it from a copy, or fit again."
-        ) from None
-    if not isinstance(about, dict) or about.get("format") != FORMAT:
-        number = about.get("format") if isinstance(about, dict) else None
-        raise StoreError(
-            f"{folder} has format {number}; this version reads format {FORMAT}. Update labelwise, or fit again."
-        )
-    return about
 
 
 def _label_words(labels: Labels) -> dict[str, Any]:

@@ -1,6 +1,9 @@
 """Which images are measured: one rule, whatever the data and whoever asks."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -186,3 +189,27 @@ def test_whole_data_are_not_copied() -> None:
     part = choose_part(told(labels), Dataset(name="d", labels=labels, splits=splits, own_splits=False))
     assert torch.equal(part.split.images, whole)
     assert part.split.images.data_ptr() == whole.data_ptr()
+
+
+def test_pictures_of_shards_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a model whose encoder was trained, too: the pass that finds what cannot be read encodes, and other splits are left alone."""
+    from labelwise.data.read.shards import ShardPictures, shards
+    from labelwise.data.sharding import write_shards
+
+    data = blobs(per_label=10, seed=7)
+    write_shards(replace(data, own_splits=True), tmp_path / "shards")
+    classifier, rows = trained("softmax"), list[int]()
+    real = ShardPictures.read
+
+    def counted(self: ShardPictures, some: Sequence[int], *more: Any) -> Any:
+        rows.extend(some)
+        return real(self, some, *more)
+
+    streamed = shards(tmp_path / "shards", size=classifier.shape[1])
+    monkeypatch.setattr(ShardPictures, "read", counted)
+    part = choose_part(classifier, streamed, "test")
+    tested = part.tested(classifier)
+    assert len(rows) == len(set(rows)) == len(streamed.splits["test"])
+    plain = choose_part(classifier, data, "test").tested(classifier)
+    near, far = (each.scores.embeddings.sort(0).values for each in (plain, tested))
+    torch.testing.assert_close(far, near, atol=1e-5, rtol=1e-5)

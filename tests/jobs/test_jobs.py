@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import threading
 import time
@@ -17,8 +18,9 @@ from labelwise.classifier import Classifier
 from labelwise.data.dataset import Dataset, Split
 from labelwise.errors import LabelwiseError, UsageError
 from labelwise.fitting.fit import fit
-from labelwise.jobs.job import ABOUT, Job, answer_block
+from labelwise.jobs.job import Job
 from labelwise.jobs.local import run_here
+from labelwise.jobs.parts import ABOUT
 from labelwise.labels import Labels
 from labelwise.methods import Discriminant
 from labelwise.store import load, save
@@ -55,7 +57,7 @@ def rows(job: Job) -> list[dict[str, Any]]:
 
 def answered(job: Job, classifier: Classifier) -> Job:
     for block in job.missing:
-        answer_block(job, classifier, block)
+        job.answer(classifier, block)
     return job
 
 
@@ -168,15 +170,54 @@ def test_the_shell(place: Path, tmp_path: Path, run: Any) -> None:
         assert why in " ".join(told.split())
 
 
-def test_ray_gives_the_same_rows(place: Path, tmp_path: Path) -> None:
-    """Slow, where Ray is installed: it starts its own processes."""
+def test_ray_gives_the_same_rows_though_actors_are_killed(place: Path, tmp_path: Path) -> None:
+    """Slow, where Ray is installed: it starts its own processes. Each actor is killed once, in the middle of its work."""
     pytest.importorskip("ray", reason="Ray is not installed")
-    from labelwise.jobs.on_ray import run_on_ray
+    from labelwise.jobs.on_ray import ray_started
 
-    whole = rows(answered(job_of(place, tmp_path / "whole.parquet"), load(place / "m.lw")))
-    job = job_of(place, tmp_path / "ray.parquet")
-    run_on_ray(job, 2, lambda _: None)
+    whole = rows(answered(job_of(place, tmp_path / "whole.parquet", size=1), load(place / "m.lw")))
+    job, counts, killed = job_of(place, tmp_path / "ray.parquet", size=1), list[int](), list[int]()
+
+    def done(count: int) -> None:
+        counts.append(count)
+        if len(counts) in (3, 8):
+            killed.append(next(number for number in actors() if number not in killed))
+            os.kill(killed[-1], signal.SIGKILL)
+
+    with ray_started(2) as run:
+        run(job, done)
+        assert not job.missing
+        run(job, done)  # nothing is left to do
+    assert len(killed) == 2
     assert rows(job) == whole
+    assert sum(counts) == len(whole), "each block is told once"
+
+
+def actors() -> list[int]:
+    """The processes of actors of Ray that are at work."""
+    numbers = [each.name for each in Path("/proc").iterdir() if each.name.isdigit()]
+    words = {number: _words(Path("/proc") / number / "cmdline") for number in numbers}
+    return sorted(int(number) for number, line in words.items() if line.startswith(b"ray::Worker"))
+
+
+def _words(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:  # it ended meanwhile
+        return b""
+
+
+def test_ray_says_in_words_what_is_wrong(place: Path, tmp_path: Path, run: Any) -> None:
+    """Slow, where Ray is installed."""
+    pytest.importorskip("ray", reason="Ray is not installed")
+    model = tmp_path / "m.lw"
+    shutil.copytree(place / "m.lw", model)
+    (model / "weights.safetensors").write_bytes(b"nothing")
+    words = ("classify", model, place / "pictures", "--out", tmp_path / "x.parquet", "--engine", "ray")
+    code, _, told = run(*words)
+    assert code
+    assert "its checksum differs" in " ".join(told.split())
+    assert "Traceback" not in told
 
 
 def test_pictures_in_shards(place: Path, tmp_path: Path, run: Any) -> None:

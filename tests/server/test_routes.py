@@ -1,5 +1,7 @@
 """Every route answers as the function of the same name does, for every method."""
 
+import json
+from hashlib import blake2b
 from pathlib import Path
 
 import pytest
@@ -7,9 +9,12 @@ import torch
 from torch import Tensor
 
 import labelwise as lw
+from labelwise.errors import UsageError
 from labelwise.methods import METHODS
 from labelwise.model import LabelModel
 from labelwise.store import save
+from labelwise.tasks.gallery import gallery_of_files
+from labelwise.tasks.gallery_store import add_files, create_gallery
 from tests.conftest import blobs
 from tests.server.asking import PNG, form, images_of, png, saved, serving
 from tests.server.conftest import model_of
@@ -183,6 +188,41 @@ def test_retrieve_finds_the_pictures_of_a_folder(tmp_path: Path) -> None:
         why = client.post("/retrieve", content=png(images_of(2)[1]), headers=PNG)
         assert why.status_code == 422
         assert "--gallery" in why.json()["error"]
+
+
+@pytest.mark.parametrize("kept", ["photos.lance", "photos.safetensors"])
+def test_retrieve_finds_the_pictures_of_a_gallery_that_was_kept(
+    kept: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is encoded at the start, names say no path, and only pictures of the gallery are shown."""
+    folder, index = tmp_path / "some photos" / "deep", tmp_path / kept
+    folder.mkdir(parents=True)
+    for label in range(4):
+        for i, image in enumerate(images_of(label, 3)):
+            (folder / f"{label} {i}.png").write_bytes(png(image))
+    classifier, files = model_of("indicator"), sorted(str(file) for file in folder.iterdir())
+    if kept.endswith(".lance"):
+        pytest.importorskip("lancedb")
+        add_files(create_gallery(index, classifier), classifier, files)
+    else:
+        gallery_of_files(classifier, files)[0].save(index)
+    (folder / "outside.png").write_bytes(png(images_of(1)[0]))
+    monkeypatch.setattr("labelwise.server.pictures.gallery_of_files", None)
+    with serving(saved(tmp_path, "indicator"), gallery=index) as client:
+        found = client.post("/retrieve?top=4", content=png(images_of(2)[1]), headers=PNG).json()["matches"]
+        assert found[0]["file"] == "deep/2 1.png"
+        assert found[0]["similarity"] == pytest.approx(1, abs=1e-4)
+        assert str(tmp_path) not in json.dumps(found)
+        assert client.get(found[0]["picture"]).headers["content-type"] == "image/jpeg"
+        digest = blake2b(str(folder / "outside.png").encode(), digest_size=12).hexdigest()
+        checksum = found[0]["picture"].rpartition("/")[2][:8] if kept.endswith(".lance") else ""
+        for other in ("none", digest, checksum + digest, "0" * 32, "..%2F..%2Fetc%2Fpasswd"):
+            assert client.get(f"/gallery/{other}").status_code == 404
+    with (
+        pytest.raises(UsageError, match="another model"),
+        serving(saved(tmp_path / "other", "prototype"), gallery=index),
+    ):
+        pass
 
 
 def test_examples_are_offered(tmp_path: Path) -> None:

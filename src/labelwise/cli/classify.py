@@ -68,7 +68,7 @@ def classify(  # noqa: PLR0913 - the options of the verb
             raise UsageError(
                 "--out writes all answers as Parquet; leave out --csv, --sort-into, --link, --only, --sheet, --strict."
             )
-        run_job(make_job("classify", model, paths, job_out, device, top), workers, engine, json=json)
+        run_job(make_job("classify", model, job_out, device, top), paths, workers, engine, json=json)
         return
     refuse_alone(workers, engine)
     if link and sort_into is None:

@@ -9,8 +9,8 @@ from typer import Argument, Option
 
 import labelwise as lw
 from labelwise.cli.inputs import open_data, open_data_for, open_model, tell_groups, tell_skipped
-from labelwise.cli.jobs import Engine, Workers, make_job, refuse_alone, run_job
-from labelwise.cli.options import AsJson, Device, EncoderName, Group, Root, Seed, Size, Splits, with_shared
+from labelwise.cli.jobs import Engine, Workers, make_job, refuse_alone, run_duplicates, run_job
+from labelwise.cli.options import AsJson, Device, EncoderName, Group, Paths, Root, Seed, Size, Splits, with_shared
 from labelwise.cli.output import note, out, plain_table, show, styled, unbroken
 from labelwise.errors import UsageError
 from labelwise.plugins import plugins
@@ -92,7 +92,7 @@ def split(  # noqa: PLR0913 - the options of the verb
 @with_shared
 def shard(
     data: Data,
-    out_folder: Annotated[Path, Option("--out", help="The folder to write the tar files to.")],
+    out_folder: Annotated[str, Option("--out", help="The folder or address to write the tar files to.")],
     megabytes: Annotated[float, Option(help="Size of a shard, about.")] = 256,
     seed: Seed = 0,
     root: Root = None,
@@ -100,16 +100,15 @@ def shard(
 ) -> None:
     """Write pictures as WebDataset shards, which stream: for data larger than memory, or far away."""
     from labelwise.data.catalogue import names_own_files
-    from labelwise.data.sharding import write_shards
+    from labelwise.data.sharding import check_new, write_shards
     from labelwise.data.survey import readable
-    from labelwise.writable import check_writable
 
-    check_writable(out_folder)
+    check_new(out_folder)
     dataset = readable(lw.data.load(data, size=SMALL if names_own_files(data) else None, root=root))
     tell_skipped(dataset.skipped)
     shards = write_shards(dataset, out_folder, megabytes=megabytes, seed=seed)
     words = f": {shards.pictures} pictures in {shards.shards} shards, {shards.bytes / 1e6:,.1f} MB"
-    show({**asdict(shards), "folder": str(out_folder)}, styled((str(out_folder), "bold"), words), json=json)
+    show({**asdict(shards), "folder": out_folder}, styled((out_folder, "bold"), words), json=json)
 
 
 @app.command()
@@ -125,14 +124,16 @@ def encode(  # noqa: PLR0913 - the options of the verb
     device: Device = "auto",
 ) -> None:
     """Turn pictures into features once, for many experiments; fit, check and the rest read the file."""
+    from labelwise.data.read.addresses import may_name_shards
     from labelwise.fitting.encoding import check_features_file, write_features
 
     if out_npz.suffix.lower() == ".parquet":
-        if not Path(encoder).is_dir() or not Path(data).is_dir() or size is not None:
+        if not Path(encoder).is_dir() or size is not None or not (Path(data).is_dir() or may_name_shards(data)):
             raise UsageError(
-                "Embeddings are written as Parquet of a folder of pictures, by a saved classifier: give --encoder birds.lw, no --size."
+                "Embeddings are written as Parquet of a folder of pictures, or of shards, by a saved classifier: give --encoder birds.lw, "
+                "no --size."
             )
-        run_job(make_job("encode", Path(encoder), [Path(data)], out_npz, device), workers, engine, json=False)
+        run_job(make_job("encode", Path(encoder), out_npz, device), [Path(data)], workers, engine, json=False)
         return
     refuse_alone(workers, engine)
     check_features_file(out_npz)
@@ -140,6 +141,22 @@ def encode(  # noqa: PLR0913 - the options of the verb
     write_features(features, out_npz)
     images = sum(len(part) for part in features.splits.values())
     out().print(styled((str(out_npz), "bold"), f": {images} images, {features.shape[0]} numbers each"))
+
+
+@app.command()
+@with_shared
+def duplicates(
+    paths: Paths,
+    out_folder: Annotated[Path, Option("--out", help="The folder of Parquet files to write, such as pairs.parquet.")],
+    likeness: Annotated[
+        float | None, Option(min=0.5, max=1.0, help="How alike two must look, 1 is equal; 0.97 unless told.")
+    ] = None,
+    workers: Workers = None,
+    engine: Engine = None,
+    json: AsJson = False,
+) -> None:
+    """Which of very many pictures look alike? All pairs: copies resized, brightened or compressed again, shots of a burst."""
+    run_duplicates(paths, out_folder, likeness, workers, engine, json=json)
 
 
 def _read(data: str, size: int | None, root: Path | None, splits: Path | None = None) -> "lw.data.Dataset":

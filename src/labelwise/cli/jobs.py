@@ -1,7 +1,9 @@
 """What verbs share that ask about very many pictures: ``--out FOLDER.parquet --workers N --engine local|ray``."""
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -18,7 +20,9 @@ from labelwise.writable import sole_writer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from labelwise.data.read.shards import Packed
     from labelwise.jobs.job import Job, Question
+    from labelwise.jobs.parts import Done, Parts
 
 JobOut = Annotated[
     Path | None,
@@ -33,52 +37,113 @@ Engine = Annotated[
 ]
 
 
-def make_job(question: "Question", model: Path, paths: Sequence[Path], out: Path, device: str, top: int = 3) -> "Job":
-    """Return the job of a question about all pictures of files, folders and shards."""
+def make_job(question: "Question", model: Path | None, out: Path, device: str, top: int = 3) -> "Job":
+    """Return the job of a question, without its files."""
     from labelwise.jobs.job import Job
-    from labelwise.training.distribution import choose_device
 
     if out.suffix.lower() != ".parquet":
         raise UsageError(
             f"Answers about many pictures are written as Parquet: give --out a name that ends with .parquet; given {out}."
         )
-    files = tuple(str(file.absolute()) if isinstance(file, Path) else file for file in list_files(paths))
-    place, kind = (str(each.absolute()) for each in (model, out)), choose_device(device).type
-    return Job(question=question, model=next(place), out=next(place), files=files, top=top, device=kind)
+    if device not in ("auto", "cpu"):  # a wrong word, or a device that is not there, is told at once
+        from labelwise.training.distribution import choose_device
+
+        device = choose_device(device).type
+    folder = "" if model is None else str(model.absolute())
+    return Job(question=question, model=folder, out=str(out.absolute()), top=top, device=device)
 
 
-def run_job(job: "Job", workers: int | None, engine: str | None, *, json: bool) -> None:
-    """Answer what is missing of a job, and say what was written."""
-    with sole_writer(Path(job.out)):
-        job.begin()
-        missing = job.missing
-        left = sum(len(job.blocks[block]) for block in missing)
-        with _bar(len(job.files), len(job.files) - left) as done:
-            if engine == "ray":
-                from labelwise.jobs.on_ray import run_on_ray
-
-                run_on_ray(job, workers or 1, done)
-            else:
-                from labelwise.jobs.local import run_here
-
-                run_here(job, workers or 1, done)
-    document = _outcome(job) | {"found_done": len(job.blocks) - len(missing)}
-    before = f", {document['found_done']} of them from before" if document["found_done"] else ""
-    lines: list[Any] = [styled((job.out, "bold"), f": {len(job.files)} pictures in {document['files']} files{before}")]
-    lines += [f"{document['unread']} could not be read: column reason says why."] if document["unread"] else []
+def run_job(job: "Job", paths: Sequence[Path], workers: int | None, engine: str | None, *, json: bool) -> None:
+    """Answer what is missing of a job about all pictures of files, folders and shards, and say what was written."""
+    with _engine(engine, workers or 1) as run:
+        job = replace(job, files=_files(paths))
+        with sole_writer(Path(job.out)):
+            job.begin()
+            before = _run(job, run, "Pictures")
+    document = _outcome(job) | {"found_done": before}
+    known = f", {before} of them from before" if before else ""
+    lines: list[Any] = [styled((job.out, "bold"), f": {len(job.files)} pictures in {document['files']} files{known}")]
+    lines += _unread(document["unread"])
     if "answers" in document:
         rows = ((word, str(count)) for word, count in document["answers"].items())
         lines.append(plain_table("answer", ">pictures", rows=rows))
     show(document, *lines, json=json)
 
 
+def run_duplicates(
+    paths: Sequence[Path], out: Path, likeness: float | None, workers: int | None, engine: str | None, *, json: bool
+) -> None:
+    """Write the pairs of pictures that look alike, and say how many there are."""
+    from labelwise.data.split.lookalikes import LIKENESS
+    from labelwise.jobs.duplicates import LOOKS, Pairs
+
+    looks, likeness = make_job("looks", None, out, "cpu"), LIKENESS if likeness is None else likeness
+    with _engine(engine, workers or 1) as run:
+        looks = replace(looks, out=str(Path(looks.out) / LOOKS), files=_files(paths))
+        job = Pairs(out=str(out.absolute()), looks=looks, likeness=likeness)
+        with sole_writer(out.absolute()):
+            job.begin()
+            looks.begin()
+            _run(looks, run, "Pictures")
+            job.divide()
+            before = _run(job, run, "Comparing")
+    pairs = _columns(job, ["file", "other"])
+    both = import_module("pyarrow").chunked_array([*pairs["file"].chunks, *pairs["other"].chunks], "string")
+    alike = len(both.unique())
+    unread = len(looks.files) - _columns(looks, ["reason"])["reason"].null_count
+    document = {"written": job.out, "pictures": len(looks.files), "unread": unread, "pairs": pairs.num_rows}
+    document |= {"alike": alike, "likeness": likeness, "files": len(job.sizes), "found_done": before}
+    words = f": {pairs.num_rows} pairs of {alike} pictures look alike, of {len(looks.files)}"
+    show(document, styled((job.out, "bold"), words), *_unread(unread), json=json)
+
+
+def _files(paths: Sequence[Path]) -> "tuple[str | Packed, ...]":
+    """Return the pictures that paths name, those in files by their whole path."""
+    here = os.path.join(os.path.abspath(os.curdir), "")
+    names = ((str(file), file) for file in list_files(paths))
+    return tuple(
+        (name if os.path.isabs(name) else here + name) if isinstance(file, Path) else file for name, file in names
+    )
+
+
+def _run(job: "Parts", run: "Callable[[Parts, Done], None]", what: str) -> int:
+    """Answer what is missing of a job, and return how many of its files were there before."""
+    missing, sizes = job.missing, job.sizes
+    with _bar(what, sum(sizes), sum(sizes) - sum(sizes[block] for block in missing)) as done:
+        run(job, done)
+    return len(sizes) - len(missing)
+
+
+@contextmanager
+def _engine(name: str | None, workers: int) -> "Iterator[Callable[[Parts, Done], None]]":
+    """Yield what works on the blocks of a job."""
+    if name == "ray":
+        from labelwise.jobs.on_ray import ray_started
+
+        with ray_started(workers) as run:
+            yield run
+    else:
+        from labelwise.jobs.local import run_here
+
+        yield lambda job, done: run_here(job, workers, done)
+
+
+def _columns(job: "Parts", columns: list[str]) -> Any:
+    """Return columns of all files of a finished job."""
+    names = [str(job.place(block)) for block in range(len(job.sizes))]
+    return import_module("pyarrow.dataset").dataset(names).to_table(columns=columns)
+
+
+def _unread(count: int) -> list[str]:
+    return [f"{count} could not be read: column reason says why."] if count else []
+
+
 def _outcome(job: "Job") -> dict[str, Any]:
     """Return what the files of a finished job hold, in numbers."""
-    names = [str(job.place(block)) for block in range(len(job.blocks))]
-    columns = ["answer", "reason"] if job.question == "classify" else ["reason"]
-    table = import_module("pyarrow.dataset").dataset(names).to_table(columns=columns)
+    table = _columns(job, ["answer", "reason"] if job.question == "classify" else ["reason"])
     unread = len(job.files) - table["reason"].null_count
-    about = {"model": job.model, "written": job.out, "pictures": len(job.files), "unread": unread, "files": len(names)}
+    about = {"model": job.model, "written": job.out, "pictures": len(job.files), "unread": unread}
+    about["files"] = len(job.sizes)
     if job.question != "classify":
         return about
     counts = ((each["values"], each["counts"]) for each in table["answer"].drop_null().value_counts().to_pylist())
@@ -92,9 +157,9 @@ def refuse_alone(workers: int | None, engine: str | None) -> None:
 
 
 @contextmanager
-def _bar(total: int, before: int) -> "Iterator[Callable[[int], None]]":
+def _bar(what: str, total: int, before: int) -> "Iterator[Callable[[int], None]]":
     """Yield what takes how many pictures more are done, and shows it where a person looks."""
     console = Console(stderr=True)
     with Progress(console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task("Pictures", total=total, completed=before)
+        task = progress.add_task(what, total=total, completed=before)
         yield lambda count: progress.advance(task, count)

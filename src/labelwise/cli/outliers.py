@@ -34,7 +34,7 @@ def outliers(  # noqa: PLR0913 - the options of the verb
     if job_out is not None:
         if known is not None or strict:
             raise UsageError("--out writes all answers as Parquet; leave out --known and --strict.")
-        run_job(make_job("outliers", model, paths, job_out, device), workers, engine, json=json)
+        run_job(make_job("outliers", model, job_out, device), paths, workers, engine, json=json)
         return
     refuse_alone(workers, engine)
     classifier = open_model(model, device)

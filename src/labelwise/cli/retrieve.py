@@ -71,8 +71,8 @@ def retrieve(  # noqa: PLR0913 - the options of the verb
             raise UsageError(
                 "--out answers for very many pictures: give them and --gallery photos.lance, and besides only -k, --by and --device."
             )
-        job = make_job("retrieve", model, query, job_out, device, k)
-        run_job(replace(job, gallery=str(gallery.absolute()), by=by), workers, engine, json=json)
+        job = make_job("retrieve", model, job_out, device, k)
+        run_job(replace(job, gallery=str(gallery.absolute()), by=by), query, workers, engine, json=json)
         return
     refuse_alone(workers, engine)
     kept = index or gallery

@@ -25,7 +25,9 @@ def serve(  # noqa: PLR0913 - the options of the verb
             help="Where taught labels are kept: a folder, or postgresql://... for several machines.",
         ),
     ] = None,
-    gallery: Annotated[Path | None, Option(help="A folder of pictures for retrieve.")] = None,
+    gallery: Annotated[
+        Path | None, Option(help="Pictures for retrieve: a folder, or what retrieve --index wrote.")
+    ] = None,
     examples: Annotated[Path | None, Option(help="Pictures that the page offers to try.")] = None,
     workers: Annotated[int, Option(help="Processes on the one port.")] = 1,
     rate: Annotated[float, Option(help="Requests a second of one address; 0 is no limit.")] = 0.0,

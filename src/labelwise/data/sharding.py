@@ -9,15 +9,17 @@ import os
 import shutil
 import tarfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from PIL import Image
 
 from labelwise.data.dataset import Dataset, Split
+from labelwise.data.read.addresses import address, is_remote, told, url_to_fs
 from labelwise.data.read.readable import is_picture
 from labelwise.data.read.shards import CLASSES
 from labelwise.data.split.divide import pool
@@ -34,16 +36,16 @@ MEGABYTES = 256  # of a shard, about
 class Shards:
     """What was written."""
 
-    folder: Path
+    folder: str  # or an address
     shards: int
     pictures: int
     bytes: int
 
 
-def write_shards(dataset: Dataset, folder: Path, *, megabytes: float = MEGABYTES, seed: int = 0) -> Shards:
+def write_shards(dataset: Dataset, folder: str | Path, *, megabytes: float = MEGABYTES, seed: int = 0) -> Shards:
     """Write all pictures of a data set as shards of about so many megabytes into a new folder, which appears when it is whole.
 
-    Splits that the data name are kept, a shard holds pictures of one; the groups that stay together where splits are made are written, too.
+    At an address (``s3://bucket/birds``) shards appear one after another, and the names of labels last. Splits that the data name are kept, a shard holds pictures of one; the groups that stay together where splits are made are written, too.
     """
     if len(dataset.shape) != 3:
         raise DataError(f'"{dataset.name}" holds features, not pictures. A table or an .npz pack holds these.')
@@ -51,7 +53,8 @@ def write_shards(dataset: Dataset, folder: Path, *, megabytes: float = MEGABYTES
         raise UsageError(f"A shard has a size above 0 megabytes; given {megabytes}.")
     parts = dataset.splits if dataset.own_splits else {"shard": pool(dataset)}
     names, shards, pictures, size = dataset.labels.names, 0, 0, 0
-    with _new_folder(folder) as place:
+    target = address(folder)
+    with _new_folder(target) as (place, keep):
         for kind, split in parts.items():
             for number, samples in enumerate(_filled(_samples(split, names, seed), megabytes * 1e6)):
                 check_room(place, sum(len(each) for sample in samples for each in sample.values()))
@@ -63,27 +66,67 @@ def write_shards(dataset: Dataset, folder: Path, *, megabytes: float = MEGABYTES
                             entry.size = len(content)
                             tar.addfile(entry, io.BytesIO(content))
                 shards, pictures, size = shards + 1, pictures + len(samples), size + file.stat().st_size
+                keep(file)
         (place / CLASSES).write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
-    return Shards(folder=folder, shards=shards, pictures=pictures, bytes=size)
+        keep(place / CLASSES)
+    return Shards(folder=target, shards=shards, pictures=pictures, bytes=size)
+
+
+def check_new(folder: str | Path) -> None:
+    """Raise an error unless shards can be written to a folder, or an address, at which nothing lies yet."""
+    target = address(folder)
+    if is_remote(target):
+        with told(target):
+            fs, path = url_to_fs(target)
+            there = bool(fs.find(path))
+    else:
+        check_writable(Path(target))
+        there = Path(target).exists()
+    if there:
+        raise UsageError(f"{target} exists already. Choose another name, or remove it.")
 
 
 @contextmanager
-def _new_folder(target: Path) -> Iterator[Path]:
-    """Yield a folder that takes its name when all is written; else nothing is left of it."""
-    check_writable(target)
-    if target.exists():
-        raise UsageError(f"{target} exists already. Choose another name, or remove it.")
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+def _new_folder(target: str) -> Iterator[tuple[Path, Callable[[Path], None]]]:
+    """Yield a folder to write to, and what a file that is whole is given to; if not all is written, nothing is left."""
+    check_new(target)
+    if is_remote(target):
+        with TemporaryDirectory() as place, _uploading(target) as keep:
+            yield Path(place), keep
+        return
+    whole = Path(target)
+    part = whole.with_name(f".{whole.name}.{os.getpid()}.part")
     try:
         part.mkdir(parents=True)
-        yield part
-        part.rename(target)
+        yield part, lambda _: None
+        part.rename(whole)
     except OSError as error:
         raise DataError(
             f'Cannot write "{target}": {error.strerror or error}. Make room, or choose another place.'
         ) from None
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+@contextmanager
+def _uploading(target: str) -> Iterator[Callable[[Path], None]]:
+    """Yield what brings a file to an address and removes it here; what was brought is taken away again where an error follows."""
+    with told(target):
+        fs, path = url_to_fs(target)
+    sent: list[str] = []
+
+    def keep(file: Path) -> None:
+        sent.append(f"{path.rstrip('/')}/{file.name}")
+        with told(target):
+            fs.put_file(str(file), sent[-1])
+        file.unlink()
+
+    try:
+        yield keep
+    except BaseException:
+        with suppress(Exception):  # the error that led here is the one to tell
+            fs.rm([each for each in sent if fs.exists(each)])
+        raise
 
 
 def _filled(samples: Iterator[dict[str, bytes]], most: float) -> Iterator[list[dict[str, bytes]]]:

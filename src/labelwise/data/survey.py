@@ -1,7 +1,9 @@
 """One pass over pictures of shards before they are used: those that cannot be read are left out and named."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+
+from torch import Tensor
 
 from labelwise.data.dataset import Dataset, Skipped
 from labelwise.data.read.readable import check_read
@@ -10,21 +12,32 @@ from labelwise.nn.encoder import ImageEncoder
 from labelwise.streams import stream_of
 
 
-def readable_for(model: LabelModel, data: Dataset) -> Dataset:
-    """Return what ``readable`` does, with the features of a model's encoder where that is not trained."""
+def readable_for(
+    model: LabelModel, data: Dataset, splits: Sequence[str] = (), embed: Callable[[Tensor], object] | None = None
+) -> Dataset:
+    """Return what ``readable`` does, in a pass that makes the features of a model's encoder, too, where that is not trained.
+
+    Of one that is, the pass is ``embed``, if that is given.
+    """
     encoders = [each for each in model.modules() if isinstance(each, ImageEncoder)]
-    return readable(data, encoder=encoders[0] if len(encoders) == 1 and data.shape == model.spec.shape else None)
+    if len(encoders) != 1 or data.shape != model.spec.shape:
+        return readable(data, splits)
+    return readable(data, splits, encoders[0].survey if encoders[0].frozen else embed)
 
 
 def readable(
-    data: Dataset, splits: Sequence[str] = (), encoder: ImageEncoder | None = None, *, strict: bool = False
+    data: Dataset,
+    splits: Sequence[str] = (),
+    go_through: Callable[[Tensor], object] | None = None,
+    *,
+    strict: bool = False,
 ) -> Dataset:
     """Return the data without pictures of shards that cannot be read; other data as they are.
 
     Args:
         data: all splits.
         splits: those to go through; all where none is named.
-        encoder: one that is not trained, whose features are wanted, too: they are made in the same pass.
+        go_through: the pass over images, which notes what there is to know, and more; None notes that alone.
         strict: make a picture that cannot be read an error.
     """
     parts = dict(data.splits)
@@ -35,10 +48,10 @@ def readable(
         if split is None or stream is None:
             continue
         rows = split.images.rows  # type: ignore[attr-defined]
-        if encoder is not None and encoder.frozen:
-            encoder.survey(split.images)
-        else:
+        if go_through is None:
             stream.survey(rows)
+        else:
+            go_through(split.images)
         bad = [i for i, row in enumerate(rows.tolist()) if row in stream.faults]
         skipped += [Skipped(file=split.files[i], reason=stream.faults[int(rows[i])]) for i in bad]
         if bad:

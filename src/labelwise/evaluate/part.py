@@ -113,15 +113,17 @@ def choose_parts(
 
     Each classifier comes with the same data, read as its model takes them; the rest is as in ``choose_part``.
     """
+    name, names, leaves = _choose(pairs[0][1], split, unknown=unknown)
+    # of all images of data without splits most are left out, and need not be encoded
+    embed = not leaves or name != ALL
     pairs = [
-        (classifier, readable_for(classifier.model, at_side(data, fit=classifier.view.fit)))
-        for classifier, data in pairs
+        (one, readable_for(one.model, at_side(data, fit=one.view.fit), names, one.survey if embed else None))
+        for one, data in pairs
     ]
     first = pairs[0][1]
     for classifier, data in pairs:
         _check_fit(classifier, data)
         _check_same(data, first)
-    name, names, leaves = _choose(first, split, unknown=unknown)
     divided_by_fit = name == ALL and leaves and not first.own_splits
     own = [_made_from(classifier, first) for classifier, _ in pairs]
     blind = [classifier.origin.train_hashes is None for classifier, _ in pairs]

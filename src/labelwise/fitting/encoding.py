@@ -30,7 +30,7 @@ def encode_dataset(dataset: Dataset, encoder: Encoder, device: str = "auto") -> 
         raise UsageError(f"Features have the size that the backbone gives; leave out code_size {encoder.code_size}.")
     network = replace(encoder, frozen=True).build(dataset.shape).to(choose_device(device))
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    dataset = readable(dataset, encoder=network)
+    dataset = readable(dataset, (), network.survey)
     splits = {
         name: replace(split, images=network.features(split.images).cpu()) for name, split in dataset.splits.items()
     }
@@ -39,7 +39,7 @@ def encode_dataset(dataset: Dataset, encoder: Encoder, device: str = "auto") -> 
 
 def encode_with(dataset: Dataset, classifier: Classifier) -> Dataset:
     """Return the same data with the embeddings ``[n, d]`` of a trained classifier in place of the pixels."""
-    dataset = readable_for(classifier.model, dataset)
+    dataset = readable_for(classifier.model, dataset, embed=classifier.survey)
     splits = {
         name: replace(split, images=classifier.encode(classifier.batch(split.images)).cpu())
         for name, split in dataset.splits.items()

@@ -134,7 +134,7 @@ def _readable(data: Dataset, method: Method, run: Run, device: torch.device) -> 
         return data
     encoder = encoder_of(method)
     network = encoder.build(data.shape, method.view).to(device) if encoder.frozen else None
-    good = readable(data, ("train", "val"), network)
+    good = readable(data, ("train", "val"), None if network is None else network.survey)
     if run.tell is not None:
         for line in skipped_lines(good.skipped[len(data.skipped) :]):
             run.tell(f"Skipped {line}")

@@ -1,63 +1,103 @@
-"""A job as a pipeline of Ray Data: on the cores of this machine, or on a cluster whose machines see the same files."""
+"""Work in blocks by actors of Ray: on the cores of this machine, or on a cluster whose machines see the same files.
 
-import logging
+Numbers of blocks are all that travels: an actor reads pictures and writes answers itself. So Ray's actors are enough, and the pipelines of Ray Data,
+which start three processes of their own and import pandas, would only cost.
+"""
+
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
-from labelwise.errors import UsageError
-from labelwise.jobs.job import Job, answer_block
-from labelwise.jobs.local import open_for
-
-CORES = 0.9  # of an actor, so that something is left for what hands out blocks: on two cores two whole ones would wait for ever
+from labelwise.errors import LabelwiseError, UsageError
+from labelwise.jobs.parts import AHEAD, TRIES, Done, Parts
 
 
-def run_on_ray(job: Job, workers: int, done: Callable[[int], None]) -> None:
-    """Answer the blocks that are missing; actors that die are started anew by Ray, and their blocks handed out again."""
+@contextmanager
+def ray_started(workers: int) -> Iterator[Callable[[Parts, Done], None]]:
+    """Yield what answers the missing blocks of a job by so many actors; Ray, which takes seconds to start, starts meanwhile."""
     try:
-        ray, data = import_module("ray"), import_module("ray.data")
+        ray = import_module("ray")
     except ImportError:
         raise UsageError('--engine ray needs Ray: pip install "labelwise[ray]".') from None
+    mine = not ray.is_initialized()
+    with ThreadPoolExecutor(1) as thread:  # Ray's processes end with the thread that started them: this one stays
+        starting = thread.submit(_start, ray, workers) if mine else None
+        try:
+            yield lambda job, done: _run(ray, starting, job, workers, done)
+        finally:
+            if starting is not None:
+                starting.exception()
+                ray.shutdown()
+
+
+def _start(ray: Any, workers: int) -> None:
+    address = os.environ.get("RAY_ADDRESS")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    own: dict[str, Any] = {} if address else {"num_cpus": max(workers, os.cpu_count() or 1), "include_dashboard": False}
+    ray.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
+
+
+def _run(ray: Any, starting: "Future[None] | None", job: Parts, workers: int, done: Done) -> None:
     missing = job.missing
     if not missing:
         return
-    mine = not ray.is_initialized()
-    if mine:
-        address = os.environ.get("RAY_ADDRESS")
-        own: dict[str, Any] = (
-            {} if address else {"num_cpus": max(workers, os.cpu_count() or 1), "include_dashboard": False}
-        )
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
+    if starting is not None:
+        starting.result()
+    job, gpus = _placed(job, workers, ray.cluster_resources())
+    actor = ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=-1, max_task_retries=TRIES - 1)(Worker)
+    box, waiting, left = [ray.put(job)], iter(missing), len(missing)
+    # An actor gets blocks once it answers, so those for which the cluster has no room keep none.
+    actors = [actor.remote() for _ in range(workers)]
+    running: dict[Any, tuple[Any, int | None]] = {each.answer.remote(box, None): (each, None) for each in actors}
+    while left:
+        ((finished, *_), _) = ray.wait(list(running))
+        each, block = running.pop(finished)
+        _outcome(ray, finished, job, block)
+        if block is not None:
+            left -= 1
+            done(job.sizes[block])
+        for _, following in zip(range(AHEAD if block is None else 1), waiting, strict=False):
+            running[each.answer.remote(box, following)] = (each, following)
+
+
+def _placed(job: Parts, workers: int, cluster: dict[str, float]) -> tuple[Parts, float]:
+    """Return a job on the device that a cluster has, and what an actor takes of a GPU: those that are fewer than actors are shared."""
+    gpus = cluster.get("GPU", 0.0)
+    if job.device == "cuda" and not gpus:
+        raise UsageError("Device cuda was asked for, but this Ray cluster has no GPU. Use auto or cpu.")
+    if job.device == "cpu" or not gpus:
+        return replace(job, device="cpu"), 0.0
+    return replace(job, device="cuda"), min(1.0, gpus / workers)
+
+
+def _outcome(ray: Any, finished: Any, job: Parts, block: int | None) -> None:
+    """Raise the error that a block ended with, in words."""
     try:
-        logging.getLogger("ray.data").setLevel(logging.ERROR)
-        data.DataContext.get_current().enable_progress_bars = False
-        gpus = 1 if job.device == "cuda" else 0
-        blocks = data.from_items([{"block": block} for block in missing], override_num_blocks=len(missing))
-        answered = blocks.map_batches(
-            Answers,
-            fn_constructor_args=(job,),
-            batch_size=1,
-            num_cpus=CORES,
-            num_gpus=gpus,
-            compute=data.ActorPoolStrategy(size=workers),
-        )
-        for row in answered.iter_rows():
-            done(row["pictures"])
-    finally:
-        if mine:
-            ray.shutdown()
+        ray.get(finished)
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, LabelwiseError):
+            raise error.cause from None
+        raise
+    except ray.exceptions.RayActorError:
+        if block is None:
+            raise LabelwiseError("A process of Ray could not open the classifier: it was ended each time.") from None
+        raise job.deadly(block) from None
 
 
-class Answers:
-    """An actor: it opens the classifier once, and answers block after block."""
+class Worker:
+    """An actor: it opens what blocks need once, and answers block after block."""
 
-    def __init__(self, job: Job) -> None:
-        self.job, self.classifier = job, open_for(job, 1)
+    def __init__(self) -> None:
+        self._job: Parts | None = None
 
-    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Write the files of blocks that are not there yet, and return how many pictures they are about."""
-        for block in batch["block"].tolist():
-            if not self.job.place(block).exists():
-                answer_block(self.job, self.classifier, block)
-        return {"pictures": [len(self.job.blocks[block]) for block in batch["block"].tolist()]}
+    def answer(self, box: list[Any], block: int | None) -> None:
+        """Write the file of a block that is not there yet; of None only open what blocks need. A box holds where the job lies."""
+        if self._job is None:
+            job: Parts = import_module("ray").get(box[0])
+            self._opened, self._job = job.open(1), job
+        if block is not None and not self._job.place(block).exists():
+            self._job.answer(self._opened, block)

@@ -2,8 +2,8 @@
 
 import io
 import os
-from collections.abc import Iterable
-from dataclasses import replace
+import re
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
@@ -15,8 +15,13 @@ from labelwise.data.read.decoding import Frame
 from labelwise.data.read.pictures import list_pictures
 from labelwise.data.read.workers import crew
 from labelwise.errors import DataError
+from labelwise.scores import Scores
 from labelwise.server.refusals import Refusal
-from labelwise.tasks.gallery import Gallery, gallery_of_files
+from labelwise.tasks.gallery import Gallery, gallery_of_files, load_gallery
+from labelwise.tasks.gallery_store import StoredGallery, is_stored
+from labelwise.tasks.gallery_store import open_gallery as open_stored
+from labelwise.tasks.retrieve import retrieve
+from labelwise.tasks.similarity import By
 
 SIDE = 192  # of a gallery picture
 LARGEST = 1_000_000  # bytes of an example
@@ -25,18 +30,76 @@ TYPES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".web
 Files = dict[str, Path]  # by the ids that clients know
 
 
-def open_gallery(classifier: Classifier, folder: Path) -> tuple[Gallery, Files]:
-    """Return the pictures of a folder with their embeddings, under their ids; those that cannot be read are left out."""
+@dataclass(frozen=True)
+class ServedGallery:
+    """A gallery in memory, whose files are the ids by which clients know pictures."""
+
+    gallery: Gallery
+    files: Files
+    folder: Path | None  # which names are shortened by; None where pictures may lie anywhere
+
+    def near(self, scores: Scores, count: int) -> list[tuple[str, str, float]]:
+        """Return what clients are told of the pictures most like one: a name, an id, and how alike."""
+        (matches,) = retrieve(scores, self.gallery, count)
+        return [(_short(self.files[one.file], self.folder), one.file, one.score) for one in matches]
+
+    def find(self, id: str) -> Path | None:
+        """Return the file of an id; None where there is none."""
+        return self.files.get(id)
+
+
+@dataclass(frozen=True)
+class ServedStore:
+    """A gallery on disk, of which nothing is loaded: an id is the checksum of a row, by which it is found, and the digest of its name."""
+
+    gallery: StoredGallery
+
+    def near(self, scores: Scores, count: int) -> list[tuple[str, str, float]]:
+        """Return what clients are told of the pictures most like one: a name, an id, and how alike."""
+        by: By = "whitened" if self.gallery.by == "whitened" else "similarity"
+        (matches,) = retrieve(scores, self.gallery, count, by=by)
+        rows = self.gallery.known([one.file for one in matches])
+        return [
+            (_short(Path(one.file), None), f"{rows[one.file]:08x}{_id(Path(one.file))}", one.score)
+            for one in matches
+            if one.file in rows  # one may have been removed just now
+        ]
+
+    def find(self, id: str) -> Path | None:
+        """Return the file of an id; None where there is none."""
+        if not re.fullmatch(r"[0-9a-f]{32}", id):
+            return None
+        files = map(Path, self.gallery.with_checksum(int(id[:8], 16)))
+        return next((file for file in files if _id(file) == id[8:]), None)
+
+
+def open_gallery(classifier: Classifier, source: Path) -> ServedGallery | ServedStore:
+    """Return the pictures of a folder, encoded now; of a file that ``retrieve --index`` wrote; or of a gallery on disk."""
+    if is_stored(source):
+        stored = open_stored(source)
+        stored.check(classifier)
+        return ServedStore(stored)
+    gallery = _of_folder(classifier, source) if source.is_dir() or not source.exists() else load_gallery(source)
+    by_id = {_id(file): file for file in map(Path, gallery.files)}
+    gallery = replace(gallery, files=tuple(by_id))
+    gallery.check(classifier)  # once, and not when the first picture is searched
+    return ServedGallery(gallery, by_id, source if source.is_dir() else None)
+
+
+def _of_folder(classifier: Classifier, folder: Path) -> Gallery:
+    """Return the pictures of a folder with their embeddings; those that cannot be read are left out."""
     files = list_pictures(folder) if folder.is_dir() else []
     if not files:
         raise DataError(f"No picture found in the gallery {folder}.")
     gallery, _ = gallery_of_files(classifier, files)
     if not len(gallery):
         raise DataError(f"No picture in the gallery {folder} can be read.")
-    by_id = _with_ids(map(Path, gallery.files))
-    gallery = replace(gallery, files=tuple(by_id))
-    gallery.check(classifier)  # once, and not when the first picture is searched
-    return gallery, by_id
+    return gallery
+
+
+def _short(file: Path, folder: Path | None) -> str:
+    """Return what clients are told of where a picture lies: below the gallery's folder, or the last folder and its name."""
+    return str(file.relative_to(folder)) if folder else os.path.join(*file.parts[-2:])
 
 
 def open_examples(folder: Path) -> Files:
@@ -47,11 +110,11 @@ def open_examples(folder: Path) -> Files:
     ]
     if not small:
         raise DataError(f"No picture to try was found in {folder}: PNG, JPEG, WebP or GIF, of at most {LARGEST} bytes.")
-    return _with_ids(small[:MOST_EXAMPLES])
+    return {_id(file): file for file in small[:MOST_EXAMPLES]}
 
 
-def _with_ids(files: Iterable[Path]) -> Files:
-    return {blake2b(os.fsencode(file.absolute()), digest_size=12).hexdigest(): file for file in files}
+def _id(file: Path) -> str:
+    return blake2b(os.fsencode(file.absolute()), digest_size=12).hexdigest()
 
 
 @lru_cache(maxsize=512)

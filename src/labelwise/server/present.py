@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from labelwise.classifier import Classifier
+from labelwise.description import digest_of
 from labelwise.errors import UsageError
 from labelwise.server.database import Database
 from labelwise.server.lessons import UNDO, Change, Source, State, cuts_of, joined, lesson_of, regained, without
 from labelwise.server.records import Records, UnavailableError
 from labelwise.server.refusals import LATER, Refusal, check_label
 from labelwise.server.settings import is_address
-from labelwise.store import digest_of, load, save
+from labelwise.store import load, save
 
 MOST_TAUGHT = 10_000
 

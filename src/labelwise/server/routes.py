@@ -18,6 +18,7 @@ from starlette.responses import Response
 
 from labelwise.classifier import NONE, UNKNOWN
 from labelwise.data.read.decoding import QUIET, Frame
+from labelwise.description import shape_of
 from labelwise.scores import Scores
 from labelwise.server.abilities import CHANGES, abilities, card, check_pictures, with_text
 from labelwise.server.answers import MOST_TEXT, About, AboutLabel, AboutWhy, MaybeAbout, Nothing, Top
@@ -26,16 +27,15 @@ from labelwise.server.bodies import read_form, read_lesson, read_picture, reply
 from labelwise.server.follower import Follower
 from labelwise.server.lessons import Source
 from labelwise.server.measures import Measures
-from labelwise.server.pictures import TYPES, Files, open_examples, open_gallery, small_picture
+from labelwise.server.pictures import TYPES, open_examples, open_gallery, small_picture
 from labelwise.server.present import Present, Served
 from labelwise.server.refusals import Refusal, check_label
 from labelwise.server.settings import Service
-from labelwise.store import load, shape_of
+from labelwise.store import load
 from labelwise.tasks.ask import DRAFT, ask
 from labelwise.tasks.classify import classify
 from labelwise.tasks.explain import explain
 from labelwise.tasks.outliers import outliers
-from labelwise.tasks.retrieve import retrieve
 from labelwise.tasks.teach import rehearse, teach
 from labelwise.tasks.verify import verify
 from labelwise.training.distribution import choose_device
@@ -227,17 +227,10 @@ class Routes:
         """Return the most similar pictures of the gallery."""
         self.check("retrieve")
         scores, change = await self._scores(request)
-        assert self.gallery is not None
-        (gallery, files), folder = self.gallery, str(self.service.gallery)
-        (matches,) = await self.aside(lambda: retrieve(scores, gallery, options.top))
-        rows = [
-            {
-                "file": str(files[one.file].relative_to(folder)),
-                "similarity": one.score,
-                "picture": f"/gallery/{one.file}",
-            }
-            for one in matches
-        ]
+        gallery = self.gallery
+        assert gallery is not None
+        near = await self.aside(lambda: gallery.near(scores, options.top))
+        rows = [{"file": name, "similarity": score, "picture": f"/gallery/{id}"} for name, id, score in near]
         return self._told({"matches": rows}, change)
 
     async def teach(self, request: Request, options: MaybeAbout) -> Response:
@@ -284,13 +277,13 @@ class Routes:
         """Return a picture of the gallery as a small JPEG."""
         if self.gallery is None:
             raise Refusal(404, "There is no gallery: the service was started without --gallery.")
-        file = _find(self.gallery[1], id)
+        file = _found(await asyncio.to_thread(self.gallery.find, id))
         content = await asyncio.to_thread(small_picture, file, self.service.pixels)
         return Response(content, media_type="image/jpeg")
 
     async def example_picture(self, id: str) -> Response:
         """Return a picture to try, as it is."""
-        file = _find(self.examples, id)
+        file = _found(self.examples.get(id))
         try:
             return Response(file.read_bytes(), media_type=TYPES[file.suffix.lower()])
         except OSError:
@@ -327,10 +320,10 @@ def _rounded(heat: NDArray[np.float32]) -> list[list[float]]:
     return [[round(value, 4) for value in line] for line in heat.tolist()]
 
 
-def _find(files: Files, id: str) -> Path:
-    if id not in files:
+def _found(file: Path | None) -> Path:
+    if file is None:
         raise Refusal(404, "There is no such picture.")
-    return files[id]
+    return file
 
 
 def _outlier(scores: Scores) -> dict[str, Any]:

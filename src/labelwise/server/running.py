@@ -20,6 +20,7 @@ from typing import Any
 
 import uvicorn
 
+from labelwise.description import shape_of
 from labelwise.display import as_json, visible
 from labelwise.errors import LabelwiseError, StoreError, UsageError
 from labelwise.server.abilities import check_pictures
@@ -30,7 +31,6 @@ from labelwise.server.measures import CELLS, Measures
 from labelwise.server.present import folder_of, open_records
 from labelwise.server.records import UnavailableError
 from labelwise.server.settings import Service
-from labelwise.store import shape_of
 from labelwise.writable import sole_writer
 
 GRACE = 20  # seconds that requests get to end when the service stops

@@ -28,7 +28,9 @@ class Service:
     token: str | None = None  # what requests must carry; None asks for none
     state: str | None = None  # where changes are kept: a folder, or the address of PostgreSQL; None is beside the model
     read_only: bool = False  # refuse teach, forget and undo
-    gallery: Path | None = None  # a folder of pictures for ``retrieve``
+    gallery: Path | None = (
+        None  # pictures for ``retrieve``: a folder, a file of ``retrieve --index``, a gallery on disk
+    )
     examples: Path | None = None  # a folder of pictures that the page offers to try
     workers: int = 1  # processes on the one port
     device: str = "auto"  # auto, cpu or cuda

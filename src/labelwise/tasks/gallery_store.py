@@ -129,14 +129,20 @@ class StoredGallery:
                 self._table.add(table_rows(embeddings[rows].numpy(), files, [labels[i] for i in rows], dated))
         return len(rows)
 
-    def known(self, files: Sequence[str]) -> set[str]:
-        """Return those of these names that are in the gallery."""
+    def known(self, files: Sequence[str]) -> dict[str, int]:
+        """Return those of these names that are in the gallery, each with the checksum of its row, by which ``with_checksum`` finds it."""
         if not files:
-            return set()
+            return {}
         names = ", ".join(map(quoted, files))
-        rows = self._table.search().where(f"file IN ({names})").select(["file"]).limit(len(files))
+        rows = self._table.search().where(f"file IN ({names})").select(["file", "crc"]).limit(len(files))
         with in_words(self.path):
-            return set(rows.to_arrow()["file"].to_pylist())
+            table = rows.to_arrow()
+        return dict(zip(table["file"].to_pylist(), table["crc"].to_pylist(), strict=True))
+
+    def with_checksum(self, crc: int) -> list[str]:
+        """Return the names of pictures whose row has this checksum: one, or a few by chance; no other column is read."""
+        with in_words(self.path):
+            return list(self._table.search().where(f"crc = {crc}").select(["file"]).to_arrow()["file"].to_pylist())
 
     def below(self, folder: str | Path) -> set[str]:
         """Return the names of all pictures in a folder and below."""

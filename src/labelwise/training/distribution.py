@@ -26,14 +26,14 @@ from labelwise.training.stages import Loss
 
 
 def choose_device(name: str) -> torch.device:
-    """Return the device called ``auto``, ``cpu`` or ``cuda``; under torchrun each process gets its own GPU."""
+    """Return the device called ``auto``, ``cpu`` or ``cuda``; under torchrun processes take a GPU each, or share what there is."""
     if name not in ("auto", "cpu", "cuda"):
         raise UsageError(f'Unknown device "{name}". Choose auto, cpu or cuda.')
     if name == "cuda" and not torch.cuda.is_available():
         raise UsageError("Device cuda was asked for, but PyTorch sees no GPU here. Use auto or cpu.")
     if name == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
-    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
 
 
 @contextmanager
@@ -49,11 +49,16 @@ def process_group(device: torch.device) -> Iterator[Shard]:
         store, rank, _ = next(rendezvous("env://"))
         # Processes that are started again find the store of those before: a place of their own keeps them from calling the dead.
         store = PrefixStore(f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
-        backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
-        dist.init_process_group(backend, store=store, rank=rank, world_size=world)
+        dist.init_process_group(_backend(device), store=store, rank=rank, world_size=world)
         atexit.register(dist.destroy_process_group)
     with together(dist.get_rank(), world):
         yield Shard(dist.get_rank(), world)
+
+
+def _backend(device: torch.device) -> str:
+    """Return what processes speak by: NCCL between GPUs, which takes one process a device; else gloo."""
+    shared = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) > torch.cuda.device_count()
+    return "gloo" if device.type == "cpu" or shared else "cpu:gloo,cuda:nccl"
 
 
 def is_main_process() -> bool:

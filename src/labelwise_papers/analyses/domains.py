@@ -14,12 +14,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import torch
-
 from labelwise.classifier import bind
 from labelwise.data.dataset import Dataset, Split
 from labelwise.data.split.divide import pool, resplit
-from labelwise.data.split.make import leave_one_domain_out, split_off
+from labelwise.data.split.make import hold_out_domain
 from labelwise.errors import DataError, UnsupportedError, UsageError
 from labelwise.evaluate.tested import align_targets
 from labelwise.files import read_tensors, under, write_atomically
@@ -132,12 +130,7 @@ def evaluate_domain_views(
 def hold_out(data: Dataset, domain: str, seed: int) -> Dataset:
     """Return the data with one domain as test; a tenth of each label and domain of the others is val, the rest train."""
     whole = pool(data)
-    rows = leave_one_domain_out(whole.domains, domain)
-    known = {name: i for i, name in enumerate(sorted(set(whole.domains)))}
-    places = torch.tensor([known[name] for name in whole.domains])
-    strata = (whole.targets * len(known) + places)[rows["train"]]
-    rest, val = split_off(strata, VALIDATION_SHARE, seed)
-    return resplit(data, {"train": rows["train"][rest], "val": rows["train"][val], "test": rows["test"]})
+    return resplit(data, hold_out_domain(whole.targets, whole.domains, domain, VALIDATION_SHARE, seed))
 
 
 def _check(whole: Split, methods: tuple[Method, ...], every: int, name: str) -> None:

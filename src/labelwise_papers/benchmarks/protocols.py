@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from labelwise.data.split.make import Shares, split_off, stratified
-from labelwise.errors import DataError, listing
+from labelwise.data.split.make import Shares, hold_out_domain, leave_one_domain_out, strata, stratified
 from labelwise_papers.benchmarks.records import Records
 
 Protocol = Callable[[Records, int], Records]
@@ -18,11 +17,7 @@ def standard(records: Records, seed: int) -> Records:
     """Return the records with their official split, or divided 70/10/20 within each label and domain."""
     if len(records.splits):
         return records
-    parts = stratified(_strata(records), Shares(), seed)
-    splits = np.empty(len(records), dtype="U5")
-    for name, rows in parts.items():
-        splits[rows.numpy()] = name
-    return replace(records, splits=splits.tolist())
+    return _divided(records, stratified(strata(_targets(records), records.domains), Shares(), seed))
 
 
 def labelled(records: Records, seed: int) -> Records:
@@ -66,33 +61,23 @@ def retrieval_trial(records: Records, seed: int) -> Records:
 
 def leave_out(domain: str) -> Protocol:
     """Return the protocol that tests on one domain; a tenth of each label of the others is val, the rest train."""
-
-    def protocol(records: Records, seed: int) -> Records:
-        splits = np.array(_tested(records, domain), dtype="U5")
-        others = np.flatnonzero(splits == "train")
-        _, val = split_off(_strata(records.select(others.tolist())), VALIDATION_SHARE, seed)
-        splits[others[val.numpy()]] = "val"
-        return replace(records, splits=splits.tolist())
-
-    return protocol
+    return lambda records, seed: _divided(
+        records, hold_out_domain(_targets(records), records.domains, domain, VALIDATION_SHARE, seed)
+    )
 
 
 def hold_out_fold(fold: str) -> Protocol:
     """Return the protocol that tests on one official fold and trains on the others; folds are given as domains."""
-    return lambda records, _: replace(records, splits=_tested(records, fold), domains=())
+    return lambda records, _: replace(_divided(records, leave_one_domain_out(records.domains, fold)), domains=())
 
 
-def _tested(records: Records, domain: str) -> list[str]:
-    """Return "test" for the pictures of a domain, which must be there, and "train" for others."""
-    if domain not in records.domains:
-        raise DataError(f'There is no picture of "{domain}". There are: {listing(sorted(set(records.domains)))}.')
-    return ["test" if own == domain else "train" for own in records.domains]
+def _divided(records: Records, parts: dict[str, torch.Tensor]) -> Records:
+    """Return the records with the rows of each split."""
+    splits = np.empty(len(records), dtype="U5")
+    for name, rows in parts.items():
+        splits[rows.numpy()] = name
+    return replace(records, splits=splits.tolist())
 
 
-def _strata(records: Records) -> torch.Tensor:
-    """Return one number for each label, or each pair of label and domain ``[n]``."""
-    targets = torch.as_tensor(np.asarray(records.targets, dtype=np.int64))
-    if not len(records.domains):
-        return targets
-    known = {name: i for i, name in enumerate(sorted(set(records.domains)))}
-    return targets * len(known) + torch.tensor([known[name] for name in records.domains])
+def _targets(records: Records) -> torch.Tensor:
+    return torch.as_tensor(np.asarray(records.targets, dtype=np.int64))

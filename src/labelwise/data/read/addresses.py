@@ -108,8 +108,8 @@ def _expanded(word: str) -> Iterator[str]:
 
 
 def _remote(word: str) -> list[str]:
-    with _told(word):
-        fs, path = import_module("fsspec.core").url_to_fs(word)
+    with told(word):
+        fs, path = url_to_fs(word)
         if is_shard(path) and not _MAGIC.search(path):
             return [word]
         paths = fs.glob(path) if _MAGIC.search(path) else fs.find(path)
@@ -128,7 +128,7 @@ def open_shard(word: str) -> BinaryIO:
             raise DataError(f'"{word}" is no shard: {error.strerror}.') from None
         except OSError as error:
             raise DataError(f'Cannot open "{word}": {error.strerror}. Check the path.') from None
-    with _told(word):
+    with told(word):
         copy = tempfile.TemporaryFile()  # noqa: SIM115 - whoever asked closes it
         try:
             with open_stream(word) as stream:
@@ -145,14 +145,20 @@ def open_stream(word: str) -> Any:
     return import_module("fsspec").open(word, "rb").open() if is_remote(word) else open_shard(word)
 
 
+def url_to_fs(word: str) -> tuple[Any, str]:
+    """Return the file system of an address, and the path there."""
+    fs, path = import_module("fsspec.core").url_to_fs(word)
+    return fs, str(path)
+
+
 @contextmanager
-def _told(word: str) -> Iterator[None]:
+def told(word: str) -> Iterator[None]:
     """Turn what a store says into an error for people."""
     try:
         yield
     except ImportError as error:
         raise UnsupportedError(
-            f'Reading "{word}" needs a package for such addresses ({error}): pip install "labelwise[remote]".'
+            f'"{word}" needs a package for such addresses ({error}): pip install "labelwise[remote]".'
         ) from None
     except FileNotFoundError:
         raise DataError(f'There is nothing at "{word}". Check the address.') from None
@@ -164,5 +170,5 @@ def _told(word: str) -> Iterator[None]:
             raise
         first = str(error).partition("\n")[0]
         raise DataError(
-            f'"{word}" cannot be read ({type(error).__name__}: {first:.200}). Check address and rights.'
+            f'"{word}" cannot be read or written ({type(error).__name__}: {first:.200}). Check address and rights.'
         ) from None

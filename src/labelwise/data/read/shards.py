@@ -72,12 +72,7 @@ def shards(
     every picture once more, so it has to be asked for.
     """
     word = address(source)
-    addresses = list_shards(word)
-    if not addresses:
-        raise DataError(
-            f'"{word}" names no shard. Give a .tar or .parquet file, a folder of them, or a pattern such as train-*.tar.'
-        )
-    index = _read_index(addresses)
+    index = _read_index(word)
     if not index.names:
         words = f" {index.skipped[0].file}: {index.skipped[0].reason}" if index.skipped else ""
         raise DataError(f'"{word}" holds no picture.{words}')
@@ -134,7 +129,7 @@ class Packed:
 def packed_pictures(source: str | Path) -> list[Packed]:
     """Return the pictures of shards, to be read one after another, or the one that is named so: ``birds.tar/owl/1.jpg``."""
     shard, name = in_shard(address(source))
-    pictures = ShardPictures(_read_index(list_shards(shard)))
+    pictures = ShardPictures(_read_index(shard))
     rows = [row for row, each in enumerate(pictures.names) if not name or each == f"{shard}/{name}"]
     return [Packed(pictures, row) for row in rows]
 
@@ -172,7 +167,12 @@ class _Index:
         self.skipped.extend(other.skipped)
 
 
-def _read_index(addresses: Sequence[str]) -> _Index:
+def _read_index(word: str) -> _Index:
+    addresses = list_shards(word)
+    if not addresses:
+        raise DataError(
+            f'"{word}" names no shard. Give a .tar or .parquet file, a folder of them, or a pattern such as train-*.tar.'
+        )
     index, classes = _Index(), _class_names(addresses[0])
     kinds = {suffix for one in addresses for suffix in (TAR, PARQUET) if is_shard(one, suffix)}
     if len(kinds) > 1:

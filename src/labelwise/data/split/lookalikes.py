@@ -25,6 +25,7 @@ _DIRECTIONS = (7, 16)
 _PAIRS = 10_000_000  # that are held at once, about
 _SAMPLE = 500  # rows by which these are estimated
 Rows = NDArray[np.int64]
+Places = NDArray[np.float64]
 
 
 def fingerprints(images: Tensor) -> Tensor:
@@ -64,7 +65,7 @@ def _remembered(images: LazyImages) -> Tensor:
 def alike(prints: Tensor, likeness: float = LIKENESS) -> Iterator[tuple[Rows, Rows, NDArray[np.float32]]]:
     """Yield the pairs of rows that look alike, the smaller row first, and how much; all of them, some at a time."""
     for first, second in _near(prints, likeness):
-        yield _alike(prints, first, second, likeness)
+        yield _alike((prints, prints), first, second, likeness)
 
 
 def lookalike_groups(images: Tensor, likeness: float = LIKENESS) -> tuple[str, ...]:
@@ -73,7 +74,7 @@ def lookalike_groups(images: Tensor, likeness: float = LIKENESS) -> tuple[str, .
     member = np.arange(len(prints))
     for first, second in _near(prints, likeness):
         apart = member[first] != member[second]
-        one, other, _ = _alike(prints, first[apart], second[apart], likeness)
+        one, other, _ = _alike((prints, prints), first[apart], second[apart], likeness)
         if len(one):
             member = join_groups(member, one, other)
     return name_groups("lookalike", member)
@@ -99,8 +100,6 @@ def name_groups(kind: str, member: Rows) -> tuple[str, ...]:
 
 def _near(prints: Tensor, likeness: float) -> Iterator[tuple[Rows, Rows]]:
     """Yield all pairs that can be alike, the smaller row first, and others that are not."""
-    from scipy.spatial import cKDTree
-
     rows = prints.any(1).nonzero()[:, 0]
     if len(rows) < 2:
         return
@@ -109,28 +108,59 @@ def _near(prints: Tensor, likeness: float) -> Iterator[tuple[Rows, Rows]]:
         directions = torch.linalg.svd(points, full_matrices=False)[2].T
     else:
         directions = torch.linalg.eigh(points.T @ points)[1].flip(1)
-    radius = (2 * (1 - likeness)) ** 0.5 + 1e-3
+    places = (points @ directions[:, : _DIRECTIONS[-1]]).double().numpy()
+    for first, second in near(places, places, likeness):
+        yield number[first], number[second]
+
+
+def radius_of(likeness: float) -> float:
+    """Return how far apart two of length one that are so alike can be, in any directions."""
+    return float((2 * (1 - likeness)) ** 0.5) + 1e-3
+
+
+def near(places: Places, others: Places, likeness: float) -> Iterator[tuple[Rows, Rows]]:
+    """Yield all pairs of a row of each that can be alike, and others that are not; where both are the same, the smaller row first.
+
+    ``[n, d]`` and ``[m, d]`` are where pictures lie in the first principal directions.
+    """
+    from scipy.spatial import cKDTree
+
+    itself, radius = others is places, radius_of(likeness)
+    if not len(places) or not len(others):
+        return
     for count in _DIRECTIONS:  # few are quick, and enough unless most pictures are much alike
-        places = (points @ directions[:, :count]).double().numpy()
-        tree = cKDTree(places)
-        some = places[:: max(1, len(places) // _SAMPLE)]
-        total = int(tree.query_ball_point(some, radius, return_length=True).mean() * len(places))
-        if total <= _PAIRS:
-            pairs = number[tree.query_pairs(radius, output_type="ndarray")]
+        here, tree = places[:, :count], cKDTree(others[:, :count])
+        some = here[:: max(1, len(here) // _SAMPLE)]
+        total = int(tree.query_ball_point(some, radius, return_length=True).mean() * len(here))
+        if total <= _PAIRS and itself:
+            pairs = tree.query_pairs(radius, output_type="ndarray")
             yield pairs[:, 0], pairs[:, 1]
             return
-    step = max(1, len(places) * _PAIRS // total)
-    for start in range(0, len(places), step):
-        near = cKDTree(places[start : start + step]).sparse_distance_matrix(tree, radius, output_type="ndarray")
-        first, second = near["i"] + start, near["j"]
-        ahead = first < second
-        yield number[first[ahead]], number[second[ahead]]
+        if total <= _PAIRS:
+            break
+    step = max(1, len(here) * _PAIRS // max(1, total))
+    for start in range(0, len(here), step):
+        pairs = cKDTree(here[start : start + step]).sparse_distance_matrix(tree, radius, output_type="ndarray")
+        first, second = pairs["i"] + start, pairs["j"]
+        ahead = first < second if itself else slice(None)
+        yield first[ahead], second[ahead]
 
 
-def _alike(prints: Tensor, first: Rows, second: Rows, likeness: float) -> tuple[Rows, Rows, NDArray[np.float32]]:
-    """Return those of some pairs that look alike, and how much."""
+def pairs_between(
+    prints: tuple[Tensor, Tensor], places: tuple[Places, Places], likeness: float
+) -> Iterator[tuple[Rows, Rows, NDArray[np.float32]]]:
+    """Yield the pairs of a row of each that look alike, and how much; see ``near`` for where they lie."""
+    for first, second in near(*places, likeness):
+        yield _alike(prints, first, second, likeness)
+
+
+def _alike(
+    prints: tuple[Tensor, Tensor], first: Rows, second: Rows, likeness: float
+) -> tuple[Rows, Rows, NDArray[np.float32]]:
+    """Return those of some pairs that look alike, and how much: a row of the first and one of the second prints."""
+    here, there = prints
     pieces = zip(*(torch.split(torch.from_numpy(rows), _CHUNK * 64) for rows in (first, second)), strict=True)
-    cosines = [torch.empty(0), *((prints[one] * prints[other]).sum(1) for one, other in pieces)]
+    cosines = [torch.empty(0), *((here[one] * there[other]).sum(1) for one, other in pieces)]
     values = torch.cat(cosines).clamp_max(1).numpy()
     enough = values >= likeness - 1e-5
     return first[enough], second[enough], values[enough]

@@ -87,6 +87,19 @@ def leave_one_domain_out(domains: Sequence[str], held: str) -> dict[str, Tensor]
     return {"train": _rows(~inside), "test": _rows(inside)}
 
 
+def hold_out_domain(targets: Tensor, domains: Sequence[str], held: str, share: float, seed: int) -> dict[str, Tensor]:
+    """Return the rows of one domain as test; of each label and domain of the others a share is val, the rest train."""
+    rows = leave_one_domain_out(domains, held)
+    rest, val = split_off(strata(targets, domains)[rows["train"]], share, seed)
+    return {"train": rows["train"][rest], "val": rows["train"][val], "test": rows["test"]}
+
+
+def strata(targets: Tensor, domains: Sequence[str]) -> Tensor:
+    """Return one number for each label, or each pair of label and domain, where there are domains ``[n]``."""
+    known = {name: i for i, name in enumerate(sorted(set(domains)))}
+    return targets * len(known) + torch.tensor([known[name] for name in domains]) if known else targets
+
+
 def grouped(groups: Sequence[str], targets: Tensor, shares: Shares, seed: int) -> dict[str, Tensor]:
     """Return the rows of each split that has a positive share, sorted: no group is in two, and together they are all.
 

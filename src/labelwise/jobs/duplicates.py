@@ -1,0 +1,207 @@
+"""Which of very many pictures look alike: all pairs, in memory that does not grow with them but for their names and where they lie.
+
+First the looks of all are written, by a job like any other (``looks``). Then pictures are divided into cells of near ones, by halves along the
+direction in which they vary most, and a block is a cell, compared with itself and with those cells after it that its pictures may reach. Of pictures
+whose looks are equal to the last bit, the first stands for all.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelwise.files import write_atomically
+from labelwise.jobs.job import Job, as_text
+from labelwise.jobs.parts import Parts, arrow
+
+if TYPE_CHECKING:
+    from labelwise.data.split.lookalikes import Places, Rows
+
+LOOKS, CELLS, BOXES = "_looks", "_cells", "boxes.json"
+MOST = 20_000  # pictures of a cell, about
+WRITTEN = 500_000  # pairs that are written at a time
+DIRECTIONS = 16  # in which it is known where a picture lies
+Looks = NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairs(Parts):
+    """The pairs of pictures that look alike."""
+
+    looks: Job  # what says how each looks, in a folder of this one
+    likeness: float  # of two that look alike, at least
+
+    @property
+    def cells(self) -> Path:
+        """The folder of looks in cells; blocks are known once it is there."""
+        return Path(self.out) / CELLS
+
+    @cached_property
+    def boxes(self) -> list[dict[str, Any]]:
+        """How many pictures each cell has, and between which places they lie."""
+        return list(json.loads((self.cells / BOXES).read_bytes()))
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """How many pictures each cell has."""
+        return [int(box["pictures"]) for box in self.boxes]
+
+    def words(self, block: int) -> str:
+        """Return what a block is about, for messages."""
+        return f"{self.sizes[block]} pictures that are compared (cell {block})"
+
+    def identity(self) -> dict[str, Any]:
+        """Return what must be the same for work to go on."""
+        return self.looks.identity() | {"question": "duplicates", "likeness": self.likeness}
+
+    def divide(self) -> None:
+        """Write the looks of all pictures in cells of near ones, unless an earlier run did."""
+        if not (self.cells / BOXES).exists():
+            self.cells.mkdir(exist_ok=True)
+            _divide(self.looks, self.cells)
+
+    def open(self, threads: int) -> None:
+        """Take so many threads."""
+        import torch
+
+        torch.set_num_threads(threads)
+
+    def answer(self, opened: None, block: int) -> None:  # noqa: ARG002 - nothing is kept between blocks
+        """Write the pairs of a cell with itself and with those after it."""
+        pyarrow = arrow()
+        text = pyarrow.string()
+        schema = pyarrow.schema([("file", text), ("other", text), ("likeness", pyarrow.float32())])
+
+        def names(rows: "Rows") -> Any:
+            return pyarrow.array([as_text(str(self.looks.files[row])) for row in rows.tolist()], text)
+
+        def tables() -> Iterator[Any]:
+            for first, second, likeness in _pairs(self, block):
+                for start in range(0, len(first), WRITTEN):
+                    some = slice(start, start + WRITTEN)
+                    both = np.sort(np.stack([first[some], second[some]]), 0)
+                    columns = [names(both[0]), names(both[1]), pyarrow.array(likeness[some], pyarrow.float32())]
+                    yield pyarrow.table(columns, schema=schema)
+
+        self.write(block, schema, tables())
+
+
+def _pairs(job: Pairs, block: int) -> "Iterator[tuple[Rows, Rows, Looks]]":
+    """Yield pairs of a cell with itself and with those after it, by their rows among all pictures, and how much they look alike."""
+    import torch
+
+    from labelwise.data.split.lookalikes import pairs_between, radius_of
+
+    row, place, look = _cell(job, block)
+    _, first, same = np.unique(look.view(f"V{look.shape[1] * 4}")[:, 0], return_index=True, return_inverse=True)
+    copies = np.flatnonzero(first[same] != np.arange(len(same)))
+    yield row[first[same[copies]]], row[copies], np.ones(len(copies), np.float32)
+    first = np.sort(first)
+    row, place, look = row[first], place[first], look[first]
+    prints = torch.from_numpy(look)
+    for one, other, likeness in pairs_between((prints, prints), (place, place), job.likeness):
+        yield row[one], row[other], likeness
+    reach, box = radius_of(job.likeness), job.boxes[block]
+    for after in range(block + 1, len(job.boxes)):
+        mine = _within(place, job.boxes[after], reach)
+        if mine.any():
+            their_row, their_place, their_look = _cell(job, after, box, reach)
+            places, theirs = (place[mine], their_place), torch.from_numpy(their_look)
+            for one, other, likeness in pairs_between((prints[mine], theirs), places, job.likeness):
+                yield row[mine][one], their_row[other], likeness
+
+
+def _within(places: "Places", box: dict[str, Any], reach: float) -> "NDArray[np.bool_]":
+    """Return which places ``[n, d]`` lie so near to a box that something in it may be within reach."""
+    outside = np.maximum(0, np.maximum(np.array(box["low"]) - places, places - np.array(box["high"])))
+    return np.asarray((outside**2).sum(1) <= reach**2)
+
+
+def _cell(job: Pairs, cell: int, box: dict[str, Any] | None = None, reach: float = 0) -> "tuple[Rows, Places, Looks]":
+    """Return rows, places and looks of a cell: those from which a box is within reach, where one is given, and each look once."""
+    rows = np.fromfile(job.cells / f"{cell}.rows", np.int64)
+    places = np.fromfile(job.cells / f"{cell}.places", np.float64).reshape(len(rows), -1)
+    looks = np.memmap(job.cells / f"{cell}.looks", np.float32, "r").reshape(len(rows), -1)
+    if box is None:
+        return rows, places, np.array(looks)
+    near = np.flatnonzero(_within(places, box, reach))
+    some = np.array(looks[near])
+    first = np.sort(np.unique(some.view(f"V{some.shape[1] * 4}")[:, 0], return_index=True)[1]) if len(some) else near
+    return rows[near[first]], places[near[first]], some[first]
+
+
+def _divide(looks: Job, folder: Path) -> None:
+    """Write for each cell the rows of its pictures among all, where they lie, and their looks; pictures of one grey lie in none."""
+    mean, directions = _directions(looks)
+    rows, places = [np.empty(0, np.int64)], [np.empty((0, directions.shape[1]))]
+    for row, look in _read(looks):
+        rows.append(row)
+        places.append((look.astype(np.float64) - mean) @ directions)
+    row, place = np.concatenate(rows), np.concatenate(places)
+    cell = _halves(place)
+    for file in folder.iterdir():
+        file.unlink()
+    order = np.argsort(cell, kind="stable")
+    boxes, start = [], 0
+    for number, size in enumerate(np.bincount(cell).tolist()):
+        mine = order[start : start + size]
+        start += size
+        row[mine].tofile(folder / f"{number}.rows")
+        place[mine].tofile(folder / f"{number}.places")
+        low, high = place[mine].min(0).tolist(), place[mine].max(0).tolist()
+        boxes.append({"pictures": size, "low": low, "high": high})
+    done = 0
+    for _, look in _read(looks):
+        numbers = cell[done : done + len(look)]
+        done += len(look)
+        for number in np.unique(numbers).tolist():
+            with (folder / f"{number}.looks").open("ab") as kept:
+                kept.write(look[numbers == number].tobytes())
+    write_atomically(folder / BOXES, json.dumps(boxes).encode())
+
+
+def _read(looks: Job) -> "Iterator[tuple[Rows, Looks]]":
+    """Yield the looks of pictures that can be compared, and their rows among all, block after block."""
+    parquet, start = import_module("pyarrow.parquet"), 0
+    for block, size in enumerate(looks.sizes):
+        column = parquet.read_table(looks.place(block), columns=["look"])["look"].to_pylist()
+        known = [i for i, each in enumerate(column) if each is not None]
+        table = np.frombuffer(b"".join(column[i] for i in known), np.float32).reshape(len(known), -1)
+        grey = ~table.any(1) if len(known) else np.empty(0, bool)
+        yield start + np.array(known, np.int64)[~grey], table[~grey]
+        start += size
+
+
+def _directions(looks: Job) -> "tuple[Places, Places]":
+    """Return the mean look and the directions in which looks vary most, by two sums over all."""
+    count, total, products = 0, np.zeros(1), np.zeros((1, 1))
+    for _, look in _read(looks):
+        if len(look):
+            wide = look.astype(np.float64)
+            count, total, products = count + len(wide), total + wide.sum(0), products + wide.T @ wide
+    mean = total / max(1, count)
+    values = np.linalg.eigh(products - count * np.outer(mean, mean))[1]
+    return mean, np.ascontiguousarray(values[:, ::-1][:, :DIRECTIONS])
+
+
+def _halves(places: "Places") -> "Rows":
+    """Return the cell of each place ``[n]``: halves of halves, until a cell is small, or all of it lies at one place."""
+    cell, number = np.zeros(len(places), np.int64), 0
+    waiting = [np.arange(len(places))] if len(places) else []
+    while waiting:
+        rows = waiting.pop()
+        axis = int(np.ptp(places[rows], axis=0).argmax())
+        along = places[rows, axis]
+        left = along < np.median(along)
+        if len(rows) <= MOST or not left.any():
+            cell[rows] = number
+            number += 1
+        else:
+            waiting += [rows[~left], rows[left]]
+    return cell

@@ -1,0 +1,126 @@
+"""Work in blocks, each of which becomes a Parquet file of a folder.
+
+The folder is what is known of the work: a block whose file is there is done. So work that was stopped, or killed, goes on with the blocks that
+are missing, whatever ran it before.
+"""
+
+import io
+import json
+import os
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from labelwise.errors import LabelwiseError, StoreError, UsageError
+from labelwise.files import write_atomically
+
+ABOUT = "_job.json"  # readers of Parquet folders leave out what begins with a line below
+TRIES = 3  # of a block whose process dies
+AHEAD = 2  # blocks that wait for each process
+Done = Callable[[int], None]  # is told how many pictures a finished block had
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts(ABC):
+    """Work in blocks; plain values, so that it can be sent to other processes and machines."""
+
+    out: str  # the folder of Parquet files
+    device: str = "cpu"  # or cuda, or auto: what there is where the work is done
+
+    @property
+    @abstractmethod
+    def sizes(self) -> Sequence[int]:
+        """How many pictures each block has."""
+
+    @abstractmethod
+    def open(self, threads: int) -> Any:
+        """Return what a process keeps between blocks, in one that is given so many threads."""
+
+    @abstractmethod
+    def answer(self, opened: Any, block: int) -> None:
+        """Write the file of a block."""
+
+    @abstractmethod
+    def identity(self) -> dict[str, Any]:
+        """Return what must be the same for work to go on."""
+
+    @abstractmethod
+    def words(self, block: int) -> str:
+        """Return what a block is about, for messages."""
+
+    def place(self, block: int) -> Path:
+        """Return the file of a block."""
+        return Path(self.out) / f"part-{block:06d}.parquet"
+
+    @property
+    def missing(self) -> list[int]:
+        """The blocks that are not done."""
+        there = {name for name in os.listdir(self.out) if re.fullmatch(r"part-\d{6,}\.parquet", name)}
+        return [block for block in range(len(self.sizes)) if self.place(block).name not in there]
+
+    def begin(self) -> None:
+        """Make the folder, or find what an earlier run of the same work left there; that of another is refused."""
+        arrow()
+        out, about = Path(self.out), self.identity()
+        if out.exists() and not out.is_dir():
+            raise UsageError(
+                f'"{out}" is a file; answers are written to a folder of Parquet files. Choose another name.'
+            )
+        file = out / ABOUT
+        if out.is_dir() and any(out.iterdir()) and not file.exists():
+            raise UsageError(f'"{out}" holds other files. Choose a folder that does not exist yet.')
+        if file.exists():
+            different = sorted(key for key, value in _read(file).items() if about.get(key) != value)
+            if different:
+                raise UsageError(
+                    f'"{out}" holds answers of another job (other {", ".join(different)}), so it cannot go on. Choose another --out, '
+                    "or delete that folder."
+                )
+            return
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            write_atomically(file, json.dumps(about, indent=1).encode())
+        except OSError as error:
+            raise UsageError(f'Cannot write to "{out}": {error.strerror}. Choose another place.') from None
+
+    def write(self, block: int, schema: Any, tables: Iterable[Any]) -> None:
+        """Write tables of pyarrow, one after another, as the file of a block, whole or not at all."""
+        sink = io.BytesIO()
+        with import_module("pyarrow.parquet").ParquetWriter(sink, schema) as writer:
+            for table in tables:
+                writer.write_table(table)
+        write_atomically(self.place(block), sink.getbuffer())
+
+    def deadly(self, block: int) -> LabelwiseError:
+        """Return the error of a block whose process died each time."""
+        return LabelwiseError(
+            f"A process that read {self.words(block)} was ended {TRIES} times, perhaps for want of memory. The other "
+            "answers are kept: take fewer --workers, or leave these pictures out, and run the same command again."
+        )
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        about = json.loads(file.read_bytes())
+    except ValueError:
+        about = None
+    if not isinstance(about, dict):
+        raise StoreError(
+            f'"{file}" is damaged, so it is not known what the files beside it answer. Delete that folder.'
+        )
+    return about
+
+
+def arrow() -> Any:
+    """Return pyarrow, or raise an error that says how to get it."""
+    try:
+        import_module("pyarrow.parquet")
+        return import_module("pyarrow")
+    except ImportError:
+        raise UsageError(
+            'Answers about many pictures are written as Parquet, which needs pyarrow: pip install "labelwise[parquet]".'
+        ) from None
