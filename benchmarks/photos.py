@@ -35,7 +35,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 from photos_page import write_page
-from photos_rivals import ADDING, EARLIER, LEAD, RIVALS, TUNED, earlier_library
+from photos_rivals import ADDING, EARLIER, LEAD, REFITTED, RIVALS, TUNED, earlier_library
 from threadpoolctl import threadpool_limits
 
 import labelwise as lw
@@ -158,7 +158,7 @@ def cells(name: str, data: Dataset, options: argparse.Namespace) -> Iterator[Cel
         for draw in range(options.draws if shots else 1):
             some = [rival for rival in rivals if rival not in HEADS or (shots in HEADS[rival] and not draw)]
             yield from (Cell(name=name, rival=r, shots=shots, draw=draw) for r in some if shots != 1 or r != TUNED)
-    adding = [rival for rival in ADDING if rival != EARLIER or options.earlier]
+    adding = [rival for rival in ADDING if rival.removesuffix(REFITTED) in rivals]
     yield from (Cell(name=name, rival=r, shots=OLD, draw=d, taught=True) for d in range(options.draws) for r in adding)
     domains = sorted(set(data.split("test").domains))
     yield from (Cell(name=name, rival=r, shots=0, domain=d) for d in domains for r in rivals if r not in HEADS)
