@@ -46,7 +46,7 @@ from labelwise.metrics import accuracy, expected_calibration_error
 from labelwise.nn.encoder import PRETRAINED
 
 SHOTS = (1, 2, 5, 10, 20, 0)  # training pictures a label; 0 is all
-HEADS = {"softmax": (5, 20, 0), "indicator": (5, 20, 0), "prototype": (5, 20)}  # shots of the slow ones, one draw
+HEADS = {"softmax": (5, 20, 0), "indicator": (5, 20, 0), "prototype": (5, 20)}  # shots of the slow ones
 TAUGHT = (1, 2, 5, 20)  # examples of a label that is added
 NEW, OLD = 0.2, 20  # share of the labels that are added later; training pictures of each of the others
 TINY = 1e-12  # least probability that a likelihood is told of
@@ -156,7 +156,7 @@ def cells(name: str, data: Dataset, options: argparse.Namespace) -> Iterator[Cel
         return
     for shots in options.shots:
         for draw in range(options.draws if shots else 1):
-            some = [rival for rival in rivals if rival not in HEADS or (shots in HEADS[rival] and not draw)]
+            some = [rival for rival in rivals if rival not in HEADS or shots in HEADS[rival]]
             yield from (Cell(name=name, rival=r, shots=shots, draw=draw) for r in some if shots != 1 or r != TUNED)
     adding = [rival for rival in ADDING if rival.removesuffix(REFITTED) in rivals]
     yield from (Cell(name=name, rival=r, shots=OLD, draw=d, taught=True) for d in range(options.draws) for r in adding)

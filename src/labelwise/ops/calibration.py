@@ -144,7 +144,7 @@ def _newton(loss: Bent, point: Numbers) -> list[float] | None:
         point, value = point - step, new
         if step.any() and np.abs(step).max() <= 1e-9 * (1 + np.abs(point).max()):
             return None if point[0] < SOFTEST else list(point.tolist())
-        step = np.linalg.solve(bend + 1e-12 * np.eye(len(point)), slope)
+        step = np.linalg.solve(bend + 1e-12 * np.eye(len(point)), slope).astype(np.float64)
     return None
 
 
