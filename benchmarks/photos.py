@@ -1,6 +1,6 @@
 """What `fit` makes of photos, beside what a person would do instead: one table over sets, examples a label and rivals.
 
-    python benchmarks/photos.py FOLDER NAME=DATA [NAME=DATA ...] [--jobs N] [--page docs/results/photos.md]
+    python benchmarks/photos.py FOLDER NAME=DATA [NAME=DATA ...] [--jobs N] [--keep docs/results/measured/photos.jsonl]
 
 Each DATA is a folder of photos, a table or an ``.npz`` pack of pictures or features (``photo_sets.py`` makes those of the page). Pictures are
 encoded once, by the frozen encoder that ``fit`` takes for a person's own; the features stay in FOLDER as ``NAME.npz``. All rivals get the same
@@ -34,8 +34,8 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from photos_page import write_page
 from photos_rivals import ADDING, EARLIER, LEAD, REFITTED, RIVALS, TUNED, earlier_library
+from photos_tables import kept
 from threadpoolctl import threadpool_limits
 
 import labelwise as lw
@@ -77,7 +77,7 @@ class Cell:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="where features and results are kept")
-    parser.add_argument("sets", nargs="*", metavar="NAME=DATA", help="none writes the page from what was measured")
+    parser.add_argument("sets", nargs="*", metavar="NAME=DATA", help="none keeps what was measured")
     parser.add_argument("--earlier", type=Path, help="sources of version 0.1; without, that is not measured")
     parser.add_argument("--shots", type=int, nargs="+", default=SHOTS, help="training pictures a label; 0 is all")
     parser.add_argument("--draws", type=int, default=3)
@@ -86,15 +86,15 @@ def main() -> None:
     parser.add_argument("--alone", action="store_true", help="measure seconds and memory of some cells with one job")
     parser.add_argument("--limit", type=int, default=120, help="seconds that one cell may take")
     parser.add_argument("--minutes", type=float, default=1e6, help="after which no cell is begun")
-    parser.add_argument("--page", type=Path, help="the page to write")
+    parser.add_argument("--keep", type=Path, help="the one file that all measured so far goes to, for results_pages.py")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
     sources = dict(word.split("=", 1) for word in options.sets)
     sets = {name: features_of(options.folder / f"{name}.npz", source) for name, source in sources.items()}
     measure_all(sets, options)
-    if options.page:
-        write_page(options.folder, options.page)
+    if options.keep:
+        kept(options.folder, options.keep)
 
 
 def measure_all(sets: dict[str, Dataset], options: argparse.Namespace) -> None:
