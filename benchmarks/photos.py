@@ -83,6 +83,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=3)
     parser.add_argument("--rivals", nargs="+", choices=RIVALS, default=list(RIVALS))
     parser.add_argument("--jobs", type=int, default=1, help="cells measured at a time")
+    parser.add_argument("--fit-only", action="store_true", help="add no labels later")
     parser.add_argument("--alone", action="store_true", help="measure seconds and memory of some cells with one job")
     parser.add_argument("--limit", type=int, default=120, help="seconds that one cell may take")
     parser.add_argument("--minutes", type=float, default=1e6, help="after which no cell is begun")
@@ -158,7 +159,7 @@ def cells(name: str, data: Dataset, options: argparse.Namespace) -> Iterator[Cel
         for draw in range(options.draws if shots else 1):
             some = [rival for rival in rivals if rival not in HEADS or shots in HEADS[rival]]
             yield from (Cell(name=name, rival=r, shots=shots, draw=draw) for r in some if shots != 1 or r != TUNED)
-    adding = [rival for rival in ADDING if rival.removesuffix(REFITTED) in rivals]
+    adding = [rival for rival in ADDING if rival.removesuffix(REFITTED) in rivals and not options.fit_only]
     yield from (Cell(name=name, rival=r, shots=OLD, draw=d, taught=True) for d in range(options.draws) for r in adding)
     domains = sorted(set(data.split("test").domains))
     yield from (Cell(name=name, rival=r, shots=0, domain=d) for d in domains for r in rivals if r not in HEADS)
