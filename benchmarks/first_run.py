@@ -2,12 +2,12 @@
 
     python benchmarks/first_run.py PHOTOS FOLDER --earlier SOURCES [--rounds 5]
 
-SOURCES is the folder ``src`` of version 0.1 (``git archive cbc9b61 src | tar x``). Each run is ``labelwise fit PHOTOS`` in the shell, with a new cache in
-FOLDER for the first. The files are read once before, so that none waits for the disk alone. FOLDER/first_run.json is what ``photos.py --page``
-shows. On a busy machine wall seconds are too long for all; processor seconds say more.
+PHOTOS: ``phone_photos.py`` makes some. SOURCES is the folder ``src`` of version 0.1 (``git archive cbc9b61 src | tar x``); both are byte-compiled first, as pip does. Each run is ``labelwise fit PHOTOS`` in the shell, with a new cache in
+FOLDER for the first. The files are read once before, so that none waits for the disk alone. ``photos.py --keep`` takes FOLDER/first_run.json to the results. On a busy machine wall seconds are too long for all; processor seconds say more.
 """
 
 import argparse
+import compileall
 import json
 import os
 import platform
@@ -34,6 +34,8 @@ def main() -> None:
     shutil.rmtree(cache, ignore_errors=True)
     os.environ["LABELWISE_CACHE"] = str(cache)
     here = os.environ.get("PYTHONPATH", "")
+    for sources in (Path(__file__).parents[1] / "src", options.earlier):
+        compileall.compile_dir(sources, quiet=1)
     times = {}
     for name, sources in ((NOW, here), (EARLIER, str(options.earlier))):
         os.environ["PYTHONPATH"] = sources

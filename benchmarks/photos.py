@@ -1,6 +1,6 @@
 """What `fit` makes of photos, beside what a person would do instead: one table over sets, examples a label and rivals.
 
-    python benchmarks/photos.py FOLDER NAME=DATA [NAME=DATA ...] [--jobs N] [--page docs/results/photos.md]
+    python benchmarks/photos.py FOLDER NAME=DATA [NAME=DATA ...] [--jobs N] [--keep docs/results/measured/photos.jsonl]
 
 Each DATA is a folder of photos, a table or an ``.npz`` pack of pictures or features (``photo_sets.py`` makes those of the page). Pictures are
 encoded once, by the frozen encoder that ``fit`` takes for a person's own; the features stay in FOLDER as ``NAME.npz``. All rivals get the same
@@ -34,8 +34,8 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from photos_page import write_page
-from photos_rivals import ADDING, EARLIER, LEAD, RIVALS, TUNED, earlier_library
+from photos_rivals import ADDING, EARLIER, LEAD, REFITTED, RIVALS, TUNED, earlier_library
+from photos_tables import kept
 from threadpoolctl import threadpool_limits
 
 import labelwise as lw
@@ -46,7 +46,7 @@ from labelwise.metrics import accuracy, expected_calibration_error
 from labelwise.nn.encoder import PRETRAINED
 
 SHOTS = (1, 2, 5, 10, 20, 0)  # training pictures a label; 0 is all
-HEADS = {"softmax": (5, 20, 0), "indicator": (5, 20, 0), "prototype": (5, 20)}  # shots of the slow ones, one draw
+HEADS = {"softmax": (5, 20, 0), "indicator": (5, 20, 0), "prototype": (5, 20)}  # shots of the slow ones
 TAUGHT = (1, 2, 5, 20)  # examples of a label that is added
 NEW, OLD = 0.2, 20  # share of the labels that are added later; training pictures of each of the others
 TINY = 1e-12  # least probability that a likelihood is told of
@@ -77,24 +77,25 @@ class Cell:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="where features and results are kept")
-    parser.add_argument("sets", nargs="*", metavar="NAME=DATA", help="none writes the page from what was measured")
+    parser.add_argument("sets", nargs="*", metavar="NAME=DATA", help="none keeps what was measured")
     parser.add_argument("--earlier", type=Path, help="sources of version 0.1; without, that is not measured")
     parser.add_argument("--shots", type=int, nargs="+", default=SHOTS, help="training pictures a label; 0 is all")
     parser.add_argument("--draws", type=int, default=3)
     parser.add_argument("--rivals", nargs="+", choices=RIVALS, default=list(RIVALS))
     parser.add_argument("--jobs", type=int, default=1, help="cells measured at a time")
+    parser.add_argument("--fit-only", action="store_true", help="add no labels later")
     parser.add_argument("--alone", action="store_true", help="measure seconds and memory of some cells with one job")
     parser.add_argument("--limit", type=int, default=120, help="seconds that one cell may take")
     parser.add_argument("--minutes", type=float, default=1e6, help="after which no cell is begun")
-    parser.add_argument("--page", type=Path, help="the page to write")
+    parser.add_argument("--keep", type=Path, help="the one file that all measured so far goes to, for results_pages.py")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
     sources = dict(word.split("=", 1) for word in options.sets)
     sets = {name: features_of(options.folder / f"{name}.npz", source) for name, source in sources.items()}
     measure_all(sets, options)
-    if options.page:
-        write_page(options.folder, options.page)
+    if options.keep:
+        kept(options.folder, options.keep)
 
 
 def measure_all(sets: dict[str, Dataset], options: argparse.Namespace) -> None:
@@ -156,9 +157,9 @@ def cells(name: str, data: Dataset, options: argparse.Namespace) -> Iterator[Cel
         return
     for shots in options.shots:
         for draw in range(options.draws if shots else 1):
-            some = [rival for rival in rivals if rival not in HEADS or (shots in HEADS[rival] and not draw)]
+            some = [rival for rival in rivals if rival not in HEADS or shots in HEADS[rival]]
             yield from (Cell(name=name, rival=r, shots=shots, draw=draw) for r in some if shots != 1 or r != TUNED)
-    adding = [rival for rival in ADDING if rival != EARLIER or options.earlier]
+    adding = [rival for rival in ADDING if rival.removesuffix(REFITTED) in rivals and not options.fit_only]
     yield from (Cell(name=name, rival=r, shots=OLD, draw=d, taught=True) for d in range(options.draws) for r in adding)
     domains = sorted(set(data.split("test").domains))
     yield from (Cell(name=name, rival=r, shots=0, domain=d) for d in domains for r in rivals if r not in HEADS)

@@ -1,4 +1,4 @@
-"""The pictures of ``photos_page.py``: accuracy against pictures a label, on average and set by set."""
+"""The pictures of ``photos_tables.py``: accuracy against pictures a label, on average and set by set."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -21,6 +21,7 @@ from labelwise.methods import Indicator, Prototype, Softmax
 from labelwise.training.stages import Method
 
 LEAD, EARLIER, TUNED = "labelwise", "version 0.1", "logistic regression, tuned"
+REFITTED = ", refitted"  # with all labels, those added later among them
 SURE = 20.0  # what cosines with means are multiplied by
 GRID = [  # what to choose from by cross-validation
     {"scaler": ["passthrough"], "regression__C": [0.1, 1, 10, 100]},
@@ -148,7 +149,7 @@ RIVALS: dict[str, Fit] = {
 ADDING: dict[str, Adding] = {
     LEAD: partial(teach, own_fit),
     EARLIER: partial(teach, earlier_fit),
-    "labelwise, refitted": partial(refit, RIVALS[LEAD]),
-    "logistic regression, refitted": partial(refit, RIVALS["logistic regression"]),
-    "logistic regression, scaled, refitted": partial(refit, RIVALS["logistic regression, scaled"]),
+    LEAD + REFITTED: partial(refit, RIVALS[LEAD]),
+    "logistic regression" + REFITTED: partial(refit, RIVALS["logistic regression"]),
+    "logistic regression, scaled" + REFITTED: partial(refit, RIVALS["logistic regression, scaled"]),
 }

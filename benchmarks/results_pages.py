@@ -4,7 +4,8 @@
 
 Under a line ``<!-- headlines -->`` comes the table of all headline figures, under ``<!-- headlines PAPER -->`` that of one paper, under
 ``<!-- PAPER/TABLE -->`` that of a recipe (a line for each row, a column for each figure; ``<!-- PAPER/TABLE: FIGURE, ... -->``: only
-these), under ``<!-- prototype -->`` those of prototype.jsonl. ``measured/headlines.toml`` says which figures are headlines.
+these), under ``<!-- prototype -->`` those of prototype.jsonl, under ``<!-- photos TABLE -->`` one of photos.jsonl,
+whose pictures are drawn, too. ``measured/headlines.toml`` says which figures are headlines.
 """
 
 import argparse
@@ -14,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import photos_tables
 import prototype_tables
 
 from labelwise.errors import UsageError
@@ -41,6 +43,8 @@ def block(name: str) -> list[str]:
         return headline_table(rest)
     if name == "prototype":
         return prototype_tables.tables(MEASURED / "prototype.jsonl").splitlines()
+    if kind == "photos":
+        return photos_tables.table(rest, MEASURED / "photos.jsonl")
     recipe, _, figures = name.partition(": ")
     wanted = [each.strip() for each in figures.split(",") if each.strip()]
     titles = {find_recipes(recipe)[0].figures[each].title for each in wanted}
@@ -125,6 +129,8 @@ def main() -> None:
             stale.append(path.name)
             if not only_check:
                 path.write_text(filled(page))
+    if not only_check:
+        photos_tables.draw(MEASURED / "photos.jsonl", PAGES.parent / "pictures")
     print(f"{'stale' if only_check else 'made anew'}: {', '.join(stale) or 'none'}")
     raise SystemExit(1 if stale and only_check else 0)
 

@@ -137,6 +137,19 @@ def test_scores_are_those_of_the_classifier(view: View, home: Path, monkeypatch:
     assert quick.open_quick(home / "m.lw") is None
 
 
+def test_a_kept_graph_that_no_runtime_takes_is_replaced(home: Path, ordinary: Callable[..., str]) -> None:
+    classifier = fitted(View())
+    lw.save(classifier, home / "m.lw")
+    key = classifier.model.encoder.owner()  # type: ignore[union-attr,operator]
+    whole = Cache().read(QUICK, [key])[key]
+    Cache().write(QUICK, {key: whole[: len(whole) // 2]})  # its checksum is right
+    with pytest.raises(Exception, match=r"graph|model|protobuf|INVALID"):
+        quick._opened(home / "m.lw")
+    ordinary("classify", home / "m.lw", home / "0 [red].png")
+    assert Cache().read(QUICK, [key])[key] == whole
+    assert quick._opened(home / "m.lw") is not None
+
+
 def test_what_is_damaged_or_changed_is_left_to_the_ordinary_way(home: Path, ordinary: Callable[..., str]) -> None:
     model, picture = home / "m.lw", home / "0 [red].png"
     lw.save(fitted(View()), model)

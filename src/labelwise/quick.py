@@ -93,12 +93,17 @@ def _opened(folder: Path) -> QuickClassifier | None:
     about, cache = json.loads(text), Cache()
     key = next(iter(cache.read(QUICK, [digest(text)]).values()), b"")
     graph = cache.read(QUICK, [key]).get(key) if key else None
-    if graph is None or file_digest(folder / WEIGHTS) != about["weights_sha256"]:
+    if not graph or file_digest(folder / WEIGHTS) != about["weights_sha256"]:
         return None
     with safe_open(folder / WEIGHTS, framework="np") as file:
         scale, offset, codes = (file.get_tensor(name) for name in ("scale", "offset", "codes"))
         model = {name: file.get_tensor(f"model/{name}") for name in MODEL}
         width: Any = file.get_tensor("width") if "width" in file.keys() else None  # noqa: SIM118 - the file is no dict
+    try:
+        network = session(graph, 1)
+    except Exception:
+        cache.write(QUICK, {key: b""})  # whole, and no graph that this runtime takes: to be made anew
+        raise
     unseen: Any = np.isin(about["labels"]["names"], about["described"])
     rule = about["outlier"] and OutlierRule(**about["outlier"])
     return QuickClassifier(
@@ -113,7 +118,7 @@ def _opened(folder: Path) -> QuickClassifier | None:
         familiarity=Familiarity(rule=rule, width=width),
         shape=tuple(about["shape"]),
         view=from_plain(View, about.get("view", {})),
-        network=session(graph, 1),
+        network=network,
         label_embeddings=codes,
         model=model,
     )
@@ -132,7 +137,7 @@ def keep_quick(classifier: "Classifier", about: bytes) -> None:
         return
     encoder = encoder if model.device.type == "cpu" else deepcopy(encoder).cpu()
     cache, key = Cache(), encoder.owner()
-    if not cache.read(QUICK, [key]):
+    if not cache.read(QUICK, [key]).get(key):
         graph = graph_file(encoder.backbone, (len(encoder.mean), *classifier.shape[1:]))
         if graph is None or len(graph) > PART * cache.limit * 1e6:
             return

@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -170,3 +172,20 @@ def test_a_method_without_targets_is_calibrated_on_second_opinions(blob_data: Da
     assert "calibration" in classifier.origin.summary
     with pytest.raises(UnsupportedError, match="no second opinions"):
         lw.fit(blob_data, ReadsNothing(epochs=1), lw.Run(device="cpu"))
+
+
+def test_a_plain_fit_does_without_scipy() -> None:
+    """It takes as long to import as the closed form takes to solve."""
+    code = """
+import sys, torch
+import labelwise as lw
+from labelwise.data.dataset import Dataset, Split
+from labelwise.data.split.lookalikes import lookalike_groups
+features, targets = torch.randn(60, 8, generator=torch.Generator().manual_seed(0)), torch.arange(60) % 3
+features[:, :3] += 3 * torch.eye(3)[targets]
+groups = lookalike_groups(features)
+data = Dataset(name="made", labels=lw.Labels(names=("a", "b", "c")), splits={"train": Split(images=features, targets=targets, groups=groups)})
+assert lw.fit(data).origin.method.name == "discriminant"
+sys.exit(any(name.startswith("scipy") for name in sys.modules))
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,9 +1,11 @@
 import numpy as np
+import pytest
 import torch
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit, log_softmax
 
 from labelwise.metrics import expected_calibration_error
+from labelwise.ops import calibration
 from labelwise.ops.calibration import fit_platt, fit_platt_each, fit_temperature
 
 
@@ -50,6 +52,14 @@ def test_platt_equals_scipy() -> None:
     reference = minimize(loss, np.array([1.0, 0.0]), method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-12})
     assert abs(reference.x[0] - scale) < 1e-3
     assert abs(reference.x[1] - offset) < 1e-2
+
+
+def test_both_ways_to_fit_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    for scores, targets in (problem(n=300), problem(n=40, k=2, sharpness=0.1), problem(n=50, k=30, sharpness=20.0)):
+        quick = fit_platt(scores, targets)
+        with monkeypatch.context() as patch:
+            patch.setattr(calibration, "_newton", lambda *_: None)
+            assert fit_platt(scores, targets) == pytest.approx(quick, rel=1e-4, abs=1e-4)
 
 
 def test_scores_that_say_nothing_or_the_contrary_leave_the_share_of_yes() -> None:

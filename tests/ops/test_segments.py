@@ -1,8 +1,11 @@
+import numpy as np
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
-from labelwise.ops.segments import segment_mean, spans
+from labelwise.ops.segments import joined, segment_mean, spans
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 6)), max_size=8))
@@ -34,3 +37,15 @@ def test_gradients() -> None:
     values = torch.randn(5, 2, dtype=torch.float64, requires_grad=True)
     groups = torch.tensor([0, 2, 2, 0, 0])
     assert torch.autograd.gradcheck(lambda x: segment_mean(x, groups, 4), values)
+
+
+@given(st.lists(st.tuples(st.integers(0, 19), st.integers(0, 19)), max_size=30))
+def test_groups_are_those_of_scipy(pairs: list[tuple[int, int]]) -> None:
+    one, other = torch.tensor(pairs, dtype=torch.int64).view(-1, 2).T
+    edges = coo_array((np.ones(len(one)), (one.numpy(), other.numpy())), shape=(20, 20))
+    assert joined(20, one, other).tolist() == connected_components(edges, directed=False)[1].tolist()
+
+
+def test_a_long_chain_is_one_group() -> None:
+    order = torch.randperm(5000, generator=torch.Generator().manual_seed(0))
+    assert joined(5001, order[:-1], order[1:]).tolist() == [0] * 5000 + [1]

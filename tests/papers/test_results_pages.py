@@ -16,7 +16,7 @@ if not results_pages.MEASURED.exists():
     pytest.skip("the documents are not here", allow_module_level=True)
 
 PAGES = sorted(path.name for path in results_pages.PAGES.glob("*.md"))
-TOPS = ("README.md", "indicator.md", "prototype.md", "zero_label.md")
+TOPS = ("README.md", "indicator.md", "photos.md", "prototype.md", "zero_label.md")
 NUMBER = re.compile(r"(?<![\w.])\d+\.\d+(?![\w.]*\d)")
 
 

@@ -21,6 +21,7 @@ from labelwise.methods.shared.linear import BATCH, Encoder, RowModel
 from labelwise.methods.shared.tuning import Trial, Tune, tuning_stages
 from labelwise.methods.shared.zero_shot import LabelSource, Source
 from labelwise.model import LabelModel, LeftOut, Spec
+from labelwise.nn.encoder import Kept
 from labelwise.ops.arrays import mean_distances, root_features
 from labelwise.ops.beliefs import Beliefs, Spread, as_of_all, expected_means, label_beliefs, narrowing
 from labelwise.ops.calibration import fit_temperature, most_rows
@@ -30,6 +31,8 @@ from labelwise.ops.linear import linear_scores
 from labelwise.ops.lookalikes import together
 from labelwise.ops.segments import segment_mean
 from labelwise.training.stages import Method, Stage
+
+MOST_KEPT = 2**23  # numbers of a sample that is kept
 
 
 class DiscriminantModel(RowModel):
@@ -77,6 +80,7 @@ class DiscriminantModel(RowModel):
             shapes |= {"told_axes": (q, d), "told_values": (q,)}
         for name, shape in {**shapes, **dict.fromkeys(scalars, ())}.items():
             self.register_buffer(name, torch.zeros(shape))
+        self._samples = Kept()
 
     def finish(self, embeddings: Tensor) -> Tensor:
         """Return embeddings ``[n, d]`` of unit length."""
@@ -118,13 +122,14 @@ class DiscriminantModel(RowModel):
     @torch.no_grad()
     def solve(self, images: Tensor, targets: Tensor, groups: Sequence[str] = ()) -> None:
         """Take over the closed-form solution for training images and their targets ``[n]``."""
-        features, k = self.encode_all(images, by=self.encoder), len(self.spec.labels)
+        images, k = self.prepare(images), len(self.spec.labels)
+        features = self.encode_all(images, by=self.encoder)
         self.rooted.fill_(float(features.min()) >= 0)
         embeddings = torch.cat([self.finish(part) for part in torch.split(features, BATCH)])
         sets = together(embeddings, targets, groups)
         whitening = fit_whitening(embeddings, targets, k, sets)
         self._take(root=whitening.root, centre=whitening.centre, noise=whitening.noise, sharpness=whitening.sharpness)
-        sample = self._sample(embeddings, targets, sets)
+        sample = self._keep(images, groups, Sample.of(self.whitened(embeddings), targets, k, sets))
         beliefs = label_beliefs(sample, whitening.noise)
         spread = beliefs.spread
         self._take(spread_axes=spread.axes, spread_values=spread.values, spread_other=spread.other)
@@ -183,8 +188,7 @@ class DiscriminantModel(RowModel):
     @torch.no_grad()
     def left_out(self, images: Tensor, targets: Tensor, groups: Sequence[str] = ()) -> LeftOut:
         """Return what it says of its training images as if each, and those that look like it, had not been there."""
-        embeddings = self.encode_all(images)
-        sample = self._sample(embeddings, targets, together(embeddings, targets, groups))
+        sample = self._sample(images, targets, groups)
         beliefs, expected = self._plain_beliefs(sample), self.expected if self.reads_descriptions else None
         rows = some_groups(sample.groups, most_rows(len(self.spec.labels)))
         sample, beliefs = sample.select(rows), beliefs.select(rows)
@@ -209,15 +213,27 @@ class DiscriminantModel(RowModel):
     @torch.no_grad()
     def left_out_pairs(self, images: Tensor, targets: Tensor, pairs: Tensor) -> Tensor:
         """Return how alike pairs ``[p, 2]`` of its training images are by whitened embeddings, as if it had not seen the two."""
-        return left_out_cosines(self._sample(self.encode_all(images), targets), pairs.to(self.device)).float()
+        return left_out_cosines(self._sample(images, targets), pairs.to(self.device)).float()
 
     def _plain_beliefs(self, sample: Sample) -> Beliefs:
         """Return what is believed of labels if they spread alike in all directions: so rows can be left out of it."""
         return label_beliefs(sample, float(self.noise), self.expected if self.reads_descriptions else None, prior=inf)
 
-    def _sample(self, embeddings: Tensor, targets: Tensor, sets: Tensor | None = None) -> Sample:
-        """Return embeddings of training images ``[n, d]`` as whitened rows."""
-        return Sample.of(self.whitened(embeddings), targets, len(self.spec.labels), sets)
+    def _sample(self, images: Tensor, targets: Tensor, groups: Sequence[str] | None = None) -> Sample:
+        """Return training images as whitened rows, each in a set of those that are left out with it; None: whatever these are."""
+        if images in self._samples:
+            known: tuple[tuple[str, ...], Sample] = self._samples[images]
+            if groups in (None, known[0]) and torch.equal(known[1].targets, targets):
+                return known[1]
+        embeddings = self.encode_all(images)
+        sets = None if groups is None else together(embeddings, targets, groups)
+        return self._keep(images, groups, Sample.of(self.whitened(embeddings), targets, len(self.spec.labels), sets))
+
+    def _keep(self, images: Tensor, groups: Sequence[str] | None, sample: Sample) -> Sample:
+        """Return a sample, and keep one that is small as long as its images live: they are asked about several times."""
+        if groups is not None and sample.rows.numel() <= MOST_KEPT:
+            self._samples[images] = tuple(groups), sample
+        return sample
 
     def unfamiliarity(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
         """Return the squared distance ``[n]`` of images to the nearest mean of a label, in standard deviations."""

@@ -5,8 +5,6 @@ from collections.abc import Callable
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import minimize
-from threadpoolctl import threadpool_limits
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid
 
@@ -20,6 +18,7 @@ SOFTEST = 1e-6  # the least inverse temperature, relative to the spread of score
 
 Numbers = NDArray[np.float64]
 Loss = Callable[[Numbers], tuple[float, Numbers]]  # its value, and its slope
+Bent = Callable[[Numbers], tuple[float, Numbers, Numbers]]  # and how its slope changes
 
 
 def most_rows(k: int) -> int:
@@ -46,18 +45,22 @@ def fit_platt(scores: Tensor, targets: Tensor) -> tuple[float, float]:
 
     parts = list(zip(torch.split(x.flatten(), BLOCK), torch.split(soft.flatten(), BLOCK), strict=True))
 
-    def cross_entropy(p: Numbers) -> tuple[float, Numbers]:
-        """Return the mean cross entropy of answers and its slope, by blocks that stay in a processor's cache."""
-        scale, sums = float(np.exp(p[0])), x.new_zeros(3)
+    def cross_entropy(p: Numbers) -> tuple[float, Numbers, Numbers]:
+        """Return the mean cross entropy of answers, its slope and its bend, by blocks that stay in a processor's cache."""
+        scale, offset = p.tolist()
+        sums = x.new_zeros(6)
         for numbers, wanted in parts:
-            odds = numbers * scale + p[1]
-            excess = odds.sigmoid() - wanted
-            sums += torch.stack([(wanted * -odds - logsigmoid(-odds)).sum(), excess @ numbers * scale, excess.sum()])
-        value, *slope = (sums / x.numel()).tolist()
-        return value, np.array(slope)
+            odds = numbers * scale + offset
+            chance = odds.sigmoid()
+            excess, bend = chance - wanted, chance * (1 - chance)
+            value = (wanted * -odds - logsigmoid(-odds)).sum()
+            bends = (bend @ numbers.square(), bend @ numbers, bend.sum())
+            sums += torch.stack([value, excess @ numbers, excess.sum(), *bends])
+        value, *slope, squares, mixed, whole = (sums / x.numel()).tolist()
+        return value, np.array(slope), np.array([[squares, mixed], [mixed, whole]])
 
-    log_scale, offset = _minimise(cross_entropy, [0.0, 0.0])
-    return float(torch.tensor(log_scale).exp()) / max(spread, 1e-12), offset
+    scale, offset = _newton(cross_entropy, np.array([1.0, 0.0])) or _positive(cross_entropy)
+    return scale / max(spread, 1e-12), offset
 
 
 def fit_platt_each(scores: Tensor, truths: Tensor) -> tuple[Tensor, Tensor]:
@@ -130,8 +133,36 @@ def _with_slope(loss: Callable[[Tensor], Tensor]) -> Loss:
     return value_and_slope
 
 
+def _newton(loss: Bent, point: Numbers) -> list[float] | None:
+    """Return where a convex loss is least; None where that is not found, or the first number is not above zero there."""
+    value, step = np.inf, 0 * point
+    for _ in range(MOST_STEPS):
+        new, slope, bend = loss(point - step)
+        if not new <= value + 1e-14:  # too far: it is no parabola
+            step = step / 4
+            continue
+        point, value = point - step, new
+        if step.any() and np.abs(step).max() <= 1e-9 * (1 + np.abs(point).max()):
+            return None if point[0] < SOFTEST else list(point.tolist())
+        step = np.linalg.solve(bend + 1e-12 * np.eye(len(point)), slope).astype(np.float64)
+    return None
+
+
+def _positive(loss: Bent) -> list[float]:
+    """Return a first number above zero and a second for which a loss is least."""
+
+    def by_log(p: Numbers) -> tuple[float, Numbers]:
+        value, slope, _ = loss(np.array([np.exp(p[0]), p[1]]))
+        return value, slope * (np.exp(p[0]), 1.0)
+
+    log_first, second = _minimise(by_log, [0.0, 0.0])
+    return [float(np.exp(log_first)), second]
+
+
 def _minimise(loss: Loss, start: list[float]) -> list[float]:
     """Return where a loss is least; the solver of torch would import its compiler first, which takes longer than all else."""
+    from scipy.optimize import minimize  # takes a quarter of a second to import
+    from threadpoolctl import threadpool_limits
 
     def held(numbers: Numbers) -> tuple[float, Numbers]:
         value, slope = loss(numbers)

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -68,9 +69,7 @@ def fit_whitening(rows: Tensor, targets: Tensor, k: int, groups: Tensor | None =
     variance = max(float(values.sum()) / d, NOTHING)
     if bool((sample.rest_weights > 0).any()):
         some = sample.select(some_groups(sample.groups, min(MOST_CHOSEN_BY, max(FEWEST, MOST_PAIRS // k))))
-        some = some.turned(centre, axes)
-        trials = [(*_likelihood(some.scaled((values + ridge * variance).float() ** -0.5)), ridge) for ridge in RIDGES]
-        _, sharpness, noise, ridge = min(trials)
+        sharpness, noise, ridge = _best_ridge(some.turned(centre, axes), values, variance)
     else:
         sharpness, noise, ridge = plain_sharpness(rows, int((sample.counts > 0).sum())), 0.0, d / max(1, n - 1)
     outside = (ridge * variance) ** -0.5
@@ -121,6 +120,24 @@ def left_out_scores(distances: Tensor, sample: Sample, excess: Tensor, own: Tens
     table = excess.repeat(int(group.max()) + 1, 1)
     table[group, sample.targets] = own
     return -0.5 * (distances - table[group])
+
+
+def _best_ridge(sample: Sample, values: Tensor, variance: float) -> tuple[float, float, float]:
+    """Return sharpness, noise and ridge under which rows left out are likeliest, along axes of these variances ``[d]``.
+
+    From 1 on, as long as the next ridge is better: of 65 draws of five sets of photos the likelihood had another peak in four of two pictures a label, less than 0.001 higher.
+    """
+
+    @cache
+    def trial(place: int) -> tuple[float, float, float, float]:
+        ridge = RIDGES[place]
+        return *_likelihood(sample.scaled((values + ridge * variance).float() ** -0.5)), ridge
+
+    best = RIDGES.index(1.0)
+    for step in (1, -1):
+        while 0 <= best + step < len(RIDGES) and trial(best + step) < trial(best):
+            best += step
+    return trial(best)[1:]
 
 
 def _likelihood(sample: Sample) -> tuple[float, float, float]:

@@ -2,14 +2,10 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
-from scipy.special import gammaincinv
 from torch import Tensor
 
-from labelwise.ops.segments import segment_mean
+from labelwise.ops.segments import joined, segment_mean
 
 # Squared distance of lookalikes, relative to the mean one of two pictures of a label. Photos planted a second time (re-encoded, cropped,
 # brighter, mirrored) lie below it, and 0 to 4 % of the photos of four real sets do. In few dimensions many pictures come that near
@@ -43,7 +39,7 @@ def lookalike_groups(embeddings: Tensor, targets: Tensor, groups: Tensor | None 
     counts = torch.bincount(targets)
     means = segment_mean(x, targets, len(counts))
     typical, limit = _limits(x - means[targets], counts)
-    pairs = [torch.arange(n, device=x.device)[:, None].expand(-1, 2)]
+    pairs = [targets.new_empty(0, 2)]
     for label in torch.split(targets.argsort(stable=True), counts.tolist()):
         for rows in _windows(x, label) if len(label) > 1 else ():
             squares = torch.cdist(x[rows], x[rows]).square()
@@ -54,9 +50,7 @@ def lookalike_groups(embeddings: Tensor, targets: Tensor, groups: Tensor | None 
         first = torch.full((int(groups.max()) + 1,), n, device=x.device)
         first.scatter_reduce_(0, groups, torch.arange(n, device=x.device), "amin")
         pairs.append(torch.stack([torch.arange(n, device=x.device), first[groups]], 1))
-    one, other = torch.cat(pairs).cpu().numpy().T
-    graph = coo_array((np.ones(len(one), np.int8), (one, other)), shape=(n, n))
-    return torch.from_numpy(connected_components(graph, directed=False)[1].astype(np.int64)).to(x.device)
+    return joined(n, *torch.cat(pairs).T)
 
 
 def _windows(x: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
@@ -80,9 +74,20 @@ def _limits(inside: Tensor, counts: Tensor) -> tuple[float, float]:
     total, degrees = float(inside.square().sum()), _directions(inside)
     pairs = float((counts * (counts - 1)).sum()) / 2
     chance = min(0.5, BY_CHANCE * len(inside) / max(pairs, 1.0))
-    alike = min(ALIKE, float(2 * gammaincinv(max(degrees, 1e-3) / 2, chance) / max(degrees, 1e-3)))
+    alike = _nearest_share(max(degrees, 1e-3), chance)
     typical = 2 * total / max(1, len(inside) - int((counts > 0).sum()))
     return typical, alike * typical
+
+
+def _nearest_share(degrees: float, chance: float) -> float:
+    """Return below which share of the mean such a share of all values of a chi-square lies, at most ``ALIKE``; by halving."""
+    low, high, half = 0.0, ALIKE, torch.tensor(degrees / 2, dtype=torch.float64)
+    if float(torch.special.gammainc(half, half * high)) <= chance:
+        return high
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if float(torch.special.gammainc(half, half * middle)) < chance else (low, middle)
+    return high
 
 
 def _directions(inside: Tensor) -> float:

@@ -27,12 +27,16 @@ def some_prints(n: int = 150) -> torch.Tensor:
     return rows
 
 
-@pytest.mark.parametrize("pairs", [10_000_000, 100])
+WAYS = {"all": {"_CHUNK": 64}, "tree": {"_FEW": 0}, "tree in parts": {"_FEW": 0, "_PAIRS": 100}}
+
+
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("likeness", [0.9, 0.97, 0.995])
 def test_the_search_names_the_pairs_that_comparing_all_names(
-    likeness: float, pairs: int, monkeypatch: pytest.MonkeyPatch
+    likeness: float, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lookalikes, "_PAIRS", pairs)  # small: the search goes through the rows in parts
+    for name, value in WAYS[way].items():
+        monkeypatch.setattr(lookalikes, name, value)
     prints = some_prints()
     table = (prints @ prints.T).triu(1) >= likeness - 1e-5
     expected = {tuple(pair) for pair in table.nonzero().tolist()}
@@ -44,9 +48,10 @@ def test_the_search_names_the_pairs_that_comparing_all_names(
     assert likeness > 0.99 or len(expected) > 20
 
 
-@pytest.mark.parametrize("pairs", [10_000_000, 100])
-def test_groups_are_what_pairs_connect(pairs: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookalikes, "_PAIRS", pairs)
+@pytest.mark.parametrize("way", WAYS)
+def test_groups_are_what_pairs_connect(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in WAYS[way].items():
+        monkeypatch.setattr(lookalikes, name, value)
     images = some_prints()
     prints = fingerprints(images)
     near = prints @ prints.T >= 0.9
