@@ -33,7 +33,7 @@ from labelwise.settings import check_range
 from labelwise.training.distribution import whole_batch
 from labelwise.training.stages import Method, Stage
 
-Start = Literal["closed", "random"]
+Start = Literal["closed", "labels", "random"]
 Head = Literal["nbc", "softmax"]
 CHOICES = {"start": get_args(Start), "head": get_args(Head), "mmd_kernel": get_args(Kernel)}
 
@@ -48,7 +48,9 @@ class Izf(GeneratingMethod):
     # 30 is a good number to try.
     epochs: int = 0
     clip: float | None = 10.0
-    start: Start = "closed"  # `closed` solves the linear flow and trains from there; `random` is the paper's
+    # `closed` solves the linear flow and trains from there; `labels` takes from it where labels lie and begins the flow at random;
+    # `random` is the paper's: labels lie where their vectors are
+    start: Start = "closed"
     # `nbc` takes the label of the largest density; `softmax` trains a layer on generated features
     head: Head = "nbc"
     # of the covariance in the closed form, see `gaussian.Choice`; None is chosen on held-out labels
@@ -82,7 +84,7 @@ class Izf(GeneratingMethod):
             replace(self, epochs=1)  # checks the rest
             return
         if self.epochs == 0:
-            raise UsageError('With start="random" the flow has to be trained: set epochs, for example to 30.')
+            raise UsageError(f'With start="{self.start}" the flow has to be trained: set epochs, for example to 30.')
         super().__post_init__()
         check_range(self, "above 0", "shrink", "penalty", "label_length")
         check_range(self, "from 0 to 1", "own")
@@ -112,9 +114,9 @@ class Izf(GeneratingMethod):
         assert isinstance(model, FlowModel)
         yield from self.train_encoder(model, data)
         features = model.encode_features(data.train.images)
-        if self.start == "closed":
+        if self.start != "random":
             self._solve(model, data, features)
-        else:
+        if self.start != "closed":
             model.scale_features(features)
         if model.flow is not None:
             yield from self._train_flow(model, data, features)
@@ -138,7 +140,8 @@ class Izf(GeneratingMethod):
         model.fit_vectors(data.labels, choice.vector_power)
         model.take(Gaussians.of(features, data.train.targets, model.vectors(data.labels)).solve(choice))
         model.solution = choice
-        model.fit_spread(features, data.train.targets)
+        if self.start == "closed":
+            model.fit_spread(features, data.train.targets)
 
     def _filled(self, one: Choice) -> Choice:
         """Return a choice with the settings that are set in place of its own."""
@@ -151,7 +154,7 @@ class Izf(GeneratingMethod):
         From the closed form there is one stage, and the start stays where no epoch is better.
         """
         assert model.flow is not None
-        if self.start == "random":
+        if self.start != "closed":
             model.flow.initialise(model.front(features))
         fixed = replace(data, train=replace(data.train, images=features))
         if not has_unseen(data):
@@ -219,11 +222,11 @@ class Izf(GeneratingMethod):
         """Return the settings with those that the trial chose."""
         assert isinstance(model, FlowModel)
         settled = self
-        if self.start == "closed":
+        if self.start == "random":
+            settled = replace(settled, label_length=model.label_length)
+        else:
             assert model.solution is not None
             settled = replace(settled, **model.solution._asdict())
-        else:
-            settled = replace(settled, label_length=model.label_length)
         if isinstance(model, GeneratedSoftmax):
             settled = replace(settled, head_penalty=float(model.head_penalty))
         return replace(settled, epochs=int(model.trained_epochs))

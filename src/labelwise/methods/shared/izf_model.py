@@ -65,16 +65,16 @@ class FlowModel(GeneratingModel):
     def __init__(self, spec: Spec, settings: "Izf") -> None:
         super().__init__(spec, settings.encoder, settings.label_source, settings.power)
         d, k = self.encoder.code_size, len(spec.labels)
-        closed = settings.start == "closed"
-        self.label_length = None if closed else settings.label_length or LENGTHS[0]
+        solved = settings.start != "random"
+        self.label_length = None if solved else settings.label_length or LENGTHS[0]
         # how many latents, the first ones, are the semantic part
-        self.semantic = min(k, d) if closed else self.vector_size
+        self.semantic = min(k, d) if solved else self.vector_size
         if self.semantic > d:
             raise UsageError(
                 f'With start="random" a label vector is a part of the latents: it has at most as many numbers as a feature '
                 f"({d}); given {self.semantic}."
             )
-        self.centre_vectors = (Flattening if closed else Centring)(self.vector_size, settings.vector_power or 1.0)
+        self.centre_vectors = (Flattening if solved else Centring)(self.vector_size, settings.vector_power or 1.0)
         self.solution: Choice | None = None
         self.front = Front(d)
         self.flow = Flow(d, settings.flow_settings) if settings.epochs else None
@@ -84,7 +84,7 @@ class FlowModel(GeneratingModel):
         self.register_buffer("likeness_inverse", torch.zeros(k, k))
         self.register_buffer("doubt", torch.zeros(2))
         self.register_buffer("spread", torch.ones(d))
-        self.semantic_spread = 1.0 if closed else settings.semantic_spread
+        self.semantic_spread = 1.0 if settings.start == "closed" else settings.semantic_spread
         self.spread[: self.semantic] *= self.semantic_spread
         self.register_buffer("chosen", torch.zeros(3, dtype=torch.float64))
         self.register_buffer("trained_epochs", torch.zeros((), dtype=torch.int64))
