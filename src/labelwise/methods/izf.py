@@ -27,6 +27,7 @@ from labelwise.methods.shared.tuning import state_copy
 from labelwise.methods.shared.zero_shot import harmonic, has_unseen, label_folds
 from labelwise.model import LabelModel, Spec
 from labelwise.nn.flow import FlowSettings, Mixing
+from labelwise.ops.balance import BalanceCurve, balance_curve, seen_spread
 from labelwise.ops.mmd import Kernel, mmd
 from labelwise.ops.segments import segment_mean
 from labelwise.settings import check_range
@@ -59,6 +60,7 @@ class Izf(GeneratingMethod):
     penalty: float | None = None  # of the regression of means on label vectors; likewise
     own: float | None = None  # how much of what its images say against its vector a trained label keeps; likewise
     vector_power: float | None = None  # label vectors are raised to it, with their sign; likewise
+    flat: float | None = None  # how much less directions weigh that many label vectors share; likewise
     # the length of label vectors as latents with start=random, in standard deviations; None is chosen on held-out labels
     label_length: float | None = None
     blocks: int = 5  # of the flow
@@ -90,7 +92,7 @@ class Izf(GeneratingMethod):
         check_range(self, "from 0 to 1", "own")
         check_range(self, "above 0 and at most 1", "vector_power")
         check_range(
-            self, "0 or more", "width", "flow_weight", "centre_weight", "mmd_weight", "noise", "semantic_spread"
+            self, "0 or more", "width", "flat", "flow_weight", "centre_weight", "mmd_weight", "noise", "semantic_spread"
         )
         self.flow_settings.__post_init__()
 
@@ -135,9 +137,11 @@ class Izf(GeneratingMethod):
             known = replace(
                 data, train=replace(data.train, images=features), val=replace(data.val, images=val)
             )  # the encoder has seen the images that it was trained on, whatever their label
-            folds = label_folds(known) if model.encoder.untrained else [known]
-            choice = _best(model, [*folds], grid)
-        model.fit_vectors(data.labels, choice.vector_power)
+            folds = [*label_folds(known)] if model.encoder.untrained else [known]
+            choice = max(merits := _merits(model, folds, grid), key=merits.__getitem__)
+            if model.flow is None and self.head == "nbc":
+                model.held_out = tuple(curve for fold in folds for _, curve in _curves(model, fold, (choice,)))
+        model.fit_vectors(data.labels, *choice[-2:])
         model.take(Gaussians.of(features, data.train.targets, model.vectors(data.labels)).solve(choice))
         model.solution = choice
         if self.start == "closed":
@@ -232,16 +236,23 @@ class Izf(GeneratingMethod):
         return replace(settled, epochs=int(model.trained_epochs))
 
 
-def _best(model: FlowModel, folds: list[TrainData], grid: tuple[Choice, ...]) -> Choice:
-    """Return the choice with the best harmonic mean, on average over trials whose images are features."""
+def _merits(model: FlowModel, folds: list[TrainData], grid: tuple[Choice, ...]) -> dict[Choice, float]:
+    """Return the best harmonic mean of each choice, the sum over trials whose images are features."""
     merits = dict.fromkeys(grid, 0.0)
     for fold in folds:
-        gaussians = Gaussians.of(fold.train.images, fold.train.targets, model.vectors(fold.labels))
-        for power in dict.fromkeys(one.vector_power for one in grid):
-            model.fit_vectors(fold.labels, power)
-            vectors = model.vectors(fold.known).double()
-            own = gaussians._replace(vectors=vectors[: len(fold.labels)])
-            some = tuple(one for one in grid if one.vector_power == power)
-            for one, scores in own.scores(fold.val.images, vectors, some):
-                merits[one] += harmonic(scores, fold)
-    return max(grid, key=merits.__getitem__)
+        for one, curve in _curves(model, fold, grid):
+            merits[one] += float(curve.harmonic.max())
+    return merits
+
+
+def _curves(model: FlowModel, fold: TrainData, grid: tuple[Choice, ...]) -> Iterator[tuple[Choice, BalanceCurve]]:
+    """Yield each choice and its accuracies in a trial whose images are features, for every gap in units of ``seen_spread``."""
+    gaussians = Gaussians.of(fold.train.images, fold.train.targets, model.vectors(fold.labels))
+    seen = torch.arange(len(fold.known)) < len(fold.labels)
+    for prepared in dict.fromkeys(one[-2:] for one in grid):
+        model.fit_vectors(fold.labels, *prepared)
+        vectors = model.vectors(fold.known).double()
+        own = gaussians._replace(vectors=vectors[: len(fold.labels)])
+        some = tuple(one for one in grid if one[-2:] == prepared)
+        for one, scores in own.scores(fold.val.images, vectors, some):
+            yield one, balance_curve(scores / seen_spread(scores, seen), fold.val.targets, seen)

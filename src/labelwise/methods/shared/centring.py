@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-FLATTER = 0.125  # the power of the variance in a direction by which it is divided in a ``Flattening``
-FLOOR = 0.1  # of the mean variance, added to each
+FLOOR = 0.1  # of the mean variance, added to that of each direction in a ``Flattening``
 
 
 class Centring(nn.Module):
@@ -37,15 +36,17 @@ class Centring(nn.Module):
 
 
 class Flattening(Centring):
-    """Rows of unit length around their mean, in which directions that many rows share weigh a little less: see ``FLATTER``.
+    """Rows of unit length around their mean, in which directions that many rows share weigh less.
 
-    What lies in no direction of the rows it was fitted to is dropped. Until it is fitted it is a ``Centring``.
+    ``flat`` is the power of the variance in a direction by which it is divided. What lies in no direction of the rows it was
+    fitted to is dropped. Until it is fitted it is a ``Centring``.
     """
 
     turn: Tensor  # [size, size]
 
     def __init__(self, size: int, power: float = 1.0) -> None:
         super().__init__(size, power)
+        self.flat = 0.125
         self.register_buffer("turn", torch.eye(size))
 
     @torch.no_grad()
@@ -55,7 +56,7 @@ class Flattening(Centring):
         unit = super().forward(rows.double())
         values, axes = torch.linalg.eigh(unit.T @ unit)
         values = values / (values.sum() / min(rows.shape)).clamp_min(1e-12)
-        scale = torch.where(values > 1e-6, (values.clamp_min(0) + FLOOR) ** -FLATTER, 0)
+        scale = torch.where(values > 1e-6, (values.clamp_min(0) + FLOOR) ** -self.flat, 0)
         self.turn.copy_((axes * scale) @ axes.T)
 
     def forward(self, rows: Tensor) -> Tensor:

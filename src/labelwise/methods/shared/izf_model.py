@@ -14,6 +14,7 @@ from labelwise.methods.shared.gaussian import TAKEN_OFF, Choice, errors, kernel,
 from labelwise.methods.shared.generated import GeneratedSoftmax, GeneratingModel, noise
 from labelwise.model import Spec
 from labelwise.nn.flow import Flow
+from labelwise.ops.balance import BalanceCurve
 from labelwise.ops.segments import segment_mean
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class FlowModel(GeneratingModel):
             )
         self.centre_vectors = (Flattening if solved else Centring)(self.vector_size, settings.vector_power or 1.0)
         self.solution: Choice | None = None
+        self.held_out: tuple[BalanceCurve, ...] = ()
         self.front = Front(d)
         self.flow = Flow(d, settings.flow_settings) if settings.epochs else None
         self.register_buffer("anchors", torch.zeros(k, self.vector_size))
@@ -89,9 +91,9 @@ class FlowModel(GeneratingModel):
         self.register_buffer("chosen", torch.zeros(3, dtype=torch.float64))
         self.register_buffer("trained_epochs", torch.zeros((), dtype=torch.int64))
 
-    def fit_vectors(self, labels: Labels, power: float) -> None:
-        """Prepare label vectors as those of these labels say, raised to a power."""
-        self.centre_vectors.power = power
+    def fit_vectors(self, labels: Labels, power: float, flat: float) -> None:
+        """Prepare label vectors as those of these labels say, raised to a power and flattened, see ``gaussian.Choice``."""
+        self.centre_vectors.power, self.centre_vectors.flat = power, flat
         self.centre_vectors.fit(self.source.of(labels).to(self.device))
 
     def latents(self, features: Tensor, jitter: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
