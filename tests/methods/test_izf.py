@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from labelwise.api import teach
 from labelwise.classifier import bind
@@ -18,6 +19,7 @@ from labelwise.errors import UsageError
 from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
 from labelwise.labels import Labels
 from labelwise.methods import Izf
+from labelwise.methods.shared.centring import Centring
 from labelwise.methods.shared.gaussian import SPREAD_SHARE, TAKEN_OFF, Choice, Gaussians, kernel
 from labelwise.methods.shared.generated import GeneratedSoftmax, fit_softmax, noise
 from labelwise.methods.shared.izf_model import LENGTHS, FlowModel, IzfModel
@@ -27,7 +29,7 @@ from labelwise.settings import from_plain, to_plain
 from labelwise.training.loop import train
 from labelwise.training.optimizers import Optimizer
 from labelwise.training.stages import Run
-from tests.described import by_vector
+from tests.described import DIAGONAL, by_text, by_vector
 from tests.epochs import batches_of
 from tests.ops.test_balance import harmonic, slow_curve
 
@@ -263,6 +265,27 @@ def test_labels_may_lie_where_the_closed_form_puts_them_while_the_flow_begins_at
     low, high = (getattr(random.front(features), end)(0) for end in ("amin", "amax"))
     torch.testing.assert_close(low, torch.zeros_like(low), atol=1e-5, rtol=0)
     torch.testing.assert_close(high, torch.ones_like(high), atol=1e-5, rtol=0)
+
+
+def test_texts_of_images_say_which_directions_of_label_vectors_count() -> None:
+    data = plan_runs(by_text(own=True, unseen=DIAGONAL), Izf(), 0).final
+    model, plain = (trained(Izf(**{**SET, "flat": 0.0}), each) for each in (data, without_texts(data)))
+    assert isinstance(model, FlowModel)
+    features = model.encode_features(data.train.images)
+    found = model.telling(replace(data, train=replace(data.train, images=features)))
+    assert found is not None
+    assert plain.telling(without_texts(data)) is None
+    centring = Centring(model.vector_size, 0.7)
+    centring.fit(model.source.of(data.labels))
+    wanted = centring(model.source.of(data.known)).double() @ found.weights(centring._evened(found.texts))
+    torch.testing.assert_close(model.vectors(data.known).double(), normalize(wanted, dim=1), rtol=1e-3, atol=1e-3)
+    assert not torch.allclose(model.vectors(data.known), plain.vectors(data.known), atol=0.05)
+    attributes = replace(data, labels=replace(data.labels, vectors=torch.ones(len(data.labels), model.vector_size)))
+    assert model.telling(attributes) is None, "vectors of labels that are not those of their texts"
+
+
+def without_texts(data: TrainData) -> TrainData:
+    return replace(data, train=replace(data.train, texts=()))
 
 
 def test_each_label_is_held_out_once_with_all_of_its_images() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from labelwise.data.dataset import TrainData
 from labelwise.errors import UsageError
 from labelwise.labels import Labels
 from labelwise.methods.shared.centring import Centring, Flattening
@@ -16,6 +17,7 @@ from labelwise.model import Spec
 from labelwise.nn.flow import Flow
 from labelwise.ops.balance import BalanceCurve
 from labelwise.ops.segments import segment_mean
+from labelwise.ops.telling import Telling
 
 if TYPE_CHECKING:
     from labelwise.methods.izf import Izf
@@ -91,10 +93,21 @@ class FlowModel(GeneratingModel):
         self.register_buffer("chosen", torch.zeros(3, dtype=torch.float64))
         self.register_buffer("trained_epochs", torch.zeros((), dtype=torch.int64))
 
-    def fit_vectors(self, labels: Labels, power: float, flat: float) -> None:
-        """Prepare label vectors as those of these labels say, raised to a power and flattened, see ``gaussian.Choice``."""
-        self.centre_vectors.power, self.centre_vectors.flat = power, flat
-        self.centre_vectors.fit(self.source.of(labels).to(self.device))
+    def fit_vectors(self, labels: Labels, choice: Choice, telling: Telling | None) -> None:
+        """Prepare label vectors as those of these labels, a choice and what images tell of their own texts say."""
+        assert isinstance(self.centre_vectors, Flattening)
+        self.centre_vectors.power, self.centre_vectors.flat = choice.vector_power, choice.flat
+        self.centre_vectors.fit(self.source.of(labels).to(self.device), telling)
+
+    def telling(self, data: TrainData) -> Telling | None:
+        """Return what training images, as features, tell of their own texts; None where there are none, or labels have other vectors."""
+        texts, labels = data.train.texts, data.labels
+        if not texts or labels.texts is None:
+            return None
+        first = self.source.sentence_vectors(labels.texts[:1])
+        if first.shape[1] != self.vector_size or not torch.allclose(first, self.source.of(labels)[:1].cpu(), atol=1e-4):
+            return None
+        return Telling.of(data.train.images, self.source.sentence_vectors(texts).to(data.train.images.device))
 
     def latents(self, features: Tensor, jitter: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
         """Return latents ``[n, d]`` and log|det| ``[n]``; ``jitter`` is added between the linear map and the flow."""
