@@ -244,7 +244,7 @@ class Discriminant(Method):
     encoder: Encoder = field(default_factory=lambda: Encoder(frozen=True))  # which network makes features of pictures
     # whether to read the vectors of labels or their texts, where they have any; auto takes vectors first
     source: Source = "auto"
-    sentences: str = "words"  # what makes a vector of a sentence: words, glove, minilm, or several: minilm+words
+    sentences: str = "words"  # what makes a vector of a sentence: words, glove or minilm
     tune: Tune | None = None
 
     @property

@@ -28,13 +28,6 @@ def test_packaged_words_tell_like_from_unlike() -> None:
     assert embeddings[0] @ embeddings[1] > embeddings[0] @ embeddings[2]
 
 
-def test_several_encoders_stand_side_by_side() -> None:
-    one = encode_sentences(SENTENCES)
-    torch.testing.assert_close(encode_sentences(SENTENCES, "words+words"), torch.cat([one, one], 1))
-    with pytest.raises(UsageError, match='No sentence encoder "minlm"'):
-        encode_sentences(SENTENCES, "words+minlm")
-
-
 def test_wrong_requests() -> None:
     with pytest.raises(UsageError, match=r'No sentence encoder "minlm".*Did you mean "minilm"'):
         encode_sentences(SENTENCES, "minlm")

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from labelwise.data.labels.words import WordVectors, find_words, installed_vectors, mean_vectors, packaged_vectors
@@ -16,16 +15,14 @@ def encode_sentences(texts: Sequence[str], encoder: str | WordVectors = "words")
     """Return the vectors of n sentences ``[n, a]``.
 
     The encoder is "words", the mean of the packaged word vectors (50 numbers); "glove", the same with the 400,000
-    words of the extra "words"; "minilm", the transformer of the extra "text" (384 numbers, of unit length); several, such
-    as "minilm+words", one beside another; or word vectors of your own.
+    words of the extra "words"; "minilm", the transformer of the extra "text" (384 numbers, of unit length); or word
+    vectors of your own.
     """
     if isinstance(texts, str):
         raise UsageError("Give a list of sentences, not a single text.")
     blank = next((i for i, text in enumerate(texts) if not text.strip()), None)
     if blank is not None:
         raise UsageError(f"Sentence {blank} is empty. Write one, or leave it out.")
-    if isinstance(encoder, str) and "+" in encoder:
-        return torch.cat([encode_sentences(texts, one) for one in encoder.split("+")], 1)
     if isinstance(encoder, str) and encoder not in ENCODERS:
         raise UsageError(
             f'No sentence encoder "{encoder}".{suggest(encoder, ENCODERS)} There are: {listing(ENCODERS)}.'

@@ -127,7 +127,7 @@ class ZeroShotMethod(ImageMethod):
 
     # whether to read the vectors of labels or their texts; auto takes vectors where there are any
     source: Source = "auto"
-    sentences: str = "words"  # what makes a vector of a sentence: words, glove, minilm, or several: minilm+words
+    sentences: str = "words"  # what makes a vector of a sentence: words, glove or minilm
     power: float = 0.5  # image embeddings are raised to it, with their sign, before they are brought to unit length
 
     def __post_init__(self) -> None:
