@@ -215,7 +215,7 @@ def test_the_closed_form_is_chosen_on_held_out_labels_and_kept(monkeypatch: pyte
     assert model.solution is not None
     best, chosen = merit(model, data), model.solution._asdict()
     ends = {
-        "shrink": (3.0, 30.0),
+        "shrink": (1.0, 30.0),
         "width": (0.0, 0.5),
         "penalty": (0.03, 0.3),
         "own": (0.0, 0.75),

@@ -39,7 +39,7 @@ class Choice(NamedTuple):
     flat: float = 0.125  # how much less directions weigh that many label vectors share, see `centring.Flattening`
 
 
-SHRINKS, WIDTHS, PENALTIES = (3.0, 10.0, 30.0), (0.0, 0.25, 0.5), (0.03, 0.1, 0.3)
+SHRINKS, WIDTHS, PENALTIES = (1.0, 3.0, 10.0, 30.0), (0.0, 0.25, 0.5), (0.03, 0.1, 0.3)
 OWN, POWERS, FLAT = (0.0, 0.5, 0.75), (1.0, 0.7), (0.0, 0.125, 0.25)
 GRID = tuple(Choice(*values) for values in product(SHRINKS, WIDTHS, PENALTIES, OWN, POWERS, FLAT))
 PLAIN = Choice(shrink=3.0, width=0.25, penalty=0.1, own=0.5)
