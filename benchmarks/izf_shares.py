@@ -38,7 +38,7 @@ def study(name: str) -> dict[str, list[float]]:
     train_part, val = (replace(each, images=model.encode_features(each.images)) for each in (trial.train, trial.val))
     sums = {"without": torch.zeros(len(SHARES)), "best": torch.zeros(len(SHARES))}
     for fold in label_folds(replace(trial, train=train_part, val=val)):
-        model.fit_vectors(fold.labels, model.solution.vector_power)
+        model.fit_vectors(fold.labels, model.solution, None)
         solved = gaussian.Gaussians.of(fold.train.images, fold.train.targets, model.vectors(fold.labels))
         seen = torch.arange(len(fold.known)) < len(fold.labels)
         ends = []

@@ -6,12 +6,18 @@ import torch
 from labelwise.data.dataset import Dataset, Split
 from labelwise.fitting.choice import Wish, choose_method, decide, encoder_of
 from labelwise.labels import Labels
-from labelwise.methods import METHODS
+from labelwise.methods import METHODS, Izf
 from tests.conftest import blobs, squares
 
 
 def with_unseen(data: Dataset, **known: object) -> Dataset:
     return replace(data, labels=Labels(names=(*data.labels.names, "a fifth"), **known))  # type: ignore[arg-type]
+
+
+def features() -> Dataset:
+    made = torch.Generator().manual_seed(0)
+    split = Split(images=torch.randn(8, 5, generator=made), targets=torch.arange(8) % 4)
+    return Dataset(name="features", labels=Labels(names=("a", "b", "c", "d")), splits={"train": split})
 
 
 def unlabelled(data: Dataset) -> Dataset:
@@ -85,6 +91,8 @@ def val_alone(data: Dataset, label: int) -> Dataset:
             "clarel",
             ("eszsl",),
         ),
+        (with_sentences(with_unseen(features(), texts=(("x",),) * 5), 0, 1, 2, 3), "izf", ("clarel", "eszsl")),
+        (with_sentences(with_unseen(features(), texts=(("x",),) * 5), 0, 1), "clarel", ("eszsl",)),
         (squares(), "indicator", ("multilabel",)),
         (unlabelled(blobs()), "zero_label", ()),
         (unlabelled(replace(blobs(), labels=Labels(names=("a", "b", "c", "d"), order=(0, 1, 2, 3)))), "zero_label", ()),
@@ -97,6 +105,8 @@ def val_alone(data: Dataset, label: int) -> Dataset:
         "half",
         "half and vectors",
         "held out",
+        "captions",
+        "captions of some",
         "several",
         "names",
         "order",
@@ -106,6 +116,16 @@ def test_what_is_known_decides(data: Dataset, method: str, others: tuple[str, ..
     choice = choose_method(data)
     assert (choice.method, choice.alternatives) == (method, others)
     assert {method, *others} <= set(METHODS)
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_captions_are_read_by_what_is_installed(monkeypatch: pytest.MonkeyPatch, installed: bool) -> None:
+    monkeypatch.setattr("labelwise.fitting.choice.find_spec", lambda name: object() if installed else None)
+    decision = decide(with_sentences(with_unseen(features(), texts=(("x",),) * 5), 0, 1, 2, 3))
+    assert isinstance(decision.method, Izf)
+    assert decision.method.sentences == ("minilm" if installed else "words")
+    assert ("read by minilm" in decision.reasons[0]) == installed
+    assert ("pip install" in decision.reasons[0]) != installed
 
 
 def test_the_reason_is_told() -> None:

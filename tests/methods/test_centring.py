@@ -84,10 +84,12 @@ def test_the_number_of_directions_is_checked() -> None:
         ZeroLabel(directions=0)
 
 
-def test_flattening_divides_directions_by_a_power_of_their_variance() -> None:
+@pytest.mark.parametrize("flat", [0.0, 0.125, 0.25])
+def test_flattening_divides_directions_by_a_power_of_their_variance(flat: float) -> None:
     made = torch.Generator().manual_seed(3)
     rows = torch.randn(40, 6, generator=made) * torch.tensor([9.0, 3.0, 1.0, 1.0, 0.5, 0.0])
     module = Flattening(6)
+    module.flat = flat
     torch.testing.assert_close(module(rows), Centring(6)(rows), msg="nothing is flattened before it is fitted")
     module.fit(rows)
     plain = Centring(6)
@@ -97,7 +99,7 @@ def test_flattening_divides_directions_by_a_power_of_their_variance() -> None:
     values, axes = torch.linalg.eigh(unit.T @ unit / len(unit))
     for value, axis in zip(values, axes.T, strict=True):
         if value > 1e-6 * values.mean():
-            wanted += (unit @ axis)[:, None] * axis * float(value / values.mean() + 0.1) ** -0.125
+            wanted += (unit @ axis)[:, None] * axis * float(value / values.mean() + 0.1) ** -flat
     torch.testing.assert_close(module(rows).double(), normalize(wanted, dim=1), rtol=1e-4, atol=1e-5)
     outside = module(rows[:1] + torch.tensor([0, 0, 0, 0, 0, 7.0]))
     assert float(outside[0, 5].abs()) < 1e-5, "what no row had is dropped"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from labelwise.api import teach
 from labelwise.classifier import bind
@@ -18,20 +19,22 @@ from labelwise.errors import UsageError
 from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
 from labelwise.labels import Labels
 from labelwise.methods import Izf
+from labelwise.methods.shared.centring import Centring
 from labelwise.methods.shared.gaussian import SPREAD_SHARE, TAKEN_OFF, Choice, Gaussians, kernel
 from labelwise.methods.shared.generated import GeneratedSoftmax, fit_softmax, noise
 from labelwise.methods.shared.izf_model import LENGTHS, FlowModel, IzfModel
 from labelwise.methods.shared.zero_shot import label_folds
+from labelwise.ops.balance import balance_curve
 from labelwise.settings import from_plain, to_plain
 from labelwise.training.loop import train
 from labelwise.training.optimizers import Optimizer
 from labelwise.training.stages import Run
-from tests.described import by_vector
+from tests.described import DIAGONAL, by_text, by_vector
 from tests.epochs import batches_of
 from tests.ops.test_balance import harmonic, slow_curve
 
 RUN = Run(device="cpu")
-SET: dict[str, Any] = {"shrink": 2.0, "width": 0.5, "penalty": 0.2, "own": 0.3, "vector_power": 0.7}
+SET: dict[str, Any] = {"shrink": 2.0, "width": 0.5, "penalty": 0.2, "own": 0.3, "vector_power": 0.7, "flat": 0.2}
 SMALL: dict[str, Any] = {**SET, "hidden": 16, "blocks": 3, "batch": 32, "optimizer": Optimizer(name="adam", lr=3e-3)}
 
 
@@ -136,7 +139,7 @@ def test_without_epochs_the_model_is_the_closed_form() -> None:
     torch.testing.assert_close(scores.diff(dim=1).double(), wanted.diff(dim=1), rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("start", ["closed", "random"])
+@pytest.mark.parametrize("start", ["closed", "labels", "random"])
 def test_scores_are_densities_of_the_flow_and_the_way_back_is_exact(start: Any) -> None:
     data = final()
     model = trained(Izf(start=start, epochs=4, **SMALL), data)
@@ -153,7 +156,7 @@ def test_scores_are_densities_of_the_flow_and_the_way_back_is_exact(start: Any) 
     for c, taken in zip(model.semantic_part(data.known), model.taken_off(data.known), strict=True):
         off = given[0] - torch.cat([c, torch.zeros(d - e)])
         log_p.append(log_det - 0.5 * float(off.square().sum() - taken) - d / 2 * math.log(2 * math.pi))
-    assert bool(model.taken_off(data.known)[len(data.labels) :].all()) == (start == "closed")
+    assert bool(model.taken_off(data.known)[len(data.labels) :].all()) == (start != "random")
     assert not model.taken_off(data.labels).any()
     torch.testing.assert_close(model.log_densities(embeddings, labels)[0], torch.tensor(log_p), rtol=1e-3, atol=1e-2)
     scores = model.score(embeddings, labels)[0]
@@ -213,10 +216,11 @@ def test_the_closed_form_is_chosen_on_held_out_labels_and_kept(monkeypatch: pyte
     best, chosen = merit(model, data), model.solution._asdict()
     ends = {
         "shrink": (1.0, 30.0),
-        "width": (0.0, 1.0),
+        "width": (0.0, 0.5),
         "penalty": (0.03, 0.3),
         "own": (0.0, 0.75),
         "vector_power": (1.0, 0.7),
+        "flat": (0.0, 0.25),
     }
     tried = [
         merit(trained(Izf(epochs=0, **{**chosen, name: value}), data), data) for name in ends for value in ends[name]
@@ -225,6 +229,63 @@ def test_the_closed_form_is_chosen_on_held_out_labels_and_kept(monkeypatch: pyte
     assert min(tried) < best
     settled = Izf(epochs=0).settle(model)
     assert {name: getattr(settled, name) for name in ends} == chosen
+
+
+def test_the_gap_is_the_best_over_all_folds() -> None:
+    data = trial()
+    model = trained(Izf(epochs=0), data)
+    assert isinstance(model, IzfModel)
+    assert model.solution is not None
+    assert len(model.held_out) == 3
+    fitted = fit_zero_shot(by_vector(noise=2.0, seed=4), Izf(epochs=0), RUN)
+    gap = fitted.origin.summary["balance"]["gap"]
+    bound = bind(model, data.known)
+    own = bound.scores(data.val.images).raw[:, : len(data.labels)]
+    unit = float(own.std(1, correction=0).mean())
+
+    def mean_harmonic(penalty: float) -> float:
+        pairs = [curve.at(penalty) for curve in model.held_out]
+        return sum(2 * u * s / max(u + s, 1e-12) for u, s in pairs) / 3
+
+    tried = max(mean_harmonic(step / 200) for step in range(-600, 600))
+    assert mean_harmonic(gap / unit) >= tried - 1e-9
+    assert mean_harmonic(gap / unit + 1) < tried - 0.01
+    seen = torch.arange(len(data.known)) < len(data.labels)
+    first = balance_curve(bound.scores(data.val.images).raw / unit, data.val.targets, seen)
+    for penalty in (-0.5, 0.0, 0.5):
+        assert model.held_out[0].at(penalty) == pytest.approx(first.at(penalty), abs=0.02)
+
+
+def test_labels_may_lie_where_the_closed_form_puts_them_while_the_flow_begins_at_random() -> None:
+    data = final()
+    closed, random = (trained(Izf(start=start, epochs=1, **SMALL), data) for start in ("closed", "labels"))
+    for part in ("semantic_part", "taken_off"):
+        torch.testing.assert_close(getattr(closed, part)(data.known), getattr(random, part)(data.known))
+    features = random.encode_features(data.train.images)
+    low, high = (getattr(random.front(features), end)(0) for end in ("amin", "amax"))
+    torch.testing.assert_close(low, torch.zeros_like(low), atol=1e-5, rtol=0)
+    torch.testing.assert_close(high, torch.ones_like(high), atol=1e-5, rtol=0)
+
+
+def test_texts_of_images_say_which_directions_of_label_vectors_count() -> None:
+    data = plan_runs(by_text(own=True, unseen=DIAGONAL), Izf(), 0).final
+    model, plain = (trained(Izf(**{**SET, "flat": 0.0}), each) for each in (data, without_texts(data)))
+    assert isinstance(model, FlowModel)
+    features = model.encode_features(data.train.images)
+    found = model.telling(replace(data, train=replace(data.train, images=features)))
+    assert found is not None
+    assert plain.telling(without_texts(data)) is None
+    centring = Centring(model.vector_size, 0.7)
+    centring.fit(model.source.of(data.labels))
+    wanted = centring(model.source.of(data.known)).double() @ found.weights(centring._evened(found.texts))
+    torch.testing.assert_close(model.vectors(data.known).double(), normalize(wanted, dim=1), rtol=1e-3, atol=1e-3)
+    assert not torch.allclose(model.vectors(data.known), plain.vectors(data.known), atol=0.05)
+    attributes = replace(data, labels=replace(data.labels, vectors=torch.ones(len(data.labels), model.vector_size)))
+    assert model.telling(attributes) is None, "vectors of labels that are not those of their texts"
+
+
+def without_texts(data: TrainData) -> TrainData:
+    return replace(data, train=replace(data.train, texts=()))
 
 
 def test_each_label_is_held_out_once_with_all_of_its_images() -> None:
@@ -327,7 +388,7 @@ def test_softmax_layer_sees_real_and_generated_features_only() -> None:
         ({"epochs": 0, "shrink": 0.0}, '"shrink" must be above 0; given 0.0'),
         ({"width": -1.0}, '"width" must be 0 or more; given -1.0'),
         ({"head": "svm"}, '"head" is one of nbc, softmax; given "svm"'),
-        ({"start": "warm"}, '"start" is one of closed, random; given "warm"'),
+        ({"start": "warm"}, '"start" is one of closed, labels, random; given "warm"'),
         ({"start": "random"}, "has to be trained: set epochs"),
         ({"blocks": 0}, '"blocks" must be at least 1'),
         ({"generated": 0}, '"generated" must be at least 1'),

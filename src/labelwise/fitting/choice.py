@@ -5,6 +5,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 
 from labelwise.data.dataset import Dataset
@@ -13,6 +14,7 @@ from labelwise.errors import DataError, StoreError, UsageError, listing
 from labelwise.fitting.pretraining import read_encoder
 from labelwise.methods import METHODS, method_class
 from labelwise.nn.encoder import PRETRAINED, Encoder, pretrained_encoder
+from labelwise.nn.sentence_transformer import INSTALL_MINILM, MINILM
 from labelwise.settings import override
 from labelwise.training.stages import Method
 
@@ -221,7 +223,18 @@ def choose_method(data: Dataset) -> Choice:
         if labels.texts is None:
             method, *others = ("izf", "eszsl", "clarel")
         reason = f"{what} describe the labels without an image in train ({unseen})"
+        if labels.vectors is None and all(train.texts) and train.texts and (len(data.shape) == 1 or are_photos(data)):
+            return _captioned(reason)
         return Choice(method=method, reason=reason, alternatives=tuple(others))
     alone = f"; nothing describes the labels without any ({unseen})" if unseen else ""
     reason = f"every training image has a label{alone}"
     return Choice(method="indicator", reason=reason, alternatives=("prototype", "softmax", "multilabel"))
+
+
+def _captioned(reason: str) -> Choice:
+    """Return the closed form, which learns from sentences of images what images tell; by the better reader where it is installed."""
+    if all(map(find_spec, MINILM)):
+        more, settings = ", read by minilm", {"sentences": "minilm"}
+    else:
+        more, settings = f", as mean word vectors; minilm reads them better ({INSTALL_MINILM})", {}
+    return Choice(method="izf", reason=f"{reason}{more}", alternatives=("clarel", "eszsl"), settings=settings)

@@ -7,7 +7,7 @@ trains on the images of all seen labels, and takes these over.
 """
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ from labelwise.fitting.steps import of_labels, origin_of, remembering, set_aside
 from labelwise.labels import Labels
 from labelwise.metrics import harmonic_mean
 from labelwise.model import LabelModel, prepared
-from labelwise.ops.balance import BalanceCurve, balance_curve
+from labelwise.ops.balance import BalanceCurve, balance_curve, best_of_all, seen_spread
 from labelwise.tasks.calibrate import calibrate
 from labelwise.training.checkpoint import sole_run
 from labelwise.training.distribution import choose_device, process_group
@@ -34,6 +34,13 @@ FEWEST_LABELS = 4  # seen labels that a trial needs
 LEVEL_IMAGES = 2_000  # training images by which the scores of two runs are compared
 MOST_PAIRS = 500  # held-out images that find their own text
 Level = tuple[float, float]
+
+
+@runtime_checkable
+class HeldOut(Protocol):
+    """A model that held out more labels than the trial did: one curve for each time, penalties in units of ``seen_spread``."""
+
+    held_out: tuple[BalanceCurve, ...]
 
 
 class Plan(NamedTuple):
@@ -163,6 +170,8 @@ def _calibrated(model: LabelModel, data: TrainData) -> Classifier:
     if data.unseen is not None:
         curve = balance_curve(scores.raw, data.val.targets, ~bound.calibration.unseen, model.penalty)
         gap = curve.best()
+        if isinstance(model, HeldOut) and model.held_out:
+            gap = best_of_all(model.held_out) * seen_spread(scores.raw, ~bound.calibration.unseen)
         figures = {"gap": gap, **_accuracies(curve, gap), "without_gap": _accuracies(curve, 0.0), "area": curve.area}
         figures |= {"held_labels": len(data.unseen), "images": len(data.val)}
         bound = replace(bound, calibration=replace(bound.calibration, seen_penalty=gap))
@@ -194,7 +203,7 @@ def _level(classifier: Classifier, data: TrainData) -> Level:
     images, targets = prepared(classifier.model, data.train.images)[::every], data.train.targets[::every]
     scores = classifier.scores_of(classifier.encode(images)).raw[:, : len(data.labels)]
     right = scores.gather(1, targets.to(scores.device)[:, None])
-    return float(right.mean()), max(float(scores.std(1, correction=0).mean()), 1e-12)
+    return float(right.mean()), seen_spread(scores, torch.ones(scores.shape[1], dtype=torch.bool))
 
 
 def _bound(

@@ -27,13 +27,14 @@ from labelwise.methods.shared.tuning import state_copy
 from labelwise.methods.shared.zero_shot import harmonic, has_unseen, label_folds
 from labelwise.model import LabelModel, Spec
 from labelwise.nn.flow import FlowSettings, Mixing
+from labelwise.ops.balance import BalanceCurve, balance_curve, seen_spread
 from labelwise.ops.mmd import Kernel, mmd
 from labelwise.ops.segments import segment_mean
 from labelwise.settings import check_range
 from labelwise.training.distribution import whole_batch
 from labelwise.training.stages import Method, Stage
 
-Start = Literal["closed", "random"]
+Start = Literal["closed", "labels", "random"]
 Head = Literal["nbc", "softmax"]
 CHOICES = {"start": get_args(Start), "head": get_args(Head), "mmd_kernel": get_args(Kernel)}
 
@@ -48,7 +49,9 @@ class Izf(GeneratingMethod):
     # 30 is a good number to try.
     epochs: int = 0
     clip: float | None = 10.0
-    start: Start = "closed"  # `closed` solves the linear flow and trains from there; `random` is the paper's
+    # `closed` solves the linear flow and trains from there; `labels` takes from it where labels lie and begins the flow at random;
+    # `random` is the paper's: labels lie where their vectors are
+    start: Start = "closed"
     # `nbc` takes the label of the largest density; `softmax` trains a layer on generated features
     head: Head = "nbc"
     # of the covariance in the closed form, see `gaussian.Choice`; None is chosen on held-out labels
@@ -57,6 +60,7 @@ class Izf(GeneratingMethod):
     penalty: float | None = None  # of the regression of means on label vectors; likewise
     own: float | None = None  # how much of what its images say against its vector a trained label keeps; likewise
     vector_power: float | None = None  # label vectors are raised to it, with their sign; likewise
+    flat: float | None = None  # how much less directions weigh that many label vectors share; likewise
     # the length of label vectors as latents with start=random, in standard deviations; None is chosen on held-out labels
     label_length: float | None = None
     blocks: int = 5  # of the flow
@@ -82,13 +86,13 @@ class Izf(GeneratingMethod):
             replace(self, epochs=1)  # checks the rest
             return
         if self.epochs == 0:
-            raise UsageError('With start="random" the flow has to be trained: set epochs, for example to 30.')
+            raise UsageError(f'With start="{self.start}" the flow has to be trained: set epochs, for example to 30.')
         super().__post_init__()
         check_range(self, "above 0", "shrink", "penalty", "label_length")
         check_range(self, "from 0 to 1", "own")
         check_range(self, "above 0 and at most 1", "vector_power")
         check_range(
-            self, "0 or more", "width", "flow_weight", "centre_weight", "mmd_weight", "noise", "semantic_spread"
+            self, "0 or more", "width", "flat", "flow_weight", "centre_weight", "mmd_weight", "noise", "semantic_spread"
         )
         self.flow_settings.__post_init__()
 
@@ -112,9 +116,9 @@ class Izf(GeneratingMethod):
         assert isinstance(model, FlowModel)
         yield from self.train_encoder(model, data)
         features = model.encode_features(data.train.images)
-        if self.start == "closed":
+        if self.start != "random":
             self._solve(model, data, features)
-        else:
+        if self.start != "closed":
             model.scale_features(features)
         if model.flow is not None:
             yield from self._train_flow(model, data, features)
@@ -133,12 +137,16 @@ class Izf(GeneratingMethod):
             known = replace(
                 data, train=replace(data.train, images=features), val=replace(data.val, images=val)
             )  # the encoder has seen the images that it was trained on, whatever their label
-            folds = label_folds(known) if model.encoder.untrained else [known]
-            choice = _best(model, [*folds], grid)
-        model.fit_vectors(data.labels, choice.vector_power)
+            folds = [*label_folds(known)] if model.encoder.untrained else [known]
+            choice = max(merits := _merits(model, folds, grid), key=merits.__getitem__)
+            if model.flow is None and self.head == "nbc":
+                model.held_out = tuple(curve for fold in folds for _, curve in _curves(model, fold, (choice,)))
+        telling = model.telling(replace(data, train=replace(data.train, images=features)))
+        model.fit_vectors(data.labels, choice, telling)
         model.take(Gaussians.of(features, data.train.targets, model.vectors(data.labels)).solve(choice))
         model.solution = choice
-        model.fit_spread(features, data.train.targets)
+        if self.start == "closed":
+            model.fit_spread(features, data.train.targets)
 
     def _filled(self, one: Choice) -> Choice:
         """Return a choice with the settings that are set in place of its own."""
@@ -151,7 +159,7 @@ class Izf(GeneratingMethod):
         From the closed form there is one stage, and the start stays where no epoch is better.
         """
         assert model.flow is not None
-        if self.start == "random":
+        if self.start != "closed":
             model.flow.initialise(model.front(features))
         fixed = replace(data, train=replace(data.train, images=features))
         if not has_unseen(data):
@@ -219,26 +227,33 @@ class Izf(GeneratingMethod):
         """Return the settings with those that the trial chose."""
         assert isinstance(model, FlowModel)
         settled = self
-        if self.start == "closed":
+        if self.start == "random":
+            settled = replace(settled, label_length=model.label_length)
+        else:
             assert model.solution is not None
             settled = replace(settled, **model.solution._asdict())
-        else:
-            settled = replace(settled, label_length=model.label_length)
         if isinstance(model, GeneratedSoftmax):
             settled = replace(settled, head_penalty=float(model.head_penalty))
         return replace(settled, epochs=int(model.trained_epochs))
 
 
-def _best(model: FlowModel, folds: list[TrainData], grid: tuple[Choice, ...]) -> Choice:
-    """Return the choice with the best harmonic mean, on average over trials whose images are features."""
+def _merits(model: FlowModel, folds: list[TrainData], grid: tuple[Choice, ...]) -> dict[Choice, float]:
+    """Return the best harmonic mean of each choice, the sum over trials whose images are features."""
     merits = dict.fromkeys(grid, 0.0)
     for fold in folds:
-        gaussians = Gaussians.of(fold.train.images, fold.train.targets, model.vectors(fold.labels))
-        for power in dict.fromkeys(one.vector_power for one in grid):
-            model.fit_vectors(fold.labels, power)
-            vectors = model.vectors(fold.known).double()
-            own = gaussians._replace(vectors=vectors[: len(fold.labels)])
-            some = tuple(one for one in grid if one.vector_power == power)
-            for one, scores in own.scores(fold.val.images, vectors, some):
-                merits[one] += harmonic(scores, fold)
-    return max(grid, key=merits.__getitem__)
+        for one, curve in _curves(model, fold, grid):
+            merits[one] += float(curve.harmonic.max())
+    return merits
+
+
+def _curves(model: FlowModel, fold: TrainData, grid: tuple[Choice, ...]) -> Iterator[tuple[Choice, BalanceCurve]]:
+    """Yield each choice and its accuracies in a trial whose images are features, for every gap in units of ``seen_spread``."""
+    gaussians = Gaussians.of(fold.train.images, fold.train.targets, model.vectors(fold.labels))
+    seen, telling = torch.arange(len(fold.known)) < len(fold.labels), model.telling(fold)
+    for prepared in dict.fromkeys(one[-2:] for one in grid):
+        some = tuple(one for one in grid if one[-2:] == prepared)
+        model.fit_vectors(fold.labels, some[0], telling)
+        vectors = model.vectors(fold.known).double()
+        own = gaussians._replace(vectors=vectors[: len(fold.labels)])
+        for one, scores in own.scores(fold.val.images, vectors, some):
+            yield one, balance_curve(scores / seen_spread(scores, seen), fold.val.targets, seen)

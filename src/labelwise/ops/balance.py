@@ -5,6 +5,7 @@ distances by 1 + penalty). Each image has one penalty, its flip, at which its an
 the best unseen one, so one sort of the flips gives the accuracies on both kinds of images for every penalty there is.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -45,6 +46,20 @@ class BalanceCurve:
             return 0.0
         low, high = self.flips[max(row - 1, 0)], self.flips[min(row, len(self.flips) - 1)]
         return float(low / 2 + high / 2)
+
+
+def best_of_all(curves: Sequence[BalanceCurve]) -> float:
+    """Return the penalty with the largest harmonic mean over several curves on average, halfway between the flips around it."""
+    flips = torch.cat([curve.flips for curve in curves]).unique()
+    middles = (flips[:-1] + flips[1:]) / 2
+    rows = [torch.searchsorted(curve.flips, middles) for curve in curves]
+    harmonic = torch.stack([curve.harmonic[row] for curve, row in zip(curves, rows, strict=True)]).mean(0)
+    return float(middles[harmonic.argmax()])
+
+
+def seen_spread(scores: Tensor, seen: Tensor) -> float:
+    """Return the standard deviation of an image's scores ``[n, k]`` of the seen labels ``[k]``, the mean over images."""
+    return max(float(scores[:, seen.to(scores.device)].std(1, correction=0).mean()), 1e-12)
 
 
 def balance_curve(scores: Tensor, targets: Tensor, seen: Tensor, kind: Penalty = "offset") -> BalanceCurve:

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-FLATTER = 0.125  # the power of the variance in a direction by which it is divided in a ``Flattening``
-FLOOR = 0.1  # of the mean variance, added to each
+from labelwise.ops.telling import Telling
+
+FLOOR = 0.1  # of the mean variance, added to that of each direction in a ``Flattening``
 
 
 class Centring(nn.Module):
@@ -37,26 +38,31 @@ class Centring(nn.Module):
 
 
 class Flattening(Centring):
-    """Rows of unit length around their mean, in which directions that many rows share weigh a little less: see ``FLATTER``.
+    """Rows of unit length around their mean, in which directions that many rows share weigh less.
 
-    What lies in no direction of the rows it was fitted to is dropped. Until it is fitted it is a ``Centring``.
+    ``flat`` is the power of the variance in a direction by which it is divided. Where rows stand for texts, and images have texts of
+    their own, directions first weigh by what images tell of them. What lies in no direction of the rows it was fitted to is dropped.
+    Until it is fitted it is a ``Centring``.
     """
 
     turn: Tensor  # [size, size]
 
     def __init__(self, size: int, power: float = 1.0) -> None:
         super().__init__(size, power)
+        self.flat = 0.125
         self.register_buffer("turn", torch.eye(size))
 
     @torch.no_grad()
-    def fit(self, rows: Tensor) -> None:
-        """Take the mean and the directions of these rows ``[n, size]``."""
+    def fit(self, rows: Tensor, telling: Telling | None = None) -> None:
+        """Take the mean and the directions of these rows ``[n, size]``, and what images tell."""
         super().fit(rows)
         unit = super().forward(rows.double())
+        told = torch.eye(len(self.turn)).to(unit) if telling is None else telling.weights(self._evened(telling.texts))
+        unit = normalize(unit @ told, dim=1)
         values, axes = torch.linalg.eigh(unit.T @ unit)
         values = values / (values.sum() / min(rows.shape)).clamp_min(1e-12)
-        scale = torch.where(values > 1e-6, (values.clamp_min(0) + FLOOR) ** -FLATTER, 0)
-        self.turn.copy_((axes * scale) @ axes.T)
+        scale = torch.where(values > 1e-6, (values.clamp_min(0) + FLOOR) ** -self.flat, 0)
+        self.turn.copy_(told @ (axes * scale) @ axes.T)
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return centred rows of unit length ``[n, size]``."""

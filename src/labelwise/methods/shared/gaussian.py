@@ -34,12 +34,14 @@ class Choice(NamedTuple):
     width: float
     penalty: float  # of the ridge regression
     own: float = 0.0  # the share of what a trained label's images say against its vector that it keeps
-    vector_power: float = 1.0  # label vectors are raised to it, with their sign; what is solved takes them as they are
+    # label vectors are raised to it, with their sign; what is solved takes them as they are, here and below
+    vector_power: float = 1.0
+    flat: float = 0.125  # how much less directions weigh that many label vectors share, see `centring.Flattening`
 
 
-SHRINKS, WIDTHS, PENALTIES = (1.0, 3.0, 10.0, 30.0), (0.0, 0.25, 0.5, 1.0), (0.03, 0.1, 0.3)
-OWN, POWERS = (0.0, 0.25, 0.5, 0.75), (1.0, 0.7)
-GRID = tuple(Choice(*values) for values in product(SHRINKS, WIDTHS, PENALTIES, OWN, POWERS))
+SHRINKS, WIDTHS, PENALTIES = (1.0, 3.0, 10.0, 30.0), (0.0, 0.25, 0.5), (0.03, 0.1, 0.3)
+OWN, POWERS, FLAT = (0.0, 0.5, 0.75), (1.0, 0.7), (0.0, 0.125, 0.25)
+GRID = tuple(Choice(*values) for values in product(SHRINKS, WIDTHS, PENALTIES, OWN, POWERS, FLAT))
 PLAIN = Choice(shrink=3.0, width=0.25, penalty=0.1, own=0.5)
 
 

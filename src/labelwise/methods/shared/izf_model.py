@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from labelwise.data.dataset import TrainData
 from labelwise.errors import UsageError
 from labelwise.labels import Labels
 from labelwise.methods.shared.centring import Centring, Flattening
@@ -14,7 +15,9 @@ from labelwise.methods.shared.gaussian import TAKEN_OFF, Choice, errors, kernel,
 from labelwise.methods.shared.generated import GeneratedSoftmax, GeneratingModel, noise
 from labelwise.model import Spec
 from labelwise.nn.flow import Flow
+from labelwise.ops.balance import BalanceCurve
 from labelwise.ops.segments import segment_mean
+from labelwise.ops.telling import Telling
 
 if TYPE_CHECKING:
     from labelwise.methods.izf import Izf
@@ -65,17 +68,18 @@ class FlowModel(GeneratingModel):
     def __init__(self, spec: Spec, settings: "Izf") -> None:
         super().__init__(spec, settings.encoder, settings.label_source, settings.power)
         d, k = self.encoder.code_size, len(spec.labels)
-        closed = settings.start == "closed"
-        self.label_length = None if closed else settings.label_length or LENGTHS[0]
+        solved = settings.start != "random"
+        self.label_length = None if solved else settings.label_length or LENGTHS[0]
         # how many latents, the first ones, are the semantic part
-        self.semantic = min(k, d) if closed else self.vector_size
+        self.semantic = min(k, d) if solved else self.vector_size
         if self.semantic > d:
             raise UsageError(
                 f'With start="random" a label vector is a part of the latents: it has at most as many numbers as a feature '
                 f"({d}); given {self.semantic}."
             )
-        self.centre_vectors = (Flattening if closed else Centring)(self.vector_size, settings.vector_power or 1.0)
+        self.centre_vectors = (Flattening if solved else Centring)(self.vector_size, settings.vector_power or 1.0)
         self.solution: Choice | None = None
+        self.held_out: tuple[BalanceCurve, ...] = ()
         self.front = Front(d)
         self.flow = Flow(d, settings.flow_settings) if settings.epochs else None
         self.register_buffer("anchors", torch.zeros(k, self.vector_size))
@@ -84,15 +88,26 @@ class FlowModel(GeneratingModel):
         self.register_buffer("likeness_inverse", torch.zeros(k, k))
         self.register_buffer("doubt", torch.zeros(2))
         self.register_buffer("spread", torch.ones(d))
-        self.semantic_spread = 1.0 if closed else settings.semantic_spread
+        self.semantic_spread = 1.0 if settings.start == "closed" else settings.semantic_spread
         self.spread[: self.semantic] *= self.semantic_spread
         self.register_buffer("chosen", torch.zeros(3, dtype=torch.float64))
         self.register_buffer("trained_epochs", torch.zeros((), dtype=torch.int64))
 
-    def fit_vectors(self, labels: Labels, power: float) -> None:
-        """Prepare label vectors as those of these labels say, raised to a power."""
-        self.centre_vectors.power = power
-        self.centre_vectors.fit(self.source.of(labels).to(self.device))
+    def fit_vectors(self, labels: Labels, choice: Choice, telling: Telling | None) -> None:
+        """Prepare label vectors as those of these labels, a choice and what images tell of their own texts say."""
+        assert isinstance(self.centre_vectors, Flattening)
+        self.centre_vectors.power, self.centre_vectors.flat = choice.vector_power, choice.flat
+        self.centre_vectors.fit(self.source.of(labels).to(self.device), telling)
+
+    def telling(self, data: TrainData) -> Telling | None:
+        """Return what training images, as features, tell of their own texts; None where there are none, or labels have other vectors."""
+        texts, labels = data.train.texts, data.labels
+        if not texts or labels.texts is None:
+            return None
+        first = self.source.sentence_vectors(labels.texts[:1])
+        if first.shape[1] != self.vector_size or not torch.allclose(first, self.source.of(labels)[:1].cpu(), atol=1e-4):
+            return None
+        return Telling.of(data.train.images, self.source.sentence_vectors(texts).to(data.train.images.device))
 
     def latents(self, features: Tensor, jitter: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
         """Return latents ``[n, d]`` and log|det| ``[n]``; ``jitter`` is added between the linear map and the flow."""

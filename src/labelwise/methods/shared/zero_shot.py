@@ -106,9 +106,13 @@ class LabelSource:
                 "Nothing describes these labels. Put a file labels.csv beside the data, with a row for each label, and "
                 f"attribute columns (numbers){add}."
             )
+        return self.sentence_vectors(labels.texts)
+
+    def sentence_vectors(self, texts: Sequence[Sequence[str]]) -> Tensor:
+        """Return the mean vector of the sentences of each of n instances ``[n, a]``."""
         with torch.device("cpu"):  # also while a model is built without memory
-            flat, groups = flattened(labels.texts)
-            return segment_mean(encode_sentences(flat, self.sentences), groups, len(labels))
+            flat, groups = flattened(texts)
+            return segment_mean(encode_sentences(flat, self.sentences), groups, len(texts))
 
 
 @dataclass(frozen=True, kw_only=True)
