@@ -17,6 +17,7 @@ from torch import Tensor
 from labelwise.data.dataset import TrainData
 from labelwise.errors import UsageError
 from labelwise.methods.shared.centring import PCA, Centring
+from labelwise.methods.shared.kinds import looks_fit
 from labelwise.methods.shared.label_prior import LabelPrior, Source, label_similarity
 from labelwise.methods.shared.linear import Encoder, HeadModel
 from labelwise.methods.shared.naming import (

@@ -86,9 +86,12 @@ def word_similarity(names: Sequence[str], *, neighbours: int = 0, words: WordVec
 
 def sentence_similarity(names: Sequence[str]) -> Tensor:
     """Return how alike names are ``[k, k]``: the cosine of the vectors of "a photo of a NAME", around their mean."""
-    texts = [f"a photo of a {' '.join(split_text(name)[1])}" for name in names]
-    vectors = encode_sentences(texts, "minilm").double()
-    return centred_cosines(vectors)
+    return centred_cosines(photo_vectors(names))
+
+
+def photo_vectors(names: Sequence[str]) -> Tensor:
+    """Return the vector of "a photo of a NAME", of unit length, for each name ``[k, a]`` (float64)."""
+    return encode_sentences([f"a photo of a {' '.join(split_text(name)[1])}" for name in names], "minilm").double()
 
 
 def rank_labels(similarity: Tensor) -> Tensor:
