@@ -1,5 +1,4 @@
-"""Naming clusters without a labelled image: the clusters' likeness to each other is matched to that of the labels, and their looks
-to what names say.
+"""Naming clusters without a labelled image: their likeness to each other is matched to that of labels, their looks to names.
 
 Several clusterings of the same images are named, each by itself: many matchings are improved, and the best of them are
 averaged (``ops.assignment``). Each clustering then votes on what the images of the chosen clusters are called. The last
@@ -43,7 +42,9 @@ class Evidence:
     shares: Tensor | None = None  # how frequent each label is [k], or None
     # the label as far from the other end [k] where labels have an order that is the same from either end
     turned: Tensor | None = None
-    looks: Tensor | None = None  # how well the looks of each cluster fit what each name says [r, k, k], see `kinds.looks_fit`
+    looks: Tensor | None = (
+        None  # how well the looks of each cluster fit what each name says [r, k, k], see `kinds.looks_fit`
+    )
 
     @classmethod
     def of(cls, embeddings: Tensor, members: Tensor, labels: Tensor, shares: Tensor | None = None) -> "Evidence":
