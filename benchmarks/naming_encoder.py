@@ -1,16 +1,17 @@
 """An encoder that saw no label, for the draws of ``naming_sources.py``: SimCLR on the pictures of CIFAR-100 and TinyImageNet.
 
-    LABELWISE_DATA=FOLDER python benchmarks/naming_encoder.py --codes FILE [--seconds 170] [--toy]
+    LABELWISE_DATA=FOLDER python benchmarks/naming_encoder.py --codes FILE [--seconds 170] [--patches] [--toy]
 
 A ResNet-18 is trained on all pictures of ``cifar100.npz`` and ``tinyimagenet_val_64.npz``, brought to 32 pixels: as many epochs as fit
-into the time given. Labels are read after it, to sort codes by class, and to say how well neighbours name pictures (``probe``).
-Needs a GPU, but for ``--toy``.
+into the time given; with ``--patches`` an encoder of patches is found on some of them. Labels are read after it, to sort codes by class, and to say how well neighbours name pictures (``probe``).
+SimCLR needs a GPU, but for ``--toy``.
 """
 
 import argparse
 import json
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,13 +20,16 @@ from torch import Tensor
 from torch.nn.functional import interpolate, normalize
 
 from labelwise.data.read.packs import pack
-from labelwise.fitting.pretraining import Pretrain, pretrain, write_encoder
+from labelwise.fitting.patches import find_patches
+from labelwise.fitting.pretraining import Pretrain, pretrain
 from labelwise.methods import Encoder
+from labelwise.nn.encoder import ImageEncoder
 from labelwise.training.optimizers import Optimizer
 from labelwise.training.stages import Run
 
 SIDE = 32
-MOST = {"cifar100": 200, "tinyimagenet_val_64": 50}  # pictures of a class whose codes are written
+MOST = {"cifar100": 100, "tinyimagenet_val_64": 50}  # pictures of a class whose codes are written
+PATCHED = 10_000  # pictures that patches are found on
 
 
 def pictures(name: str, toy: bool) -> tuple[Tensor, Tensor, tuple[str, ...]]:
@@ -53,46 +57,47 @@ def probe(codes: Tensor, targets: Tensor, k: int = 50) -> float:
     return right / len(unit)
 
 
+def simclr(images: Tensor, seconds: float, toy: bool) -> tuple[ImageEncoder, int]:
+    """Return an encoder trained on pictures for about so many seconds, and how many epochs that were."""
+    settings = Encoder(backbone="convnet" if toy else "resnet18")
+    optimizer = Optimizer(name="adam", lr=1e-3, weight_decay=1e-6)
+    method = Pretrain(encoder=settings, batch=512, temperature=0.2, epochs=1, optimizer=optimizer)
+    run, begun = Run(device="cpu" if toy else "cuda", engine="recorded"), time.perf_counter()
+    if not toy:
+        pretrain(images, replace(method, epochs=2), run)  # how long an epoch takes
+        each = (time.perf_counter() - begun) / 2
+        method = replace(method, epochs=max(1, int((seconds - (time.perf_counter() - begun)) / each)))
+        print(f"{each:.2f} s an epoch, so {method.epochs} epochs", flush=True)
+    return pretrain(images, method, run)[0], method.epochs
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--codes", type=Path, required=True, help="where codes are written (.npz)")
     parser.add_argument("--seconds", type=float, default=170)
+    parser.add_argument(
+        "--patches", action="store_true", help="find an encoder of patches in place of SimCLR, on the CPU"
+    )
     parser.add_argument("--toy", action="store_true", help="a few pictures on the CPU")
     chosen = parser.parse_args()
-    started, device = time.perf_counter(), "cpu" if chosen.toy else "cuda"
+    started, device = time.perf_counter(), "cpu" if chosen.toy or chosen.patches else "cuda"
     sets = {name: pictures(name, chosen.toy) for name in MOST}
     print(f"read in {time.perf_counter() - started:.0f} s", flush=True)
     images = torch.cat([each for each, _, _ in sets.values()])
-    encoder = Encoder(backbone="convnet" if chosen.toy else "resnet18")
-    method = Pretrain(
-        encoder=encoder,
-        batch=512,
-        temperature=0.2,
-        epochs=2,
-        optimizer=Optimizer(name="adam", lr=1e-3, weight_decay=1e-6),
-    )
-    begun = time.perf_counter()
-    if chosen.toy:
-        epochs = 1
+    if chosen.patches:
+        some = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))[:PATCHED]
+        trained, epochs = find_patches(images[some]), 0
     else:
-        pretrain(images, method, Run(device=device, engine="recorded"))  # how long an epoch takes
-        each = (time.perf_counter() - begun) / 2
-        left = chosen.seconds - (time.perf_counter() - started) - 15
-        epochs = max(1, int(left / each))
-        print(f"{each:.2f} s an epoch, so {epochs} epochs", flush=True)
-    method = Pretrain(encoder=encoder, batch=512, temperature=0.2, epochs=epochs, optimizer=method.optimizer)
-    trained, summary = pretrain(images, method, Run(device=device, engine="recorded"))
+        trained, epochs = simclr(images, chosen.seconds - 15 - (time.perf_counter() - started), chosen.toy)
     print(f"trained after {time.perf_counter() - started:.0f} s", flush=True)
-    write_encoder(chosen.codes.with_suffix(".safetensors"), trained, encoder, {"kind": "simclr", "epochs": epochs})
     trained = trained.to(device).eval()
-    arrays, told = {}, {"epochs": epochs, "images": len(images), **{key: summary[key] for key in ("seconds", "device")}}
+    arrays, told = {}, {"epochs": epochs, "images": len(images), "device": device}
     for name, (own, targets, names) in sets.items():
-        with torch.no_grad():
-            codes = torch.cat([trained(part.to(device).float() / 255) for part in own.split(1000)]).float()
-        told[f"probe {name}"] = probe(codes, targets.to(device))
         rows = torch.cat([(targets == i).nonzero()[: MOST[name], 0] for i in range(len(names))])
-        arrays |= {f"{name}/codes": codes[rows.to(device)].half().cpu().numpy(), f"{name}/names": np.array(names)}
-        arrays |= {f"{name}/labels": targets[rows].numpy(), f"{name}/rows": rows.numpy()}
+        with torch.no_grad():
+            codes = torch.cat([trained(part.to(device).float() / 255) for part in own[rows].split(500)]).float()
+        told[f"probe {name}"] = probe(codes, targets[rows].to(device))
+        arrays |= {f"{name}/codes": codes.half().cpu().numpy(), f"{name}/names": np.array(names)}
     np.savez(chosen.codes, allow_pickle=False, **arrays)
     told["all seconds"] = time.perf_counter() - started
     chosen.codes.with_suffix(".json").write_text(json.dumps(told))
