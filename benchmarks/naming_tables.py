@@ -85,7 +85,7 @@ def picture(lines: list[Line], file: Path) -> None:
     )
     axes.xaxis.label.set_size(7)
     figure.tight_layout()
-    figure.savefig(file, dpi=110)
+    figure.savefig(file, dpi=110, bbox_inches="tight")
 
 
 if __name__ == "__main__":
