@@ -66,7 +66,7 @@ def main() -> None:
     codes, test = (normalize(each - centre, dim=1) for each in (codes, test))
     rows = torch.randperm(len(codes), generator=torch.Generator().manual_seed(0))[:MOST_EMBEDDINGS]
     pictures = torch.from_numpy(images[rows.numpy()]).permute(0, 3, 1, 2)
-    seen = torch.cat([looks(part.float() / 255) for part in pictures.split(500)]).double()
+    seen = torch.cat([looks(part.float() / 255) for part in torch.split(pictures, 500)]).double()
     for seed in range(chosen.seeds):
         answers = named(codes[rows], test, seen, names, seed)
         clusters = answers.pop("clusters")

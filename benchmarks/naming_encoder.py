@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate, normalize
 
 from labelwise.data.read.packs import pack
+from labelwise.data.read.pictures import Array
 from labelwise.fitting.patches import find_patches
 from labelwise.fitting.pretraining import Pretrain, pretrain
 from labelwise.methods import Encoder
@@ -39,7 +40,7 @@ def pictures(name: str, toy: bool) -> tuple[Tensor, Tensor, tuple[str, ...]]:
     images = torch.cat([data.split(part).images[own] for part, own in rows.items()])
     targets = torch.cat([data.split(part).targets[own] for part, own in rows.items()])
     if images.shape[-1] != SIDE:
-        small = [interpolate(part.float(), size=(SIDE, SIDE), mode="area") for part in images.split(1000)]
+        small = [interpolate(part.float(), size=(SIDE, SIDE), mode="area") for part in torch.split(images, 1000)]
         images = torch.cat(small).round().clamp(0, 255).byte()
     return images, targets, tuple(name.split(",")[0] for name in data.labels.names)
 
@@ -91,11 +92,12 @@ def main() -> None:
         trained, epochs = simclr(images, chosen.seconds - 15 - (time.perf_counter() - started), chosen.toy)
     print(f"trained after {time.perf_counter() - started:.0f} s", flush=True)
     trained = trained.to(device).eval()
-    arrays, told = {}, {"epochs": epochs, "images": len(images), "device": device}
+    arrays = dict[str, Array]()
+    told: dict[str, object] = {"epochs": epochs, "images": len(images), "device": device}
     for name, (own, targets, names) in sets.items():
         rows = torch.cat([(targets == i).nonzero()[: MOST[name], 0] for i in range(len(names))])
         with torch.no_grad():
-            codes = torch.cat([trained(part.to(device).float() / 255) for part in own[rows].split(500)]).float()
+            codes = torch.cat([trained(part.to(device).float() / 255) for part in torch.split(own[rows], 500)]).float()
         told[f"probe {name}"] = probe(codes, targets[rows].to(device))
         arrays |= {f"{name}/codes": codes.half().cpu().numpy(), f"{name}/names": np.array(names)}
     np.savez(chosen.codes, allow_pickle=False, **arrays)

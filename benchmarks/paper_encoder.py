@@ -11,6 +11,7 @@ import argparse
 import io
 import json
 import time
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -53,20 +54,20 @@ def main() -> None:
     parts = [(x[:64], y[:64]) if chosen.toy else (x, y) for x, y in read(chosen.data)]
     images = parts[0][0]
     encoder = Encoder(backbone="convnet" if chosen.toy else "resnet50")
-    settings = {"encoder": encoder, "batch": 32 if chosen.toy else 512}
+    method = Pretrain(encoder=encoder, batch=32 if chosen.toy else 512, epochs=2)
     run, epochs = Run(device=device, engine="recorded"), chosen.epochs or 1
     if not chosen.epochs and not chosen.toy:
         begun = time.perf_counter()
-        pretrain(images[:20480], Pretrain(epochs=2, **settings), run)  # how long an epoch takes, with what comes before
+        pretrain(images[:20480], method, run)  # how long an epoch takes, with what comes before
         each = (time.perf_counter() - begun) / 2 * len(images) / 20480
         epochs = max(1, int((chosen.seconds - (time.perf_counter() - started) - 15) / each))
     print(f"{time.perf_counter() - started:.0f} s; {epochs} epochs follow", flush=True)
-    trained, summary = pretrain(images, Pretrain(epochs=epochs, **settings), run)
+    trained, summary = pretrain(images, replace(method, epochs=epochs), run)
     print(f"trained after {time.perf_counter() - started:.0f} s", flush=True)
     write_encoder(chosen.out.with_suffix(".safetensors"), trained, encoder, {"kind": "simclr", "epochs": epochs})
     trained = trained.to(device).eval()
     with torch.no_grad():
-        made = [torch.cat([trained(x.to(device).float() / 255) for x in own.split(500)]) for own, _ in parts]
+        made = [torch.cat([trained(x.to(device).float() / 255) for x in torch.split(own, 500)]) for own, _ in parts]
     codes = [normalize(each.float(), dim=1) for each in made]
     turn = torch.linalg.eigh((codes[0].T @ codes[0]).double()).eigenvectors.flip(1)[:, : chosen.directions].float()
     turned = [each @ turn for each in codes]
