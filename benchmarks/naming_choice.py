@@ -142,14 +142,18 @@ def priors(names: tuple[str, ...]) -> dict[str, Tensor]:
     return found | {"words 10 and sentences": label_similarity(labels, "sentences", neighbours=10)}
 
 
+def in_directions(codes: Tensor, most: int) -> Tensor:
+    """Return codes ``[n, d]`` around their mean, in the directions in which they vary most, of unit length."""
+    rows = codes - codes.mean(0)
+    return normalize(rows @ torch.linalg.svd(rows, full_matrices=False)[2][:most].T, dim=1)
+
+
 def prepared(codes: Tensor) -> Iterator[tuple[str, Tensor]]:
     """Yield each preparation of codes ``[n, d]`` and what it makes of them, the one that settings were compared with first."""
     for name, own in (("centred", codes), ("unit length, centred", normalize(codes, dim=1))):
-        rows = own - own.mean(0)
-        main = torch.linalg.svd(rows, full_matrices=False)[2]
         for most in (CODE_SIZE, 32, 64, 256):
-            yield f"{name}, {most} directions", normalize(rows @ main[:most].T, dim=1)
-        yield name, normalize(rows, dim=1)
+            yield f"{name}, {most} directions", in_directions(own, most)
+        yield name, normalize(own - own.mean(0), dim=1)
 
 
 def measured_codes(classes: Classes, rows: list[int], seed: int) -> dict[str, float]:

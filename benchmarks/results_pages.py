@@ -4,8 +4,8 @@
 
 Under a line ``<!-- headlines -->`` comes the table of all headline figures, under ``<!-- headlines PAPER -->`` that of one paper, under
 ``<!-- PAPER/TABLE -->`` that of a recipe (a line for each row, a column for each figure; ``<!-- PAPER/TABLE: FIGURE, ... -->``: only
-these), under ``<!-- prototype -->`` those of prototype.jsonl, under ``<!-- photos TABLE -->`` one of photos.jsonl,
-whose pictures are drawn, too. ``measured/headlines.toml`` says which figures are headlines.
+these), under ``<!-- prototype -->`` those of prototype.jsonl, under ``<!-- naming draws -->`` and ``<!-- naming cifar10 -->`` those of naming.jsonl, under
+``<!-- photos TABLE -->`` one of photos.jsonl, whose pictures are drawn, too. ``measured/headlines.toml`` says which figures are headlines.
 """
 
 import argparse
@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import naming_tables
 import photos_tables
 import prototype_tables
 
@@ -26,6 +27,7 @@ from labelwise_papers.reproduce.table import Line, compact, lines_of, spread, ve
 
 PAGES = Path(__file__).parents[1] / "docs" / "results"
 MEASURED = PAGES / "measured"
+NAMING = MEASURED / "naming.jsonl"
 MARK = re.compile(r"^<!-- ([a-z][^>\n]*) -->\n(?:(?:\||###).*\n|\n(?=\||###))*", re.MULTILINE)
 HEAD = ("paper", "figure", "the paper's", "ours", "seeds", "comparison", "what it says")
 Headline = dict[str, Any]
@@ -45,6 +47,8 @@ def block(name: str) -> list[str]:
         return prototype_tables.tables(MEASURED / "prototype.jsonl").splitlines()
     if kind == "photos":
         return photos_tables.table(rest, MEASURED / "photos.jsonl")
+    if kind == "naming":
+        return {"draws": naming_tables.drawn, "cifar10": naming_tables.cifar10}[rest](naming_tables.read(NAMING))
     recipe, _, figures = name.partition(": ")
     wanted = [each.strip() for each in figures.split(",") if each.strip()]
     titles = {find_recipes(recipe)[0].figures[each].title for each in wanted}
@@ -71,6 +75,9 @@ def headline_table(paper: str = "") -> list[str]:
 def _row(headline: Headline) -> tuple[str, ...]:
     """Return title, the paper's figure, ours, how many seeds, how they compare, and what that says."""
     line = _line(headline) if "recipe" in headline else None
+    if "naming" in headline:
+        ours, seeds = naming_tables.headline(naming_tables.read(NAMING), headline["naming"], headline["encoder"])
+        return headline["title"], "", f"**{ours}**", str(seeds), "", headline["says"]
     if "job" not in headline:
         assert line is not None
         paper, ours, seeds = line.words()[3], line.words()[4], len(line.ours)

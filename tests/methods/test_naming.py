@@ -137,3 +137,14 @@ def test_prior_agreement() -> None:
 def test_modal_shares() -> None:
     members, answers = torch.tensor([0, 0, 0, 1, 1]), torch.tensor([1, 1, 0, 0, 0])
     assert modal_shares(members, answers, 2).tolist() == [pytest.approx(2 / 3), 1.0]
+
+
+def test_looks_name_what_likeness_cannot() -> None:
+    """Where all clusters are equally alike, looks decide; an answer of a person still counts more."""
+    evidence = replace(evidence_of(), clusters=torch.zeros(2, 5, 5).double())
+    seen = torch.nn.functional.one_hot(HIDDEN, 5).double()
+    other = evidence.overlaps[1].T @ seen  # the same clusters in another order
+    evidence = replace(evidence, looks=torch.stack([seen, other]))
+    assert torch.equal(choose_names(vote(evidence, name_each(evidence, 20))), HIDDEN)
+    answers = {0: int(HIDDEN[1])}
+    assert choose_names(vote(evidence, name_each(evidence, 20, answers), answers), answers)[0] == HIDDEN[1]

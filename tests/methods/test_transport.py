@@ -131,3 +131,27 @@ def test_stages(initial: str) -> None:
     assert (third.epochs, third.optimizer.lr, third.optimizer.nesterov) == (3, 1e-5, False)
     start = model.best_centres / HEAD_SCALE if initial == "clusters" else before
     torch.testing.assert_close(third.parameters[0].detach(), start)
+
+
+def test_a_bias_is_the_weight_of_a_number_that_is_always_one() -> None:
+    settings = Matching(epsilon=0.1, guided=False, bias=True)
+    torch.manual_seed(5)
+    model, wide, x = Restarts(3, 4, 6, matching=settings), Restarts(3, 4, 7), embeddings()
+    with torch.no_grad():
+        wide.heads.copy_(model.heads)
+    ones = torch.cat([x, torch.ones(len(x), 1)], 1)
+    found, wanted = (matching_losses(each, batch_of(y), PRIOR, settings) for each, y in ((model, x), (wide, ones)))
+    torch.testing.assert_close(found, wanted)
+    assert model.rows().shape == wide.best_heads.shape
+
+
+def test_shared_centres_are_those_of_every_restart() -> None:
+    one = Restarts(3, 4, 6, clustering=Clustering(shared=True))
+    one.best_centres.copy_(embeddings(4)[None])
+    same = restarts()
+    with torch.no_grad():
+        same.heads.copy_(one.heads)
+    same.best_centres.copy_(one.best_centres.expand(3, -1, -1))
+    settings = Matching(epsilon=0.1)
+    found, wanted = (matching_losses(each, batch_of(embeddings()), PRIOR, settings) for each in (one, same))
+    torch.testing.assert_close(found, wanted)

@@ -213,3 +213,62 @@ def test_what_was_read_to_compare_labels_is_not_needed_again(tmp_path: Path, mon
     assert float(model_of(opened).alike.abs().sum()) > 0
     torch.testing.assert_close(model_of(opened).alike, model_of(classifier).alike)
     assert model_of(name_clusters(opened, {0: "frog"})).names[0] == 4
+
+
+def pictures(grey: bool = False) -> Dataset:
+    """Pictures of three names, of random texture, and coloured as such things are."""
+    made = torch.Generator().manual_seed(3)
+    targets = torch.arange(3).repeat(30)
+    colours = torch.tensor([[0.2, 0.4, 0.9], [0.3, 0.6, 0.2], [0.9, 0.6, 0.1]])  # sea, tree, fruit
+    images = (colours[targets][:, :, None, None] + 0.1 * torch.randn(90, 3, 16, 16, generator=made)).clamp(0, 1)
+    images = images.mean(1, keepdim=True).expand(-1, 3, -1, -1) if grey else images
+    splits = {"train": Split(images=(images * 255).byte().contiguous(), targets=targets)}
+    return Dataset(name="p", labels=Labels(names=("salmon", "oak", "apricot")), splits=splits)
+
+
+def test_pictures_are_named_by_their_looks(tmp_path: Path) -> None:
+    """What looks say is kept, so that answers are weighed with it later; it can be left out, and older folders have none."""
+    data = pictures()
+    method = ZeroLabel(encoder=Encoder(backbone="convnet", width=4), restarts=2, search=10, smooth=5)
+    classifier = lw.fit(data, method, CPU)
+    model = model_of(classifier)
+    assert model.looks.shape == (2, 3, 3)
+    assert bool(model.looks.any())
+    right = (classifier.scores(data.split("train").images).best == data.split("train").targets).double().mean()
+    assert right > 0.9
+    save(classifier, tmp_path / "a.lw")
+    torch.testing.assert_close(model_of(load(tmp_path / "a.lw", device="cpu")).looks, model.looks)
+    without = model_of(lw.fit(data, replace(method, looks=False), CPU))
+    assert not bool(without.looks.any())
+    assert without.evidence().looks is None
+    older = {name: value for name, value in model.state_dict().items() if name != "looks"}
+    without.load_state_dict(older)
+    assert not bool(without.looks.any())
+
+
+def test_features_and_attributes_have_no_looks() -> None:
+    assert not bool(model_of(lw.fit(world(), STRUCTURE, CPU)).looks.any())
+    data = pictures()
+    given = replace(data, labels=replace(data.labels, vectors=torch.eye(3)))
+    method = ZeroLabel(encoder=Encoder(backbone="convnet", width=4), restarts=1, search=5, smooth=5)
+    assert not bool(model_of(lw.fit(given, method, CPU)).looks.any())
+
+
+def test_one_clustering_for_all_restarts_and_a_layer_with_a_bias(tmp_path: Path) -> None:
+    method = replace(
+        TRANSPORT,
+        clustering=replace(TRANSPORT.clustering, shared=True),
+        matching=replace(TRANSPORT.matching, bias=True, lr=1e-2),
+    )
+    classifier = lw.fit(world(), method, CPU)
+    model = model_of(classifier)
+    assert model.restarts is not None
+    d, r = model.encoder.code_size, method.restarts
+    assert model.restarts.best_centres.shape == (1, 5, d)
+    assert model.restarts.best_heads.shape == (r, 5, d + 1)
+    torch.testing.assert_close(model.opinions, model.restarts.best_heads[model.restarts.head_losses.argsort()])
+    assert bool((model.head.bias != 0).all())
+    save(classifier, tmp_path / "a.lw")
+    images = world().split("test").images
+    again = load(tmp_path / "a.lw", device="cpu").scores(images).log_odds
+    torch.testing.assert_close(again, classifier.scores(images).log_odds)

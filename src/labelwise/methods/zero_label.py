@@ -2,7 +2,7 @@
 
 Images are encoded by a network that was trained without these labels, their embeddings are clustered, and the clusters are named
 by how alike labels are. There are two ways to name. ``structure`` matches the likeness of clusters to the likeness of labels
-(``naming``). ``transport`` is that of Babu Sam et al. (2022): Sinkhorn clustering (stage II), then a linear layer is trained so
+(``naming``), and, where there are pictures, their looks to what names say about looks (``kinds``). ``transport`` is that of Babu Sam et al. (2022): Sinkhorn clustering (stage II), then a linear layer is trained so
 that its scores follow a prior over labels, with each cluster moving as one (stage III). All restarts are trained together, and
 one is chosen by its loss alone.
 """
@@ -17,7 +17,8 @@ from torch import Tensor
 from labelwise.data.dataset import TrainData
 from labelwise.errors import UsageError
 from labelwise.methods.shared.centring import PCA, Centring
-from labelwise.methods.shared.label_prior import LabelPrior, Source, label_similarity
+from labelwise.methods.shared.kinds import looks_fit
+from labelwise.methods.shared.label_prior import LabelPrior, Source, chosen_source, label_similarity
 from labelwise.methods.shared.linear import Encoder, HeadModel
 from labelwise.methods.shared.naming import (
     Evidence,
@@ -31,15 +32,18 @@ from labelwise.methods.shared.naming import (
     vote,
 )
 from labelwise.methods.shared.transport import Clustering, Matching, Restarts, transport_stages
-from labelwise.model import LabelModel, Spec
+from labelwise.model import LabelModel, Spec, as_float
 from labelwise.ops.assignment import best_matching
 from labelwise.ops.clusters import discriminant, nearest_centres, neighbour_means
 from labelwise.ops.linear import linear_scores
+from labelwise.ops.looks import looks
 from labelwise.ops.segments import segment_mean
 from labelwise.settings import check_range
+from labelwise.streams import by_shares
 from labelwise.training.stages import Method, Stage
 
-MOST_EMBEDDINGS = 20_000  # embeddings that structure naming clusters
+MOST_EMBEDDINGS = 20_000  # embeddings that structure naming clusters, and pictures it looks at
+LOOKS_AT_ONCE = 256  # pictures
 
 
 class Naming(NamedTuple):
@@ -67,6 +71,7 @@ class NamedModel(HeadModel):
     overlaps: Tensor
     sizes: Tensor
     alike: Tensor  # how alike labels are [1, k, k]; zeros until it is fitted
+    looks: Tensor  # how well the looks of clusters fit what names say [r, k, k]; zeros where they play no part
 
     def __init__(self, spec: Spec, method: "ZeroLabel") -> None:
         super().__init__(spec, method.encoder)
@@ -74,11 +79,12 @@ class NamedModel(HeadModel):
         self.search = method.search
         self.centring = PCA(d, method.directions) if method.naming == "structure" else Centring(d)
         self.head.requires_grad_(False)
-        self.restarts = Restarts(r, k, d) if method.naming == "transport" else None  # of transport naming, else None
+        # of transport naming, else None
+        self.restarts = Restarts(r, k, d, method.clustering, method.matching) if method.naming == "transport" else None
         # what can be told about the run, see `naming_figures`; empty until it is over
         self.report: dict[str, Any] = {}
         shapes = {"centres": (k, d), "votes": (k, k), "opinions": (r, k, d + 1)}
-        shapes |= {"clusters": (r, k, k), "overlaps": (r, k, k), "sizes": (r, k)}
+        shapes |= {"clusters": (r, k, k), "overlaps": (r, k, k), "sizes": (r, k), "looks": (r, k, k)}
         for name, shape in shapes.items():
             self.register_buffer(name, torch.zeros(shape))
         self.register_buffer("names", torch.arange(k))
@@ -93,7 +99,8 @@ class NamedModel(HeadModel):
         """Return what naming goes by."""
         parts = {name: getattr(self, name).double().cpu() for name in ("clusters", "overlaps", "sizes")}
         alike, labels = self.alike[0].double().cpu(), self.spec.labels
-        return Evidence(**parts, labels=alike, shares=labels.shares, turned=turned_round(labels, alike))
+        seen = self.looks.double().cpu() if bool(self.looks.any()) else None
+        return Evidence(**parts, labels=alike, shares=labels.shares, turned=turned_round(labels, alike), looks=seen)
 
     @torch.no_grad()
     def fit_evidence(self, embeddings: Tensor, members: Tensor) -> None:
@@ -120,6 +127,11 @@ class NamedModel(HeadModel):
             rows[to] = rows[of].clone()
         self.votes.copy_(votes)
         self.names.copy_(to)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *more: Any) -> None:
+        """Take a state that was saved before looks played a part, too."""
+        state_dict.setdefault(f"{prefix}looks", torch.zeros(self.looks.shape))
+        super()._load_from_state_dict(state_dict, prefix, *more)
 
     def about(self) -> dict[str, Any]:
         """Return the report of the naming, once it is over."""
@@ -152,6 +164,8 @@ class ZeroLabel(Method):
     naming: Literal["structure", "transport"] = "structure"  # `structure` or `transport` (the paper's)
     prior: Source = "auto"  # where the similarity of labels comes from, see `label_similarity`
     neighbours: int = 10  # nearest words that stand for a name beside itself, where the prior is words or sentences
+    # structure naming also goes by the looks of pictures (colours, how edges lie), where the prior is words or sentences
+    looks: bool = True
     # the prior's value at the second most similar label, 0.2 in the paper, 0.1 in the authors' code
     second: float = 0.2
     restarts: int = 10  # how many; 50 in the paper
@@ -188,7 +202,7 @@ class ZeroLabel(Method):
         model.alike.copy_(label_similarity(model.spec.labels, self.prior, neighbours=neighbours)[None])
         embeddings = self._embeddings(model, data)
         if model.restarts is None:
-            naming = self._structure(model, embeddings)
+            naming = self._structure(model, embeddings, data)
         else:
             split = replace(data.train, images=embeddings)
             prior = LabelPrior.of(model.alike[0].double(), shares, second=self.second)
@@ -217,11 +231,11 @@ class ZeroLabel(Method):
             model.centring.fit(model.encode_all(images, by=model.encoder))
         return model.encode_all(images)
 
-    def _structure(self, model: NamedModel, embeddings: Tensor) -> Naming:
+    def _structure(self, model: NamedModel, embeddings: Tensor, data: TrainData) -> Naming:
         """Return the best of several clusterings, its clusters named, and the others."""
         k, shares = len(model.spec.labels), model.spec.labels.shares
-        order = torch.randperm(len(embeddings), generator=torch.Generator().manual_seed(0))
-        some = embeddings[order[:MOST_EMBEDDINGS].to(embeddings.device)]
+        order = torch.randperm(len(embeddings), generator=torch.Generator().manual_seed(0))[:MOST_EMBEDDINGS]
+        some = embeddings[order.to(embeddings.device)]
         sizes = torch.full((k,), 1 / k) if shares is None else shares.float()
         seed = int(torch.randint(2**31, ()))
         smooth = neighbour_means(some, self.smooth)
@@ -230,6 +244,7 @@ class ZeroLabel(Method):
         members = torch.stack([linear_scores(embeddings, own).argmax(1) for own in rows])
         losses = torch.tensor([one.inertia for one in starts])
         model.fit_evidence(embeddings, members)
+        self._fit_looks(model, data, order.sort().values, members)
         tables = name_each(model.evidence(), self.search)
         votes = vote(model.evidence(), tables)
         names = torch.stack([choose_names(votes), *(best_matching(table) for table in tables[1:])])
@@ -237,13 +252,27 @@ class ZeroLabel(Method):
         opinions = torch.empty_like(rows).scatter_(1, names[..., None].expand_as(rows), rows)
         return Naming(members, opinions, names, votes, losses)
 
+    @torch.no_grad()
+    def _fit_looks(self, model: NamedModel, data: TrainData, rows: Tensor, members: Tensor) -> None:
+        """Keep how well the looks of clusters, over some pictures, fit what names say; members are ``[r, n]``."""
+        source = chosen_source(data.labels, self.prior)
+        if not self.looks or source not in ("words", "sentences") or len(data.train.shape) != 3:
+            return
+
+        def seen(images: Tensor) -> Tensor:
+            return torch.cat([looks(as_float(part.to(model.device))) for part in torch.split(images, LOOKS_AT_ONCE)])
+
+        pictures, k = by_shares(data.train.images[rows], seen).double(), len(data.labels)
+        means = torch.stack([segment_mean(pictures, own, k) for own in members[:, rows.to(members.device)]])
+        model.looks.copy_(looks_fit(means.cpu(), data.labels.names, sentences=source == "sentences"))
+
     def _transport(self, model: NamedModel, restarts: Restarts, embeddings: Tensor) -> Naming:
         """Return the restart with the lowest loss, and the others; its clusters are the images it gives one label."""
         order = restarts.head_losses.argsort()
-        heads = restarts.best_heads[order]
-        opinions = torch.cat([heads, torch.zeros_like(heads[..., :1])], -1)
-        model.fit_evidence(embeddings, (embeddings @ heads.mT).argmax(-1))
+        opinions = restarts.rows()[order]
+        model.fit_evidence(embeddings, torch.stack([linear_scores(embeddings, own).argmax(1) for own in opinions]))
         votes = model.overlaps.double().mean(0)
-        names = torch.arange(len(model.spec.labels), device=embeddings.device).repeat(len(heads), 1)
-        members = nearest_centres(embeddings, restarts.best_centres[order])[0]
+        names = torch.arange(len(model.spec.labels), device=embeddings.device).repeat(len(opinions), 1)
+        centres = restarts.best_centres.expand(len(opinions), -1, -1)[order]
+        members = nearest_centres(embeddings, centres)[0]
         return Naming(members, opinions, names, votes, restarts.head_losses[order])

@@ -51,11 +51,7 @@ def label_similarity(labels: Labels, source: Source = "auto", *, neighbours: int
         neighbours: with words and sentences: a name is the mean of itself and this many words nearest to it, which says more about the
             kind of thing it is; names are then centred. 0 is the plain word vector.
     """
-    if source not in SOURCES:
-        raise UsageError(f'No label prior "{source}".{suggest(source, SOURCES)} Priors: {listing(SOURCES)}.')
-    if source == "auto":
-        known = [piece for piece in ("similarity", "vectors", "order") if getattr(labels, piece) is not None]
-        source = known[0] if known else "words"  # type: ignore[assignment]
+    source = chosen_source(labels, source)
     if source == "paper":
         return _paper_similarity(labels.names)
     if source in ("words", "sentences"):
@@ -67,6 +63,16 @@ def label_similarity(labels: Labels, source: Source = "auto", *, neighbours: int
         return -(ranks[:, None] - ranks).abs()
     given: Tensor = getattr(labels, source).double()
     return centred_cosines(given) if source == "vectors" else given
+
+
+def chosen_source(labels: Labels, source: Source) -> Source:
+    """Return where the similarity of labels comes from, ``auto`` resolved."""
+    if source not in SOURCES:
+        raise UsageError(f'No label prior "{source}".{suggest(source, SOURCES)} Priors: {listing(SOURCES)}.')
+    if source != "auto":
+        return source
+    known: tuple[Source, ...] = ("similarity", "vectors", "order")
+    return next((piece for piece in known if getattr(labels, piece) is not None), "words")
 
 
 def word_similarity(names: Sequence[str], *, neighbours: int = 0, words: WordVectors | None = None) -> Tensor:
@@ -86,9 +92,12 @@ def word_similarity(names: Sequence[str], *, neighbours: int = 0, words: WordVec
 
 def sentence_similarity(names: Sequence[str]) -> Tensor:
     """Return how alike names are ``[k, k]``: the cosine of the vectors of "a photo of a NAME", around their mean."""
-    texts = [f"a photo of a {' '.join(split_text(name)[1])}" for name in names]
-    vectors = encode_sentences(texts, "minilm").double()
-    return centred_cosines(vectors)
+    return centred_cosines(photo_vectors(names))
+
+
+def photo_vectors(names: Sequence[str]) -> Tensor:
+    """Return the vector of "a photo of a NAME", of unit length, for each name ``[k, a]`` (float64)."""
+    return encode_sentences([f"a photo of a {' '.join(split_text(name)[1])}" for name in names], "minilm").double()
 
 
 def rank_labels(similarity: Tensor) -> Tensor:

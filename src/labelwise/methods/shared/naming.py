@@ -1,4 +1,4 @@
-"""Naming clusters without a labelled image: the clusters' likeness to each other is matched to that of the labels.
+"""Naming clusters without a labelled image: their likeness to each other is matched to that of labels, their looks to names.
 
 Several clusterings of the same images are named, each by itself: many matchings are improved, and the best of them are
 averaged (``ops.assignment``). Each clustering then votes on what the images of the chosen clusters are called. The last
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 TEMPERATURE = 0.2  # a matching of k clusters weighs exp(score * k / this) in the average of matchings
 SIZE_WEIGHT = 0.1  # how much it counts that a cluster is as large as the label's share says
+LOOKS_WEIGHT = 8.0  # how much it counts that a cluster looks as a name says, beside how alike clusters are
 BALANCING_STEPS = 30
 CERTAIN = 1e3  # more than any vote
 
@@ -41,6 +42,9 @@ class Evidence:
     shares: Tensor | None = None  # how frequent each label is [k], or None
     # the label as far from the other end [k] where labels have an order that is the same from either end
     turned: Tensor | None = None
+    looks: Tensor | None = (
+        None  # how well the looks of each cluster fit what each name says [r, k, k], see `kinds.looks_fit`
+    )
 
     @classmethod
     def of(cls, embeddings: Tensor, members: Tensor, labels: Tensor, shares: Tensor | None = None) -> "Evidence":
@@ -61,11 +65,11 @@ def name_each(evidence: Evidence, search: int, answers: Mapping[int, int] | None
     """
     k = len(evidence.labels)
     tables: list[Tensor] = []
-    for alike, overlap, sizes in zip(evidence.clusters, evidence.overlaps, evidence.sizes, strict=True):
+    for place, (alike, overlap) in enumerate(zip(evidence.clusters, evidence.overlaps, strict=True)):
         same, fixed = best_matching(overlap), torch.full((k,), -1)
         for cluster, label in (answers or {}).items():
             fixed[same[cluster]] = label
-        fits = _fits(evidence, sizes)
+        fits = _fits(evidence, place)
         structure = Structure.of(alike, evidence.labels, fits)
         starts = random_matchings(search, k, torch.Generator().manual_seed(0), fixed)
         matchings = improve(structure, starts, fixed >= 0)
@@ -79,12 +83,19 @@ def name_each(evidence: Evidence, search: int, answers: Mapping[int, int] | None
     return torch.stack(tables)
 
 
-def _fits(evidence: Evidence, sizes: Tensor) -> Tensor | None:
-    """Return how well the size of each cluster fits the share of each label ``[k, k]``; None where shares say nothing."""
-    if evidence.shares is None or float(evidence.shares.max() - evidence.shares.min()) < 1e-6:
-        return None
-    apart = (sizes.clamp_min(1e-4).log()[:, None] - evidence.shares.double().clamp_min(1e-4).log()).abs()
-    return -SIZE_WEIGHT * apart / len(sizes)
+def _fits(evidence: Evidence, place: int) -> Tensor | None:
+    """Return how well each cluster of one clustering fits each label by itself ``[k, k]``: by its looks, and by its size.
+
+    None where neither says anything.
+    """
+    k, shares, fits = len(evidence.labels), evidence.shares, None
+    if evidence.looks is not None:
+        fits = LOOKS_WEIGHT / k * evidence.looks[place]
+    if shares is not None and float(shares.max() - shares.min()) >= 1e-6:
+        size = evidence.sizes[place].clamp_min(1e-4).log()
+        apart = (size[:, None] - shares.double().clamp_min(1e-4).log()).abs()
+        fits = -SIZE_WEIGHT * apart / k + (0 if fits is None else fits)
+    return fits
 
 
 def turned_round(labels: Labels, alike: Tensor) -> Tensor | None:

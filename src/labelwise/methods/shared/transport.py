@@ -10,7 +10,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import one_hot
+from torch.nn.functional import one_hot, pad
 
 from labelwise.data.batches import Batch, ShuffledBatches
 from labelwise.data.dataset import Split
@@ -36,6 +36,7 @@ class Clustering:
     tolerance: float = 1e-4  # how far marginals of the plan may be from where they should be
     # how the plan is differentiated; `unrolled` is through the iterations, as in the paper
     gradient: Gradient = "implicit"
+    shared: bool = False  # one clustering for all restarts, so that they differ in stage III alone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,24 +55,37 @@ class Matching:
     guided: bool = True  # images of a cluster move as one (ablations B and C: False)
     # the layer starts at the centres, or at random (ablations C and D)
     initial: Literal["clusters", "random"] = "clusters"
+    bias: bool = False  # the layer has one, which starts at random
 
 
 class Restarts(nn.Module):
-    """All restarts of transport naming: what is trained ``[r, k, d]``, and each restart's best of it so far."""
+    """All restarts of transport naming: what is trained, and each restart's best of it so far.
+
+    Centres are ``[r, k, d]``, of one restart where they are shared; layers ``[r, k, d]``, or ``[r, k, d + 1]`` with a bias.
+    """
 
     best_centres: Tensor
     best_heads: Tensor
     centre_losses: Tensor
     head_losses: Tensor
 
-    def __init__(self, r: int, k: int, d: int) -> None:
+    def __init__(
+        self, r: int, k: int, d: int, clustering: Clustering | None = None, matching: Matching | None = None
+    ) -> None:
         super().__init__()
-        self.centres = nn.Parameter(torch.randn(r, k, d))
-        self.heads = nn.Parameter(torch.rand(r, k, d).mul_(2).sub_(1).div_(d**0.5))
-        for name in ("best_centres", "best_heads"):
-            self.register_buffer(name, torch.zeros(r, k, d))
-        for name in ("centre_losses", "head_losses"):
-            self.register_buffer(name, torch.full((r,), torch.inf))
+        own = 1 if clustering is not None and clustering.shared else r
+        width = d + (matching is not None and matching.bias)
+        self.centres = nn.Parameter(torch.randn(own, k, d))
+        self.heads = nn.Parameter(torch.rand(r, k, width).mul_(2).sub_(1).div_(d**0.5))
+        self.register_buffer("best_centres", torch.zeros(own, k, d))
+        self.register_buffer("best_heads", torch.zeros(r, k, width))
+        self.register_buffer("centre_losses", torch.full((own,), torch.inf))
+        self.register_buffer("head_losses", torch.full((r,), torch.inf))
+
+    def rows(self) -> Tensor:
+        """Return the best layer of each restart, weights and then a bias ``[r, k, d + 1]``."""
+        missing = 1 + self.centres.shape[-1] - self.best_heads.shape[-1]
+        return pad(self.best_heads, (0, missing))
 
     @torch.no_grad()
     def keep(self, what: Literal["centre", "head"], losses: Tensor) -> None:
@@ -98,7 +112,7 @@ def transport_stages(
     yield _stage("zero_label clusters", clusters, restarts.centres, (split, clustering), adam)
     if matching.initial == "clusters":
         with torch.no_grad():
-            restarts.heads.copy_(restarts.best_centres / HEAD_SCALE)
+            restarts.heads[..., : split.shape[0]] = restarts.best_centres / HEAD_SCALE
     sgd = Optimizer(name="sgd", lr=matching.lr, momentum=0.9, nesterov=False, weight_decay=5e-4)
     stage = _stage("zero_label names", names, restarts.heads, (split, matching), sgd)
     yield replace(stage, clip=lambda heads: clip_each(heads, matching.clip))
@@ -139,7 +153,7 @@ def matching_losses(restarts: Restarts, batch: Batch, prior: LabelPrior, setting
     embeddings, _ = whole_batch(batch.images, batch)
     with torch.autocast(embeddings.device.type, enabled=False):
         heads = restarts.heads
-        costs = prior.costs(embeddings @ heads.mT)
+        costs = prior.costs(pad(embeddings, (0, heads.shape[-1] - embeddings.shape[-1]), value=1.0) @ heads.mT)
         shares = prior.draw(batch.rng.total, len(heads), batch.rng.generator).to(costs)
         transport = sinkhorn(costs, columns=shares, settings=_solver(settings))
         if not settings.guided:
