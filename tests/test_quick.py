@@ -20,6 +20,7 @@ from labelwise.cache import QUICK, Cache, digest
 from labelwise.classifier import Classifier
 from labelwise.cli import main
 from labelwise.data.dataset import Dataset, Split
+from labelwise.description import ABOUT
 from labelwise.errors import StoreError
 from labelwise.labels import Labels
 from labelwise.methods import Discriminant, Encoder
@@ -156,18 +157,18 @@ def test_what_is_damaged_or_changed_is_left_to_the_ordinary_way(home: Path, ordi
     assert quick._opened(model) is not None
     shutil.copytree(model, home / "copy.lw")
     about = description(model)
-    (model / quick.ABOUT).write_text(json.dumps(about | {"temperature": -1.0}))
+    (model / ABOUT).write_text(json.dumps(about | {"temperature": -1.0}))
     assert quick._opened(model) is None
     assert shell("classify", model, picture) is None
     assert "temperature" in ordinary("classify", model, picture)
     copy = home / "copy.lw"
-    content = (copy / quick.ABOUT).read_bytes()
+    content = (copy / ABOUT).read_bytes()
     wrong = content[:-3] + b" " + content[-3:]
-    (copy / quick.ABOUT).write_bytes(wrong)
+    (copy / ABOUT).write_bytes(wrong)
     quick.keep_quick(fitted(View()), wrong)
     with pytest.raises(StoreError, match="checksum"):
         quick._opened(copy)
-    (copy / quick.ABOUT).write_bytes(content)
+    (copy / ABOUT).write_bytes(content)
     assert quick._opened(copy) is not None
     weights = bytearray((copy / quick.WEIGHTS).read_bytes())
     weights[-100] ^= 1

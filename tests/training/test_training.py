@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.optim import lr_scheduler
 
 from labelwise.classifier import Classifier
-from labelwise.data.batches import Batch, Shard, ShuffledBatches, ahead
+from labelwise.data.batches import Batch, Shard, ShuffledBatches
 from labelwise.data.dataset import Dataset, TrainData
 from labelwise.errors import Interrupted, LabelwiseError, StoreError, UsageError
 from labelwise.files import read_tensors, write_atomically, write_tensors
@@ -25,6 +25,7 @@ from labelwise.interruption import noted
 from labelwise.methods import Softmax
 from labelwise.model import LabelModel, Spec
 from labelwise.settings import of_the_run
+from labelwise.streams import ahead
 from labelwise.training.checkpoint import Progress, RunFolder
 from labelwise.training.distribution import choose_device
 from labelwise.training.loop import train

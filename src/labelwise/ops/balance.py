@@ -50,7 +50,7 @@ class BalanceCurve:
 
 def best_of_all(curves: Sequence[BalanceCurve]) -> float:
     """Return the penalty with the largest harmonic mean over several curves on average, halfway between the flips around it."""
-    flips = torch.cat([curve.flips for curve in curves]).unique()
+    flips = torch.unique(torch.cat([curve.flips for curve in curves]))
     middles = (flips[:-1] + flips[1:]) / 2
     rows = [torch.searchsorted(curve.flips, middles) for curve in curves]
     harmonic = torch.stack([curve.harmonic[row] for curve, row in zip(curves, rows, strict=True)]).mean(0)

@@ -102,16 +102,15 @@ def _near(prints: Tensor, likeness: float) -> Iterator[tuple[Rows, Rows]]:
     if len(rows) <= _FEW:
         for start in range(0, len(rows), _CHUNK):
             some = prints[rows[start : start + _CHUNK]]
-            near = (some @ prints[rows].T >= likeness - 1e-3).triu(start + 1).nonzero()
-            yield rows[near[:, 0] + start].numpy(), rows[near[:, 1]].numpy()
+            pairs = (some @ prints[rows].T >= likeness - 1e-3).triu(start + 1).nonzero()
+            yield rows[pairs[:, 0] + start].numpy(), rows[pairs[:, 1]].numpy()
         return
-    from scipy.spatial import cKDTree  # takes a fifth of a second to import
 
     points, number = prints[rows] - prints[rows].mean(0), rows.numpy()
     if len(points) < points.shape[1]:  # the table of products that is the smaller one
-        directions = torch.linalg.svd(points, full_matrices=False)[2].T
+        directions = torch.linalg.svd(points, full_matrices=False).Vh.T
     else:
-        directions = torch.linalg.eigh(points.T @ points)[1].flip(1)
+        directions = torch.linalg.eigh(points.T @ points).eigenvectors.flip(1)
     places = (points @ directions[:, : _DIRECTIONS[-1]]).double().numpy()
     for first, second in near(places, places, likeness):
         yield number[first], number[second]
