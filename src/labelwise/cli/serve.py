@@ -26,7 +26,7 @@ def serve(  # noqa: PLR0913 - the options of the verb
         ),
     ] = None,
     gallery: Annotated[
-        Path | None, Option(help="Pictures for retrieve: a folder, or what retrieve --index wrote.")
+        Path | None, Option(help="Pictures for retrieve: a folder, photos.lance or an index file.")
     ] = None,
     examples: Annotated[Path | None, Option(help="Pictures that the page offers to try.")] = None,
     workers: Annotated[int, Option(help="Processes on the one port.")] = 1,

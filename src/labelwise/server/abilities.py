@@ -18,7 +18,7 @@ from labelwise.words import FACTS, FIGURES
 READ_ONLY = "This service is read-only: it was started with --read-only."
 NO_RULE = "This classifier has no rule for outliers: calibrate it first."
 NO_PAIRS = "This classifier has no threshold for pairs of pictures. Fit one with: labelwise calibrate."
-NO_GALLERY = "There is no gallery to search: start the service with --gallery, a folder or what retrieve --index wrote."
+NO_GALLERY = "There is no gallery to search: start the service with --gallery FOLDER."
 CALLED = {"precision": "mean_average_precision"} | {
     f"{key}_{when}": key for key in ("ece", "answer_ece") for when in ("before", "after")
 }  # figures of the card by the keys of their words
