@@ -101,6 +101,9 @@ def actors_killed(folder: Path, name: str, *words: str) -> float:
         number = next(each for each in found.split() if each not in gone)
         gone.add(number)
         os.kill(int(number), signal.SIGKILL)
+        print(
+            f"  killed actor {number} of {found.split()} with {len(list(out.glob('part-*')))} files written", flush=True
+        )
     assert process.wait() == 0
     return time.perf_counter() - begun
 
