@@ -2,8 +2,9 @@
 
 import copy
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from threading import get_ident
+from threading import Event, get_ident
 from time import sleep
 
 import pytest
@@ -195,6 +196,28 @@ def test_a_network_that_cannot_be_traced_stays_as_it_is(monkeypatch: pytest.Monk
 def test_a_step_that_no_operation_is_known_for_is_an_error() -> None:
     with pytest.raises(UnsupportedError, match="leaky_relu"):
         onnx_file(folded(build_backbone("resnet12", (3, 16, 16), 4).eval()), torch.zeros(1, 3, 16, 16))
+
+
+def test_a_network_is_folded_while_another_thread_runs_it() -> None:
+    encoder = network("efficientnet_lite0", (3, 32, 32))
+    images = encoder.prepare(noise(2, encoder.shape).float() / 255)
+    wanted, done = encoder.backbone(images).detach(), Event()
+
+    def run() -> list[Tensor]:
+        made = []
+        while not done.is_set():
+            made.append(encoder.backbone(images).detach())
+        return made
+
+    with ThreadPoolExecutor(1) as pool:
+        others = pool.submit(run)
+        try:
+            for _ in range(4):
+                assert differ(folded(encoder.backbone)(images), wanted) < runtime.TOLERANCE
+        finally:
+            done.set()
+        assert others.result()
+        assert all(each.equal(wanted) for each in others.result())
 
 
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

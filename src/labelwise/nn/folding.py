@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Callable, Mapping
+from threading import get_ident
 from typing import Any, Final
 
 import torch
@@ -16,7 +17,25 @@ from labelwise.nn.onnx_file import Array, Attribute, Graph
 
 
 class _Tracer(fx.Tracer):
-    """Keeps convolutions of our own whole."""
+    """Keeps convolutions of our own whole, and lets other threads be.
+
+    To trace, torch changes what it is to call any module, in all threads: those that run a network meanwhile get what they would have got.
+    """
+
+    def trace(self, root: nn.Module | Callable[..., Any], concrete_args: dict[str, Any] | None = None) -> fx.Graph:
+        """Return the graph of a network."""
+        self.thread = get_ident()
+        return super().trace(root, concrete_args)
+
+    def call_module(
+        self, m: nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Return what a module gives, as a step of the graph in the thread that traces."""
+        return super().call_module(m, forward, args, kwargs) if get_ident() == self.thread else forward(*args, **kwargs)
+
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
+        """Return what is read off a module, as a step of the graph in the thread that traces."""
+        return super().getattr(attr, attr_val, parameter_proxy_cache) if get_ident() == self.thread else attr_val
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         """Return whether a module is one operation."""
