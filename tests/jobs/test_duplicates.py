@@ -124,6 +124,21 @@ def test_the_shell_goes_on_and_processes_find_the_same(photos: Path, tmp_path: P
     assert "ends with .parquet" in told
 
 
+def test_blocks_without_a_readable_picture(tmp_path: Path, run: Any) -> None:
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for i in range(20):
+        (folder / f"{i:02d}.jpg").write_bytes(b"no picture")
+    code, _, told = run("data", "duplicates", folder, "--out", tmp_path / "none.parquet")
+    assert (code, "None of the 20 pictures" in told) == (1, True)
+    for name in ("zz.png", "zzz.png"):
+        Image.effect_mandelbrot((32, 32), (-2, -1.5, 1, 1.5), 9).save(folder / name)
+    job = job_of(folder, tmp_path / "pairs.parquet", 0.97)  # the first of its blocks has none
+    for block in job.missing:
+        job.answer(None, block)
+    assert found(job).keys() == {("zz.png", "zzz.png")}
+
+
 def test_a_division_that_was_stopped_is_made_anew(photos: Path, tmp_path: Path) -> None:
     whole = job_of(photos, tmp_path / "whole.parquet")
     job = job_of(photos, tmp_path / "half.parquet")

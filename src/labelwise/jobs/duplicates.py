@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from labelwise.errors import DataError
 from labelwise.files import write_atomically
 from labelwise.jobs.job import Job, as_text
 from labelwise.jobs.parts import Parts, arrow
@@ -144,6 +145,11 @@ def _divide(looks: Job, folder: Path) -> None:
         rows.append(row)
         places.append((look.astype(np.float64) - mean) @ directions)
     row, place = np.concatenate(rows), np.concatenate(places)
+    if not len(row):
+        raise DataError(
+            f'None of the {len(looks.files)} pictures can be compared: they cannot be read (column reason of "{looks.out}" says why), or are of one '
+            "grey. Give others."
+        )
     cell = _halves(place)
     for file in folder.iterdir():
         file.unlink()
@@ -172,9 +178,10 @@ def _read(looks: Job) -> "Iterator[tuple[Rows, Looks]]":
     for block, size in enumerate(looks.sizes):
         column = parquet.read_table(looks.place(block), columns=["look"])["look"].to_pylist()
         known = [i for i, each in enumerate(column) if each is not None]
-        table = np.frombuffer(b"".join(column[i] for i in known), np.float32).reshape(len(known), -1)
-        grey = ~table.any(1) if len(known) else np.empty(0, bool)
-        yield start + np.array(known, np.int64)[~grey], table[~grey]
+        if known:
+            table = np.frombuffer(b"".join(column[i] for i in known), np.float32).reshape(len(known), -1)
+            varied = table.any(1)  # not of one grey
+            yield start + np.array(known, np.int64)[varied], table[varied]
         start += size
 
 
