@@ -39,7 +39,7 @@ Network = Callable[[Tensor], Tensor]
 
 
 class Runtime:
-    """Runs a frozen network; a copy starts anew, for sessions of ONNX Runtime cannot be copied."""
+    """Runs a network that is not being trained; a copy starts anew, for sessions of ONNX Runtime cannot be copied."""
 
     def __init__(self) -> None:
         self.used = ""  # what ran last, in words; empty before
