@@ -1,48 +1,49 @@
-"""An encoder that saw no label, for the draws of ``naming_sources.py``: SimCLR on the pictures of CIFAR-100 and TinyImageNet.
+"""An encoder that saw no label, for the draws of ``naming_sources.py``: patches, found on pictures of CIFAR-100 and TinyImageNet.
 
-    LABELWISE_DATA=FOLDER python benchmarks/naming_encoder.py --codes FILE [--seconds 170] [--patches] [--toy]
+    LABELWISE_DATA=FOLDER python benchmarks/naming_encoder.py --codes patches.npz
+    LABELWISE_DATA=FOLDER python benchmarks/naming_encoder.py --pictures draws.npz
 
-A ResNet-18 is trained on all pictures of ``cifar100.npz`` and ``tinyimagenet_val_64.npz``, brought to 32 pixels: as many epochs as fit
-into the time given; with ``--patches`` an encoder of patches is found on some of them. Labels are read after it, to sort codes by class, and to say how well neighbours name pictures (``probe``).
-SimCLR needs a GPU, but for ``--toy``.
+Pictures are those of ``cifar100.npz`` and ``tinyimagenet_val_64.npz``, brought to 32 pixels. ``--pictures`` writes those of draws in the form of the packs, to take to a machine
+where ``paper_encoder.py`` encodes them. Labels are read to sort pictures by class.
 """
 
 import argparse
-import json
+import io
 import os
 import time
-from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 from torch.nn.functional import interpolate, normalize
 
 from labelwise.data.read.packs import pack
 from labelwise.data.read.pictures import Array
 from labelwise.fitting.patches import find_patches
-from labelwise.fitting.pretraining import Pretrain, pretrain
-from labelwise.methods import Encoder
-from labelwise.nn.encoder import ImageEncoder
-from labelwise.training.optimizers import Optimizer
-from labelwise.training.stages import Run
 
 SIDE = 32
 MOST = {"cifar100": 100, "tinyimagenet_val_64": 50}  # pictures of a class whose codes are written
 PATCHED = 10_000  # pictures that patches are found on
 
 
-def pictures(name: str, toy: bool) -> tuple[Tensor, Tensor, tuple[str, ...]]:
-    """Return the pictures of a pack as bytes ``[n, 3, 32, 32]``, the class of each, and the names of classes."""
+def pictures(name: str) -> tuple[Tensor, Tensor, tuple[str, ...]]:
+    """Return the pictures of a pack as bytes ``[n, 3, h, w]``, those of each class that have codes ``[c, m]``, and the names of classes."""
     data = pack(Path(os.environ["LABELWISE_DATA"]) / f"{name}.npz")
-    rows = {part: torch.arange(min(len(split), 600 if toy else len(split))) for part, split in data.splits.items()}
-    images = torch.cat([data.split(part).images[own] for part, own in rows.items()])
-    targets = torch.cat([data.split(part).targets[own] for part, own in rows.items()])
-    if images.shape[-1] != SIDE:
-        small = [interpolate(part.float(), size=(SIDE, SIDE), mode="area") for part in torch.split(images, 1000)]
-        images = torch.cat(small).round().clamp(0, 255).byte()
-    return images, targets, tuple(name.split(",")[0] for name in data.labels.names)
+    images, targets = (
+        torch.cat([getattr(part, what) for part in data.splits.values()]) for what in ("images", "targets")
+    )
+    names = tuple(each.split(",")[0] for each in data.labels.names)
+    rows = torch.stack([(targets == i).nonzero()[: MOST[name], 0] for i in range(len(names))])
+    return images, rows, names
+
+
+def small(images: Tensor) -> Tensor:
+    """Return pictures, bytes ``[n, 3, h, w]``, at 32 pixels."""
+    parts = (interpolate(part.float(), size=(SIDE, SIDE), mode="area") for part in torch.split(images, 1000))
+    return torch.cat([part.round().clamp(0, 255).byte() for part in parts])
 
 
 def probe(codes: Tensor, targets: Tensor, k: int = 50) -> float:
@@ -58,52 +59,58 @@ def probe(codes: Tensor, targets: Tensor, k: int = 50) -> float:
     return right / len(unit)
 
 
-def simclr(images: Tensor, seconds: float, toy: bool) -> tuple[ImageEncoder, int]:
-    """Return an encoder trained on pictures for about so many seconds, and how many epochs that were."""
-    settings = Encoder(backbone="convnet" if toy else "resnet18")
-    optimizer = Optimizer(name="adam", lr=1e-3, weight_decay=1e-6)
-    method = Pretrain(encoder=settings, batch=512, temperature=0.2, epochs=1, optimizer=optimizer)
-    run, begun = Run(device="cpu" if toy else "cuda", engine="recorded"), time.perf_counter()
-    if not toy:
-        pretrain(images, replace(method, epochs=2), run)  # how long an epoch takes
-        each = (time.perf_counter() - begun) / 2
-        method = replace(method, epochs=max(1, int((seconds - (time.perf_counter() - begun)) / each)))
-        print(f"{each:.2f} s an epoch, so {method.epochs} epochs", flush=True)
-    return pretrain(images, method, run)[0], method.epochs
+def write_pictures(file: Path) -> None:
+    """Write the pictures of draws, class by class, as the packs have them encoded."""
+    arrays = dict[str, Array]()
+    for name in MOST:
+        images, rows, names = pictures(name)
+        with np.load(Path(os.environ["LABELWISE_DATA"]) / f"{name}.npz") as held:
+            data, ends = held["data"].tobytes(), held["offsets"].tolist()
+        encoded = {decoded(data[a:b]).tobytes(): data[a:b] for a, b in pairwise(ends)}
+        own = [encoded[images[row].permute(1, 2, 0).numpy().tobytes()] for row in rows.flatten().tolist()]
+        arrays[f"{name}/data"] = np.frombuffer(b"".join(own), np.uint8)
+        arrays[f"{name}/offsets"] = np.cumsum([0, *map(len, own)])
+        arrays[f"{name}/names"] = np.array(names)
+    np.savez(file, allow_pickle=False, **arrays)
+
+
+def decoded(data: bytes) -> Array:
+    """Return an encoded picture as bytes ``[h, w, 3]``."""
+    return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+
+
+def draw_pictures(file: Path) -> dict[str, tuple[Tensor, tuple[str, ...]]]:
+    """Return the pictures of ``write_pictures`` at 32 pixels ``[n, 3, 32, 32]``, and the names of classes, of each set."""
+    found = {}
+    with np.load(file) as held:
+        for name in MOST:
+            data, ends = held[f"{name}/data"].tobytes(), held[f"{name}/offsets"].tolist()
+            images = torch.from_numpy(np.stack([decoded(data[a:b]) for a, b in pairwise(ends)])).permute(0, 3, 1, 2)
+            found[name] = small(images), tuple(str(each) for each in held[f"{name}/names"])
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--codes", type=Path, required=True, help="where codes are written (.npz)")
-    parser.add_argument("--seconds", type=float, default=170)
-    parser.add_argument(
-        "--patches", action="store_true", help="find an encoder of patches in place of SimCLR, on the CPU"
-    )
-    parser.add_argument("--toy", action="store_true", help="a few pictures on the CPU")
+    parser.add_argument("--codes", type=Path, help="where codes by patches are written (.npz)")
+    parser.add_argument("--pictures", type=Path, help="where pictures of draws are written (.npz)")
     chosen = parser.parse_args()
-    started, device = time.perf_counter(), "cpu" if chosen.toy or chosen.patches else "cuda"
-    sets = {name: pictures(name, chosen.toy) for name in MOST}
-    print(f"read in {time.perf_counter() - started:.0f} s", flush=True)
-    images = torch.cat([each for each, _, _ in sets.values()])
-    if chosen.patches:
-        some = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))[:PATCHED]
-        trained, epochs = find_patches(images[some]), 0
-    else:
-        trained, epochs = simclr(images, chosen.seconds - 15 - (time.perf_counter() - started), chosen.toy)
-    print(f"trained after {time.perf_counter() - started:.0f} s", flush=True)
-    trained = trained.to(device).eval()
-    arrays = dict[str, Array]()
-    told: dict[str, object] = {"epochs": epochs, "images": len(images), "device": device}
-    for name, (own, targets, names) in sets.items():
-        rows = torch.cat([(targets == i).nonzero()[: MOST[name], 0] for i in range(len(names))])
+    if chosen.pictures is not None:
+        write_pictures(chosen.pictures)
+    if chosen.codes is None:
+        return
+    started, sets = time.perf_counter(), {name: pictures(name) for name in MOST}
+    images = torch.cat([small(each) for each, _, _ in sets.values()])
+    some = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))[:PATCHED]
+    found, arrays = find_patches(images[some]).eval(), dict[str, Array]()
+    for name, (own, rows, names) in sets.items():
         with torch.no_grad():
-            codes = torch.cat([trained(part.to(device).float() / 255) for part in torch.split(own[rows], 500)]).float()
-        told[f"probe {name}"] = probe(codes, targets[rows].to(device))
-        arrays |= {f"{name}/codes": codes.half().cpu().numpy(), f"{name}/names": np.array(names)}
+            chosen_ones = small(own[rows.flatten()])
+            codes = torch.cat([found(part.float() / 255) for part in torch.split(chosen_ones, 500)]).float()
+        told = probe(codes, torch.arange(len(names)).repeat_interleave(rows.shape[1]))
+        print(f"{name}: {told:.1%} named by neighbours, {time.perf_counter() - started:.0f} s", flush=True)
+        arrays |= {f"{name}/codes": codes.half().numpy(), f"{name}/names": np.array(names)}
     np.savez(chosen.codes, allow_pickle=False, **arrays)
-    told["all seconds"] = time.perf_counter() - started
-    chosen.codes.with_suffix(".json").write_text(json.dumps(told))
-    print(told, flush=True)
 
 
 if __name__ == "__main__":
