@@ -4,7 +4,7 @@
 
 The folder holds cifar10.npz. As many epochs as fit into the time given, where the paper has 500; all else as there, but the batch (512 for 128, so that an epoch takes
 seconds) and bf16. Codes are the pooled 2,048 numbers at unit length, not centred. A second file, OUT.small.npz, has them turned to the 128 directions in which
-their squared length is largest. ``--draws``: codes of other pictures, too (``naming_encoder.py --pictures``), in 256 such directions. Labels are read after training, for the vote of
+their squared length is largest. ``--draws``: codes of other pictures, too (``naming.py pictures``), in 256 such directions. Labels are read after training, for the vote of
 neighbours alone. It needs a GPU; ``--toy --device cpu`` shows that it works.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from naming_encoder import draw_pictures, probe
+from naming_data import read_pictures
 from torch import Tensor
 from torch.nn.functional import normalize
 
@@ -52,6 +52,19 @@ def turned(codes: Tensor, most: int) -> Tensor:
     return codes @ torch.linalg.eigh((codes.T @ codes).double()).eigenvectors.flip(1)[:, :most].float()
 
 
+def probe(codes: Tensor, targets: Tensor, k: int = 50) -> float:
+    """Return how often the ``k`` nearest other pictures name a picture rightly."""
+    unit, right = normalize(codes.float(), dim=1), 0
+    for place in range(0, len(unit), 2000):
+        near = unit[place : place + 2000] @ unit.T
+        near[torch.arange(len(near)), place + torch.arange(len(near))] = -2
+        best = near.topk(min(k, len(unit) - 1))
+        votes = torch.zeros(len(near), int(targets.max()) + 1, device=unit.device)
+        votes.scatter_add_(1, targets[best.indices], (best.values / 0.1).exp())
+        right += int((votes.argmax(1) == targets[place : place + 2000]).sum())
+    return right / len(unit)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-root", type=Path, required=True)
@@ -84,7 +97,7 @@ def main() -> None:
         half = rows.half().cpu().numpy()
         np.savez(file, f=half[:train], ft=half[train:])
     if chosen.draws is not None:
-        sets = draw_pictures(chosen.draws)
+        sets = read_pictures(chosen.draws)
         rows = turned(encode(trained, torch.cat([own for own, _ in sets.values()]), device), 256).half().cpu().numpy()
         cut = np.split(rows, np.cumsum([len(own) for own, _ in sets.values()])[:-1])
         arrays = {f"{name}/codes": own for name, own in zip(sets, cut, strict=True)}
