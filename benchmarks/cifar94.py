@@ -31,7 +31,7 @@ from labelwise.settings import override
 from labelwise.training.loop import train
 
 SETTINGS = {
-    "epochs": "14",
+    "epochs": "13",
     "batch": "512",
     "encoder.backbone": "resnet18",
     "optimizer.name": "muon",

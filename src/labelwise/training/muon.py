@@ -15,7 +15,7 @@ QUINTIC = (
     -4.7750,
     2.0315,
 )  # of the odd polynomial that brings singular values near 1; published with the method
-ITERATIONS = 3  # as published for CIFAR-10; more change no figure there
+ITERATIONS = 3  # as published for CIFAR-10
 LEAST = 1e-7  # a gradient of zero stays one
 
 
