@@ -24,7 +24,7 @@ from labelwise.data.read.pictures import Array
 from labelwise.fitting.patches import find_patches
 from labelwise.fitting.pretraining import Pretrain, pretrain
 from labelwise.methods import Encoder
-from labelwise.nn.encoder import ImageEncoder
+from labelwise.nn.image_encoder import ImageEncoder
 from labelwise.training.optimizers import Optimizer
 from labelwise.training.stages import Run
 

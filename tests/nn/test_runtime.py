@@ -14,8 +14,8 @@ from torch import Tensor
 from labelwise.errors import UnsupportedError
 from labelwise.nn import runtime
 from labelwise.nn.backbones import build_backbone
-from labelwise.nn.encoder import ImageEncoder
 from labelwise.nn.folding import folded, onnx_file
+from labelwise.nn.image_encoder import ImageEncoder
 from labelwise.nn.networks import ConvNet
 from labelwise.streams import on_device
 from labelwise.view import WHOLE, View
