@@ -119,7 +119,8 @@ def _gallery_on_disk(
     classifier: "lw.Classifier", source: Path, index: Path | None, by: "By", label: str | None, strict: bool
 ) -> "StoredGallery":
     """Return a gallery on disk; where a folder is given, with its pictures, and without those that are no longer in it."""
-    from labelwise.tasks.gallery_store import add_files, create_gallery, open_gallery
+    from labelwise.tasks.gallery_files import add_files
+    from labelwise.tasks.gallery_store import create_gallery, open_gallery
 
     if index is None:
         if label is not None:
@@ -156,7 +157,8 @@ def _gallery(
     classifier: "lw.Classifier", source: Path, index: Path | None, strict: bool, approximate: bool
 ) -> "Gallery":
     """Return the gallery of a file that ``--index`` wrote, or of a folder; of that only pictures that the index lacks are encoded."""
-    from labelwise.tasks.gallery import gallery_of_files, load_gallery
+    from labelwise.tasks.gallery import load_gallery
+    from labelwise.tasks.gallery_files import gallery_of_files
 
     if not source.is_dir():
         if index is not None:
