@@ -115,11 +115,11 @@ def read_only(words: str | None, labels: Sequence[str]) -> frozenset[str] | None
     return frozenset(names)
 
 
-class Kept:
+class Answers:
     """The answers that are asked for; pictures are sorted as they come."""
 
     def __init__(self, writing: Writing, labels: Sequence[str]) -> None:
-        self.writing, self.answers = writing, list[Answer]()
+        self.writing, self.rows = writing, list[Answer]()
         self._only = read_only(writing.only, labels)
         self._sorter = writing.sort_into and Sorter(writing.sort_into, folder_names(labels), writing.link, Counter())
         self._sheet = None
@@ -132,7 +132,7 @@ class Kept:
         """Take the answer to a row of images, if it is asked for."""
         if self._only is not None and one.word not in self._only:
             return
-        self.answers.append(one)
+        self.rows.append(one)
         if self._sorter:
             self._sorter.place(one)
         if self._sheet:  # a row: pixels of others are not asked for
@@ -144,7 +144,7 @@ class Kept:
 
         table, sheet, folder = self.writing.csv_file, self.writing.sheet_file, self.writing.sort_into
         if table is not None:
-            write_atomically(table, table_of(self.answers))
+            write_atomically(table, table_of(self.rows))
         if self._sheet and sheet is not None:
             write_atomically(sheet, self._sheet.page(model).encode("utf-8", "replace"))
         return [str(place) for place in (table, sheet, folder) if place is not None]

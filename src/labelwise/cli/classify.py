@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from rich.progress import Progress
 from typer import Option
 
-from labelwise.cli.answers import Answer, Kept, Writing, answer
+from labelwise.cli.answers import Answer, Answers, Writing, answer
 from labelwise.cli.inputs import list_files, open_model, read_pieces
 from labelwise.cli.jobs import Engine, JobOut, make_job, run_job
 from labelwise.cli.options import AsJson, Device, Model, Paths, Strict
@@ -51,7 +51,7 @@ def classify(  # noqa: PLR0913 - the options of the verb
     writing.check()
     quick = writing.sheet_file is None and device in ("auto", "cpu")
     classifier = _open(model, device) if quick else open_model(model, device)
-    kept = Kept(writing, classifier.labels.names)
+    answers = Answers(writing, classifier.labels.names)
     files = writing.unsorted(list_files(paths))
     if quick and len(files) > MOST:
         classifier = open_model(model, device)
@@ -61,14 +61,14 @@ def classify(  # noqa: PLR0913 - the options of the verb
         skipped += unread
         some = predictions(classifier.scores(images), top=count) if names else []
         for row, (name, one) in enumerate(zip(names, some, strict=True)):
-            kept.add(answer(name, one, writing.sure), images, row)
-    written = kept.write(str(model))
-    document: dict[str, Any] = {"model": str(model), "predictions": _rows(kept.answers), "skipped": skipped}
+            answers.add(answer(name, one, writing.sure), images, row)
+    written = answers.write(str(model))
+    document: dict[str, Any] = {"model": str(model), "predictions": _rows(answers.rows), "skipped": skipped}
     if written:
-        document |= {"written": written, "answers": dict(Counter(one.word for one in kept.answers))}
-    elif len(kept.answers) > SHOWN:
-        note(f"The first {SHOWN} of {len(kept.answers)} pictures are shown; --csv FILE writes all.")
-    lines = _summary(kept.answers, written) if written else [_table(kept.answers[:SHOWN], several)]
+        document |= {"written": written, "answers": dict(Counter(one.word for one in answers.rows))}
+    elif len(answers.rows) > SHOWN:
+        note(f"The first {SHOWN} of {len(answers.rows)} pictures are shown; --csv FILE writes all.")
+    lines = _summary(answers.rows, written) if written else [_table(answers.rows[:SHOWN], several)]
     show(document, *lines, json=json)
 
 

@@ -11,6 +11,7 @@ from labelwise.classifier import Classifier
 from labelwise.errors import DataError, UsageError
 from labelwise.metrics import Reliability, expected_calibration_error, pooled, reliability
 from labelwise.ops.calibration import fit_platt, fit_platt_each, fit_temperature, most_rows
+from labelwise.ops.rows import drawn_rows
 from labelwise.ops.targets import several_true, truth_table
 from labelwise.scores import Scores
 
@@ -31,7 +32,7 @@ def calibrate(scores: Scores, targets: Tensor, *, keep: float = 0.95) -> Classif
         rows = (targets >= 0).nonzero()[:, 0]
         scores, targets = scores[rows], targets[rows]
     if len(targets) > (most := most_rows(len(classifier.labels))):
-        rows = torch.randperm(len(targets), generator=torch.Generator().manual_seed(0))[:most].sort().values
+        rows = drawn_rows(len(targets), most)
         scores, targets = scores[rows], targets[rows.to(targets.device)]
     if len(targets) < 2:
         raise DataError(f"Calibration needs at least two labelled held-out images; given {len(targets)}.")
