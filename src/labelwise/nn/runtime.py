@@ -155,7 +155,8 @@ class _Replayed:
     """
 
     def __init__(self, module: fx.GraphModule, backbone: Backbone, image: Tensor) -> None:
-        self._plain, self._half, self._told = backbone, deepcopy(module).half(), False
+        self._plain: Network = backbone
+        self._half, self._told = deepcopy(module).half(), False
         self._taken: Counter[int] = Counter()
         self._tapes: dict[int, tuple[torch.cuda.CUDAGraph, Tensor, Tensor] | None] = {}
         self._lock = Lock()  # a recording has one place for images
