@@ -111,7 +111,9 @@ def with_shared(verb: Callable[..., None]) -> Callable[..., None]:
     shared: list[tuple[str, Any, Any]] = [("max_gb", None, MaxGb)] if reads & set(own.parameters) else []
     shared += [("no_cache", False, NoCache)] if verb.__name__ not in UNCACHED else []
     shared += [("exact", False, Exact)] if verb.__name__ in EXACT else []
-    groups: dict[str, Any] = {each.name: each.annotation for each in own.parameters.values() if is_dataclass(each.annotation)}
+    groups: dict[str, Any] = {
+        each.name: each.annotation for each in own.parameters.values() if is_dataclass(each.annotation)
+    }
 
     @wraps(verb)
     def run(
