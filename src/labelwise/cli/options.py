@@ -85,20 +85,9 @@ Exact = Annotated[
 EXACT = ("fit", "classify", "evaluate")  # verbs that take it
 # Verbs that neither read nor keep features of pictures, so that there is nothing to leave.
 UNCACHED = (
-    "cache",
-    "check",
-    "demo",
-    "encode",
-    "export",
-    "forget",
-    "imagine",
-    "pretrain",
-    "serve",
-    "split",
-    "where",
-    "get",
+    "cache", "check", "demo", "encode", "export", "forget", "imagine", "pretrain", "serve", "split", "where", "get",
     "zero_shot",
-)
+)  # fmt: skip
 
 
 def with_shared(verb: Callable[..., None]) -> Callable[..., None]:
