@@ -6,16 +6,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from rich.console import Console, RenderableType
-from rich.progress import Progress
+from rich.console import RenderableType
 from typer import Option
 
 from labelwise.cli.answers import Answer, Answers, Writing, answer
-from labelwise.cli.inputs import list_files, open_model, read_pieces
+from labelwise.cli.inputs import PIECE, list_files, open_model, read_pieces
 from labelwise.cli.jobs import Engine, JobOut, make_job, run_job
 from labelwise.cli.options import AsJson, Device, Model, Paths, Strict
 from labelwise.cli.output import bar, note, percent, plain_table, show, styled
 from labelwise.errors import UsageError
+from labelwise.progress import shown
 
 if TYPE_CHECKING:
     from labelwise.classifier import Classifier
@@ -57,7 +57,8 @@ def classify(  # noqa: PLR0913 - the options of the verb
         classifier = open_model(model, device)
     several, skipped = classifier.calibration.multilabel, []
     count = len(classifier.labels) if several and not json else top
-    for images, names, unread in _shown(read_pieces(classifier, files, strict=strict), len(files)):
+    pieces = shown(read_pieces(classifier, files, strict=strict), -(-len(files) // PIECE), "Classifying")
+    for images, names, unread in pieces:
         skipped += unread
         some = predictions(classifier.scores(images), top=count) if names else []
         for row, (name, one) in enumerate(zip(names, some, strict=True)):
@@ -112,14 +113,3 @@ def _summary(answers: list[Answer], written: list[str]) -> Iterator[RenderableTy
     yield plain_table("answer", ">pictures", rows=rows)
     for place in written:
         yield styled((place, "bold"), " written")
-
-
-def _shown(pieces: Iterator[Any], total: int) -> Iterator[Any]:
-    """Yield the pieces, with a bar where a person looks and there are many."""
-    console = Console(stderr=True)
-    hide = not console.is_terminal or total < 500
-    with Progress(console=console, transient=True, disable=hide) as progress:
-        task = progress.add_task("Classifying", total=total)
-        for piece in pieces:
-            yield piece
-            progress.advance(task, len(piece[1]) + len(piece[2]))

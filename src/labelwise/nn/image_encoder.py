@@ -4,8 +4,6 @@ Normalisation and backbone are the trunk, what follows is the finish: ``embeddin
 never trained, so its features can be computed once and finished many times.
 """
 
-import sys
-from collections.abc import Iterable
 from typing import Self
 
 import torch
@@ -20,6 +18,7 @@ from labelwise.nn.kept import Kept, cached_features
 from labelwise.nn.runtime import PIECE, Network, Runtime, side_by_side
 from labelwise.nn.spread import spread
 from labelwise.nn.weights import Normalisation, load_weights
+from labelwise.progress import shown
 from labelwise.streams import by_shares, stream_of
 from labelwise.view import WHOLE, View
 
@@ -265,13 +264,3 @@ class ImageEncoder(nn.Module):
         """Set what a frozen trunk's features are standardised with to the mean and std of these ``[n, d_backbone]``."""
         for buffer, value in zip((self.feature_mean, self.feature_std), spread(features, 1), strict=True):
             buffer.copy_(value)
-
-
-def shown(parts: Iterable[Tensor], count: int, words: str) -> Iterable[Tensor]:
-    """Return so many parts, with a bar on standard error while they are gone through, where a person looks at it."""
-    if count < 2 or not sys.stderr.isatty():
-        return parts
-    from rich.console import Console
-    from rich.progress import track
-
-    return track(parts, words, count, console=Console(stderr=True), transient=True)
