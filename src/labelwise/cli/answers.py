@@ -147,7 +147,7 @@ class Answers:
             write_atomically(table, table_of(self.rows))
         if self._sheet and sheet is not None:
             write_atomically(sheet, self._sheet.page(model).encode("utf-8", "replace"))
-        return [str(place) for place in (table, sheet, folder) if place is not None]
+        return [str(path) for path in (table, sheet, folder) if path is not None]
 
 
 def table_of(answers: Iterable[Answer]) -> bytes:

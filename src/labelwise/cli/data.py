@@ -33,8 +33,8 @@ def list_(root: Root = None, json: AsJson = False) -> None:
         table.add_row(name, "images", "", "", "", styled(("embedded", "green")))
     for row in rows:
         counts = (f"{row[n]:,}" if row[n] else "" for n in ("classes", "train", "test"))
-        place = Path(row["found"]).name if row["found"] else styled(("missing", "dim"))
-        table.add_row(row["name"], row["what"], *counts, place)
+        where = Path(row["found"]).name if row["found"] else styled(("missing", "dim"))
+        table.add_row(row["name"], row["what"], *counts, where)
     show({"embedded": embedded, "benchmarks": rows}, table, json=json)
     if not json:
         note("labelwise data where NAME says what to download, where to put it, and the licence.")

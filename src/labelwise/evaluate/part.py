@@ -207,12 +207,12 @@ def _check_fit(classifier: Classifier, data: Dataset) -> None:
     """Raise an error where a model takes pictures and the data are features, or the other way round."""
     shape = classifier.shape
     if len(shape) != len(data.shape) or (len(shape) == 1 and shape != data.shape):
-        wanted, given = (
+        wanted, holds = (
             f"features of {size[0]} numbers" if len(size) == 1 else f"pictures {list(size)}"
             for size in (shape, data.shape)
         )
         raise DataError(
-            f'The classifier takes {wanted}, and "{data.name}" holds {given}. Give the data it was made for.'
+            f'The classifier takes {wanted}, and "{data.name}" holds {holds}. Give the data it was made for.'
         )
 
 

@@ -186,20 +186,20 @@ class _Replayed:
         tape = self._tapes.get(n)
         if tape is None:
             return self._half(images)  # type: ignore[no-any-return]
-        graph, place, features = tape
-        place.copy_(images)
+        graph, inputs, features = tape
+        inputs.copy_(images)
         graph.replay()
         return features
 
     def _recorded(self, images: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor] | None:
         """Return a recording, where it finds images and where it leaves features; None where there is no memory for it."""
-        graph, place = torch.cuda.CUDAGraph(), images.clone()
+        graph, inputs = torch.cuda.CUDAGraph(), images.clone()
         try:
             with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                features = self._half(place)
+                features = self._half(inputs)
         except RuntimeError:
             return None
-        return graph, place, features
+        return graph, inputs, features
 
 
 def _session(module: fx.GraphModule, image: Tensor) -> tuple[Network, str]:
