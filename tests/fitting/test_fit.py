@@ -41,6 +41,12 @@ def test_validation_is_set_aside_when_missing(blob_data: Dataset) -> None:
     assert torch.bincount(data.val.targets).tolist() == [2, 2, 2, 2]
 
 
+def test_of_many_images_no_more_are_set_aside_than_calibration_needs() -> None:
+    many = lw.data.arrays(torch.zeros(30_000, 2), torch.arange(30_000) % 200)
+    held = training_data(replace(many, splits={"train": lw.data.pool(many)})).val
+    assert torch.bincount(held.targets).tolist() == [10] * 200
+
+
 def test_labels_without_images_are_unseen(blob_data: Dataset) -> None:
     train, val = blob_data.split("train"), blob_data.split("val")
     some = train.select((train.targets != 1).nonzero()[:, 0])

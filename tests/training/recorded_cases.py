@@ -53,6 +53,7 @@ def pictured(kind: Callable[..., Method], **own: object) -> tuple[TrainData, Met
 CASES: dict[str, Callable[[], tuple[TrainData, Method]]] = {
     "softmax": partial(pictured, Softmax),
     "softmax, Adam, averaged": partial(pictured, Softmax, optimizer=Optimizer(name="adam", lr=1e-3), average=0.9),
+    "softmax, Muon": partial(pictured, Softmax, optimizer=Optimizer(name="muon", lr=0.05)),
     "indicator, N=3": partial(pictured, Indicator, negatives=3),
     "indicator, all": partial(pictured, Indicator),
     "indicator, hard": partial(pictured, Indicator, negatives=3, sampling="hard"),

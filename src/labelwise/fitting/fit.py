@@ -8,6 +8,7 @@ from labelwise.classifier import Classifier, bind
 from labelwise.data.dataset import Dataset, Split, TrainData, skipped_lines
 from labelwise.data.labels.knowledge import require
 from labelwise.data.read.files import at_side
+from labelwise.data.split.make import VAL_SHARE, val_share
 from labelwise.data.survey import readable
 from labelwise.errors import DataError, UsageError, listing
 from labelwise.exactness import exact
@@ -31,7 +32,6 @@ from labelwise.tasks.verify import can_verify, fit_verifier
 from labelwise.training.distribution import choose_device, process_group
 from labelwise.training.stages import Method, Run
 
-VALIDATION_SHARE = 0.1
 FEWEST_TOLD = 20  # validation images from which on they say how good a classifier is
 MOST_VERIFIED = 2_000  # validation images up to which a threshold for pairs is fitted at once
 
@@ -39,7 +39,7 @@ MOST_VERIFIED = 2_000  # validation images up to which a threshold for pairs is 
 def fit(data: Dataset, method: Method | None = None, run: Run | None = None) -> Classifier:
     """Return a classifier trained on the train split and calibrated on the validation split.
 
-    The test split is never read. Without a validation split a tenth of the training images is set aside for it; but a method whose
+    The test split is never read. Without a validation split a tenth of the training images is set aside for it, of many no more than calibration needs; but a method whose
     models can leave a training image out trains on all, and is calibrated on these, unless its encoder is tuned: where the data name no splits of their own also on what was
     divided off to validate (``steps.with_idle``). Methods that read descriptions of labels are fitted as ``zero_shot`` says. Methods that read no target are fitted without any.
     Pictures from files whose size was left open are read at the size that the method's encoder takes, see ``View``.
@@ -149,7 +149,7 @@ def _fit_unlabelled(data: Dataset, method: Method, run: Run) -> Classifier:
     """
     whole, held = _without_targets(data.split("train")), _without_targets(validation(data))
     if not len(held):
-        whole, held = set_aside(whole, whole.targets + 1, VALIDATION_SHARE, run.seed)
+        whole, held = set_aside(whole, whole.targets + 1, VAL_SHARE, run.seed)
     part = TrainData(train=whole, val=held, labels=data.labels)
     model, about = train_on(part, data, method, run)
     if not isinstance(model, NamesClusters):
@@ -194,8 +194,8 @@ def _merit(scores: Scores, val: Split) -> dict[str, float]:
 def training_data(data: Dataset, seed: int = 0, *, hold_out: bool = True) -> TrainData:
     """Return what training may see: labelled train and validation images, and descriptions of labels without any.
 
-    Labels that no training image has are unseen: their descriptions stay, their validation images do not. Without a validation split some
-    training images are held out, or none.
+    Labels that no training image has are unseen: their descriptions stay, their validation images do not. Without a validation split a tenth of the
+    training images is held out, at most a thousand or ten of each label, or none.
     """
     seen = data.split("train").present
     if len(seen) < 2:
@@ -205,7 +205,7 @@ def training_data(data: Dataset, seed: int = 0, *, hold_out: bool = True) -> Tra
         )
     whole, held = (of_labels(split, seen, len(data.labels)) for split in (data.split("train"), validation(data)))
     if hold_out and not len(held):
-        whole, held = set_aside(whole, whole.strata, VALIDATION_SHARE, seed)
+        whole, held = set_aside(whole, whole.strata, val_share(whole.strata), seed)
     if hold_out and len(held) < 2:
         raise DataError(
             f"{len(whole) + len(held)} labelled images are too few to set some aside for validation. Add images, {FEWEST} of each label "

@@ -11,30 +11,32 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import PARAM_LIST, AveragedModel
 
 from labelwise.errors import UsageError
+from labelwise.training.muon import Muon
 
 
 @dataclass(frozen=True, kw_only=True)
 class Optimizer:
     """Which optimiser, and its settings; ``lr`` is the largest rate the schedule reaches."""
 
-    name: Literal["sgd", "adam", "adamw"] = "sgd"  # the published choice of a method; ``adamw`` for transformers
+    # the published choice of a method; ``adamw`` for transformers; ``muon`` for convolutions trained from nothing in few epochs
+    name: Literal["sgd", "adam", "adamw", "muon"] = "sgd"
     lr: float = (
         0.1  # the first to try where training fails: a third where the loss jumps, three times where it hardly falls
     )
-    momentum: float = 0.9  # of ``sgd``: how much of the last step is kept; rarely worth a change
-    nesterov: bool = True  # of ``sgd``: look ahead before a step; rarely worth a change
+    momentum: float = 0.9  # of ``sgd`` and ``muon``: how much of the last step is kept; rarely worth a change
+    nesterov: bool = True  # of ``sgd`` and ``muon``: look ahead before a step; rarely worth a change
     weight_decay: float = 5e-4  # how fast weights shrink; more where training is much better than validation
 
     def build(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         """Return the torch optimiser of these parameters, fused where they lie on a GPU."""
         kinds: dict[str, Callable[..., torch.optim.Optimizer]]
-        kinds = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+        kinds = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "muon": Muon}
         if self.name not in kinds:
-            raise UsageError(f'Unknown optimiser "{self.name}". Choose sgd, adam or adamw.')
+            raise UsageError(f'Unknown optimiser "{self.name}". Choose sgd, adam, adamw or muon.')
         weights = list(parameters)
         fused = bool(weights) and all(p.is_cuda for p in weights)
         own: dict[str, bool | float] = {"capturable": fused}  # its count of steps lies where a recorded step finds it
-        if self.name == "sgd":
+        if self.name in ("sgd", "muon"):
             own = {"momentum": self.momentum, "nesterov": self.nesterov and self.momentum > 0}
         return kinds[self.name](weights, lr=self.lr, weight_decay=self.weight_decay, fused=fused, **own)
 

@@ -17,11 +17,11 @@ from urllib.parse import quote
 from labelwise.classifier import bind
 from labelwise.data.dataset import Dataset, Split
 from labelwise.data.split.divide import pool, resplit
-from labelwise.data.split.make import hold_out_domain
+from labelwise.data.split.make import VAL_SHARE, hold_out_domain
 from labelwise.errors import DataError, UnsupportedError, UsageError
 from labelwise.evaluate.tested import align_targets
 from labelwise.files import read_tensors, under, write_atomically
-from labelwise.fitting.fit import VALIDATION_SHARE, as_seen_by, training_data
+from labelwise.fitting.fit import as_seen_by, training_data
 from labelwise.labels import Labels
 from labelwise.model import LabelModel, prepared
 from labelwise.settings import to_plain
@@ -130,7 +130,7 @@ def evaluate_domain_views(
 def hold_out(data: Dataset, domain: str, seed: int) -> Dataset:
     """Return the data with one domain as test; a tenth of each label and domain of the others is val, the rest train."""
     whole = pool(data)
-    return resplit(data, hold_out_domain(whole.targets, whole.domains, domain, VALIDATION_SHARE, seed))
+    return resplit(data, hold_out_domain(whole.targets, whole.domains, domain, VAL_SHARE, seed))
 
 
 def _check(whole: Split, methods: tuple[Method, ...], every: int, name: str) -> None:

@@ -1,7 +1,7 @@
 """The one way from rows to a ``Dataset``, whatever the source: divided, checked, with what is known about the labels.
 
 Splits that come with the data are kept. Without any, each class is divided into train, val and test; with train but
-no val, a tenth of each class of train becomes val. A class with a single picture keeps it in train. Where pictures have
+no val, a tenth of each class of train, of many pictures less, becomes val. A class with a single picture keeps it in train. Where pictures have
 groups, a group is divided as one picture would be. Data to test on alone name a split and have no train.
 """
 
@@ -14,7 +14,7 @@ from labelwise.data.dataset import PER_IMAGE, SPLITS, UNLABELLED, Dataset, Split
 from labelwise.data.labels.knowledge import Knowledge, with_knowledge
 from labelwise.data.read.rows import Rows
 from labelwise.data.split.divide import place_splits
-from labelwise.data.split.make import VAL_SHARE, Shares, grouped, stratified
+from labelwise.data.split.make import Shares, grouped, stratified, val_share
 from labelwise.errors import DataError, listing
 from labelwise.labels import Labels
 from labelwise.ops.targets import strata
@@ -79,10 +79,10 @@ def divide_rows(name: str, rows: Rows, shares: Shares, seed: int) -> dict[str, T
     if "train" in parts and "val" not in parts:  # data to test on alone have neither
         train = parts["train"]
         groups = [rows.groups[i] for i in train.tolist()] if rows.groups else ()
-        tenth = Shares(train=1 - VAL_SHARE, val=VAL_SHARE, test=0)
-        parts |= {
-            s: train[part] for s, part in _by_shares(name, strata(rows.targets)[train], groups, tenth, seed).items()
-        }
+        classes = strata(rows.targets)[train]
+        held = val_share(classes)
+        shares = Shares(train=1 - held, val=held, test=0)
+        parts |= {s: train[part] for s, part in _by_shares(name, classes, groups, shares, seed).items()}
     return {split: parts[split] for split in SPLITS if split in parts}
 
 

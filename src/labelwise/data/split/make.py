@@ -13,6 +13,16 @@ from labelwise.data.read.addresses import SPELLINGS as SPELLINGS
 from labelwise.errors import DataError, UsageError, listing, suggest
 
 VAL_SHARE = 0.1  # of train, where the data name no val
+ENOUGH, OF_EACH = 1_000, 10  # images, in all and of each label, beyond which calibration gains nothing by more
+
+
+def val_share(targets: Tensor) -> float:
+    """Return the share of training images, of which these are the targets ``[n]``, that becomes val where the data name none.
+
+    >>> val_share(torch.arange(50_000) % 10)
+    0.02
+    """
+    return min(VAL_SHARE, max(ENOUGH, OF_EACH * len(targets.unique())) / max(1, len(targets)))
 
 
 def split_name(spelling: str, where: str) -> str:
