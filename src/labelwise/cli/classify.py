@@ -1,7 +1,7 @@
 """The verb classify: what is it?"""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -57,7 +57,7 @@ def classify(  # noqa: PLR0913 - the options of the verb
         classifier = open_model(model, device)
     several, skipped = classifier.calibration.multilabel, []
     count = len(classifier.labels) if several and not json else top
-    pieces = shown(read_pieces(classifier, files, strict=strict), -(-len(files) // PIECE), "Classifying")
+    pieces: Iterable[Any] = shown(read_pieces(classifier, files, strict=strict), -(-len(files) // PIECE), "Classifying")
     for images, names, unread in pieces:
         skipped += unread
         some = predictions(classifier.scores(images), top=count) if names else []
