@@ -20,8 +20,9 @@ from torch import Tensor
 from labelwise.model import as_float
 from labelwise.nn import runtime
 from labelwise.nn.backbones import build_backbone
-from labelwise.nn.encoder import Encoder, ImageEncoder
+from labelwise.nn.encoder import Encoder
 from labelwise.nn.folding import folded
+from labelwise.nn.image_encoder import ImageEncoder
 
 
 def seconds(work: Callable[[], object]) -> float:

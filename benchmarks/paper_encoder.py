@@ -24,7 +24,7 @@ from torch.nn.functional import normalize
 from labelwise.data import load
 from labelwise.fitting.pretraining import Pretrain, pretrain
 from labelwise.methods import Encoder
-from labelwise.nn.encoder import ImageEncoder
+from labelwise.nn.image_encoder import ImageEncoder
 from labelwise.training.stages import Run
 
 SAMPLE = 20_480  # pictures of the three short epochs that tell how fast it is

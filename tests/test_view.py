@@ -26,7 +26,7 @@ from labelwise.methods.shared.linear import SoftmaxModel
 from labelwise.model import Spec
 from labelwise.nn.encoder import side_for
 from labelwise.store import load, save
-from labelwise.tasks.gallery import gallery_of_files
+from labelwise.tasks.gallery_files import gallery_of_files
 from labelwise.training.stages import Run
 from labelwise.view import WHOLE, View
 from tests.cli.conftest import run as run

@@ -10,12 +10,10 @@ Without the rights of root the state has no disk of its own: it is made full by 
 Without a C compiler the clock does not jump. The figures say which faults were not possible.
 """
 
-import argparse
 import asyncio
 import contextlib
 import json
 import os
-import random
 import resource
 import shutil
 import signal
@@ -24,205 +22,35 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import quote
 
 HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "benchmarks"))
 
-from serve import Running, Talk, encoded, fitted  # noqa: E402 - of the folder above
+from serve import Running, encoded, fitted  # noqa: E402 - of the folder above
+from soak_clients import Clients, conclude, options  # noqa: E402 - beside this file
 from soak_machine import Clock, Disk  # noqa: E402 - beside this file
 
 from labelwise.files import write_atomically  # noqa: E402 - as tools of the project find it
 
 QUIET = 8.0  # seconds between two faults
-PAUSE = 0.2  # seconds at most between two requests of a client
 DAY = 86_400
-MOST = 100  # labels that classify lists at most
-LABELS = 6  # that a writer keeps at most
-LOST = (OSError, EOFError, asyncio.IncompleteReadError, asyncio.TimeoutError)
-TOLD = "told stale"  # in a document: its head says that it may be out of date
-PATIENCE = 60  # seconds after which an answer is lost
 
 
-@dataclass
-class Model:
-    """What clients know of the service: nothing else may be true of it."""
-
-    base: frozenset[str]
-    present: dict[str, bool | None] = field(default_factory=dict)  # of each label ever asked for; None: not known
-    moved: dict[str, float] = field(default_factory=dict)  # when a change of it was last asked for or answered
-    gone: set[str] = field(default_factory=set)  # forgotten so long ago that no request is older
-    change: int = 0  # the largest number in any answer so far
-    acknowledged: int = 0
-    unsure: int = 0
-    lost: list[str] = field(default_factory=list)
-    stale: list[str] = field(default_factory=list)
-    invented: list[str] = field(default_factory=list)
-
-    def settle(self, label: str, present: bool | None) -> None:
-        """Note what is known of a label from now on."""
-        now = time.monotonic()
-        self.present[label], self.moved[label] = present, now
-        old = [one for one, there in self.present.items() if there is False and self.moved[one] < now - 2 * PATIENCE]
-        self.gone.update(old)
-        for one in old:
-            del self.present[one], self.moved[one]
-
-    def check(self, names: set[str], change: int, least: int, began: float) -> None:
-        """Compare an answer with all that was known before it was asked."""
-        if change < least:
-            self.stale.append(f"change {change} after {least}")
-        if old := names & self.gone:
-            self.stale.append(f"{sorted(old)[:3]} at change {change}, forgotten long ago")
-        if strange := names - self.base - set(self.present) - self.gone:
-            self.invented.append(str(sorted(strange)[:3]))
-        for label in self.base - names:
-            self.lost.append(f"{label} of the model, change {change}")
-        for label, present in self.present.items():
-            if present is not None and self.moved[label] < began and (label in names) != present:
-                (self.lost if present else self.stale).append(f"{label} at change {change}, {present} was acknowledged")
-        self.change = max(self.change, change)
-
-
-@dataclass
-class Figures:
-    """What is counted."""
-
-    requests: Counter[str] = field(default_factory=Counter)
-    faults: Counter[str] = field(default_factory=Counter)
-    refusals: Counter[str] = field(
-        default_factory=Counter
-    )  # 503 with Retry-After under a fault, by the fault and the text
-    failures: Counter[str] = field(default_factory=Counter)  # other 5xx and lost connections, by what was wrong then
-    seconds: dict[str, list[float]] = field(default_factory=lambda: {"quiet": [], "fault": []})
-    told: int = 0  # answers that say that they may be out of date
-    rss: int = 0
-    rss_now: int = 0
-    processes: int = 0
-    flips: Counter[str] = field(default_factory=Counter)
-
-
-class Soak:
+class Soak(Clients):
     """A service, its clients and its faults."""
 
     def __init__(self, disk: Disk, clock: Clock, workers: int, seed: int) -> None:
-        home = disk.home
-        self.disk, self.clock, self.drawn = disk, clock, random.Random(seed)
-        self.folder = home / "model.lw"
-        gallery = home / "gallery"
-        self.options: tuple[str, ...] = (
-            "--workers",
-            str(workers),
-            "--gallery",
-            str(gallery),
-            "--timeout",
-            "5",
-            "--device",
-            "cpu",
-        )
-        self.pictures = [file.read_bytes() for file in sorted(gallery.iterdir())]
+        gallery = disk.home / "gallery"
+        super().__init__(disk.home / "model.lw", [file.read_bytes() for file in sorted(gallery.iterdir())], seed)
+        self.disk, self.clock = disk, clock
+        self.options = ("--workers", str(workers), "--gallery", str(gallery), "--timeout", "5", "--device", "cpu")
         self.service = Running(self.folder, *self.options)
-        self.model = Model(frozenset(self._names()))
-        self.figures, self.fault, self.ended, self.began = Figures(), "", False, time.monotonic()
 
-    def _names(self) -> list[str]:
-        about = json.loads((self.folder / "classifier.json").read_text())
-        return list(about["labels"]["names"])
-
-    # Clients
-
-    async def ask(self, method: str, path: str, body: bytes = b"") -> tuple[int, dict[str, object]] | None:
-        """Return the status and the document of an answer, or None where the connection was lost."""
-        fault, began, route = self.fault, time.monotonic(), path.partition("?")[0]
-        try:
-            async with asyncio.timeout(PATIENCE), Talk(self.service.port) as talk:
-                status, document = await talk.ask(method, path, body)
-        except LOST:
-            self.figures.requests[f"{route} lost"] += 1
-            if not (fault or self.fault):
-                self.figures.failures["connection lost while quiet"] += 1
-            await asyncio.sleep(0.2)
-            return None
-        self.figures.requests[f"{route} {status}"] += 1
-        fault = fault or self.fault
-        if status >= 500:
-            honest = status == 503 and fault and b"retry-after" in talk.head.lower()
-            where = self.figures.refusals if honest else self.figures.failures
-            where[f"{status} {fault or 'quiet'}: {str(document)[:120]}"] += 1
-        if b"labelwise-stale" in talk.head.lower():
-            self.figures.told += 1
-            document[TOLD] = True
-        if status == 200:
-            self.figures.seconds["fault" if fault else "quiet"].append(time.monotonic() - began)
-        return status, document
-
-    async def read(self) -> None:
-        """Ask what the labels are, by one of two ways, and check the answer."""
-        while not self.ended:
-            least, began = self.model.change, time.monotonic()
-            direct = self.drawn.random() < 0.3
-            path = ("GET", "/labels") if direct else ("POST", f"/classify?top={MOST}")
-            answer = await self.ask(*path, b"" if direct else self.drawn.choice(self.pictures))
-            if answer is not None and answer[0] == 200:
-                document: dict[str, object] = answer[1]
-                rows, key = (document["labels"], "name") if direct else (document["top"], "label")
-                assert isinstance(rows, list)
-                change = document["change"]
-                assert isinstance(change, int)
-                if TOLD not in document and (direct or len(rows) < MOST):
-                    self.model.check({row[key] for row in rows}, change, least, began)
-            await asyncio.sleep(self.drawn.uniform(0, PAUSE))
-
-    async def write(self, own: int) -> None:
-        """Teach and forget labels that nobody else changes."""
-        doubtful: set[str] = (
-            set()
-        )  # a change of these was asked for, and nobody knows what came of it: forgotten once more
-        for number in range(10**9):
-            if self.ended:
-                return
-            labels = [name for name, there in self.model.present.items() if name.startswith(f"w{own}-") and there]
-            teach = not doubtful and (len(labels) < 2 or (len(labels) < LABELS and self.drawn.random() < 0.5))
-            label = f"w{own}-{number}" if teach else doubtful.pop() if doubtful else self.drawn.choice(labels)
-            before = self.model.present.get(label, False)
-            self.model.settle(label, None)
-            route = f"/{'teach' if teach else 'forget'}?label={quote(label)}"
-            answer = await self.ask("POST", route, self.drawn.choice(self.pictures) if teach else b"")
-            if answer is not None and answer[0] == 200:
-                change = answer[1]["change"]
-                assert isinstance(change, int)
-                self.model.change = max(self.model.change, change)
-                self.model.acknowledged += 1
-                self.model.settle(label, teach)
-            elif answer is not None and 400 <= answer[0] < 500:
-                self.model.settle(label, before)
-            else:
-                self.model.unsure += 1
-                doubtful.add(label)
-            await asyncio.sleep(self.drawn.uniform(0, 2 * PAUSE))
-
-    async def search(self) -> None:
-        """Look for pictures like another."""
-        while not self.ended:
-            await self.ask("POST", "/retrieve?top=3", self.drawn.choice(self.pictures))
-            await asyncio.sleep(self.drawn.uniform(0, 5 * PAUSE))
-
-    async def annoy(self) -> None:
-        """Send halves of requests, none at all, and what is no request; take no answer."""
-        halves = (b"", b"POST /classify HTTP/1.1\r\nHost: 127.", b"\x16\x03\x01\0\xff" * 40, b"GET / HTTP/9.9\r\n\r\n")
-        body = b"POST /teach?label=half HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: image/png\r\nContent-Length: 9999\r\n\r\nab"
-        while not self.ended:
-            with contextlib.suppress(*LOST):
-                _, writer = await asyncio.open_connection("127.0.0.1", self.service.port)
-                writer.write(self.drawn.choice((*halves, body)))
-                await asyncio.sleep(self.drawn.uniform(0, 7))
-                writer.close()
-            self.figures.requests["rude"] += 1
-            await asyncio.sleep(0.1)
+    def port(self) -> int:
+        """Return the port of the service."""
+        return self.service.port
 
     async def watch(self) -> None:
         """Note how much memory and how many processes the service takes."""
@@ -420,37 +248,15 @@ class Soak:
 
     def summary(self) -> dict[str, object]:
         """Return all figures as one document."""
-        model, figures = self.model, self.figures
-        times = {kind: sorted(values) for kind, values in figures.seconds.items()}
-        share = {"p50": 0.5, "p99": 0.99}
-        impossible = [
-            *(() if self.disk.mounted else ("read_only_disk", "slow_disk")),
-            *(() if self.clock.built else ("clock_jump",)),
-        ]
-        return {
-            "minutes": round((time.monotonic() - self.began) / 60, 1),
-            "requests": figures.requests.total(),
-            "by route and status": dict(sorted(figures.requests.items())),
-            "faults": dict(figures.faults),
+        figures, impossible = self.figures, list[str]()
+        impossible += [] if self.disk.mounted else ["read_only_disk", "slow_disk"]
+        impossible += [] if self.clock.built else ["clock_jump"]
+        return super().summary() | {
             "not possible here": impossible,
-            "acknowledged": model.acknowledged,
-            "not known": model.unsure,
-            "lost": model.lost[:20],
-            "stale": model.stale[:20],
-            "invented": model.invented[:20],
-            "counts": {"lost": len(model.lost), "stale": len(model.stale), "invented": len(model.invented)},
-            "503 with Retry-After under a fault": dict(figures.refusals),
-            "5xx": dict(figures.failures),
             "flipped bits": dict(figures.flips),
             "largest RSS, MB": figures.rss // 10**6,
             "RSS now, MB": figures.rss_now // 10**6,
             "most processes": figures.processes,
-            "milliseconds": {
-                f"{kind} {name}": round(1000 * values[min(len(values) - 1, int(part * len(values)))], 1)
-                for kind, values in times.items()
-                for name, part in share.items()
-                if values
-            },
         }
 
 
@@ -463,14 +269,9 @@ def _command(pid: int) -> bytes:
 
 def main() -> None:
     """Soak, print the figures, and exit with 1 where something was lost, stale, invented or broken, or 5xx."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--minutes", type=float, default=30)
+    parser = options(__doc__, minutes=30)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--model", type=Path, help="a saved classifier; otherwise one is fitted to the drawn finches")
-    parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("Stopped."))
     from labelwise.data import finches
 
     with tempfile.TemporaryDirectory() as folder:
@@ -493,12 +294,7 @@ def main() -> None:
                 soak.service.process.kill()
         finally:
             disk.close()
-    text = json.dumps(figures, indent=1)
-    print(text)
-    if given.json:
-        given.json.write_text(text + "\n")
-    wrong = [key for key in ("lost", "stale", "invented", "5xx", "broken") if figures[key]]
-    sys.exit(f"Wrong: {', '.join(wrong)}" if wrong else 0)
+    conclude(figures, given.json)
 
 
 if __name__ == "__main__":

@@ -10,10 +10,7 @@ long the other takes to answer with it is measured. In the end both must answer 
 PostgreSQL is that of the system's packages, run in a temporary folder as a user that is not root.
 """
 
-import argparse
 import asyncio
-import json
-import random
 import signal
 import sys
 import tempfile
@@ -24,27 +21,24 @@ sys.path.append(str(Path(__file__).resolve().parent.parent / "benchmarks"))
 
 from postgres_server import Server
 from serve import Running, Talk, encoded, fitted
-from soak import Figures, Model, Soak
+from soak_clients import Clients, conclude, options
 
 SLOWEST = 5.0  # seconds that a service may take to answer with what another one was taught
 AWAY = 2.0  # seconds for which PostgreSQL is away
 
 
-class Replicas(Soak):
+class Replicas(Clients):
     """Two services, their clients and their faults."""
 
     def __init__(self, folder: Path, pictures: list[bytes], server: Server, seed: int) -> None:
-        self.folder, self.pictures, self.server, self.drawn = folder, pictures, server, random.Random(seed)
+        super().__init__(folder, pictures, seed)
+        self.server, self.lags = server, list[float]()
         self.options = ("--state", server.address(), "--device", "cpu", "--timeout", "5")
         self.services = [Running(folder, *self.options) for _ in range(2)]
-        self.model = Model(frozenset(self._names()))
-        self.figures, self.fault, self.ended, self.began = Figures(), "", False, time.monotonic()
-        self.lags: list[float] = []
 
-    @property
-    def service(self) -> Running:  # type: ignore[override]
-        """One of the two, whichever."""
-        return self.drawn.choice(self.services)
+    def port(self) -> int:
+        """Return the port of one of the two, whichever."""
+        return self.drawn.choice(self.services).port
 
     async def kill(self, place: int) -> None:
         """Kill a service, and start it again."""
@@ -112,47 +106,19 @@ class Replicas(Soak):
             answers.append((answer["change"], names))
         for service in self.services:
             service.end()
-        return self.figures_of(broken, answers[0] == answers[1])
-
-    def figures_of(self, broken: list[str], alike: bool) -> dict[str, object]:
-        """Return all figures as one document."""
-        model, figures = self.model, self.figures
-        times = {kind: sorted(values) for kind, values in figures.seconds.items() if values}
-        return {
-            "minutes": round((time.monotonic() - self.began) / 60, 1),
-            "faults": dict(figures.faults),
-            "requests": figures.requests.total(),
-            "by route and status": dict(sorted(figures.requests.items())),
-            "acknowledged": model.acknowledged,
-            "not known": model.unsure,
-            "lost": model.lost[:20],
-            "stale": model.stale[:20],
-            "invented": model.invented[:20],
-            "answers that say that they may be out of date": figures.told,
-            "503 with Retry-After under a fault": dict(figures.refusals),
-            "5xx": dict(figures.failures),
+        return self.summary() | {
             "the other service answers with a change after, ms": [round(1000 * lag, 1) for lag in self.lags],
-            "both answer the same in the end": alike,
-            "milliseconds": {
-                f"{kind} {name}": round(1000 * values[min(len(values) - 1, int(part * len(values)))], 1)
-                for kind, values in times.items()
-                for name, part in (("p50", 0.5), ("p99", 0.99))
-            },
+            "both answer the same in the end": answers[0] == answers[1],
             "broken": broken,
         }
 
 
 def main() -> None:
     """Soak, print the figures, and exit with 1 where something was lost, stale, invented or broken, or 5xx."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--minutes", type=float, default=4)
+    parser = options(__doc__, minutes=4)
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--restarts", type=int, default=1)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--model", type=Path, help="a saved classifier; otherwise one is fitted to the drawn finches")
-    parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("Stopped."))
     from labelwise.data import finches
 
     with tempfile.TemporaryDirectory() as folder:
@@ -167,13 +133,8 @@ def main() -> None:
             for service in soak.services if soak else ():
                 service.process.kill()
             server.end()
-    text = json.dumps(figures, indent=1)
-    print(text)
-    if given.json:
-        given.json.write_text(text + "\n")
-    wrong = [key for key in ("lost", "stale", "invented", "5xx", "broken") if figures[key]]
-    wrong += [] if figures["both answer the same in the end"] else ["the two services differ"]
-    sys.exit(f"Wrong: {', '.join(wrong)}" if wrong else 0)
+    alike = figures["both answer the same in the end"]
+    conclude(figures, given.json, () if alike else ("the two services differ",))
 
 
 if __name__ == "__main__":

@@ -37,32 +37,10 @@ if TYPE_CHECKING:
     from labelwise.view import View
 
 __all__ = [
-    "Classifier",
-    "LabelModel",
-    "Labels",
-    "Run",
-    "Scores",
-    "Spec",
-    "View",
-    "data",
-    "evaluate",
-    "methods",
-    "report",
-]
-__all__ += [
-    "ask",
-    "attack",
-    "calibrate",
-    "classify",
-    "exact",
-    "explain",
-    "fit",
-    "fit_verification",
-    "forget",
-    "imagine",
-    "load",
-]
-__all__ += ["outliers", "rank", "retrieve", "save", "teach", "verify"]
+    "Classifier", "LabelModel", "Labels", "Run", "Scores", "Spec", "View", "ask", "attack", "calibrate", "classify",
+    "data", "evaluate", "exact", "explain", "fit", "fit_verification", "forget", "imagine", "load", "methods",
+    "outliers", "rank", "report", "retrieve", "save", "teach", "verify",
+]  # fmt: skip
 
 # Where public names live that are neither packages nor in api. Nothing is imported before it is used: torch takes a second.
 _PLACES = {

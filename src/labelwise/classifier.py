@@ -121,8 +121,8 @@ class Classifier:
         rows: Tensor = images.rows  # type: ignore[attr-defined]
         with torch.no_grad():
             width = self._encoded(torch.zeros(1, *stream.shape, dtype=torch.uint8)).shape[1]
-            made = stream.features(state_digest(self.model), rows, self._encoded, width)
-        return made.to(self.model.device)
+            embeddings = stream.features(state_digest(self.model), rows, self._encoded, width)
+        return embeddings.to(self.model.device)
 
     def _encoded(self, images: Tensor, batch: int = 256) -> Tensor:
         there = on_device(torch.split(images, batch), self.model.device)

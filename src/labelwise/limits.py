@@ -34,13 +34,13 @@ def check_size(file: str | Path, size: float, error: type[LabelwiseError] = Data
 
 def max_bytes() -> float:
     """Return how many bytes may be taken: as ``at_most`` says, or the variable ``LABELWISE_MAX_GB``, or half of the memory."""
-    given = _MAX_GB.get()
-    if given is None and (words := os.environ.get(VARIABLE)):
+    limit = _MAX_GB.get()
+    if limit is None and (words := os.environ.get(VARIABLE)):
         with suppress(ValueError):
-            given = float(words)
-        if given is None or not given > 0:
+            limit = float(words)
+        if limit is None or not limit > 0:
             raise UsageError(f"{VARIABLE} must be a number of gigabytes above 0; given {words!r:.40}.")
-    return SHARE * memory() if given is None else given * 1e9
+    return SHARE * memory() if limit is None else limit * 1e9
 
 
 @contextmanager

@@ -26,7 +26,7 @@ class Spec:
     """All that a method needs to build its model: the shape of one image, the labels to train on, and how it sees pictures.
 
     ``shape`` is ``(channels, height, width)``, or ``(size,)`` for precomputed features. A model keeps ``view`` itself when it encodes
-    pictures of this shape, as ``nn.encoder`` does.
+    pictures of this shape, as ``nn.image_encoder`` does.
     """
 
     shape: tuple[int, ...]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from labelwise.data.read import known, readable
 from labelwise.data.read.decoding import decode as decode_file
-from labelwise.nn.encoder import ImageEncoder
+from labelwise.nn.image_encoder import ImageEncoder
 from labelwise.report import case
 from tests.cli.folders import write_folders
 from tests.conftest import blobs, colour_weights

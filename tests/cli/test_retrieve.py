@@ -66,7 +66,7 @@ def test_index_is_kept_up_to_date(run: Any, root: Path, tmp_path: Path, monkeypa
         read.extend(files)
         return read_known(files, *how, **more)
 
-    monkeypatch.setattr("labelwise.tasks.gallery.read_known", noted)
+    monkeypatch.setattr("labelwise.tasks.gallery_files.read_known", noted)
     assert ask(folder, "--index", index) == ["1.png", "2.png", "3.png", "4.png"]
     assert sorted(Path(file).name for file in read) == ["4.png", "broken.png"]
     assert ask(folder, "--index", index) == ask(index) == ["1.png", "2.png", "3.png", "4.png"]

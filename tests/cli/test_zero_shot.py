@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 import labelwise as lw
-from labelwise.data.labels.knowledge_files import read_vector
+from labelwise.data.labels.vector_files import read_vector
 from labelwise.errors import LabelwiseError
 from labelwise.methods import METHODS
 

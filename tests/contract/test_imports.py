@@ -12,7 +12,7 @@ import labelwise
 ROOT = Path(labelwise.__file__).parent.parent
 # A module may import from layers below its own, and from its own; never from above.
 LAYERS = {
-    "capabilities": 0, "errors": 0, "interruption": 0, "regular": 0, "labels": 1, "view": 1, "ops": 1, "settings": 1, "settings_help": 1, "limits": 0, "exactness": 0, "display": 0, "words": 0, "files": 1, "description": 1, "writable": 1, "plugins": 1, "calibration": 1, "cache": 1, "lazy": 1, "processes": 0, "streams": 1, "model": 2,
+    "capabilities": 0, "errors": 0, "interruption": 0, "regular": 0, "labels": 1, "view": 1, "ops": 1, "settings": 1, "settings_help": 1, "limits": 0, "exactness": 0, "display": 0, "progress": 0, "words": 0, "files": 1, "description": 1, "writable": 1, "plugins": 1, "calibration": 1, "cache": 1, "lazy": 1, "processes": 0, "streams": 1, "model": 2,
     "metrics": 2, "nn": 3, "data": 4, "familiarity": 5, "scores": 5, "classifier": 5, "checks": 6, "training": 5, "methods": 6, "tasks": 6, "rebuild": 7, "quick": 7, "store": 7, "api": 7, "fitting": 7, "evaluate": 7, "export": 7, "jobs": 8, "report": 8, "server": 8,
     "demo": 8, "cli": 9, "__main__": 10, "papers": 10,
 }  # fmt: skip

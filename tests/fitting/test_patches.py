@@ -13,7 +13,7 @@ from labelwise.fitting.patches import Patches, find_patches
 from labelwise.fitting.pretraining import read_encoder, write_encoder
 from labelwise.methods import Encoder, ZeroLabel
 from labelwise.model import as_float
-from labelwise.nn.encoder import ImageEncoder
+from labelwise.nn.image_encoder import ImageEncoder
 from labelwise.nn.patches import EMBEDDING_SIZE, PatchNet
 
 SMALL = Patches(width=60)

@@ -23,7 +23,7 @@ from labelwise.methods.shared.linear import LinearModel
 from labelwise.model import as_float
 from labelwise.nn.backbone import Backbone
 from labelwise.nn.backbones import build_backbone
-from labelwise.nn.encoder import LENGTH, ImageEncoder
+from labelwise.nn.image_encoder import LENGTH, ImageEncoder
 from labelwise.nn.networks import ConvNet
 from labelwise.store import load, save
 from labelwise.training.loop import train

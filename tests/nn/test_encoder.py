@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from labelwise.errors import UnsupportedError, UsageError
-from labelwise.nn import encoder as module
+from labelwise.nn import spread as module
 from labelwise.nn.backbones import build_backbone
-from labelwise.nn.encoder import LENGTH, ImageEncoder
+from labelwise.nn.image_encoder import LENGTH, ImageEncoder
 
 
 def byte_images(n: int, *shape: int) -> Tensor:

@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from labelwise.errors import UnsupportedError
+from labelwise.errors import LabelwiseWarning, UnsupportedError
 from labelwise.nn import runtime
 from labelwise.nn.backbones import build_backbone
-from labelwise.nn.encoder import ImageEncoder
 from labelwise.nn.folding import folded, onnx_file
+from labelwise.nn.image_encoder import ImageEncoder
 from labelwise.nn.networks import ConvNet
 from labelwise.streams import on_device
 from labelwise.view import WHOLE, View
@@ -257,6 +257,21 @@ def test_where_half_precision_does_not_reach_the_network_itself_answers() -> Non
         encoder.backbone.get_submodule("layer4.1.bn2").bias.fill_(1e5)  # type: ignore[operator]
     images, wanted = noise(4, encoder.shape), slow(encoder, noise(4, encoder.shape))
     assert differ(trunk(encoder.cuda(), images, times), wanted) < runtime.OF_HALF
+    assert "float16 does not reach" in encoder.runtime.used
+
+
+def test_pictures_that_half_precision_does_not_reach_are_told_once() -> None:
+    backbone = network("resnet18", (3, 32, 32)).backbone
+    images = noise(2, (3, 32, 32)).float() / 255
+    with torch.no_grad():
+        half = runtime._Replayed(folded(backbone), backbone, images[:1])
+        assert differ(half(images), backbone(images)) < runtime.OF_HALF
+        with pytest.warns(LabelwiseWarning, match="range of float16") as told:
+            twice = [half(images * 1e6) for _ in range(2)]
+        assert len(told) == 1
+        assert all(each.equal(backbone(images * 1e6)) for each in twice)
+        with pytest.raises(UnsupportedError, match="range of float16"):
+            runtime._Replayed(folded(backbone), backbone, images * 1e6)
 
 
 def test_what_lies_on_a_cpu_is_left_to_whoever_computes() -> None:

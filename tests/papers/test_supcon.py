@@ -21,7 +21,7 @@ from labelwise.fitting.fit import fit, training_data
 from labelwise.methods.shared.linear import Encoder
 from labelwise.model import as_float
 from labelwise.nn.backbones import build_backbone
-from labelwise.nn.encoder import LENGTH
+from labelwise.nn.image_encoder import LENGTH
 from labelwise.ops.contrastive import supervised_contrastive
 from labelwise.settings import override
 from labelwise.store import load, save

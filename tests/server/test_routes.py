@@ -13,8 +13,8 @@ from labelwise.errors import UsageError
 from labelwise.methods import METHODS
 from labelwise.model import LabelModel
 from labelwise.store import save
-from labelwise.tasks.gallery import gallery_of_files
-from labelwise.tasks.gallery_store import add_files, create_gallery
+from labelwise.tasks.gallery_files import add_files, gallery_of_files
+from labelwise.tasks.gallery_store import create_gallery
 from tests.conftest import blobs
 from tests.server.asking import PNG, form, images_of, png, saved, serving
 from tests.server.conftest import model_of

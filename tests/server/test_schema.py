@@ -21,6 +21,7 @@ COMMON: dict[str, Any] = {"deadline": None, "derandomize": True, "suppress_healt
 @pytest.fixture(scope="module")
 def schema(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from labelwise.server.app import direct, documented, table
+    from labelwise.server.engine import Engine
     from labelwise.server.guard import Guard
     from labelwise.server.measures import Measures
     from labelwise.server.routes import Routes
@@ -28,9 +29,10 @@ def schema(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
     folder = tmp_path_factory.mktemp("schema")
     service = Service(model=saved(folder), device="cpu", gallery=gallery(folder), allow_hosts=("testserver",))
-    does = Routes(service, Measures())
+    engine = Engine(service, Measures())
+    does = Routes(engine)
     routes = table(does)
-    inner = Guard(direct(documented(does, routes), routes), service, does.measures, frozenset())
+    inner = Guard(direct(documented(does, routes), routes), service, engine.measures, frozenset())
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         """Every call brings a life of its own; the threads live through all of them."""
@@ -41,9 +43,9 @@ def schema(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             await receive()
             await send({"type": f"lifespan.{word}.complete"})
 
-    does.start()
+    engine.start()
     yield schemathesis.openapi.from_asgi("/openapi.json", app)
-    does.stop()
+    engine.stop()
 
 
 def gallery(folder: Path) -> Path:

@@ -14,9 +14,10 @@ from PIL import Image
 
 from labelwise.api import retrieve
 from labelwise.errors import StoreError, UsageError
-from labelwise.tasks import gallery_store as module
-from labelwise.tasks.gallery import Gallery, gallery_of_files, make_gallery
-from labelwise.tasks.gallery_store import StoredGallery, add_files, create_gallery, dates_of, open_gallery
+from labelwise.tasks import gallery_files as module
+from labelwise.tasks.gallery import Gallery, make_gallery
+from labelwise.tasks.gallery_files import add_files, dates_of, gallery_of_files
+from labelwise.tasks.gallery_store import StoredGallery, create_gallery, open_gallery
 from labelwise.tasks.similarity import By
 from tests.contract.subjects import trained
 from tests.tasks.test_retrieve import TEST, gallery

@@ -10,7 +10,8 @@ from labelwise.api import retrieve
 from labelwise.errors import DataError, StoreError, UsageError
 from labelwise.model import Compares
 from labelwise.tasks import retrieve as module
-from labelwise.tasks.gallery import Gallery, gallery_of_files, load_gallery, make_gallery
+from labelwise.tasks.gallery import Gallery, load_gallery, make_gallery
+from labelwise.tasks.gallery_files import gallery_of_files
 from labelwise.tasks.retrieve import search
 from labelwise.tasks.similarity import all_alike
 from tests.conftest import blobs
@@ -111,7 +112,7 @@ def test_another_model_is_noticed() -> None:
 
 
 def test_files_are_read_some_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("labelwise.tasks.gallery.READ", 3)
+    monkeypatch.setattr("labelwise.tasks.gallery_files.READ", 3)
     files = [tmp_path / name for name in NAMES[:8]]
     for file, image in zip(files, TEST.images, strict=False):
         Image.fromarray(image.permute(1, 2, 0).numpy()).save(file)

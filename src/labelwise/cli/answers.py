@@ -1,4 +1,4 @@
-"""What classify writes beside what it prints: a table of answers, and the pictures sorted into folders by them."""
+"""What classify writes beside what it prints: a table of answers, a sheet, and the pictures sorted into folders by them."""
 
 import csv
 import filecmp
@@ -9,20 +9,70 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Option
 
 from labelwise.display import to_cell
 from labelwise.errors import DataError, UsageError, listing, suggest
 from labelwise.interruption import unbroken
+from labelwise.writable import check_writable
 
 if TYPE_CHECKING:
+    from labelwise.cli.inputs import File
     from labelwise.tasks.classify import Prediction
 
 UNKNOWN, UNSURE, NONE = "unknown", "unsure", "none"  # answers that are no label; each has a folder of its own
 LONGEST = 200  # bytes of the name of a folder or of the stem of a file: room for an ending, and for a number
 COLUMNS = ("file", "answer", "labels", "probability", "second", "second_probability", "outlier")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Writing:
+    """What is written, and of which answers."""
+
+    csv_file: Annotated[Path | None, Option("--csv", help="A table to write: file, answer, probability.")] = None
+    sort_into: Annotated[
+        Path | None,
+        Option(help="A folder to copy the pictures into, a folder per answer. Nothing is moved or overwritten."),
+    ] = None
+    link: Annotated[bool, Option("--link", help="With --sort-into: links in place of copies.")] = False
+    only: Annotated[
+        str | None,
+        Option(help="List, copy and show only pictures with these answers: labels, unknown, unsure; commas between."),
+    ] = None
+    sure: Annotated[
+        float,
+        Option(min=0, max=1, help="For --csv, --sort-into, --only and --sheet: an answer less probable is unsure."),
+    ] = 0.5
+    sheet_file: Annotated[
+        Path | None, Option("--sheet", help="A page (.html) of small pictures, grouped by answer.")
+    ] = None
+
+    @property
+    def asked(self) -> bool:
+        """Whether anything is to be written or left out."""
+        return replace(self, sure=0.5) != Writing()
+
+    def check(self) -> None:
+        """Raise an error where options contradict each other, or a place cannot be written: before anything is read."""
+        if self.link and self.sort_into is None:
+            raise UsageError("--link goes with --sort-into FOLDER.")
+        if self.sheet_file is not None and self.sheet_file.suffix.lower() not in (".html", ".htm"):
+            raise UsageError(f"A sheet is written as .html; given {self.sheet_file}.")
+        for target in filter(None, (self.csv_file, self.sheet_file, self.sort_into and self.sort_into / "unsure")):
+            check_writable(target)
+
+    def unsorted(self, files: "list[File]") -> "list[File]":
+        """Return the files that are not yet in the folder that pictures are sorted into."""
+        if self.sort_into is None:
+            return files
+        if not all(isinstance(file, Path) for file in files):
+            raise UsageError("--sort-into copies picture files, and these lie in shards. Use --csv FILE.")
+        own = self.sort_into.resolve()
+        return [file for file in files if isinstance(file, Path) and not file.resolve().is_relative_to(own)]
 
 
 @dataclass(frozen=True)
@@ -63,6 +113,41 @@ def read_only(words: str | None, labels: Sequence[str]) -> frozenset[str] | None
     if not names:
         raise UsageError("--only takes labels with commas between them; given none.")
     return frozenset(names)
+
+
+class Answers:
+    """The answers that are asked for; pictures are sorted as they come."""
+
+    def __init__(self, writing: Writing, labels: Sequence[str]) -> None:
+        self.writing, self.rows = writing, list[Answer]()
+        self._only = read_only(writing.only, labels)
+        self._sorter = writing.sort_into and Sorter(writing.sort_into, folder_names(labels), writing.link, Counter())
+        self._sheet = None
+        if writing.sheet_file is not None:
+            from labelwise.report.answer_sheet import Sheet
+
+            self._sheet = Sheet()
+
+    def add(self, one: Answer, images: Any, row: int) -> None:
+        """Take the answer to a row of images, if it is asked for."""
+        if self._only is not None and one.word not in self._only:
+            return
+        self.rows.append(one)
+        if self._sorter:
+            self._sorter.place(one)
+        if self._sheet:  # a row: pixels of others are not asked for
+            self._sheet.add(one.word, one.file, one.prediction, images[row : row + 1][0])
+
+    def write(self, model: str) -> list[str]:
+        """Write the table and the sheet, and return all that was written."""
+        from labelwise.files import write_atomically
+
+        table, sheet, folder = self.writing.csv_file, self.writing.sheet_file, self.writing.sort_into
+        if table is not None:
+            write_atomically(table, table_of(self.rows))
+        if self._sheet and sheet is not None:
+            write_atomically(sheet, self._sheet.page(model).encode("utf-8", "replace"))
+        return [str(path) for path in (table, sheet, folder) if path is not None]
 
 
 def table_of(answers: Iterable[Answer]) -> bytes:

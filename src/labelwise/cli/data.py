@@ -9,7 +9,7 @@ from typer import Argument, Option
 
 import labelwise as lw
 from labelwise.cli.inputs import open_data, open_data_for, open_model, tell_groups, tell_skipped
-from labelwise.cli.jobs import Engine, Workers, make_job, refuse_alone, run_duplicates, run_job
+from labelwise.cli.jobs import Engine, make_job, run_duplicates, run_job
 from labelwise.cli.options import AsJson, Device, EncoderName, Group, Paths, Root, Seed, Size, Splits, with_shared
 from labelwise.cli.output import note, out, plain_table, show, styled, unbroken
 from labelwise.errors import UsageError
@@ -33,8 +33,8 @@ def list_(root: Root = None, json: AsJson = False) -> None:
         table.add_row(name, "images", "", "", "", styled(("embedded", "green")))
     for row in rows:
         counts = (f"{row[n]:,}" if row[n] else "" for n in ("classes", "train", "test"))
-        place = Path(row["found"]).name if row["found"] else styled(("missing", "dim"))
-        table.add_row(row["name"], row["what"], *counts, place)
+        where = Path(row["found"]).name if row["found"] else styled(("missing", "dim"))
+        table.add_row(row["name"], row["what"], *counts, where)
     show({"embedded": embedded, "benchmarks": rows}, table, json=json)
     if not json:
         note("labelwise data where NAME says what to download, where to put it, and the licence.")
@@ -116,11 +116,11 @@ def shard(
 def encode(  # noqa: PLR0913 - the options of the verb
     data: Data,
     out_npz: Annotated[Path, Option("--out", help="The .npz file to write; of very many pictures a .parquet folder.")],
+    *,
     encoder: EncoderName = "auto",
     size: Size = None,
     root: Root = None,
-    workers: Workers = None,
-    engine: Engine = None,
+    engine: Engine,
     device: Device = "auto",
 ) -> None:
     """Turn pictures into features once, for many experiments; fit, check and the rest read the file."""
@@ -133,9 +133,9 @@ def encode(  # noqa: PLR0913 - the options of the verb
                 "Embeddings are written as Parquet of a folder of pictures, or of shards, by a saved classifier: give --encoder birds.lw, "
                 "no --size."
             )
-        run_job(make_job("encode", Path(encoder), out_npz, device), [Path(data)], workers, engine, json=False)
+        run_job(make_job("encode", Path(encoder), out_npz, device), [Path(data)], engine, json=False)
         return
-    refuse_alone(workers, engine)
+    engine.refuse()
     check_features_file(out_npz)
     features = read_features(data, encoder, size, root, device)
     write_features(features, out_npz)
@@ -148,15 +148,15 @@ def encode(  # noqa: PLR0913 - the options of the verb
 def duplicates(
     paths: Paths,
     out_folder: Annotated[Path, Option("--out", help="The folder of Parquet files to write, such as pairs.parquet.")],
+    *,
     likeness: Annotated[
         float | None, Option(min=0.5, max=1.0, help="How alike two must look, 1 is equal; 0.97 unless told.")
     ] = None,
-    workers: Workers = None,
-    engine: Engine = None,
+    engine: Engine,
     json: AsJson = False,
 ) -> None:
     """Which of very many pictures look alike? All pairs: copies resized, brightened or compressed again, shots of a burst."""
-    run_duplicates(paths, out_folder, likeness, workers, engine, json=json)
+    run_duplicates(paths, out_folder, likeness, engine, json=json)
 
 
 def _read(data: str, size: int | None, root: Path | None, splits: Path | None = None) -> "lw.data.Dataset":

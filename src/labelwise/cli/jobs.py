@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -31,10 +31,34 @@ JobOut = Annotated[
         help="For very many pictures: a folder of Parquet files to write. The same command again goes on where it stopped.",
     ),
 ]
-Workers = Annotated[int | None, Option(min=1, help="With --out: so many processes at a time.")]
-Engine = Annotated[
-    Literal["local", "ray"] | None, Option(help="With --out: processes here, or Ray (RAY_ADDRESS: a cluster).")
-]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """What works on a job."""
+
+    workers: Annotated[int | None, Option(min=1, help="With --out: so many processes at a time.")] = None
+    engine: Annotated[
+        Literal["local", "ray"] | None, Option(help="With --out: processes here, or Ray (RAY_ADDRESS: a cluster).")
+    ] = None
+
+    def refuse(self) -> None:
+        """Raise an error where it is given without a job."""
+        if self != Engine():
+            raise UsageError("--workers and --engine go with --out FOLDER.parquet.")
+
+    @contextmanager
+    def started(self) -> "Iterator[Callable[[Parts, Done], None]]":
+        """Yield what works on the blocks of a job."""
+        if self.engine == "ray":
+            from labelwise.jobs.on_ray import ray_started
+
+            with ray_started(self.workers or 1) as run:
+                yield run
+        else:
+            from labelwise.jobs.local import run_here
+
+            yield lambda job, done: run_here(job, self.workers or 1, done)
 
 
 def make_job(question: "Question", model: Path | None, out: Path, device: str, top: int = 3) -> "Job":
@@ -53,9 +77,9 @@ def make_job(question: "Question", model: Path | None, out: Path, device: str, t
     return Job(question=question, model=folder, out=str(out.absolute()), top=top, device=device)
 
 
-def run_job(job: "Job", paths: Sequence[Path], workers: int | None, engine: str | None, *, json: bool) -> None:
+def run_job(job: "Job", paths: Sequence[Path], engine: Engine, *, json: bool) -> None:
     """Answer what is missing of a job about all pictures of files, folders and shards, and say what was written."""
-    with _engine(engine, workers or 1) as run:
+    with engine.started() as run:
         job = replace(job, files=_files(paths))
         with sole_writer(Path(job.out)):
             job.begin()
@@ -70,15 +94,13 @@ def run_job(job: "Job", paths: Sequence[Path], workers: int | None, engine: str 
     show(document, *lines, json=json)
 
 
-def run_duplicates(
-    paths: Sequence[Path], out: Path, likeness: float | None, workers: int | None, engine: str | None, *, json: bool
-) -> None:
+def run_duplicates(paths: Sequence[Path], out: Path, likeness: float | None, engine: Engine, *, json: bool) -> None:
     """Write the pairs of pictures that look alike, and say how many there are."""
     from labelwise.data.split.lookalikes import LIKENESS
     from labelwise.jobs.duplicates import LOOKS, Pairs
 
     looks, likeness = make_job("looks", None, out, "cpu"), LIKENESS if likeness is None else likeness
-    with _engine(engine, workers or 1) as run:
+    with engine.started() as run:
         looks = replace(looks, out=str(Path(looks.out) / LOOKS), files=_files(paths))
         job = Pairs(out=str(out.absolute()), looks=looks, likeness=likeness)
         with sole_writer(out.absolute()):
@@ -114,20 +136,6 @@ def _run(job: "Parts", run: "Callable[[Parts, Done], None]", what: str) -> int:
     return len(sizes) - len(missing)
 
 
-@contextmanager
-def _engine(name: str | None, workers: int) -> "Iterator[Callable[[Parts, Done], None]]":
-    """Yield what works on the blocks of a job."""
-    if name == "ray":
-        from labelwise.jobs.on_ray import ray_started
-
-        with ray_started(workers) as run:
-            yield run
-    else:
-        from labelwise.jobs.local import run_here
-
-        yield lambda job, done: run_here(job, workers, done)
-
-
 def _columns(job: "Parts", columns: list[str]) -> Any:
     """Return columns of all files of a finished job."""
     names = [str(job.place(block)) for block in range(len(job.sizes))]
@@ -148,12 +156,6 @@ def _outcome(job: "Job") -> dict[str, Any]:
         return about
     counts = ((each["values"], each["counts"]) for each in table["answer"].drop_null().value_counts().to_pylist())
     return about | {"answers": dict(sorted(counts, key=lambda pair: -pair[1]))}
-
-
-def refuse_alone(workers: int | None, engine: str | None) -> None:
-    """Raise an error where options of a job stand without one."""
-    if workers is not None or engine is not None:
-        raise UsageError("--workers and --engine go with --out FOLDER.parquet.")
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -84,31 +85,24 @@ Exact = Annotated[
 EXACT = ("fit", "classify", "evaluate")  # verbs that take it
 # Verbs that neither read nor keep features of pictures, so that there is nothing to leave.
 UNCACHED = (
-    "cache",
-    "check",
-    "demo",
-    "encode",
-    "export",
-    "forget",
-    "imagine",
-    "pretrain",
-    "serve",
-    "split",
-    "where",
-    "get",
+    "cache", "check", "demo", "encode", "export", "forget", "imagine", "pretrain", "serve", "split", "where", "get",
     "zero_shot",
-)
+)  # fmt: skip
 
 
 def with_shared(verb: Callable[..., None]) -> Callable[..., None]:
-    """Return a verb with options that many take besides their own: ``--max-gb``, ``--no-cache``, ``--exact``.
+    """Return a verb as the shell calls it, with options that many take besides their own: ``--max-gb``, ``--no-cache``, ``--exact``.
 
-    The first holds for the processes that the verb starts as well.
+    The first holds for the processes that the verb starts as well. A parameter of the verb that is a dataclass stands for its fields, an
+    option each, in its place.
     """
     own, reads = inspect.signature(verb), {"data", "model"}
     shared: list[tuple[str, Any, Any]] = [("max_gb", None, MaxGb)] if reads & set(own.parameters) else []
     shared += [("no_cache", False, NoCache)] if verb.__name__ not in UNCACHED else []
     shared += [("exact", False, Exact)] if verb.__name__ in EXACT else []
+    groups: dict[str, Any] = {
+        each.name: each.annotation for each in own.parameters.values() if is_dataclass(each.annotation)
+    }
 
     @wraps(verb)
     def run(
@@ -121,6 +115,8 @@ def with_shared(verb: Callable[..., None]) -> Callable[..., None]:
         before = os.environ.get(VARIABLE)
         if max_gb is not None:
             os.environ[VARIABLE] = str(max_gb)
+        for name, group in groups.items():
+            options[name] = group(**{each.name: options.pop(each.name) for each in fields(group)})
         try:
             with exactly(exact):
                 verb(*args, **options)
@@ -129,8 +125,20 @@ def with_shared(verb: Callable[..., None]) -> Callable[..., None]:
                 os.environ.pop(VARIABLE)
                 os.environ.update({} if before is None else {VARIABLE: before})
 
-    named = inspect.Parameter.KEYWORD_ONLY
-    more = [inspect.Parameter(name, named, default=default, annotation=kind) for name, default, kind in shared]
-    run.__signature__ = own.replace(parameters=[*own.parameters.values(), *more])  # type: ignore[attr-defined]
-    run.__annotations__ = {**verb.__annotations__, **{each.name: each.annotation for each in more}}
+    every = [single for each in own.parameters.values() for single in _singly(each)]
+    every += [_named(name, default, kind) for name, default, kind in shared]
+    run.__signature__ = own.replace(parameters=every)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in every} | {"return": None}
     return run
+
+
+def _singly(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
+    """Yield the options that a parameter stands for."""
+    if is_dataclass(parameter.annotation):
+        yield from (_named(each.name, each.default, each.type) for each in fields(parameter.annotation))
+    else:
+        yield parameter
+
+
+def _named(name: str, default: Any, kind: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)

@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from typer import Option
 
 from labelwise.cli.inputs import open_model, open_part, open_pictures
-from labelwise.cli.jobs import Engine, JobOut, Workers, make_job, refuse_alone, run_job
+from labelwise.cli.jobs import Engine, JobOut, make_job, run_job
 from labelwise.cli.options import AsJson, Device, Model, Paths, Root, Strict
 from labelwise.cli.output import bar, percent, plain_table, show, styled, unbroken
 from labelwise.errors import UsageError
@@ -18,11 +18,11 @@ from labelwise.words import FIGURES
 def outliers(  # noqa: PLR0913 - the options of the verb
     model: Model,
     paths: Paths,
+    *,
     known: Annotated[str | None, Option(help="Data with test images of known labels, to measure against.")] = None,
     root: Root = None,
     job_out: JobOut = None,
-    workers: Workers = None,
-    engine: Engine = None,
+    engine: Engine,
     json: AsJson = False,
     strict: Strict = False,
     device: Device = "auto",
@@ -34,9 +34,9 @@ def outliers(  # noqa: PLR0913 - the options of the verb
     if job_out is not None:
         if known is not None or strict:
             raise UsageError("--out writes all answers as Parquet; leave out --known and --strict.")
-        run_job(make_job("outliers", model, job_out, device), paths, workers, engine, json=json)
+        run_job(make_job("outliers", model, job_out, device), paths, engine, json=json)
         return
-    refuse_alone(workers, engine)
+    engine.refuse()
     classifier = open_model(model, device)
     images, names, skipped = open_pictures(classifier, paths, strict=strict)
     scores = classifier.scores(images)

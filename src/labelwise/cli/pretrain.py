@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from labelwise.fitting.patches import Patches
     from labelwise.fitting.pretraining import Pretrain
-    from labelwise.nn.encoder import Encoder, ImageEncoder
+    from labelwise.nn.encoder import Encoder
+    from labelwise.nn.image_encoder import ImageEncoder
 
 DATA_HELP = "A folder of pictures, with or without label folders, a table, a pack, or the name of a set."
 PATCHES = "patches"  # the kind that is found and not trained

@@ -9,7 +9,7 @@ from typer import Argument, Option
 
 import labelwise as lw
 from labelwise.cli.inputs import open_model, open_pictures, tell_skipped
-from labelwise.cli.jobs import Engine, JobOut, Workers, make_job, refuse_alone, run_job
+from labelwise.cli.jobs import Engine, JobOut, make_job, run_job
 from labelwise.cli.options import AsJson, Device, Model, ScoreBy, Strict
 from labelwise.cli.output import note, plain_table, show
 from labelwise.errors import DataError, UsageError
@@ -29,6 +29,7 @@ def retrieve(  # noqa: PLR0913 - the options of the verb
     query: Annotated[
         list[Path] | None, Argument(help="Pictures, or folders of pictures; none where the gallery is only built.")
     ] = None,
+    *,
     index: Annotated[
         Path | None,
         Option(
@@ -55,8 +56,7 @@ def retrieve(  # noqa: PLR0913 - the options of the verb
     ] = None,
     label: Annotated[str | None, Option(help="What is known of the pictures that --index NAME.lance adds.")] = None,
     job_out: JobOut = None,
-    workers: Workers = None,
-    engine: Engine = None,
+    engine: Engine,
     json: AsJson = False,
     strict: Strict = False,
     device: Device = "auto",
@@ -72,9 +72,9 @@ def retrieve(  # noqa: PLR0913 - the options of the verb
                 "--out answers for very many pictures: give them and --gallery photos.lance, and besides only -k, --by and --device."
             )
         job = make_job("retrieve", model, job_out, device, k)
-        run_job(replace(job, gallery=str(gallery.absolute()), by=by), query, workers, engine, json=json)
+        run_job(replace(job, gallery=str(gallery.absolute()), by=by), query, engine, json=json)
         return
-    refuse_alone(workers, engine)
+    engine.refuse()
     kept = index or gallery
     if not is_stored(kept):
         _only_on_disk(kept, {"--where": where, "--remove": remove, "--label": label})
@@ -119,7 +119,8 @@ def _gallery_on_disk(
     classifier: "lw.Classifier", source: Path, index: Path | None, by: "By", label: str | None, strict: bool
 ) -> "StoredGallery":
     """Return a gallery on disk; where a folder is given, with its pictures, and without those that are no longer in it."""
-    from labelwise.tasks.gallery_store import add_files, create_gallery, open_gallery
+    from labelwise.tasks.gallery_files import add_files
+    from labelwise.tasks.gallery_store import create_gallery, open_gallery
 
     if index is None:
         if label is not None:
@@ -156,7 +157,8 @@ def _gallery(
     classifier: "lw.Classifier", source: Path, index: Path | None, strict: bool, approximate: bool
 ) -> "Gallery":
     """Return the gallery of a file that ``--index`` wrote, or of a folder; of that only pictures that the index lacks are encoded."""
-    from labelwise.tasks.gallery import gallery_of_files, load_gallery
+    from labelwise.tasks.gallery import load_gallery
+    from labelwise.tasks.gallery_files import gallery_of_files
 
     if not source.is_dir():
         if index is not None:

@@ -20,8 +20,8 @@ def sole_verb(target: Path, folder: Path, *, resume: bool) -> Iterator[None]:
         yield
         return
     with sole_writer(target), sole_run(folder):
-        for place in (folder, folder / "trial"):
-            (refuse_first_version if resume else refuse_unfinished)(place)
+        for run in (folder, folder / "trial"):
+            (refuse_first_version if resume else refuse_unfinished)(run)
         yield
 
 

@@ -23,7 +23,7 @@ def teach(  # noqa: PLR0913 - the options of the verb
     overwrite: Overwrite = False,
 ) -> None:
     """Add a label from a few example pictures, or from a description, without training."""
-    from labelwise.data.labels.knowledge_files import read_vector
+    from labelwise.data.labels.vector_files import read_vector
     from labelwise.store import check_free
     from labelwise.tasks.teach import check_name, rehearse
     from labelwise.tasks.teach import teach as run

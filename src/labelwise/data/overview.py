@@ -85,8 +85,8 @@ def inspect(dataset: Dataset) -> Inspection:
 def _enough(dataset: Dataset, counts: Mapping[str, Mapping[str, int]]) -> bool:
     """Return whether there are two validation images of labels that are trained on, or two can be set aside."""
     trained = [count for count in counts.values() if count.get("train")]
-    held = sum(count.get("val", 0) for count in trained)
-    return dataset.multilabel or held >= 2 or (not held and sum(count["train"] > 1 for count in trained) >= 2)
+    val = sum(count.get("val", 0) for count in trained)
+    return dataset.multilabel or val >= 2 or (not val and sum(count["train"] > 1 for count in trained) >= 2)
 
 
 def _described(dataset: Dataset) -> bool:

@@ -8,7 +8,7 @@ from torch import Tensor
 from labelwise.data.dataset import Dataset, Skipped
 from labelwise.data.read.readable import check_read
 from labelwise.model import LabelModel
-from labelwise.nn.encoder import ImageEncoder
+from labelwise.nn.image_encoder import ImageEncoder
 from labelwise.streams import stream_of
 
 

@@ -71,7 +71,7 @@ def draw_imagined(classifier: Classifier, imagined: Imagined, targets: Tensor, p
     n, (k, count, _) = len(imagined.gallery), imagined.features.shape
     rows = torch.cat([imagined.gallery, imagined.features.flatten(0, 1)])
     points = torch.as_tensor(_planar(projection, len(rows)).fit_transform(rows.numpy())).float()
-    real, made = points[:n], points[n:].reshape(k, count, 2)
+    real, generated = points[:n], points[n:].reshape(k, count, 2)
     seen = torch.tensor([name not in classifier.unseen for name in classifier.labels.names] + [False])[targets.cpu()]
     columns = [classifier.labels.index(name) for name in imagined.names[:COLOURED]]
     other = ~torch.isin(targets.cpu(), torch.tensor(columns))
@@ -79,10 +79,10 @@ def draw_imagined(classifier: Classifier, imagined: Imagined, targets: Tensor, p
         (real[other & seen], 8, "o", "#cccccc", "other labels, seen"),
         (real[other & ~seen], 8, "o", "#888888", "other labels, not seen"),
     ]
-    for place, (column, name) in enumerate(zip(columns, imagined.names, strict=False)):
-        colour = colormaps["tab10"](place)
+    for i, (column, name) in enumerate(zip(columns, imagined.names, strict=False)):
+        colour = colormaps["tab10"](i)
         clouds.append((real[targets.cpu() == column], 14, "o", colour, f"{name}, real"))
-        clouds.append((made[place], 22, "x", colour, f"{name}, generated"))
+        clouds.append((generated[i], 22, "x", colour, f"{name}, generated"))
     figure = Figure(figsize=(7.4, 5), layout="constrained", facecolor="white")
     axes: Any = figure.subplots()
     for cloud, size, marker, colour, words in clouds:

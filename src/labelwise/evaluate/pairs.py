@@ -7,6 +7,7 @@ import torch
 from labelwise.evaluate.retrieval import RetrievalResult, evaluate_retrieval
 from labelwise.evaluate.tested import Tested
 from labelwise.evaluate.verification import VerificationResult, evaluate_verification
+from labelwise.ops.rows import drawn_rows
 from labelwise.tasks.similarity import By, known_scores
 
 
@@ -30,7 +31,7 @@ def evaluate_pairs(tested: Tested, *, most: int | None = None, seed: int = 0) ->
     """
     tested = tested.own_labelled()
     if most is not None and len(tested) > most:
-        tested = tested[torch.randperm(len(tested), generator=torch.Generator().manual_seed(seed))[:most].sort().values]
+        tested = tested[drawn_rows(len(tested), most, seed)]
     scores = known_scores(tested.classifier.model)
     return PairsResult(
         images=len(tested),

@@ -20,6 +20,7 @@ from labelwise.data.survey import readable_for
 from labelwise.errors import DataError, UsageError, listing, suggest
 from labelwise.evaluate.tested import Tested, leaked_rows
 from labelwise.labels import Labels
+from labelwise.ops.rows import drawn_rows
 from labelwise.settings import brief
 
 ALL = "all"
@@ -87,7 +88,7 @@ class Part:
         count = len(self.split)
         if most is None or most >= count:
             return self
-        rows = torch.randperm(count, generator=torch.Generator().manual_seed(seed))[:most].sort().values
+        rows = drawn_rows(count, most, seed)
         return replace(
             self,
             split=self.split.select(rows),
@@ -115,15 +116,8 @@ def choose_parts(
     """
     name, names, leaves = _choose(pairs[0][1], split, unknown=unknown)
     # of all images of data without splits most are left out, and need not be encoded
-    embed = not leaves or name != ALL
-    pairs = [
-        (one, readable_for(one.model, at_side(data, fit=one.view.fit), names, one.survey if embed else None))
-        for one, data in pairs
-    ]
+    pairs = _readable(pairs, names, embed=not leaves or name != ALL)
     first = pairs[0][1]
-    for classifier, data in pairs:
-        _check_fit(classifier, data)
-        _check_same(data, first)
     divided_by_fit = name == ALL and leaves and not first.own_splits
     own = [_made_from(classifier, first) for classifier, _ in pairs]
     blind = [classifier.origin.train_hashes is None for classifier, _ in pairs]
@@ -178,6 +172,20 @@ def _choose(data: Dataset, split: str | None, *, unknown: bool) -> tuple[str, tu
     return wanted, (wanted,), wanted == "test"
 
 
+def _readable(
+    pairs: Sequence[tuple[Classifier, Dataset]], names: Sequence[str], *, embed: bool
+) -> list[tuple[Classifier, Dataset]]:
+    """Return the pairs with data as each model takes them, or raise an error where one cannot, or readings differ."""
+    pairs = [
+        (one, readable_for(one.model, at_side(data, fit=one.view.fit), names, one.survey if embed else None))
+        for one, data in pairs
+    ]
+    for classifier, data in pairs:
+        _check_fit(classifier, data)
+        _check_same(data, pairs[0][1])
+    return pairs
+
+
 def _made_from(classifier: Classifier, data: Dataset) -> bool:
     """Return whether a classifier says that it was trained on these data: their name, and as many images as fit takes."""
     about = classifier.origin.summary.get("training", {})
@@ -199,12 +207,12 @@ def _check_fit(classifier: Classifier, data: Dataset) -> None:
     """Raise an error where a model takes pictures and the data are features, or the other way round."""
     shape = classifier.shape
     if len(shape) != len(data.shape) or (len(shape) == 1 and shape != data.shape):
-        wanted, given = (
+        wanted, holds = (
             f"features of {size[0]} numbers" if len(size) == 1 else f"pictures {list(size)}"
             for size in (shape, data.shape)
         )
         raise DataError(
-            f'The classifier takes {wanted}, and "{data.name}" holds {given}. Give the data it was made for.'
+            f'The classifier takes {wanted}, and "{data.name}" holds {holds}. Give the data it was made for.'
         )
 
 

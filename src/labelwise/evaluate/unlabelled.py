@@ -6,7 +6,7 @@ import numpy as np
 
 from labelwise.data.dataset import Split
 from labelwise.errors import DataError, UnsupportedError
-from labelwise.nn.encoder import ImageEncoder
+from labelwise.nn.image_encoder import ImageEncoder
 
 TEMPERATURE = 0.1
 

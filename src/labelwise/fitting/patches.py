@@ -9,7 +9,7 @@ from labelwise.data.augment import Augment
 from labelwise.data.rng import BatchRng
 from labelwise.errors import DataError, UsageError
 from labelwise.model import as_float
-from labelwise.nn.encoder import ImageEncoder
+from labelwise.nn.image_encoder import ImageEncoder
 from labelwise.nn.patches import EMBEDDING_SIZE, PatchNet
 from labelwise.ops.clusters import kmeans
 

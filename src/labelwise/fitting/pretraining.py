@@ -20,7 +20,8 @@ from labelwise.exactness import exact
 from labelwise.files import read_tensors, write_tensors
 from labelwise.labels import Labels
 from labelwise.model import LabelModel, Spec
-from labelwise.nn.encoder import Encoder, ImageEncoder
+from labelwise.nn.encoder import Encoder
+from labelwise.nn.image_encoder import ImageEncoder
 from labelwise.ops.contrastive import alignment, momentum_contrast, nt_xent, uniformity
 from labelwise.settings import check_range
 from labelwise.training.distribution import whole_batch

@@ -14,7 +14,7 @@ from labelwise.familiarity import memorable
 from labelwise.fitting.tuning import about_trials
 from labelwise.methods.discriminant import DiscriminantModel
 from labelwise.model import LabelModel, prepared
-from labelwise.nn.encoder import ImageEncoder
+from labelwise.nn.image_encoder import ImageEncoder
 from labelwise.ops.targets import among_labels
 from labelwise.training.loop import train
 from labelwise.training.stages import Method, Run

@@ -75,18 +75,6 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "METHODS",
-    "Clarel",
-    "Discriminant",
-    "Encoder",
-    "Eszsl",
-    "ImageMethod",
-    "Indicator",
-    "Izf",
-    "Method",
-    "Multilabel",
-    "Prototype",
-    "Softmax",
-    "ZeroLabel",
-    "method_class",
-]
+    "METHODS", "Clarel", "Discriminant", "Encoder", "Eszsl", "ImageMethod", "Indicator", "Izf", "Method",
+    "Multilabel", "Prototype", "Softmax", "ZeroLabel", "method_class",
+]  # fmt: skip

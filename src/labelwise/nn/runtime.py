@@ -12,11 +12,12 @@ from copy import deepcopy
 from importlib import import_module
 from importlib.util import find_spec
 from threading import Lock
+from warnings import warn
 
 import torch
 from torch import Tensor, fx
 
-from labelwise.errors import UnsupportedError
+from labelwise.errors import LabelwiseWarning, UnsupportedError
 from labelwise.interruption import stoppable
 from labelwise.nn.backbone import Backbone
 from labelwise.nn.folding import folded, onnx_file
@@ -116,7 +117,7 @@ def _fastest(backbone: Backbone, image: Tensor) -> tuple[Network, str]:
             return backbone, f"torch {torch.__version__}"
         forms: list[Callable[[], tuple[Network, str]]] = [lambda: (module, f"torch {torch.__version__}, folded")]
         if image.is_cuda:
-            forms = [lambda: (_Replayed(module, backbone), f"torch {torch.__version__}, float16")]
+            forms = [lambda: (_Replayed(module, backbone, image), f"torch {torch.__version__}, float16")]
         elif find_spec("onnxruntime") is not None:
             forms.insert(0, lambda: _session(module, image))
         for form in forms:
@@ -126,7 +127,7 @@ def _fastest(backbone: Backbone, image: Tensor) -> tuple[Network, str]:
                     return network, name
             except Exception:  # errors of ONNX Runtime have no class of their own; the next form does as well
                 continue
-    return backbone, f"torch {torch.__version__}"
+    return backbone, f"torch {torch.__version__}{', as float16 does not reach' if image.is_cuda else ''}"
 
 
 def graph_file(backbone: Backbone, shape: tuple[int, ...]) -> bytes | None:
@@ -149,21 +150,33 @@ def _agree(features: Tensor, wanted: Tensor) -> bool:
 class _Replayed:
     """A network on a GPU in half precision, recorded for each number of images that comes again.
 
-    float16 keeps as many digits as convolutions there take of float32 anyway (TF32), and eight times as fine as bfloat16. Where its range does not do, the
-    network itself answers.
+    float16 keeps as many digits as convolutions there take of float32 anyway (TF32), and eight times as fine as bfloat16. A network that leaves its range
+    on the first image is refused; on others the network itself answers, which is told.
     """
 
-    def __init__(self, module: fx.GraphModule, backbone: Backbone) -> None:
-        self._plain, self._half = backbone, deepcopy(module).half()
+    def __init__(self, module: fx.GraphModule, backbone: Backbone, image: Tensor) -> None:
+        self._plain: Network = backbone
+        self._half, self._told = deepcopy(module).half(), False
         self._taken: Counter[int] = Counter()
         self._tapes: dict[int, tuple[torch.cuda.CUDAGraph, Tensor, Tensor] | None] = {}
         self._lock = Lock()  # a recording has one place for images
+        if not self._halved(image).isfinite().all():
+            raise UnsupportedError(f"Features of {type(backbone).__name__} leave the range of float16.")
 
     def __call__(self, images: Tensor) -> Tensor:
         """Return features ``[n, d]``."""
+        features = self._halved(images)
+        if bool(features.isfinite().all()):
+            return features
+        if not self._told:
+            self._told = True
+            words = "Features of some pictures leave the range of float16, so the network answers them in float32, more slowly."
+            warn(words, LabelwiseWarning, stacklevel=2)
+        return self._plain(images)
+
+    def _halved(self, images: Tensor) -> Tensor:
         with self._lock:
-            features = self._features(images.to(torch.float16, memory_format=torch.channels_last)).float()
-        return features if bool(features.isfinite().all()) else self._plain(images)
+            return self._features(images.to(torch.float16, memory_format=torch.channels_last)).float()
 
     def _features(self, images: Tensor) -> Tensor:
         n = len(images)
@@ -173,20 +186,20 @@ class _Replayed:
         tape = self._tapes.get(n)
         if tape is None:
             return self._half(images)  # type: ignore[no-any-return]
-        graph, place, features = tape
-        place.copy_(images)
+        graph, inputs, features = tape
+        inputs.copy_(images)
         graph.replay()
         return features
 
     def _recorded(self, images: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor] | None:
         """Return a recording, where it finds images and where it leaves features; None where there is no memory for it."""
-        graph, place = torch.cuda.CUDAGraph(), images.clone()
+        graph, inputs = torch.cuda.CUDAGraph(), images.clone()
         try:
             with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                features = self._half(place)
+                features = self._half(inputs)
         except RuntimeError:
             return None
-        return graph, place, features
+        return graph, inputs, features
 
 
 def _session(module: fx.GraphModule, image: Tensor) -> tuple[Network, str]:

@@ -1,4 +1,4 @@
-"""Rows added to a tensor in time that does not grow with it, and taken out of it in one copy."""
+"""Rows of a tensor: added in time that does not grow with it, taken out in one copy, drawn at random."""
 
 from threading import Lock
 
@@ -58,3 +58,8 @@ def drop_rows(tensor: Tensor, begin: int, end: int) -> Tensor:
         shorter = room.memory[: room.used]
     setattr(shorter, _ROOM, room)
     return shorter
+
+
+def drawn_rows(count: int, most: int, seed: int = 0) -> Tensor:
+    """Return at most so many rows of ``count``, drawn at random, in their order ``[m]``."""
+    return torch.randperm(count, generator=torch.Generator().manual_seed(seed))[:most].sort().values

@@ -31,11 +31,11 @@ class Sheet:
         """Add a picture ``[c, h, w]`` (bytes) under its answer."""
         group = self.groups.setdefault(word, Group())
         group.count += 1
-        place = -prediction.probability
-        if len(group.shown) == MOST and place < group.shown[0][0]:
+        doubt = -prediction.probability
+        if len(group.shown) == MOST and doubt < group.shown[0][0]:
             return  # surer than all that are shown
         words = ", ".join(f"{label} {percent(value)}" for label, value in prediction.top[:2])
-        entry = (place, -group.count, picture(thumbnail(image.cpu(), SIDE), file, "JPEG"), words)
+        entry = (doubt, -group.count, picture(thumbnail(image.cpu(), SIDE), file, "JPEG"), words)
         (heappush if len(group.shown) < MOST else heappushpop)(group.shown, entry)
 
     def page(self, model: str) -> str:

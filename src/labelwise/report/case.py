@@ -23,6 +23,7 @@ from labelwise.evaluate.retrieval import evaluate_retrieval
 from labelwise.evaluate.tested import Tested
 from labelwise.evaluate.verification import evaluate_verification
 from labelwise.metrics import confusion_matrix
+from labelwise.ops.rows import drawn_rows
 from labelwise.report import findings
 from labelwise.scores import Scores
 
@@ -75,11 +76,7 @@ class Case:
         self.each = findings.each_label(tested, self.several, self.confusion)
         self.unknown = findings.unknown(scores, other)
         self.left_out: dict[str, str] = {}
-        some = tested
-        if len(tested) > COMPARED:
-            some = tested[
-                torch.randperm(len(tested), generator=torch.Generator().manual_seed(seed))[:COMPARED].sort().values
-            ]
+        some = tested[drawn_rows(len(tested), COMPARED, seed)] if len(tested) > COMPARED else tested
         self.compared = len(some)
         self.verification = self._attempt(
             "Same or different", partial(evaluate_verification, most=PAIRS, seed=seed), some

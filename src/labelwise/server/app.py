@@ -20,6 +20,7 @@ from labelwise import __version__
 from labelwise.server import answers
 from labelwise.server.answers import About, AboutLabel, AboutWhy, MaybeAbout, Nothing, Top, TopEight
 from labelwise.server.bodies import FORM, JSON, MOST_PICTURES, TYPES, refused, reply
+from labelwise.server.engine import Engine
 from labelwise.server.guard import Guard
 from labelwise.server.measures import Measures
 from labelwise.server.refusals import STATUSES, Refusal
@@ -62,7 +63,7 @@ class Route:
 def build(service: Service, measures: Measures | None = None) -> Guard:
     """Return the application of a service, its classifier loaded and its changes read."""
     measures = measures or Measures()
-    does = Routes(service, measures)
+    does = Routes(Engine(service, measures))
     routes = table(does)
     return Guard(
         direct(documented(does, routes), routes), service, measures, frozenset(route.path for route in routes) | {"/"}
@@ -126,9 +127,9 @@ def documented(does: Routes, routes: list[Route]) -> FastAPI:
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
-        does.start()
+        does.engine.start()
         yield
-        await asyncio.get_running_loop().run_in_executor(None, does.stop)
+        await asyncio.get_running_loop().run_in_executor(None, does.engine.stop)
 
     app = FastAPI(
         title="labelwise", version=__version__, description=DESCRIPTION, docs_url=None, redoc_url=None, lifespan=life

@@ -154,9 +154,9 @@ class Database(Records):
 
     def _check_file(self) -> None:
         """Raise an error where SQLite finds the file itself inconsistent."""
-        ((found,), *_) = self._rows("PRAGMA quick_check(1)")
-        if found != "ok":
-            raise self.damage(str(found))
+        ((verdict,), *_) = self._rows("PRAGMA quick_check(1)")
+        if verdict != "ok":
+            raise self.damage(str(verdict))
 
     def _format(self) -> int:
         return int(self._rows("PRAGMA user_version")[0][0])

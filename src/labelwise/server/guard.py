@@ -103,25 +103,8 @@ class Guard:
             self._inside, self._bytes, self.accepted = self._inside + 1, self._bytes + length, self.accepted + 1
             preflight = scope["method"] == "OPTIONS" and allowed
             await (Response(status_code=204) if preflight else self.app)(scope, receive, sent)
-        except Refusal as refusal:
-            await refused(refusal)(scope, receive, sent)
-        except (DataError, UsageError, UnsupportedError) as error:  # a task says what is wrong with the question
-            number = 422 if isinstance(error, UnsupportedError) else 400
-            await reply({"error": str(error)}, number)(scope, receive, sent)
-        except asyncio.CancelledError:  # the service stops and has waited long enough
-            if status:
-                raise
-            text = (
-                "The service stopped before it could answer. Ask again in a moment; a change may be there all the same."
-            )
-            await refused(Refusal(503, text, LATER | CLOSE))(scope, receive, sent)
-        except Exception:
-            fault = secrets.token_hex(4)
-            LOG.exception("fault %s", fault, extra={"about": {"fault": fault}})
-            if status:  # the answer has begun; what is left is to break it off
-                raise
-            text = f"The service met a fault of its own; it is logged as {fault}."
-            await reply({"error": text}, 500)(scope, receive, sent)
+        except (Exception, asyncio.CancelledError) as error:
+            await _answer_to(error, begun=bool(status))(scope, receive, sent)
         finally:
             let_go()
             self.accepted -= accepted
@@ -208,6 +191,24 @@ class Guard:
             "client": _client(scope),
         }
         LOG.info("%s %s %s %.1f ms", method, path, status, seconds * 1000, extra={"about": about})
+
+
+def _answer_to(error: BaseException, *, begun: bool) -> Response:
+    """Return what a client is told of an error; where an answer has begun, what is left of a fault is to break it off."""
+    if isinstance(error, Refusal):
+        return refused(error)
+    if isinstance(error, DataError | UsageError | UnsupportedError):  # a task says what is wrong with the question
+        return reply({"error": str(error)}, 422 if isinstance(error, UnsupportedError) else 400)
+    if isinstance(error, asyncio.CancelledError):  # the service stops and has waited long enough
+        if begun:
+            raise error
+        text = "The service stopped before it could answer. Ask again in a moment; a change may be there all the same."
+        return refused(Refusal(503, text, LATER | CLOSE))
+    fault = secrets.token_hex(4)
+    LOG.error("fault %s", fault, exc_info=error, extra={"about": {"fault": fault}})
+    if begun:
+        raise error
+    return reply({"error": f"The service met a fault of its own; it is logged as {fault}."}, 500)
 
 
 def length_of(stated: str) -> int | None:

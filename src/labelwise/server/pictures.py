@@ -17,7 +17,8 @@ from labelwise.data.read.workers import crew
 from labelwise.errors import DataError
 from labelwise.scores import Scores
 from labelwise.server.refusals import Refusal
-from labelwise.tasks.gallery import Gallery, gallery_of_files, load_gallery
+from labelwise.tasks.gallery import Gallery, load_gallery
+from labelwise.tasks.gallery_files import gallery_of_files
 from labelwise.tasks.gallery_store import StoredGallery, is_stored
 from labelwise.tasks.gallery_store import open_gallery as open_stored
 from labelwise.tasks.retrieve import retrieve

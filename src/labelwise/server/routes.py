@@ -1,145 +1,68 @@
-"""One service in one process: its classifier, its threads, and what each route does.
-
-A route reads the request, takes the scores, asks the task of the same name, and writes the answer.
-"""
+"""What each route does: it reads the request, takes the scores, asks the task of the same name, and writes the answer."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
 
 from labelwise.classifier import NONE, UNKNOWN
-from labelwise.data.read.decoding import QUIET, Frame
-from labelwise.description import shape_of
 from labelwise.scores import Scores
-from labelwise.server.abilities import CHANGES, abilities, card, check_pictures, with_text
+from labelwise.server.abilities import with_text
 from labelwise.server.answers import MOST_TEXT, About, AboutLabel, AboutWhy, MaybeAbout, Nothing, Top
-from labelwise.server.batches import Answer, Batches
 from labelwise.server.bodies import read_form, read_lesson, read_picture, reply
-from labelwise.server.follower import Follower
+from labelwise.server.engine import Engine
 from labelwise.server.lessons import Source
-from labelwise.server.measures import Measures
-from labelwise.server.pictures import TYPES, open_examples, open_gallery, small_picture
-from labelwise.server.present import Present, Served
+from labelwise.server.pictures import TYPES, small_picture
+from labelwise.server.present import Served
 from labelwise.server.refusals import Refusal, check_label
-from labelwise.server.settings import Service
-from labelwise.store import load
 from labelwise.tasks.ask import DRAFT, ask
 from labelwise.tasks.classify import classify
 from labelwise.tasks.explain import explain
 from labelwise.tasks.outliers import outliers
 from labelwise.tasks.teach import rehearse, teach
 from labelwise.tasks.verify import verify
-from labelwise.training.distribution import choose_device
 
-T = TypeVar("T")
 LONGEST_NAME = 200
 
 
 class Routes:
-    """The present classifier, the threads, what does not change about the model, and the routes."""
+    """What each route answers, given the engine of the service."""
 
-    def __init__(self, service: Service, measures: Measures) -> None:
-        self.service, self.measures = service, measures
-        check_pictures(shape_of(service.model))
-        base = load(service.model, device=choose_device(service.device))
-        self.gallery = open_gallery(base, service.gallery) if service.gallery else None
-        self.examples = open_examples(service.examples) if service.examples else {}
-        self.can = abilities(base, service)
-        self._card = card(base, service, self.can)
-        self.present = Present(base, service.model, state=service.state, read_only=service.read_only)
-        self.follower = Follower(self.present) if self.present.remote else None
-        self._shared = service.shares or service.workers > 1  # other processes may change the labels
-        channels, height, width = base.shape
-        frame = Frame(height, width, channels, service.pixels, base.view.fit)
-        self.batches = Batches(service, frame, lambda: self.present.served, measures.batch)
-        begin = torch.set_num_threads, (self.batches.threads,)
-        self._asking, self._writing = (ThreadPoolExecutor(1, name, *begin) for name in ("ask", "write"))
-
-    def start(self) -> None:
-        """Start the threads."""
-        QUIET.__enter__()
-        self.batches.start()
-        if self.follower:
-            self.follower.start()
-
-    def stop(self) -> None:
-        """Finish what was accepted and end the threads."""
-        self.batches.stop()
-        self._asking.shutdown()
-        self._writing.shutdown()
-        if self.follower:
-            self.follower.stop()
-        self.present.close()
-        QUIET.__exit__()
-
-    def check(self, what: str) -> None:
-        """Refuse a question that the model cannot answer."""
-        why = self.can[what]
-        if why is not None:
-            raise Refusal(403 if what in CHANGES and self.service.read_only else 422, why)
-
-    async def served(self) -> Served:
-        """Return the present classifier, with what other workers have changed."""
-        if self.follower:
-            return await self.follower.served()
-        if self._shared and self.present.behind():
-            return await asyncio.to_thread(self.present.read)
-        return self.present.served
-
-    @property
-    def away(self) -> float:
-        """For how many seconds a store on another machine has not answered; 0 where it does."""
-        return self.follower.away if self.follower else 0.0
-
-    async def scores(self, pictures: Sequence[bytes]) -> Answer:
-        """Return the scores of pictures by the present classifier, and the change that it belongs to."""
-        await self.served()
-        return await self.batches.scores(pictures)
-
-    async def aside(self, task: Callable[[], T]) -> T:
-        """Return what a task gives that takes longer than a moment; requests are read meanwhile."""
-        return await asyncio.get_running_loop().run_in_executor(self._asking, task)
-
-    async def write(self, change: Callable[[], T]) -> T:
-        """Do a change in the one thread that writes; a client that goes away does not stop it half-way."""
-        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._writing, change))
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
 
     async def health(self, _: Request, __: Nothing) -> Response:
         """Return whether the service is up; a store that is away does not keep it waiting."""
-        now = self.present.served if self.follower else await self.served()
+        now = self.engine.present.served if self.engine.follower else await self.engine.served()
         counts = {"labels": len(now.classifier.labels), "change": now.change}
-        return self._told({"status": "ok", "model": self._card["model"], **counts}, now.change)
+        return self._told({"status": "ok", "model": self.engine.card["model"], **counts}, now.change)
 
     async def ready(self, _: Request, __: Nothing) -> Response:
         """Return whether it answers questions, which a store that is away does not keep it from, and takes changes."""
-        now, away = await self.served(), self.away
-        changes = "refused" if self.service.read_only else "away" if away else "taken"
+        now, away = await self.engine.served(), self.engine.away
+        changes = "refused" if self.engine.service.read_only else "away" if away else "taken"
         return self._told(
             {"status": "ready", "changes": changes, "away": round(away, 1), "change": now.change}, now.change
         )
 
     async def card(self, _: Request, __: Nothing) -> Response:
         """Return what the model is and can."""
-        served = await self.served()
+        served = await self.engine.served()
         now = served.classifier
         labels, unseen = len(now.labels), len(now.unseen)
         counts = {"labels": labels, "described": unseen, "seen": labels - unseen}
-        files = self.examples.items()
+        files = self.engine.examples.items()
         examples = [{"name": file.stem, "picture": f"/examples/{id}"} for id, file in files]
-        return self._told({**self._card, **counts, "examples": examples}, served.change)
+        return self._told({**self.engine.card, **counts, "examples": examples}, served.change)
 
     async def labels(self, _: Request, __: Nothing) -> Response:
         """Return all labels."""
-        now = await self.served()
+        now = await self.engine.served()
         rows = {name: {"name": name, "taught": False, "from": "training"} for name in now.classifier.labels.names}
         for lesson in now.state.taught:
             rows[lesson.label] |= {"taught": True, "from": lesson.source}
@@ -151,15 +74,15 @@ class Routes:
 
     async def metrics(self, _: Request, __: Nothing) -> Response:
         """Return counts and times."""
-        now = await self.served()
+        now = await self.engine.served()
         gauges = {
-            "labelwise_queue_length": self.batches.length,
+            "labelwise_queue_length": self.engine.batches.length,
             "labelwise_labels": len(now.classifier.labels),
             "labelwise_changes": now.change,
-            "labelwise_store_away_seconds": self.away,
+            "labelwise_store_away_seconds": self.engine.away,
         }
         about = {"content-type": "text/plain; version=0.0.4; charset=utf-8", **self._headers(now.change)}
-        return Response(self.measures.text(gauges), headers=about)
+        return Response(self.engine.measures.text(gauges), headers=about)
 
     async def classify(self, request: Request, options: Top) -> Response:
         """Return what a picture shows."""
@@ -185,7 +108,7 @@ class Routes:
             raise Refusal(400, "Ask about a label (?label=NAME) or a sentence (?text=...), one of the two.")
         scores, change = await self._scores_about(request, options)
         task = partial(ask, scores, options.label or DRAFT)
-        (answer,) = task() if options.text is None else await self.aside(task)
+        (answer,) = task() if options.text is None else await self.engine.aside(task)
         about = {"text": options.text} if options.label is None else {"label": options.label}
         return self._told({**about, "yes": answer.yes, "probability": answer.probability, "change": change}, change)
 
@@ -194,11 +117,13 @@ class Routes:
         text = options.text
         if options.label is not None and text is not None:
             raise Refusal(400, "Explain a label (?label=NAME) or a sentence (?text=...), not both.")
-        self.check("explain")
+        self.engine.check("explain")
         scores, change = await self._scores_about(request, options)
         if options.against is not None:
             check_label(scores.classifier, options.against)
-        why = await self.aside(lambda: explain(scores, options.label if text is None else DRAFT, options.against))
+        why = await self.engine.aside(
+            lambda: explain(scores, options.label if text is None else DRAFT, options.against)
+        )
         height, width = why.heat.shape
         about: dict[str, Any] = {"label": why.label} if text is None else {"text": text}
         about |= {"probability": why.probability, "heat": _rounded(why.heat)}
@@ -208,16 +133,16 @@ class Routes:
 
     async def outliers(self, request: Request, _: Nothing) -> Response:
         """Return an outlier score."""
-        self.check("outliers")
+        self.engine.check("outliers")
         scores, change = await self._scores(request)
         return self._told(_outlier(scores), change)
 
     async def verify(self, request: Request, _: Nothing) -> Response:
         """Return whether two pictures show the same."""
-        self.check("verify")
-        pictures = await read_form(request, self.service, {"a": 1, "b": 1})
-        scores, change = await self.scores(pictures)
-        (pair,) = await self.aside(lambda: verify(scores[:1], scores[1:]))
+        self.engine.check("verify")
+        pictures = await read_form(request, self.engine.service, {"a": 1, "b": 1})
+        scores, change = await self.engine.scores(pictures)
+        (pair,) = await self.engine.aside(lambda: verify(scores[:1], scores[1:]))
         rule = scores.classifier.verifier
         assert rule is not None
         document = {"same": pair.same, "similarity": pair.score, "probability": pair.probability}
@@ -225,19 +150,19 @@ class Routes:
 
     async def retrieve(self, request: Request, options: Top) -> Response:
         """Return the most similar pictures of the gallery."""
-        self.check("retrieve")
+        self.engine.check("retrieve")
         scores, change = await self._scores(request)
-        gallery = self.gallery
+        gallery = self.engine.gallery
         assert gallery is not None
-        near = await self.aside(lambda: gallery.near(scores, options.top))
+        near = await self.engine.aside(lambda: gallery.near(scores, options.top))
         rows = [{"file": name, "similarity": score, "picture": f"/gallery/{id}"} for name, id, score in near]
         return self._told({"matches": rows}, change)
 
     async def teach(self, request: Request, options: MaybeAbout) -> Response:
         """Add a label; answered, as all changes are, when it is on disk."""
-        if self.service.read_only:
-            self.check("teach_examples")
-        body, pictures = await read_lesson(request, self.service)
+        if self.engine.service.read_only:
+            self.engine.check("teach_examples")
+        body, pictures = await read_lesson(request, self.engine.service)
         if options.label is not None and body.label is not None and options.label != body.label:
             raise Refusal(400, f'The label is given twice and differs: "{options.label}" and "{body.label}".')
         name = options.label or body.label
@@ -246,16 +171,18 @@ class Routes:
         if not pictures and (body.texts is None) == (body.vector is None):
             raise Refusal(400, "A label is described by texts or by a vector, one of the two.")
         source: Source = "examples" if pictures else "vector" if body.texts is None else "texts"
-        self.check(f"teach_{source}")
+        self.engine.check(f"teach_{source}")
         if sum(map(len, body.texts or ())) > 10 * MOST_TEXT:
             raise Refusal(400, f"The texts of a label have at most {10 * MOST_TEXT} characters in all.")
         _check_name(name)
-        examples = (await self.scores(pictures))[0] if pictures else None
+        examples = (await self.engine.scores(pictures))[0] if pictures else None
         lesson: dict[str, Any] = {"examples": examples, "texts": body.texts, "vector": body.vector}
-        served = await self.write(lambda: self.present.teach(name, source, lambda now: teach(now, name, **lesson)))
+        served = await self.engine.write(
+            lambda: self.engine.present.teach(name, source, lambda now: teach(now, name, **lesson))
+        )
         check = None
         if examples is not None:
-            about = await self.aside(
+            about = await self.engine.aside(
                 lambda: rehearse(examples.classifier, name, examples, texts=body.texts, vector=body.vector)
             )
             check = about.words(name, [f"picture {i + 1}" for i in range(about.examples)])
@@ -263,27 +190,27 @@ class Routes:
 
     async def forget(self, _: Request, options: AboutLabel) -> Response:
         """Remove a label."""
-        self.check("forget")
-        served = await self.write(lambda: self.present.forget(options.label))
+        self.engine.check("forget")
+        served = await self.engine.write(lambda: self.engine.present.forget(options.label))
         return self._changed(served, label=options.label)
 
     async def undo(self, _: Request, __: Nothing) -> Response:
         """Take back the last change."""
-        self.check("undo")
-        last, served = await self.write(self.present.undo)
+        self.engine.check("undo")
+        last, served = await self.engine.write(self.engine.present.undo)
         return self._changed(served, undone={"action": last.action, "label": last.label})
 
     async def gallery_picture(self, id: str) -> Response:
         """Return a picture of the gallery as a small JPEG."""
-        if self.gallery is None:
+        if self.engine.gallery is None:
             raise Refusal(404, "There is no gallery: the service was started without --gallery.")
-        file = _found(await asyncio.to_thread(self.gallery.find, id))
-        content = await asyncio.to_thread(small_picture, file, self.service.pixels)
+        file = _found(await asyncio.to_thread(self.engine.gallery.find, id))
+        content = await asyncio.to_thread(small_picture, file, self.engine.service.pixels)
         return Response(content, media_type="image/jpeg")
 
     async def example_picture(self, id: str) -> Response:
         """Return a picture to try, as it is."""
-        file = _found(self.examples.get(id))
+        file = _found(self.engine.examples.get(id))
         try:
             return Response(file.read_bytes(), media_type=TYPES[file.suffix.lower()])
         except OSError:
@@ -291,7 +218,7 @@ class Routes:
 
     def _headers(self, change: int) -> dict[str, str]:
         """Return what says which change an answer has seen, and for how many seconds there may have been others."""
-        stale = {"Labelwise-Stale": f"{self.away:.1f}"} if self.away else {}
+        stale = {"Labelwise-Stale": f"{self.engine.away:.1f}"} if self.engine.away else {}
         return {"Labelwise-Change": str(change), **stale}
 
     def _told(self, document: dict[str, Any], change: int) -> Response:
@@ -301,16 +228,16 @@ class Routes:
         return self._told({**about, "labels": len(served.classifier.labels), "change": served.change}, served.change)
 
     async def _scores(self, request: Request) -> tuple[Scores, int]:
-        return await self.scores([await read_picture(request, self.service)])
+        return await self.engine.scores([await read_picture(request, self.engine.service)])
 
     async def _scores_about(self, request: Request, options: About) -> tuple[Scores, int]:
         """Return the scores of a picture, in which the label that is asked about is one, and the change they belong to."""
         text, label = options.text, options.label
         if text is not None:
-            self.check("ask_text")
+            self.engine.check("ask_text")
         scores, change = await self._scores(request)
         if text is not None:
-            scores = await self.aside(lambda: with_text(scores, text))
+            scores = await self.engine.aside(lambda: with_text(scores, text))
         elif label is not None:
             check_label(scores.classifier, label)
         return scores, change

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import logging
 import multiprocessing
-import os
 import resource
 import signal
 import socket
@@ -23,6 +22,7 @@ import uvicorn
 from labelwise.description import shape_of
 from labelwise.display import as_json, visible
 from labelwise.errors import LabelwiseError, StoreError, UsageError
+from labelwise.interruption import end_with_parent
 from labelwise.server.abilities import check_pictures
 from labelwise.server.app import build
 from labelwise.server.connection import ASIDE, Connection, Crowd
@@ -140,14 +140,7 @@ def _crowd(service: Service) -> Crowd:
 
 def _worker(service: Service, listener: socket.socket, counts: Any, row: int) -> None:
     """Serve in one of several processes, which count in memory that they share; end when the first process is gone."""
-    parent = multiprocessing.parent_process()
-
-    def watch() -> None:
-        if parent is not None:
-            parent.join()
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    threading.Thread(target=watch, daemon=True).start()
+    end_with_parent()
     while True:
         try:
             _serve_one(service, listener, Measures(counts, row))

@@ -11,6 +11,7 @@ from labelwise.classifier import Classifier
 from labelwise.errors import DataError, UsageError
 from labelwise.metrics import Reliability, expected_calibration_error, pooled, reliability
 from labelwise.ops.calibration import fit_platt, fit_platt_each, fit_temperature, most_rows
+from labelwise.ops.rows import drawn_rows
 from labelwise.ops.targets import several_true, truth_table
 from labelwise.scores import Scores
 
@@ -31,7 +32,7 @@ def calibrate(scores: Scores, targets: Tensor, *, keep: float = 0.95) -> Classif
         rows = (targets >= 0).nonzero()[:, 0]
         scores, targets = scores[rows], targets[rows]
     if len(targets) > (most := most_rows(len(classifier.labels))):
-        rows = torch.randperm(len(targets), generator=torch.Generator().manual_seed(0))[:most].sort().values
+        rows = drawn_rows(len(targets), most)
         scores, targets = scores[rows], targets[rows.to(targets.device)]
     if len(targets) < 2:
         raise DataError(f"Calibration needs at least two labelled held-out images; given {len(targets)}.")
@@ -56,15 +57,15 @@ def fit_calibration(bare: Calibration, log_odds: Tensor, targets: Tensor) -> tup
     both their log loss and their calibration error. The figures are the errors before, and after what is done.
     """
     scale, offset, temperature = _fitted(bare, log_odds, targets)
-    plain, held = _said(log_odds, (1.0, 0.0, 1.0)), _held_out(bare, log_odds, targets)
+    plain, held_out = _said(log_odds, (1.0, 0.0, 1.0)), _held_out(bare, log_odds, targets)
     truth = truth_table(targets, log_odds.shape[1])
-    answers = _helps(plain[0].flatten(), held[0].flatten(), truth.flatten()) if not bare.exclusive else True
-    choice = bare.multilabel or _helps(plain[1], held[1], targets)
+    answers = _helps(plain[0].flatten(), held_out[0].flatten(), truth.flatten()) if not bare.exclusive else True
+    choice = bare.multilabel or _helps(plain[1], held_out[1], targets)
     if not answers:
         scale, offset, temperature = 1.0, 0.0, temperature / scale if not bare.multilabel else 1.0
     if not choice:
         temperature = float(scale)  # of two maps the second undoes the first
-    after = held[0] if answers else plain[0], held[1] if choice else plain[1]
+    after = held_out[0] if answers else plain[0], held_out[1] if choice else plain[1]
     if bare.exclusive:  # a score that competes has no meaning alone: answers are the choice
         plain, after = (plain[1], plain[1]), (after[1], after[1])
     figures = {f"{kind}_before": error for kind, error in _errors(*plain, targets).items()}

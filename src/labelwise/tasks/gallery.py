@@ -12,17 +12,14 @@ import torch
 from torch import Tensor
 
 from labelwise.classifier import Classifier
-from labelwise.data.dataset import Skipped
-from labelwise.data.read.known import read_known
 from labelwise.data.read.pictures import Pictures
-from labelwise.errors import DataError, StoreError, UsageError, listing
+from labelwise.errors import StoreError, UsageError, listing
 from labelwise.files import read_tensors, write_tensors
 from labelwise.model import LabelModel
 from labelwise.settings import brief
 from labelwise.tasks.gallery_index import Index, Lists, make_index
 
 FORMAT = "labelwise gallery 1"
-READ = 1_024  # files read at a time
 # A gallery of another model is told by the embeddings of a few pictures of noise: how many, and how far they may be off.
 PROBES, DRIFT = 4, 0.02
 
@@ -149,39 +146,6 @@ def make_gallery(
         labels=tuple(labels),
         probe=probe_embeddings(classifier),
     )
-
-
-def gallery_of_files(
-    classifier: Classifier, files: Sequence[str | Path], *, known: Gallery | None = None, strict: bool = False
-) -> tuple[Gallery, tuple[Skipped, ...]]:
-    """Return a gallery of picture files under their own names, and the files that cannot be read.
-
-    Some are read at a time, so that pictures need not fit in memory together; ``strict`` makes one that cannot be read an
-    error. Of a known gallery, which may hold others, too, only those are read that it lacks; it is returned if it has them all.
-    """
-    if known is not None:
-        old = set(known.files)
-        new, gone = [file for file in files if str(file) not in old], old - set(map(str, files))
-        known = known.remove(gone) if gone else known
-        if not new:
-            return known, ()
-        more, unread = gallery_of_files(classifier, new, strict=strict)
-        return known.join(more), unread
-    probe, skipped, names = probe_embeddings(classifier), list[Skipped](), list[str]()
-    parts = [probe[:0]]
-    for start in range(0, len(files), READ):
-        some = files[start : start + READ]
-        try:
-            images, rows, bad = read_known(some, classifier.shape, fit=classifier.view.fit, strict=strict)
-        except DataError:  # none of them can be read
-            if strict:
-                raise
-            skipped += [Skipped(file=str(file), reason="not a picture that can be read") for file in some]
-            continue
-        parts.append(classifier.encode(images).cpu())
-        names += [str(some[i]) for i in rows]
-        skipped += bad
-    return Gallery(embeddings=torch.cat(parts), files=tuple(names), probe=probe), tuple(skipped)
 
 
 def probe_embeddings(classifier: Classifier) -> Tensor:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,10 @@ import torch
 from torch import Tensor
 
 from labelwise.classifier import Classifier
-from labelwise.data.dataset import Skipped
-from labelwise.data.split.grouping import moments
 from labelwise.errors import StoreError, UsageError
 from labelwise.files import write_atomically
 from labelwise.model import LabelModel
-from labelwise.tasks.gallery import READ, Gallery, check_probe, gallery_of_files, probe_embeddings
+from labelwise.tasks.gallery import Gallery, check_probe, probe_embeddings
 from labelwise.tasks.gallery_rows import (
     READ_BACK,
     VECTORS,
@@ -42,7 +40,7 @@ SUFFIX, TABLE = ".lance", "pictures"
 INDEXED = 50_000  # rows from which on there is an index: fewer are searched as fast without
 OUTGROWN = 4  # times as many rows as when the index was made: it is made anew
 LOOKED_AT = 64  # regions that a query looks through
-TIDIED = 64  # parts after which small files are joined
+NAMED = 1_024  # files in one condition
 KEPT = timedelta(minutes=10)  # how long versions stay that a reader may still have open
 
 
@@ -162,8 +160,8 @@ class StoredGallery:
 
     def remove_files(self, files: Sequence[str]) -> None:
         """Remove the pictures of these names."""
-        for start in range(0, len(files), READ):
-            self.remove(f"file IN ({', '.join(map(quoted, files[start : start + READ]))})")
+        for start in range(0, len(files), NAMED):
+            self.remove(f"file IN ({', '.join(map(quoted, files[start : start + NAMED]))})")
 
     def tidy(self, at_least: int = INDEXED) -> None:
         """Join small parts and bring the index up to date; it is made from ``at_least`` rows on, anew where outgrown."""
@@ -239,44 +237,6 @@ def create_gallery(path: str | Path, classifier: Classifier, by: By = "similarit
     return gallery
 
 
-def add_files(
-    gallery: StoredGallery,
-    classifier: Classifier,
-    files: Sequence[str],
-    *,
-    label: str | None = None,
-    strict: bool = False,
-) -> tuple[Skipped, ...]:
-    """Add picture files that are not in a gallery, some at a time, and return those that cannot be read.
-
-    Stopped at any moment, all that was added before stays, and the same call goes on. ``label`` is what is known of all of them.
-    """
-    skipped = list[Skipped]()
-    for turn_, start in enumerate(range(0, len(files), READ), 1):
-        some = [file for file in files[start : start + READ] if _is_text(file, skipped)]
-        known = gallery.known(some)
-        some = [file for file in some if file not in known]
-        if some:
-            part, bad = gallery_of_files(classifier, some, strict=strict)
-            labels = () if label is None else (label,) * len(part)
-            part = Gallery(embeddings=part.embeddings, files=part.files, labels=labels, probe=part.probe)
-            gallery.add(classifier, part, dates_of(part.files))
-            skipped += bad
-        if turn_ % TIDIED == 0:
-            gallery.tidy()
-    gallery.tidy()
-    return tuple(skipped)
-
-
-def dates_of(files: Sequence[str]) -> list[str]:
-    """Return when each picture was taken as EXIF says, else when its file was changed, "2026-05-01T10:20:30"."""
-    taken = (moment.partition(" ")[0].partition(".")[0] for moment in moments(files))
-    return [
-        date or datetime.fromtimestamp(os.path.getmtime(file)).isoformat(timespec="seconds")
-        for file, date in zip(files, taken, strict=True)
-    ]
-
-
 def need_lancedb() -> Any:
     """Return the package lancedb, or say what to install."""
     try:
@@ -284,16 +244,6 @@ def need_lancedb() -> Any:
     except ModuleNotFoundError:
         raise UsageError('A gallery on disk needs LanceDB: pip install "labelwise[gallery]".') from None
     return lancedb
-
-
-def _is_text(file: str, skipped: list[Skipped]) -> bool:
-    """Return whether the name of a file can be kept in a table; one that cannot is noted."""
-    try:
-        file.encode()
-    except UnicodeEncodeError:
-        skipped.append(Skipped(file=file, reason="its name is not valid UTF-8"))
-        return False
-    return True
 
 
 def _probe(classifier: Classifier, by: Kind) -> Tensor:

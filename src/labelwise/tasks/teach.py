@@ -244,8 +244,8 @@ def _numbers(vector: Vector, model: LabelModel) -> Tensor:
             f"{len(numbers) if numbers.ndim == 1 else f'an array of shape {list(numbers.shape)}'}."
         )
     if not numbers.isfinite().all():
-        place = int((~numbers.isfinite()).nonzero()[0])
+        position = int((~numbers.isfinite()).nonzero()[0])
         raise UsageError(
-            f"Number {place + 1} of the vector is {float(numbers[place])}; only finite numbers can be read."
+            f"Number {position + 1} of the vector is {float(numbers[position])}; only finite numbers can be read."
         )
     return numbers

@@ -20,7 +20,7 @@ from labelwise.data.dataset import TrainData
 from labelwise.data.rng import BatchRng
 from labelwise.errors import UsageError
 from labelwise.model import LabelModel
-from labelwise.nn.encoder import ImageEncoder
+from labelwise.nn.image_encoder import ImageEncoder
 from labelwise.settings import check_range
 from labelwise.training.stages import Loss
 

@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from labelwise.data.batches import Batch, Draw
 from labelwise.data.rng import BatchRng
-from labelwise.nn.encoder import ImageEncoder
+from labelwise.nn.image_encoder import ImageEncoder
 from labelwise.training.distribution import process_mean
 from labelwise.training.stages import Loss, Stage
 

@@ -14,7 +14,8 @@ from labelwise.data.views import TwoViews, contrastive_augment
 from labelwise.errors import UsageError
 from labelwise.methods.shared.linear import Encoder, ImageMethod, SoftmaxModel
 from labelwise.model import LabelModel, Spec
-from labelwise.nn.encoder import LENGTH, spread
+from labelwise.nn.image_encoder import LENGTH
+from labelwise.nn.spread import spread
 from labelwise.ops.contrastive import supervised_contrastive
 from labelwise.settings import check_range
 from labelwise.training.distribution import whole_batch

@@ -16,7 +16,8 @@ from labelwise.data.dataset import Split, TrainData
 from labelwise.errors import UsageError
 from labelwise.labels import Labels
 from labelwise.model import LabelModel, Spec, as_float
-from labelwise.nn.encoder import LENGTH, Encoder
+from labelwise.nn.encoder import Encoder
+from labelwise.nn.image_encoder import LENGTH
 from labelwise.ops.discriminant import closed_form_rows, root_features
 from labelwise.ops.linear import (
     EmbeddingStatistics,

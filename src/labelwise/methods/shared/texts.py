@@ -15,7 +15,7 @@ from labelwise.errors import DataError, UsageError
 from labelwise.labels import Labels
 from labelwise.methods.shared.centring import Centring
 from labelwise.methods.shared.zero_shot import LabelSource, flattened
-from labelwise.nn.encoder import LENGTH
+from labelwise.nn.image_encoder import LENGTH
 from labelwise.nn.text import SentenceEncoder
 from labelwise.ops.segments import segment_mean
 

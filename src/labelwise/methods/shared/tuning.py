@@ -12,7 +12,7 @@ from labelwise.data.batches import Batch, ShuffledBatches
 from labelwise.data.dataset import TrainData
 from labelwise.errors import UsageError
 from labelwise.methods.shared.linear import EncoderModel
-from labelwise.nn.encoder import spread
+from labelwise.nn.spread import spread
 from labelwise.ops.discriminant import closed_form_rows
 from labelwise.settings import check_range
 from labelwise.training.distribution import of_main_process

@@ -1,0 +1,100 @@
+"""Galleries of picture files, in memory and on disk: read some at a time, so that pictures need not fit in memory together."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+import torch
+
+from labelwise.classifier import Classifier
+from labelwise.data.dataset import Skipped
+from labelwise.data.read.known import read_known
+from labelwise.data.split.grouping import moments
+from labelwise.errors import DataError
+from labelwise.tasks.gallery import Gallery, probe_embeddings
+from labelwise.tasks.gallery_store import StoredGallery
+
+READ = 1_024  # files read at a time
+TIDIED = 64  # parts after which small files of a table are joined
+
+
+def gallery_of_files(
+    classifier: Classifier, files: Sequence[str | Path], *, known: Gallery | None = None, strict: bool = False
+) -> tuple[Gallery, tuple[Skipped, ...]]:
+    """Return a gallery of picture files under their own names, and the files that cannot be read.
+
+    Some are read at a time, so that pictures need not fit in memory together; ``strict`` makes one that cannot be read an
+    error. Of a known gallery, which may hold others, too, only those are read that it lacks; it is returned if it has them all.
+    """
+    if known is not None:
+        old = set(known.files)
+        new, gone = [file for file in files if str(file) not in old], old - set(map(str, files))
+        known = known.remove(gone) if gone else known
+        if not new:
+            return known, ()
+        more, unread = gallery_of_files(classifier, new, strict=strict)
+        return known.join(more), unread
+    probe, skipped, names = probe_embeddings(classifier), list[Skipped](), list[str]()
+    parts = [probe[:0]]
+    for start in range(0, len(files), READ):
+        some = files[start : start + READ]
+        try:
+            images, rows, bad = read_known(some, classifier.shape, fit=classifier.view.fit, strict=strict)
+        except DataError:  # none of them can be read
+            if strict:
+                raise
+            skipped += [Skipped(file=str(file), reason="not a picture that can be read") for file in some]
+            continue
+        parts.append(classifier.encode(images).cpu())
+        names += [str(some[i]) for i in rows]
+        skipped += bad
+    return Gallery(embeddings=torch.cat(parts), files=tuple(names), probe=probe), tuple(skipped)
+
+
+def add_files(
+    gallery: StoredGallery,
+    classifier: Classifier,
+    files: Sequence[str],
+    *,
+    label: str | None = None,
+    strict: bool = False,
+) -> tuple[Skipped, ...]:
+    """Add picture files that are not in a gallery, some at a time, and return those that cannot be read.
+
+    Stopped at any moment, all that was added before stays, and the same call goes on. ``label`` is what is known of all of them.
+    """
+    skipped = list[Skipped]()
+    for turn_, start in enumerate(range(0, len(files), READ), 1):
+        some = [file for file in files[start : start + READ] if _is_text(file, skipped)]
+        known = gallery.known(some)
+        some = [file for file in some if file not in known]
+        if some:
+            part, bad = gallery_of_files(classifier, some, strict=strict)
+            labels = () if label is None else (label,) * len(part)
+            gallery.add(classifier, replace(part, labels=labels), dates_of(part.files))
+            skipped += bad
+        if turn_ % TIDIED == 0:
+            gallery.tidy()
+    gallery.tidy()
+    return tuple(skipped)
+
+
+def dates_of(files: Sequence[str]) -> list[str]:
+    """Return when each picture was taken as EXIF says, else when its file was changed, "2026-05-01T10:20:30"."""
+    taken = (moment.partition(" ")[0].partition(".")[0] for moment in moments(files))
+    return [
+        date or datetime.fromtimestamp(os.path.getmtime(file)).isoformat(timespec="seconds")
+        for file, date in zip(files, taken, strict=True)
+    ]
+
+
+def _is_text(file: str, skipped: list[Skipped]) -> bool:
+    """Return whether the name of a file can be kept in a table; one that cannot is noted."""
+    try:
+        file.encode()
+    except UnicodeEncodeError:
+        skipped.append(Skipped(file=file, reason="its name is not valid UTF-8"))
+        return False
+    return True
