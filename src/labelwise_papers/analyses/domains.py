@@ -21,7 +21,7 @@ from labelwise.data.split.make import hold_out_domain
 from labelwise.errors import DataError, UnsupportedError, UsageError
 from labelwise.evaluate.tested import align_targets
 from labelwise.files import read_tensors, under, write_atomically
-from labelwise.fitting.fit import VALIDATION_SHARE, as_seen_by, training_data
+from labelwise.fitting.fit import as_seen_by, training_data
 from labelwise.labels import Labels
 from labelwise.model import LabelModel, prepared
 from labelwise.settings import to_plain
@@ -110,6 +110,7 @@ def evaluate_domain_views(
     _check(whole, chosen, every, data.name)
     data = as_seen_by(chosen[0], data)
     whole = pool(data)
+    data = replace(data, splits={"train": whole})  # so that pooling again, for each domain, copies no image
     content = zlib.crc32(whole.images.numpy().tobytes(), zlib.crc32(whole.targets.numpy().tobytes()))
     held_out: dict[str, list[HeldOut]] = {}
     with tempfile.TemporaryDirectory() as place:
@@ -130,7 +131,7 @@ def evaluate_domain_views(
 def hold_out(data: Dataset, domain: str, seed: int) -> Dataset:
     """Return the data with one domain as test; a tenth of each label and domain of the others is val, the rest train."""
     whole = pool(data)
-    return resplit(data, hold_out_domain(whole.targets, whole.domains, domain, VALIDATION_SHARE, seed))
+    return resplit(data, hold_out_domain(whole.targets, whole.domains, domain, seed))
 
 
 def _check(whole: Split, methods: tuple[Method, ...], every: int, name: str) -> None:
