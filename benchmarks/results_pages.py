@@ -4,7 +4,7 @@
 
 Under a line ``<!-- headlines -->`` comes the table of all headline figures, under ``<!-- headlines PAPER -->`` that of one paper, under
 ``<!-- PAPER/TABLE -->`` that of a recipe (a line for each row, a column for each figure; ``<!-- PAPER/TABLE: FIGURE, ... -->``: only
-these), under ``<!-- prototype -->`` those of prototype.jsonl, under ``<!-- naming draws -->`` and ``<!-- naming cifar10 -->`` those of naming.jsonl, under
+these), under ``<!-- prototype -->`` those of prototype.jsonl, under ``<!-- naming draws -->``, ``<!-- naming prior -->`` and ``<!-- naming cifar10 -->`` those of naming.jsonl, under ``<!-- unlabelled SET -->`` one of unlabelled.jsonl, under
 ``<!-- photos TABLE -->`` one of photos.jsonl, whose pictures are drawn, too. ``measured/headlines.toml`` says which figures are headlines.
 """
 
@@ -48,7 +48,10 @@ def block(name: str) -> list[str]:
     if kind == "photos":
         return photos_tables.table(rest, MEASURED / "photos.jsonl")
     if kind == "naming":
-        return {"draws": naming_tables.drawn, "cifar10": naming_tables.cifar10}[rest](naming_tables.read(NAMING))
+        tables = {"draws": naming_tables.drawn, "prior": naming_tables.prior, "cifar10": naming_tables.cifar10}
+        return tables[rest](naming_tables.read(NAMING))
+    if kind == "unlabelled":
+        return naming_tables.unlabelled(naming_tables.read(MEASURED / "unlabelled.jsonl"), rest)
     recipe, _, figures = name.partition(": ")
     wanted = [each.strip() for each in figures.split(",") if each.strip()]
     titles = {find_recipes(recipe)[0].figures[each].title for each in wanted}
