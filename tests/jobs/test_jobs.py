@@ -191,13 +191,25 @@ def test_ray_gives_the_same_rows_though_actors_are_killed(place: Path, tmp_path:
     assert len(killed) == 2
     assert rows(job) == whole
     assert sum(counts) == len(whole), "each block is told once"
+    assert not started_by_ray(), "its processes have ended, too"
 
 
 def actors() -> list[int]:
     """The processes of actors of Ray that are at work."""
+    return sorted(number for number, line in processes().items() if line.startswith(b"ray::Worker"))
+
+
+def started_by_ray() -> list[bytes]:
+    """What Ray runs in processes that this one started."""
+    own = (each for task in Path("/proc/self/task").iterdir() for each in _words(task / "children").split())
+    known = processes()
+    return [line for line in (known.get(int(number), b"") for number in own) if b"/ray/" in line]
+
+
+def processes() -> dict[int, bytes]:
+    """The words of each process of this machine."""
     numbers = [each.name for each in Path("/proc").iterdir() if each.name.isdigit()]
-    words = {number: _words(Path("/proc") / number / "cmdline") for number in numbers}
-    return sorted(int(number) for number, line in words.items() if line.startswith(b"ray::Worker"))
+    return {int(number): _words(Path("/proc") / number / "cmdline") for number in numbers}
 
 
 def _words(file: Path) -> bytes:
