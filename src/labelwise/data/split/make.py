@@ -22,7 +22,7 @@ def val_share(targets: Tensor) -> float:
     >>> val_share(torch.arange(50_000) % 10)
     0.02
     """
-    return min(VAL_SHARE, max(ENOUGH, OF_EACH * len(targets.unique())) / max(1, len(targets)))
+    return min(VAL_SHARE, max(ENOUGH, OF_EACH * len(set(targets.tolist()))) / max(1, len(targets)))
 
 
 def split_name(spelling: str, where: str) -> str:
