@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from labelwise.data import load
+from labelwise.data.dataset import Split
 from labelwise.fitting.pretraining import Pretrain, pretrain
 from labelwise.methods import Encoder
 from labelwise.nn.image_encoder import ImageEncoder
@@ -36,7 +37,7 @@ def seconds_an_epoch(images: Tensor, method: Pretrain, run: Run) -> float:
     with tempfile.TemporaryDirectory() as folder:
         pretrain(few, replace(method, epochs=3), replace(run, folder=Path(folder)))
         lines = [json.loads(line) for line in (Path(folder) / "log.jsonl").read_text().splitlines()]
-    ends = [line["seconds"] for line in lines if "epoch" in line]
+    ends: list[float] = [line["seconds"] for line in lines if "epoch" in line]
     return (ends[-1] - ends[-3]) / 2 * len(images) / len(few)
 
 
@@ -44,12 +45,14 @@ def seconds_an_epoch(images: Tensor, method: Pretrain, run: Run) -> float:
 def encode(trained: ImageEncoder, images: Tensor, device: str) -> Tensor:
     """Return the codes of pictures, bytes ``[n, 3, h, w]``, at unit length."""
     codes = [trained(part.to(device).float() / 255) for part in torch.split(images, 500)]
-    return normalize(torch.cat(codes).float(), dim=1)
+    unit: Tensor = normalize(torch.cat(codes).float(), dim=1)
+    return unit
 
 
 def turned(codes: Tensor, most: int) -> Tensor:
     """Return codes ``[n, d]`` in the directions in which their squared length is largest."""
-    return codes @ torch.linalg.eigh((codes.T @ codes).double()).eigenvectors.flip(1)[:, :most].float()
+    directions: Tensor = torch.linalg.eigh((codes.T @ codes).double()).eigenvectors.flip(1)[:, :most]
+    return codes @ directions.float()
 
 
 def probe(codes: Tensor, targets: Tensor, k: int = 50) -> float:
@@ -63,6 +66,28 @@ def probe(codes: Tensor, targets: Tensor, k: int = 50) -> float:
         votes.scatter_add_(1, targets[best.indices], (best.values / 0.1).exp())
         right += int((votes.argmax(1) == targets[place : place + 2000]).sum())
     return right / len(unit)
+
+
+def write_codes(out: Path, trained: ImageEncoder, parts: list[Split], device: str) -> dict[str, float]:
+    """Write the codes of train and test, whole and in 128 directions, and return what there is to tell of them."""
+    codes = encode(trained, torch.cat([part.images for part in parts]), device)
+    few, train = turned(codes, 128), len(parts[0])
+    for file, rows in ((out, codes), (out.with_suffix(".small.npz"), few)):
+        half = rows.half().cpu().numpy()
+        np.savez(file, f=half[:train], ft=half[train:])
+    targets = torch.cat([part.targets for part in parts]).to(device)
+    told = {"numbers": codes.shape[1], "kept": float(few.square().sum() / len(codes))}
+    return {**told, "mean": float(codes.mean(0).norm()), "probe": probe(codes, targets)}
+
+
+def write_draws(out: Path, trained: ImageEncoder, pictures: Path, device: str) -> None:
+    """Write the codes of other pictures, class by class, in 256 directions."""
+    sets = read_pictures(pictures)
+    rows = turned(encode(trained, torch.cat([own for own, _ in sets.values()]), device), 256).half().cpu()
+    parts = torch.split(rows, [len(own) for own, _ in sets.values()])
+    arrays = {f"{name}/codes": own.numpy() for name, own in zip(sets, parts, strict=True)}
+    arrays |= {f"{name}/names": np.array(names) for name, (_, names) in sets.items()}
+    np.savez(out, allow_pickle=False, **arrays)
 
 
 def main() -> None:
@@ -87,22 +112,10 @@ def main() -> None:
     trained, summary = pretrain(images, replace(method, epochs=epochs), run)
     print(f"trained after {time.perf_counter() - started:.0f} s", flush=True)
     trained = trained.to(device).eval()
-    codes = encode(trained, torch.cat([part.images for part in parts]), device)
-    small, train = turned(codes, 128), len(parts[0])
     told = {"epochs": epochs, "seconds": summary["seconds"], "engine": summary.get("engine"), "each": each}
-    told |= {"kept": float(small.square().sum() / len(codes)), "numbers": codes.shape[1]}
-    told["mean"] = float(codes.mean(0).norm())
-    told["probe"] = probe(codes, torch.cat([part.targets for part in parts]).to(device))
-    for file, rows in ((chosen.out, codes), (chosen.out.with_suffix(".small.npz"), small)):
-        half = rows.half().cpu().numpy()
-        np.savez(file, f=half[:train], ft=half[train:])
+    told |= write_codes(chosen.out, trained, parts, device)
     if chosen.draws is not None:
-        sets = read_pictures(chosen.draws)
-        rows = turned(encode(trained, torch.cat([own for own, _ in sets.values()]), device), 256).half().cpu().numpy()
-        cut = np.split(rows, np.cumsum([len(own) for own, _ in sets.values()])[:-1])
-        arrays = {f"{name}/codes": own for name, own in zip(sets, cut, strict=True)}
-        arrays |= {f"{name}/names": np.array(names) for name, (_, names) in sets.items()}
-        np.savez(chosen.out.with_suffix(".draws.npz"), allow_pickle=False, **arrays)
+        write_draws(chosen.out.with_suffix(".draws.npz"), trained, chosen.draws, device)
     told["all seconds"] = time.perf_counter() - started
     chosen.out.with_suffix(".json").write_text(json.dumps(told))
     print(told, flush=True)

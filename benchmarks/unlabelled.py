@@ -82,6 +82,7 @@ def levels(seeds: int) -> Iterator[Found]:
                 classifier = lw.fit(codes, ZeroLabel(prior="order"), lw.Run(seed=seed, device="cpu"))
                 for when, who in (("no answer", classifier), ("one answer", answered(classifier, codes))):
                     best = evaluate_ordinal(Tested.of(who, codes.split("test"), codes.labels)).best
+                    assert best.kappa is not None
                     figures = {"accuracy, %": 100 * best.accuracy, "levels off": best.mean_absolute_error}
                     figures |= {"kappa": best.kappa, "within one, %": 100 * best.within_one}
                     yield f"{' or '.join(kinds)}; {title} changes; {when}", seed, figures

@@ -1,14 +1,22 @@
 """The lowest loss of stage III under a naming is that of the slow form, and searches end where no exchange helps."""
 
 from itertools import permutations
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize, pad
 
-from labelwise.methods.shared.label_prior import LabelPrior
+from labelwise.data.dataset import Dataset, Split
+from labelwise.labels import Labels
+from labelwise.methods.shared.label_prior import LabelPrior, label_similarity
 from labelwise.methods.shared.transport import guided_cost
+from labelwise.training.stages import Run
 from labelwise_papers.analyses.naming_loss import NamingLoss, compare_namings, lowest_namings
+from labelwise_papers.reproduce.measures import objective
+from labelwise_papers.reproduce.subject import Subject
 
 K, D, EACH = 4, 6, 10
 
@@ -71,3 +79,17 @@ def test_what_is_said_of_the_true_naming() -> None:
     assert other["below"] == other["ends"] >= 1
     assert other["apart"][0] == pytest.approx(other["lowest"] / other["true"] - 1)
     assert other["right"] == float((best == worst).double().mean())
+
+
+def test_the_layer_may_have_a_bias() -> None:
+    """The measure then finds the loss of codes that all have a 1 beside their numbers, which is lower."""
+    rng = torch.Generator().manual_seed(5)
+    images, targets = torch.randn(60, 3, generator=rng), torch.arange(3).repeat(20)
+    labels = Labels(names=("a", "b", "c"), order=(0, 1, 2))
+    data = Dataset(name="codes", labels=labels, splits={"train": Split(images=images, targets=targets)})
+    subject = cast(Subject, SimpleNamespace(dataset=data, run=Run(seed=0)))
+    without, with_bias = (objective(subject, prior="order", bias=bias, searches=3) for bias in (False, True))
+    codes = pad(normalize(images, dim=1), (0, 1), value=1.0)
+    slow = NamingLoss.of(codes, targets, LabelPrior.of(label_similarity(labels, "order")))(torch.arange(3)[None])
+    assert with_bias["true"] == pytest.approx(float(slow))
+    assert with_bias["true"] < 0.9 * without["true"]
