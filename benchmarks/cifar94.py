@@ -26,12 +26,13 @@ import labelwise as lw
 from labelwise.data.dataset import Split, TrainData
 from labelwise.fitting.steps import set_aside
 from labelwise.methods import METHODS
+from labelwise.methods.shared.linear import EncoderModel
 from labelwise.model import LabelModel
 from labelwise.settings import override
 from labelwise.training.loop import train
 
 SETTINGS = {
-    "epochs": "14",
+    "epochs": "13",
     "batch": "512",
     "encoder.backbone": "resnet18",
     "optimizer.name": "muon",
@@ -77,8 +78,9 @@ def fitted(words: list[str], compiled: Path) -> tuple[float, dict[str, Any]]:
 
 def right(model: LabelModel, split: Split) -> float:
     """Return the share of pictures whose label has the highest score."""
+    assert isinstance(model, EncoderModel)
     with torch.no_grad():
-        scores = model.score(model.encode_all(split.images), model.encode_labels(model.spec.labels))  # type: ignore[attr-defined]
+        scores = model.score(model.encode_all(split.images), model.encode_labels(model.spec.labels))
     return float((scores.argmax(1).cpu() == split.targets.cpu()).double().mean())
 
 

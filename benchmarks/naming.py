@@ -52,16 +52,20 @@ from labelwise.ops.linear import linear_scores
 from labelwise.ops.looks import looks
 from labelwise.ops.segments import segment_mean
 
+SEARCH = 100  # matchings of a draw that are improved, where the method has 500
 
-def namings(codes: Tensor, seen: Tensor, members: Tensor, names: tuple[str, ...]) -> Iterator[tuple[str, Tensor]]:
+
+def namings(
+    codes: Tensor, seen: Tensor, members: Tensor, names: tuple[str, ...], search: int
+) -> Iterator[tuple[str, Tensor]]:
     """Yield what the clusters of the first of some clusterings ``[r, n]`` are called ``[k]``, by each source, the method's way."""
-    usual, means = ZeroLabel(), torch.stack([segment_mean(seen, own, K) for own in members])
+    means = torch.stack([segment_mean(seen, own, K) for own in members])
     for kind, prior in PRIORS.items():
-        alike = label_similarity(Labels(names=names), prior, neighbours=usual.neighbours)  # type: ignore[arg-type]
+        alike = label_similarity(Labels(names=names), prior, neighbours=ZeroLabel().neighbours)  # type: ignore[arg-type]
         plain, fit = Evidence.of(codes, members, alike), looks_fit(means, names, sentences=prior == "sentences")
         yield f"looks, {kind}", best_matching((plain.overlaps @ fit).mean(0))
         for title, evidence in (("likeness", plain), ("looks and likeness", replace(plain, looks=fit))):
-            yield f"{title}, {kind}", choose_names(vote(evidence, name_each(evidence, usual.search)))
+            yield f"{title}, {kind}", choose_names(vote(evidence, name_each(evidence, search)))
 
 
 def judged(clusters: Tensor, truth: Tensor, named: Iterator[tuple[str, Tensor]]) -> Iterator[Row]:
@@ -71,8 +75,13 @@ def judged(clusters: Tensor, truth: Tensor, named: Iterator[tuple[str, Tensor]])
         yield title, float(inside[range(K), chosen].sum())
 
 
+def standard_error(values: Tensor) -> float:
+    """Return that of a mean over draws."""
+    return float(values.std() / len(values) ** 0.5)
+
+
 def measured(given: argparse.Namespace) -> Iterator[dict[str, object]]:
-    """Yield the mean over draws of every row, and its standard error."""
+    """Yield the mean over draws of every row, and its standard error; ``gain``: what sentences add to words, draw by draw."""
     sets, found, texts = read_classes(given.codes), defaultdict[str, list[float]](list), dict[str, Tensor]()
     if given.texts is not None:
         with np.load(given.texts) as held:
@@ -87,7 +96,7 @@ def measured(given: argparse.Namespace) -> Iterator[dict[str, object]]:
         codes = in_directions(normalize(classes.codes[rows].flatten(0, 1), dim=1), DIRECTIONS)
         _, members = clusterings(codes, RESTARTS, place)
         names, truth = tuple(classes.names[i] for i in rows.tolist()), torch.arange(K)
-        named = namings(codes, classes.looks[rows].flatten(0, 1), members, names)
+        named = namings(codes, classes.looks[rows].flatten(0, 1), members, names, SEARCH)
         truth = truth.repeat_interleave(classes.codes.shape[1])
         every += [(f"found clusters: {row}", value) for row, value in judged(members[0], truth, named)]
         for row, value in every:
@@ -95,10 +104,11 @@ def measured(given: argparse.Namespace) -> Iterator[dict[str, object]]:
     for row, values in found.items():
         table = 100 * torch.tensor(values, dtype=torch.float64)
         middle = len(table) // 2
+        gain = table - 100 * torch.tensor(found.get(row.removesuffix(" and sentences"), values), dtype=torch.float64)
         yield {
             "encoder": given.encoder, "half": given.half, "row": row, "draws": len(table), "mean": float(table.mean()),
-            "error": float(table.std() / len(table) ** 0.5), "tenth": float(table.quantile(0.1)),
-            "cifar100": float(table[:middle].mean()), "tinyimagenet": float(table[middle:].mean()),
+            "error": standard_error(table), "tenth": float(table.quantile(0.1)), "cifar100": float(table[:middle].mean()),
+            "tinyimagenet": float(table[middle:].mean()), "gain": float(gain.mean()), "gain_error": standard_error(gain),
         }  # fmt: skip
 
 
@@ -114,7 +124,7 @@ def cifar10(given: argparse.Namespace) -> Iterator[dict[str, object]]:
     seen = torch.cat([looks(part.float() / 255) for part in parts]).double()
     for seed in range(given.seeds):
         heads, members = clusterings(train[rows], ZeroLabel().restarts, seed)
-        named = namings(train[rows], seen, members, tuple(data.labels.names))
+        named = namings(train[rows], seen, members, tuple(data.labels.names), ZeroLabel().search)
         clusters = linear_scores(test, heads[0]).argmax(1)
         for row, value in judged(clusters, data.split("test").targets, named):
             yield {"encoder": given.encoder, "row": row, "seed": seed, "accuracy": 100 * value}
@@ -123,7 +133,7 @@ def cifar10(given: argparse.Namespace) -> Iterator[dict[str, object]]:
 def told(lines: Iterator[dict[str, Any]], out: Path | None) -> None:
     """Print results, and add them to a file, a line each."""
     for line in lines:
-        words = ("mean", "error", "tenth", "cifar100", "tinyimagenet", "accuracy")
+        words = ("mean", "error", "tenth", "cifar100", "tinyimagenet", "gain", "gain_error", "accuracy")
         print(f"{line['row']:60s}", *(f"{word} {line[word]:.1f}" for word in words if word in line), flush=True)
         if out is not None:
             with out.open("a") as file:

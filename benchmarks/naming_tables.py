@@ -1,10 +1,7 @@
-"""Tables of what ``naming_sources.py`` and ``naming_cifar10.py`` measured, for ``results_pages.py``; and a picture of it.
-
-python benchmarks/naming_tables.py docs/results/measured/naming.jsonl docs/pictures/zero_label_sources.png
-"""
+"""Tables of what ``naming.py`` and ``unlabelled.py`` measured, for ``results_pages.py``; and a picture of it."""
 
 import json
-import sys
+from collections import defaultdict
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -37,22 +34,56 @@ def drawn(lines: list[Line]) -> list[str]:
     return [f"| {' | '.join(cells[place] for place in columns)} |" for cells in table]
 
 
+def prior(lines: list[Line]) -> list[str]:
+    """Return the table of what sentences add to words, for each encoder and half."""
+    table = [["codes", "classes", "draws", "words", "worst tenth", "words and sentences", "worst tenth", "gain"]]
+    table.append(["---"] * len(table[0]))
+    rows = [f"found clusters: looks and likeness, {kind}" for kind in ("words", "words and sentences")]
+    held = {(line["encoder"], line["half"], line["row"]): line for line in lines if "gain" in line}
+    for encoder, half in dict.fromkeys((encoder, half) for encoder, half, _ in held):
+        words, both = (held[encoder, half, row] for row in rows)
+        cells = [cell for line in (words, both) for cell in (spread(line), f"{line['tenth']:.1f}")]
+        gain = f"**{both['gain']:+.1f} +- {both['gain_error']:.1f}**"
+        half = "for choosing" if half == "choose" else "held back"
+        table.append([encoder, half, str(both["draws"]), *cells, gain])
+    return [f"| {' | '.join(cells)} |" for cells in table]
+
+
 def cifar10(lines: list[Line]) -> list[str]:
     """Return the table of CIFAR-10: every seed, the mean and the standard deviation."""
-    rows = list(dict.fromkeys(line["row"] for line in lines if "seed" in line))
-    values = {row: [line["accuracy"] for line in lines if "seed" in line and line["row"] == row] for row in rows}
-    seeds = range(max(len(each) for each in values.values()))
-    table = [["CIFAR-10, test images named right, %", *(f"seed {seed}" for seed in seeds), "mean +- deviation"]]
+    found = defaultdict[tuple[str, str], list[float]](list)
+    for line in (line for line in lines if "seed" in line):
+        found[line["encoder"], line["row"]].append(line["accuracy"])
+    seeds = range(max(len(each) for each in found.values()))
+    table = [["codes", "test images named right, %", *(f"seed {seed}" for seed in seeds), "mean +- deviation"]]
     table.append(["---"] * len(table[0]))
-    for row, own in values.items():
-        table.append([row, *(f"{value:.1f}" for value in own), f"**{fmean(own):.1f} +- {stdev(own):.1f}**"])
+    for (encoder, row), own in found.items():
+        table.append([encoder, row, *(f"{value:.1f}" for value in own), f"**{fmean(own):.1f} +- {stdev(own):.1f}**"])
+    return [f"| {' | '.join(cells)} |" for cells in table]
+
+
+def unlabelled(lines: list[Line], name: str) -> list[str]:
+    """Return the table of a small set: mean and standard deviation over seeds of every figure, and its range."""
+    own, rows = [line for line in lines if line["set"] == name], defaultdict[str, list[dict[str, float]]](list)
+    for line in own:
+        rows[line["row"]].append(line["figures"])
+    titles = list(own[0]["figures"])
+    table = [["", *titles, "seeds"], ["---"] * (len(titles) + 2)]
+    for row, each in rows.items():
+        values = [[one[title] for one in each] for title in titles]
+        digits = [1 if "%" in title else 2 for title in titles]
+        cells = (
+            f"{fmean(own):.{n}f} +- {stdev(own):.{n}f} ({min(own):.{n}f} to {max(own):.{n}f})"
+            for own, n in zip(values, digits, strict=True)
+        )
+        table.append([row, *cells, str(len(each))])
     return [f"| {' | '.join(cells)} |" for cells in table]
 
 
 def headline(lines: list[Line], row: str, encoder: str) -> tuple[str, int]:
     """Return a figure with its spread (standard error over draws, deviation over seeds), and how many draws or seeds it is of."""
     own = [line for line in lines if (line["row"], line["encoder"]) == (row, encoder)]
-    if encoder == "CIFAR-10":
+    if "seed" in own[0]:
         values = [line["accuracy"] for line in own]
         return f"{fmean(values):.1f} +- {stdev(values):.1f}", len(values)
     (line,) = [line for line in own if line["half"] == "report"]
@@ -87,7 +118,3 @@ def picture(lines: list[Line], file: Path) -> None:
     axes.xaxis.label.set_fontsize(7)
     figure.tight_layout()
     figure.savefig(file, dpi=110, bbox_inches="tight")
-
-
-if __name__ == "__main__":
-    picture(read(Path(sys.argv[1])), Path(sys.argv[2]))

@@ -4,7 +4,7 @@
 
 Under a line ``<!-- headlines -->`` comes the table of all headline figures, under ``<!-- headlines PAPER -->`` that of one paper, under
 ``<!-- PAPER/TABLE -->`` that of a recipe (a line for each row, a column for each figure; ``<!-- PAPER/TABLE: FIGURE, ... -->``: only
-these), under ``<!-- prototype -->`` those of prototype.jsonl, under ``<!-- naming draws -->`` and ``<!-- naming cifar10 -->`` those of naming.jsonl, under
+these), under ``<!-- paper PAPER/TABLE -->`` what the paper itself has in it, under ``<!-- prototype -->`` those of prototype.jsonl, under ``<!-- naming draws -->``, ``<!-- naming prior -->`` and ``<!-- naming cifar10 -->`` those of naming.jsonl, under ``<!-- unlabelled SET -->`` one of unlabelled.jsonl, under
 ``<!-- photos TABLE -->`` one of photos.jsonl, whose pictures are drawn, too. ``measured/headlines.toml`` says which figures are headlines.
 """
 
@@ -43,12 +43,17 @@ def block(name: str) -> list[str]:
     kind, _, rest = name.partition(" ")
     if kind == "headlines":
         return headline_table(rest)
+    if kind == "paper":
+        return paper_table(rest)
     if name == "prototype":
         return prototype_tables.tables(MEASURED / "prototype.jsonl").splitlines()
     if kind == "photos":
         return photos_tables.table(rest, MEASURED / "photos.jsonl")
     if kind == "naming":
-        return {"draws": naming_tables.drawn, "cifar10": naming_tables.cifar10}[rest](naming_tables.read(NAMING))
+        tables = {"draws": naming_tables.drawn, "prior": naming_tables.prior, "cifar10": naming_tables.cifar10}
+        return tables[rest](naming_tables.read(NAMING))
+    if kind == "unlabelled":
+        return naming_tables.unlabelled(naming_tables.read(MEASURED / "unlabelled.jsonl"), rest)
     recipe, _, figures = name.partition(": ")
     wanted = [each.strip() for each in figures.split(",") if each.strip()]
     titles = {find_recipes(recipe)[0].figures[each].title for each in wanted}
@@ -56,6 +61,17 @@ def block(name: str) -> list[str]:
     if not any(line.ours for line in lines):
         raise UsageError(f'The mark "{name}" names no figure that was measured.')
     return compact(lines)
+
+
+def paper_table(name: str) -> list[str]:
+    """Return the paper's own figures of a table, as its recipe has them."""
+    rows: dict[str, dict[str, str]] = {}
+    for line in recipe_lines(name):
+        if line.paper is not None:
+            rows.setdefault(line.row, {})[line.figure] = line.words()[3]
+    titles = list(dict.fromkeys(title for figures in rows.values() for title in figures))
+    cells = [[row, *(figures.get(title, "") for title in titles)] for row, figures in rows.items()]
+    return [f"| {' | '.join(each)} |" for each in (["the paper", *titles], ["---"] * (1 + len(titles)), *cells)]
 
 
 def headlines() -> dict[str, list[Headline]]:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from labelwise.data.augment import YIQ, Augment, CompiledAugment
+from labelwise.data.augment import YIQ, Augment
 from labelwise.data.rng import BatchRng
 from labelwise.errors import UsageError
 
@@ -291,12 +291,3 @@ def test_settings_out_of_range_are_named(name: str, value: object) -> None:
 def test_wrong_input_is_named(augment: Augment, images: Tensor, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         augment(images, BatchRng.seeded(0, 4))
-
-
-@pytest.mark.parametrize("augment", [CONTRASTIVE, EVERYTHING, Augment(padding=2, flip=True, changes=1)])
-def test_what_is_drawn_is_all_that_changes_so_the_change_can_be_compiled_whole(augment: Augment) -> None:
-    """As one graph, without a break; here it is traced and not translated, which takes half a minute."""
-    images = picture(5)
-    traced = torch.compile(augment.change, backend="eager", fullgraph=True)
-    compiled = CompiledAugment(augment, traced)
-    assert torch.equal(compiled(images, BatchRng.seeded(3, 5)), augment(images, BatchRng.seeded(3, 5)))

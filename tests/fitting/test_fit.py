@@ -47,6 +47,24 @@ def test_of_many_images_no_more_are_set_aside_than_calibration_needs() -> None:
     assert torch.bincount(held.targets).tolist() == [10] * 200
 
 
+def test_groups_that_hold_whole_labels_do_not_take_them_from_training(blob_data: Dataset) -> None:
+    """Each label lies in one group, as the characters of an alphabet do: images are held out one by one."""
+    train = blob_data.split("train")
+    alphabets = replace(train, groups=tuple(f"alphabet {target // 2}" for target in train.targets.tolist()))
+    data = training_data(replace(blob_data, splits={"train": alphabets}))
+    assert data.labels.names == blob_data.labels.names
+    assert torch.bincount(data.train.targets).tolist() == [18, 18, 18, 18]
+    assert torch.bincount(data.val.targets).tolist() == [2, 2, 2, 2]
+
+
+def test_groups_that_divide_a_label_stay_whole(blob_data: Dataset) -> None:
+    train = blob_data.split("train")
+    bursts = replace(train, groups=tuple(f"burst {row // 10}" for row in range(len(train))))
+    data = training_data(replace(blob_data, splits={"train": bursts}))
+    assert len(data.val)
+    assert not {*data.val.groups} & {*data.train.groups}
+
+
 def test_labels_without_images_are_unseen(blob_data: Dataset) -> None:
     train, val = blob_data.split("train"), blob_data.split("val")
     some = train.select((train.targets != 1).nonzero()[:, 0])

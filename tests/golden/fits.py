@@ -26,7 +26,7 @@ KEPT: dict[str, tuple[str, int | None]] = {
     "devise": (f"{FEATURES} --method devise {SEED}", 20),
     "izf": (f"{FEATURES} --method izf {SEED}", None),
     "cgan": (f"{FEATURES} --method cgan {SEED} --set hidden=8", 3),
-    "zero_label": (f"{CLUSTERS} --set restarts=3 --set search=20 --set directions=8 --set smooth=5", None),
+    "zero_label": (f"{CLUSTERS} --set prior=words --set restarts=3 --set search=20 --set directions=8 --set smooth=5", None),
     "discriminant": (f"{FEATURES} --method discriminant {SEED}", None),
     # Other settings of the same methods, other data, other networks.
     "several": (f"{SEVERAL} --method indicator {SMALL} --set negatives=1", 12),

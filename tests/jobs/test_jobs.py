@@ -16,6 +16,8 @@ from PIL import Image
 
 from labelwise.classifier import Classifier
 from labelwise.data.dataset import Dataset, Split
+from labelwise.data.read import readable
+from labelwise.data.read.workers import decode_safely
 from labelwise.errors import LabelwiseError, UsageError
 from labelwise.fitting.fit import fit
 from labelwise.jobs.job import Job
@@ -81,6 +83,28 @@ def test_answers_are_those_of_the_task_and_a_bad_picture_is_a_row(place: Path, t
     np.testing.assert_allclose(
         [row["embedding"] for row in embedded if not row["reason"]], classifier.scores(good).embeddings, atol=1e-5
     )
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_process_decodes_by_as_many_threads_as_it_was_given(
+    place: Path, tmp_path: Path, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, used = job_of(place, tmp_path / "c.parquet", size=25), set[int]()
+
+    def decode(file: Any, frame: Any) -> Any:
+        used.add(threading.get_ident())
+        time.sleep(0.01)  # so that a second thread gets its share
+        return decode_safely(file, frame)
+
+    monkeypatch.setattr(readable, "decode_safely", decode)
+    monkeypatch.setenv("LABELWISE_CACHE", "off")  # which ``open`` does
+    before = torch.get_num_threads()
+    try:
+        job.answer(job.open(threads), 0)
+    finally:
+        torch.set_num_threads(before)
+    assert len(used) == threads
+    assert (threading.get_ident() in used) == (threads == 1)
 
 
 def test_what_is_done_is_not_done_again_and_what_is_damaged_or_missing_is(place: Path, tmp_path: Path) -> None:
@@ -172,7 +196,7 @@ def test_the_shell(place: Path, tmp_path: Path, run: Any) -> None:
 
 def test_ray_gives_the_same_rows_though_actors_are_killed(place: Path, tmp_path: Path) -> None:
     """Slow, where Ray is installed: it starts its own processes. Each actor is killed once, in the middle of its work."""
-    pytest.importorskip("ray", reason="Ray is not installed")
+    ray = pytest.importorskip("ray", reason="Ray is not installed")
     from labelwise.jobs.on_ray import ray_started
 
     whole = rows(answered(job_of(place, tmp_path / "whole.parquet", size=1), load(place / "m.lw")))
@@ -191,6 +215,8 @@ def test_ray_gives_the_same_rows_though_actors_are_killed(place: Path, tmp_path:
     assert len(killed) == 2
     assert rows(job) == whole
     assert sum(counts) == len(whole), "each block is told once"
+    assert not ray.is_initialized()
+    assert not actors()
 
 
 def actors() -> list[int]:

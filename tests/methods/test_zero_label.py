@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 import labelwise as lw
 from labelwise.data.dataset import Dataset, Split
@@ -213,6 +214,25 @@ def test_what_was_read_to_compare_labels_is_not_needed_again(tmp_path: Path, mon
     assert float(model_of(opened).alike.abs().sum()) > 0
     torch.testing.assert_close(model_of(opened).alike, model_of(classifier).alike)
     assert model_of(name_clusters(opened, {0: "frog"})).names[0] == 4
+
+
+@pytest.mark.parametrize(("installed", "prior"), [(True, "sentences"), (False, "words")])
+def test_sentences_are_read_where_they_can_be(installed: bool, prior: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By itself naming goes by words and sentences if the extra is there, and says by what it went."""
+    read: list[str] = []
+
+    def encode(texts: list[str], _: str) -> Tensor:
+        read.extend(texts)
+        return torch.eye(len(texts), 20)
+
+    monkeypatch.setattr("labelwise.nn.sentence_transformer.find_spec", lambda _: object() if installed else None)
+    monkeypatch.setattr("labelwise.methods.shared.label_prior.encode_sentences", encode)
+    monkeypatch.setattr("labelwise.methods.shared.kinds.encode_sentences", encode)
+    method = ZeroLabel(encoder=Encoder(backbone="convnet", width=4), restarts=1, search=5, smooth=5)
+    classifier = lw.fit(pictures(), method, CPU)
+    assert classifier.origin.summary["naming"]["prior"] == prior
+    assert ("a photo of a oak" in read) == installed
+    assert any("reptile" in text for text in read) == installed
 
 
 def pictures(grey: bool = False) -> Dataset:

@@ -21,6 +21,9 @@ def command() -> None:
 
     Python would take apart all that torch holds first, piece by piece: a third of a second, for memory that the system takes back as a whole.
     """
+    from labelwise.cli.starting import spare_imports
+
+    spare_imports()
     code = 1  # of an error that nobody caught
 
     def end() -> None:

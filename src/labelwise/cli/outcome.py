@@ -112,4 +112,8 @@ def _naming_lines(classifier: "lw.Classifier") -> tuple[RenderableType, str]:
     rows = zip(classifier.labels.names, *columns, strict=True)
     table = plain_table(*heads, title="named without a label", rows=rows)
     doubt = "Nothing here was checked against a label: look at pictures of each label before you rely on its name."
+    if report.get("prior") == "words":
+        doubt += (
+            ' Names were compared by words alone; with the extra "text" also by sentences, which names more rightly.'
+        )
     return table, doubt

@@ -9,7 +9,7 @@ Why it is written this way (one CPU thread, 512 colour images of 32x32, millisec
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -74,49 +74,28 @@ class Augment:
                 allowed = "zero or more" if most == math.inf else f"from 0 to {most:g}"
                 raise UsageError(f"{name} must be a finite number, {allowed}; given {value}.")
 
+    @torch.no_grad()
     def __call__(self, images: Tensor, rng: BatchRng) -> Tensor:
         """Return the changed images, float32 in [0, 1], ``[n, c, size, size]``, laid out in memory as they came.
 
         Images are bytes, or floats in [0, 1], with one or three channels; features ``[n, a]`` get noise and nothing
         else.
         """
-        return self.change(images, self.draw(images, rng))
-
-    def draw(self, images: Tensor, rng: BatchRng) -> dict[str, Tensor]:
-        """Return the random numbers that ``change`` takes for these images, and the matrices of colours, made once for a device."""
         _check(images, rng)
-        numbers = {}
-        if images.ndim == 4:
-            numbers["uniform"] = rng.uniform(PLACE + COLOUR)
-            numbers |= {"parts": _colour_parts(images.device)} if images.shape[1] == 3 else {}
-            numbers |= {"changes": rng.uniform(2 * self.changes)} if self.changes else {}
-            numbers |= {"square": rng.uniform(2)} if self.erase else {}
-        return numbers | ({"noise": rng.normal(*self.shape(images)[1:])} if self.noise else {})
-
-    def shape(self, images: Tensor) -> tuple[int, ...]:
-        """Return the shape that images come back in."""
-        return images.shape if self.size is None or images.ndim == 2 else (*images.shape[:2], self.size, self.size)
-
-    @torch.no_grad()
-    def change(self, images: Tensor, numbers: Mapping[str, Tensor]) -> Tensor:
-        """Return the changed images; nothing is drawn here, so that it can be compiled."""
         if images.ndim == 2:
-            return self._with_noise(images.float(), numbers)
-        placed = self._placed(images, numbers["uniform"][:, :PLACE])
-        coloured = self._coloured(placed, numbers["uniform"][:, PLACE:], numbers.get("parts"))
-        for each in torch.split(numbers["changes"], 2, 1) if self.changes else ():
+            return self._with_noise(images.float(), rng)
+        uniform = rng.uniform(PLACE + COLOUR)
+        placed = self._placed(images, uniform[:, :PLACE])
+        coloured = self._coloured(placed, uniform[:, PLACE:])
+        for each in torch.split(rng.uniform(2 * self.changes), 2, 1) if self.changes else ():
             coloured = random_change(coloured, each, self.strength)
         if self.erase:
-            coloured.masked_fill_(self._square(coloured, numbers["square"]), 0.5)
-        result = self._with_noise(coloured, numbers).clamp_(0, 1) if self.noise else coloured
+            coloured.masked_fill_(self._square(coloured, rng.uniform(2)), 0.5)
+        result = self._with_noise(coloured, rng).clamp_(0, 1) if self.noise else coloured
         return result.contiguous(memory_format=_memory_format(images))
 
-    def compiled(self) -> "CompiledAugment":
-        """Return what changes images so by fewer kernels on a GPU, once it was compiled at the first batch."""
-        return CompiledAugment(self, torch.compile(self.change, dynamic=False))
-
-    def _with_noise(self, images: Tensor, numbers: Mapping[str, Tensor]) -> Tensor:
-        return torch.add(images, numbers["noise"], alpha=self.noise) if self.noise else images
+    def _with_noise(self, images: Tensor, rng: BatchRng) -> Tensor:
+        return torch.add(images, rng.normal(*images.shape[1:]), alpha=self.noise) if self.noise else images
 
     def _square(self, images: Tensor, uniform: Tensor) -> Tensor:
         """Return which pixels lie in the square of each image ``[n, 1, h, w]``; part of it may lie outside."""
@@ -200,7 +179,7 @@ class Augment:
         y = torch.arange(rows, device=uniform.device) - (rows - 1) / 2
         return (along_row * x)[:, :, None, :], (along_column * y + centre)[:, :, :, None]
 
-    def _coloured(self, images: Tensor, uniform: Tensor, parts: Tensor | None) -> Tensor:
+    def _coloured(self, images: Tensor, uniform: Tensor) -> Tensor:
         """Return floats with their colours changed in place: ``matrix @ pixel + lift``.
 
         Saturation, hue and grey keep the grey of a pixel. So the mean grey that contrast needs is that of the
@@ -217,9 +196,10 @@ class Augment:
         turn = jitter * (2 * uniform[:, 3] - 1) * (2 * math.pi * self.hue)
         colour = saturation * (uniform[:, 5] >= self.grey)
         gain, means = brightness * contrast, images.mean((2, 3))
-        if parts is None:
+        if images.shape[1] == 1:
             grey, matrix = means[:, 0], gain[:, None, None]
         else:
+            parts = _colour_parts(images.device)
             grey = (means * parts[0, 0]).sum(1)
             weights = gain[:, None] * torch.stack((torch.ones_like(turn), colour * turn.cos(), colour * turn.sin()), 1)
             matrix = (weights[:, :, None, None] * parts).sum(1)
@@ -228,18 +208,6 @@ class Augment:
             for x, product, added in _blocks(images, matrix, lift):
                 torch.clamp(torch.baddbmm(added, product, x.flatten(2)).view(x.shape), 0, 1, out=x)
         return images
-
-
-@dataclass(frozen=True)
-class CompiledAugment:
-    """An augmentation that draws as it did, and changes images by compiled code."""
-
-    settings: Augment
-    change: Callable[[Tensor, Mapping[str, Tensor]], Tensor]
-
-    def __call__(self, images: Tensor, rng: BatchRng) -> Tensor:
-        """Return the changed images, the same as those of the settings but for the last digits."""
-        return self.change(images, self.settings.draw(images, rng))
 
 
 def _check(images: Tensor, rng: BatchRng) -> None:

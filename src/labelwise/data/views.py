@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from labelwise.data.augment import Augment, CompiledAugment
+from labelwise.data.augment import Augment
 from labelwise.data.rng import BatchRng
 
 
@@ -13,15 +13,11 @@ from labelwise.data.rng import BatchRng
 class TwoViews:
     """Changes each image twice, with random numbers of its own each time."""
 
-    augment: Augment | CompiledAugment
+    augment: Augment
 
     def __call__(self, images: Tensor, rng: BatchRng) -> Tensor:
         """Return both views of each image ``[n, 2, c, h, w]``, or of features ``[n, 2, a]``."""
         return torch.stack([self.augment(images, rng), self.augment(images, rng)], 1)
-
-    def compiled(self) -> "TwoViews":
-        """Return the same by compiled code."""
-        return TwoViews(self.augment.compiled()) if isinstance(self.augment, Augment) else self
 
 
 def contrastive_augment(shape: tuple[int, ...]) -> Augment:

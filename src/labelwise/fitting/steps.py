@@ -38,8 +38,13 @@ def validation(data: Dataset) -> Split:
 
 
 def set_aside(split: Split, strata: Tensor, share: float, seed: int) -> tuple[Split, Split]:
-    """Return the images that stay and a share of each stratum ``[n]`` that is held out; groups stay whole."""
-    kept, held = split_off(strata, share, seed, split.groups)
+    """Return the images that stay and a share of each stratum ``[n]`` that is held out.
+
+    Groups stay whole, unless each stratum lies in one (the characters of an alphabet): to hold one out would leave nothing of it to learn.
+    """
+    pairs = set(zip(strata.tolist(), split.groups, strict=True)) if any(split.groups) else set()
+    divide = any(not group for _, group in pairs) or len(pairs) > len({stratum for stratum, _ in pairs})
+    kept, held = split_off(strata, share, seed, split.groups if divide else ())
     return split.select(kept), split.select(held)
 
 

@@ -213,6 +213,7 @@ class ZeroLabel(Method):
         model.centres.copy_(segment_mean(embeddings, answers, k)[naming.names[0]])
         model.fit_statistics(replace(data.train, targets=answers))
         model.report = {
+            "prior": chosen_source(data.labels, self.prior),
             "losses": plain(naming.losses, 6),
             "shares": plain(torch.full((k,), 1 / k) if shares is None else shares),
             **naming_figures(model, naming.names),

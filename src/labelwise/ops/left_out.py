@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 CHUNK = 2**22  # numbers of a table of distances held at a time
+PAIRS = 2**19  # numbers of pairs held at a time: few enough for a processor's cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +133,7 @@ def left_out_products(sample: Sample, first: Tensor, second: Tensor) -> Tensor:
 def left_out_cosines(sample: Sample, pairs: Tensor) -> Tensor:
     """Return the cosines ``[p]`` of pairs of whitened rows ``[p, 2]``, whitened without the two."""
     parts = [sample.rows.new_empty(0)]
-    for rows in torch.split(pairs, max(1, CHUNK // (2 * sample.rows.shape[1]))):
+    for rows in torch.split(pairs, max(1, PAIRS // (2 * sample.rows.shape[1]))):
         x, targets = sample.rows[rows], sample.targets[rows]
         u = x - sample.means[targets]
         across = x @ u.mT

@@ -15,7 +15,7 @@ QUINTIC = (
     -4.7750,
     2.0315,
 )  # of the odd polynomial that brings singular values near 1; published with the method
-ITERATIONS = 3  # as published for CIFAR-10; more change no figure there
+ITERATIONS = 3  # as published for CIFAR-10
 LEAST = 1e-7  # a gradient of zero stays one
 
 
@@ -35,13 +35,13 @@ class Muon(torch.optim.SGD):
                     alike.setdefault(parameter.shape, []).append(parameter)
             for kernels in alike.values():
                 self._turn(kernels, group)
-        return super().step(closure)
+        return super().step(closure)  # type: ignore[no-any-return]
 
     def _turn(self, kernels: list[nn.Parameter], group: dict[str, Any]) -> None:
         """Change kernels of one shape, whose gradients are then used up."""
-        gradients, momenta = [kernel.grad for kernel in kernels], []
+        gradients: list[Tensor] = [kernel.grad for kernel in kernels if kernel.grad is not None]
+        momenta = [self.state[each].setdefault("momentum_buffer", torch.zeros_like(each)) for each in kernels]
         for kernel in kernels:
-            momenta.append(self.state[kernel].setdefault("momentum_buffer", torch.zeros_like(kernel)))
             kernel.grad = None
         torch._foreach_mul_(momenta, group["momentum"])
         torch._foreach_add_(momenta, gradients)
@@ -51,7 +51,7 @@ class Muon(torch.optim.SGD):
         lengths = weights.norm(dim=(1, 2), keepdim=True)
         moved = weights - group["lr"] * lengths / turns.norm(dim=(1, 2), keepdim=True).clamp_min(LEAST) * turns
         moved *= lengths / moved.norm(dim=(1, 2), keepdim=True).clamp_min(LEAST)
-        torch._foreach_copy_(kernels, [each.view_as(kernel) for each, kernel in zip(moved, kernels, strict=True)])
+        torch._foreach_copy_(tuple(kernels), [each.view_as(kernel) for each, kernel in zip(moved, kernels, strict=True)])
 
 
 def orthogonal(matrices: Tensor) -> Tensor:

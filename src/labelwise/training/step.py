@@ -15,10 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from labelwise.data.augment import Augment
-from labelwise.data.batches import Batch, Draw, ShuffledBatches
+from labelwise.data.batches import Batch, Draw
 from labelwise.data.rng import BatchRng
-from labelwise.data.views import TwoViews
 from labelwise.nn.image_encoder import ImageEncoder
 from labelwise.training.distribution import process_mean
 from labelwise.training.stages import Loss, Stage
@@ -133,7 +131,6 @@ class RecordedStep:
         self.reason: str | None = None  # why it is not recorded, or not compiled
         self._failed = False  # one step could not be recorded, so none is any more
         self._networks: list[tuple[nn.Module, Any]] = []  # and what they are compiled to
-        self._plain = step.stage  # as it was before its augmentation was compiled
         self._forget()
 
     def _forget(self) -> None:
@@ -170,12 +167,8 @@ class RecordedStep:
         return tape.replay(draw)
 
     def compile(self, model: nn.Module) -> None:
-        """Compile what changes and encodes pictures, in the steps to come, and record them anew. Other passes through the model stay as they are."""
+        """Compile what encodes pictures, in the steps to come, and record them anew. Other passes through the model stay as they are."""
         encoders = [module.backbone for module in model.modules() if isinstance(module, ImageEncoder)]
-        batches = self.step.stage.batches
-        if isinstance(batches, ShuffledBatches) and isinstance(batches.augment, Augment | TwoViews):
-            self._plain = self.step.stage
-            self.step.stage = replace(self._plain, batches=replace(batches, augment=batches.augment.compiled()))
         self._networks = [(network, torch.compile(network._call_impl, dynamic=False)) for network in encoders]
         self.compiled = bool(self._networks)
         self._forget()
@@ -189,7 +182,6 @@ class RecordedStep:
                 raise
             # The first pass compiles, before anything is changed.
             self.compiled, self._networks, self.reason = False, [], f"it cannot be compiled ({_first_line(error)})"
-            self.step.stage = self._plain
             return self.step.take(draw, number)
 
     def _record(self, draw: Draw, number: int, kind: tuple[int, int]) -> _Tape | None:

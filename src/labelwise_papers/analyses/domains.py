@@ -17,7 +17,7 @@ from urllib.parse import quote
 from labelwise.classifier import bind
 from labelwise.data.dataset import Dataset, Split
 from labelwise.data.split.divide import pool, resplit
-from labelwise.data.split.make import VAL_SHARE, hold_out_domain
+from labelwise.data.split.make import hold_out_domain
 from labelwise.errors import DataError, UnsupportedError, UsageError
 from labelwise.evaluate.tested import align_targets
 from labelwise.files import read_tensors, under, write_atomically
@@ -110,6 +110,7 @@ def evaluate_domain_views(
     _check(whole, chosen, every, data.name)
     data = as_seen_by(chosen[0], data)
     whole = pool(data)
+    data = replace(data, splits={"train": whole})  # so that pooling again, for each domain, copies no image
     content = zlib.crc32(whole.images.numpy().tobytes(), zlib.crc32(whole.targets.numpy().tobytes()))
     held_out: dict[str, list[HeldOut]] = {}
     with tempfile.TemporaryDirectory() as place:
@@ -130,7 +131,7 @@ def evaluate_domain_views(
 def hold_out(data: Dataset, domain: str, seed: int) -> Dataset:
     """Return the data with one domain as test; a tenth of each label and domain of the others is val, the rest train."""
     whole = pool(data)
-    return resplit(data, hold_out_domain(whole.targets, whole.domains, domain, VAL_SHARE, seed))
+    return resplit(data, hold_out_domain(whole.targets, whole.domains, domain, seed))
 
 
 def _check(whole: Split, methods: tuple[Method, ...], every: int, name: str) -> None:

@@ -10,7 +10,6 @@ from labelwise.data.split.make import Shares, hold_out_domain, leave_one_domain_
 from labelwise_papers.benchmarks.records import Records
 
 Protocol = Callable[[Records, int], Records]
-VALIDATION_SHARE = 0.1
 
 
 def standard(records: Records, seed: int) -> Records:
@@ -61,9 +60,7 @@ def retrieval_trial(records: Records, seed: int) -> Records:
 
 def leave_out(domain: str) -> Protocol:
     """Return the protocol that tests on one domain; a tenth of each label of the others is val, the rest train."""
-    return lambda records, seed: _divided(
-        records, hold_out_domain(_targets(records), records.domains, domain, VALIDATION_SHARE, seed)
-    )
+    return lambda records, seed: _divided(records, hold_out_domain(_targets(records), records.domains, domain, seed))
 
 
 def hold_out_fold(fold: str) -> Protocol:

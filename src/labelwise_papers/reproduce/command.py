@@ -15,7 +15,7 @@ from labelwise_papers.reproduce.pictures import draw_recipe
 from labelwise_papers.reproduce.results import read_results
 from labelwise_papers.reproduce.running import Place, run_cells, run_in_workers
 from labelwise_papers.reproduce.sources import sets_at_hand
-from labelwise_papers.reproduce.table import HEAD, Line, lines_of, markdown, measured_on
+from labelwise_papers.reproduce.table import HEAD, Line, lines_of, markdown, measured_on, page_head
 
 
 def recipes_of(name: str | None, place: Place) -> list[Recipe]:
@@ -46,11 +46,12 @@ def run_recipes(recipes: list[Recipe], place: Place, choice: Choice, workers: in
 def print_tables(recipes: list[Recipe], place: Place, choice: Choice, as_markdown: bool) -> None:
     """Print the table of each recipe, and draw its picture."""
     results = read_results(place.out)
+    page = [page_head(place.out)] if len(recipes) > 1 else []
     for recipe in recipes:
         _, gone = sets_at_hand(recipe, choice.data, place.root)
         lines = lines_of(recipe, results, choice, gone)
         if as_markdown:
-            print(markdown(recipe, lines, results) + "\n")
+            page.append(markdown(recipe, lines, results))
             continue
         out().print(styled((recipe.name, "bold"), f": {recipe.title}"), highlight=False)
         for data, own in groupby(lines, lambda line: line.data):
@@ -59,6 +60,8 @@ def print_tables(recipes: list[Recipe], place: Place, choice: Choice, as_markdow
         for words in (recipe.note, measured_on(recipe, results), f"Picture: {file}" if file else ""):
             if words:
                 note(words)
+    if as_markdown:
+        print("\n\n".join(page))
 
 
 def _table(data: str, lines: Iterable[Line]) -> Table:

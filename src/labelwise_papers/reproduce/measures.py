@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
+from torch.nn.functional import normalize, pad
 
 from labelwise.data import load
 from labelwise.data.read.pictures import as_batch
@@ -263,17 +263,23 @@ def named(subject: Subject) -> Figures:
 
 
 def objective(
-    subject: Subject, *, prior: Source = "words", clusters: Literal["labels", "kmeans"] = "labels", searches: int = 20
+    subject: Subject,
+    *,
+    prior: Source = "words",
+    clusters: Literal["labels", "kmeans"] = "labels",
+    bias: bool = False,
+    searches: int = 20,
 ) -> Figures:
     """Return the lowest loss that stage III of zero_label allows under the true names, and under those of lowest loss found.
 
-    Clusters are those of k-means, or the labels themselves. Names right are in per cent, and so is by how much each search ends
+    Clusters are those of k-means, or the labels themselves; the layer may have a ``bias``, as codes that do not lie around their mean have it. Names right are in per cent, and so is by how much each search ends
     ``apart`` from the loss of the true names, the lowest first.
     """
     train, k = subject.dataset.split("train"), len(subject.dataset.labels)
     codes, generator = normalize(train.images.float(), dim=1), torch.Generator().manual_seed(subject.run.seed)
     members = train.targets if clusters == "labels" else kmeans(codes, k, generator).members
     truth = best_matching(confusion_matrix(members, train.targets, k).T)
+    codes = pad(codes, (0, int(bias)), value=1.0)
     loss = NamingLoss.of(codes, members, LabelPrior.of(label_similarity(subject.dataset.labels, prior)))
     figures = compare_namings(loss, truth, searches, generator)
     apart = [100 * each for each in figures["apart"]]

@@ -4,6 +4,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from labelwise_papers.recipe import Figure, Recipe, Row
 from labelwise_papers.reproduce.cells import Cell, Choice, cells_of, chosen_rows
@@ -150,6 +151,12 @@ def spread(ours: Sequence[Value], digits: int) -> str:
         return f"{word} ({count} of {len(ours)})"
     apart = f" +- {statistics.stdev(map(float, ours)):.{digits}f}" if len(ours) > 1 else ""
     return f"{mean:.{digits}f}{apart}"
+
+
+def page_head(out: PurePath) -> str:
+    """Return what stands above the tables of all recipes that have results in a folder."""
+    made = f"Made by `labelwise reproduce --markdown --out {out.as_posix()}`, not typed"
+    return f"# Tables of the papers, as measured\n\n{made}; docs/reproduce.md explains the columns."
 
 
 def markdown(recipe: Recipe, lines: Sequence[Line], results: Iterable[Entry]) -> str:

@@ -1,10 +1,20 @@
+from collections import Counter
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from labelwise.data.split.make import Shares, grouped, leave_one_domain_out, split_off, stratified, zero_shot
+from labelwise.data.split.make import (
+    Shares,
+    grouped,
+    hold_out_domain,
+    leave_one_domain_out,
+    split_off,
+    stratified,
+    zero_shot,
+)
 from labelwise.errors import DataError, UsageError
 
 TARGETS = st.lists(st.integers(-1, 5), max_size=120).map(lambda rows: torch.tensor(rows, dtype=torch.int64))
@@ -99,6 +109,15 @@ def test_targets_must_be_whole_numbers_in_a_row(targets: Tensor) -> None:
 
 
 # Domains
+
+
+def test_a_held_out_domain_leaves_validation_images_of_each_label_and_domain() -> None:
+    targets, domains = torch.arange(240) % 2, ["day", "dusk", "night"] * 80
+    parts = hold_out_domain(targets, domains, "dusk", 0)
+    assert {domains[row] for row in parts["test"].tolist()} == {"dusk"}
+    held = Counter((domains[row], int(targets[row])) for row in parts["val"].tolist())
+    assert held == {(domain, target): 4 for domain in ("day", "night") for target in (0, 1)}
+    assert sorted(torch.cat(list(parts.values())).tolist()) == list(range(240))
 
 
 def test_one_domain_is_left_out() -> None:

@@ -51,9 +51,10 @@ def test_no_cell_is_there_twice() -> None:
 
 
 def test_the_page_is_made_of_the_results() -> None:
-    from labelwise_papers.reproduce.table import lines_of, markdown
+    from labelwise_papers.reproduce.table import lines_of, markdown, page_head
 
     page = PAGE.read_text()
+    assert page.startswith(page_head(RESULTS.relative_to(ROOT)) + "\n\n## ")
     results = read_results(RESULTS)
     for name in dict.fromkeys(entry["recipe"] for entry in results):
         (recipe,) = find_recipes(name)

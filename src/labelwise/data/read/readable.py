@@ -35,9 +35,12 @@ def check_read(skipped: Sequence[Skipped], count: int, *, strict: bool) -> None:
 
 
 def read_pixels(
-    paths: Sequence[File], shape: tuple[int, ...], fit: "Fit", *, progress: bool
+    paths: Sequence[File], shape: tuple[int, ...], fit: "Fit", *, progress: bool, threads: int | None = None
 ) -> tuple[npt.NDArray[np.uint8], list[int], tuple[Skipped, ...]]:
-    """Return what ``pictures.read_files`` does, be it no picture at all, as an array ``[n, c, h, w]``."""
+    """Return what ``pictures.read_files`` does, be it no picture at all, as an array ``[n, c, h, w]``.
+
+    By so many threads, None is one for each core. Where one is all there is, none is started: small pictures take half the processor time so.
+    """
     frame = Frame(shape[1], shape[2], shape[0], fit=fit)
     pixels = np.empty((len(paths), *frame.shape), np.uint8)
 
@@ -50,8 +53,9 @@ def read_pixels(
 
     console = Console(stderr=True)
     hide = not progress or not console.is_terminal or len(paths) < 500
-    with QUIET, stoppable(ThreadPoolExecutor(min(8, os.cpu_count() or 1))) as pool:
-        reading = pool.map(read, range(len(paths)))
+    threads = min(8, threads or os.cpu_count() or 1)
+    with QUIET, stoppable(ThreadPoolExecutor(threads)) as pool:
+        reading = (pool.map if threads > 1 else map)(read, range(len(paths)))
         faults = list(track(reading, "Reading pictures", len(paths), console=console, transient=True, disable=hide))
     skipped = tuple(
         Skipped(file=f"picture {i}" if isinstance(path, bytes) else str(path), reason=fault)

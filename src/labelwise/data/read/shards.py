@@ -135,11 +135,11 @@ def packed_pictures(source: str | Path) -> list[Packed]:
 
 
 def read_packed(
-    files: Sequence[Packed | Path], shape: tuple[int, ...], fit: Fit
+    files: Sequence[Packed | Path], shape: tuple[int, ...], fit: Fit, threads: int | None = None
 ) -> tuple[npt.NDArray[np.uint8], list[int], tuple[Skipped, ...]]:
-    """Return what ``read_files`` does for pictures of which some lie in shards, as an array."""
+    """Return what ``read_files`` does for pictures of which some lie in shards, as an array; by so many threads, see ``read_pixels``."""
     contents = [file.pictures.content(file.row) if isinstance(file, Packed) else file for file in files]
-    pixels, good, skipped = read_pixels(contents, shape, fit, progress=False)
+    pixels, good, skipped = read_pixels(contents, shape, fit, progress=False, threads=threads)
     bad = sorted({*range(len(files))} - {*good})
     named = (
         replace(one, file=str(files[i]), reason=one.reason if contents[i] else EMPTY)

@@ -10,7 +10,7 @@ from torch import Tensor
 from labelwise.data.dataset import PER_IMAGE, SPLITS, Dataset, Split
 from labelwise.data.split.grouping import Grouping, check_grouping, group_columns
 from labelwise.data.split.leaks import refuse_leaks
-from labelwise.data.split.make import VAL_SHARE, Shares, grouped, leave_one_domain_out, split_off, zero_shot
+from labelwise.data.split.make import Shares, grouped, hold_out_domain, zero_shot
 from labelwise.errors import DataError, UsageError, listing, suggest
 from labelwise.lazy import LazyImages
 
@@ -43,9 +43,7 @@ def divide(
         if held is None:
             domains = listing(sorted(set(whole.domains)))
             raise UsageError(f"Say which domain to hold out with --held. Domains: {domains}.")
-        rows = leave_one_domain_out(whole.domains, held)
-        rest, val = split_off(whole.strata[rows["train"]], VAL_SHARE, seed)
-        rows = {"train": rows["train"][rest], "val": rows["train"][val], "test": rows["test"]}
+        rows = hold_out_domain(whole.strata, whole.domains, held, seed)
     elif kind == "zero-shot" and dataset.multilabel:
         raise UsageError(
             f'Several labels may be true of one image of "{dataset.name}", so none can be unseen as a whole.'

@@ -22,7 +22,7 @@ def val_share(targets: Tensor) -> float:
     >>> val_share(torch.arange(50_000) % 10)
     0.02
     """
-    return min(VAL_SHARE, max(ENOUGH, OF_EACH * len(targets.unique())) / max(1, len(targets)))
+    return min(VAL_SHARE, max(ENOUGH, OF_EACH * len(set(targets.tolist()))) / max(1, len(targets)))
 
 
 def split_name(spelling: str, where: str) -> str:
@@ -97,10 +97,10 @@ def leave_one_domain_out(domains: Sequence[str], held: str) -> dict[str, Tensor]
     return {"train": _rows(~inside), "test": _rows(inside)}
 
 
-def hold_out_domain(targets: Tensor, domains: Sequence[str], held: str, share: float, seed: int) -> dict[str, Tensor]:
-    """Return the rows of one domain as test; of each label and domain of the others a share is val, the rest train."""
+def hold_out_domain(targets: Tensor, domains: Sequence[str], held: str, seed: int) -> dict[str, Tensor]:
+    """Return the rows of one domain as test; a tenth of each label and domain of the others is val, the rest train."""
     rows = leave_one_domain_out(domains, held)
-    rest, val = split_off(strata(targets, domains)[rows["train"]], share, seed)
+    rest, val = split_off(strata(targets, domains)[rows["train"]], VAL_SHARE, seed)
     return {"train": rows["train"][rest], "val": rows["train"][val], "test": rows["test"]}
 
 

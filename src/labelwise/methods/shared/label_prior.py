@@ -18,6 +18,7 @@ from labelwise.data.labels.sentences import encode_sentences
 from labelwise.data.labels.words import WordVectors, name_vectors, packaged_vectors, split_text
 from labelwise.errors import UsageError, listing, suggest
 from labelwise.labels import Labels
+from labelwise.nn import sentence_transformer
 from labelwise.ops.assignment import standardised
 
 Source = Literal["auto", "words", "sentences", "vectors", "similarity", "order", "paper"]
@@ -47,7 +48,7 @@ def label_similarity(labels: Labels, source: Source = "auto", *, neighbours: int
         source: ``words`` is the cosine of the names' word vectors, ``sentences`` that and the cosine of sentences on the
             names in equal parts (needs the extra "text"), ``vectors`` that of the labels' own, ``similarity`` the one given,
             ``order`` minus the distance of ranks, ``paper`` the published ranks of CIFAR-10; ``auto`` takes the first that
-            is known of similarity, vectors, order, words.
+            is known of similarity, vectors, order; else sentences where the extra is installed, else words.
         neighbours: with words and sentences: a name is the mean of itself and this many words nearest to it, which says more about the
             kind of thing it is; names are then centred. 0 is the plain word vector.
     """
@@ -72,7 +73,8 @@ def chosen_source(labels: Labels, source: Source) -> Source:
     if source != "auto":
         return source
     known: tuple[Source, ...] = ("similarity", "vectors", "order")
-    return next((piece for piece in known if getattr(labels, piece) is not None), "words")
+    texts: Source = "sentences" if sentence_transformer.is_installed() else "words"
+    return next((piece for piece in known if getattr(labels, piece) is not None), texts)
 
 
 def word_similarity(names: Sequence[str], *, neighbours: int = 0, words: WordVectors | None = None) -> Tensor:
