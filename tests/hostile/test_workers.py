@@ -71,12 +71,15 @@ async def spread(port: int, seconds: float) -> History:
 @pytest.mark.parametrize("service", [2], indirect=True)
 def test_two_workers(service: Running, temporary: Path) -> None:
     """One service for all, since its three processes take seconds to start."""
-    what_was_acknowledged_is_known_to_every_worker(service)
+    labels = what_was_acknowledged_is_known_to_every_worker(service)
     counts_outlive_workers_and_disks(service, temporary)
+    with httpx.Client(base_url=f"http://127.0.0.1:{service.port}", timeout=60) as one:
+        known = patiently(one, "/labels")["labels"]
+    assert {row["name"] for row in known} == labels, "workers that took the place of dead ones know all"
     a_stop_under_load_loses_no_answer(service)
 
 
-def what_was_acknowledged_is_known_to_every_worker(service: Running) -> None:
+def what_was_acknowledged_is_known_to_every_worker(service: Running) -> frozenset[str]:
     history = asyncio.run(spread(service.port, float(os.environ.get("LABELWISE_SECONDS", "2"))))
     assert history.wrong == []
     assert history.change >= 10
@@ -86,6 +89,7 @@ def what_was_acknowledged_is_known_to_every_worker(service: Running) -> None:
             assert one.get(path).headers["labelwise-change"] == str(history.change)
         asked = one.post("/classify", content=PICTURE, headers=PNG)
         assert asked.headers["labelwise-change"] == str(asked.json()["change"])
+    return history.labels[history.change]
 
 
 def counts_outlive_workers_and_disks(service: Running, temporary: Path) -> None:

@@ -1,0 +1,70 @@
+"""What the pages say is there: files that they link, names in Python, verbs and options of the shell."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from labelwise.cli.verbs import app
+
+ROOT = Path(__file__).parents[1]
+PAGES = [*sorted((ROOT / "docs").rglob("*.md")), *(ROOT / f"{name}.md" for name in ("README", "SECURITY"))]
+ROOMS = "tasks|data|ops|methods|training|fitting|server|cli|report|evaluate|jobs"
+NAME = re.compile(rf"`((?:labelwise|labelwise_papers|lw|{ROOMS})(?:\.\w+)+)\b[^`]*`")
+IMPORT = re.compile(r"^from (labelwise[\w.]*) import ([\w, ]+)$", re.MULTILINE)
+KEYS = ("training.engine",)  # of a summary
+
+
+def exists(name: str) -> bool:
+    """Return whether a dotted name is a module, or something in one."""
+    parts = name.split(".")
+    for end in range(len(parts), 0, -1):
+        try:
+            found: Any = import_module(".".join(parts[:end]))
+        except ImportError:
+            continue
+        for part in parts[end:]:
+            found = getattr(found, part, None) or getattr(found, "__dataclass_fields__", {}).get(part)
+        return found is not None
+    return False
+
+
+def commands(page: str) -> Iterator[list[str]]:
+    """Yield the words of each command of the shell, without its first one."""
+    for line in (
+        *re.findall(r"`(labelwise [^`\n]+)`", page),
+        *re.findall(r"^(?:\$ )?(labelwise .*)$", page, re.MULTILINE),
+    ):
+        yield shlex.split(line.rstrip("\\"), comments=True)[1:]
+
+
+def unknown(words: list[str]) -> list[str]:
+    """Return what a command names that is no verb and no option of it."""
+    command: Any = typer.main.get_command(app)
+    while words and hasattr(command, "commands") and words[0][0].isalpha() and words[0].islower():
+        if words[0] not in command.commands:
+            return words[:1]
+        command, words = command.commands[words[0]], words[1:]
+    known = {option for each in command.params for option in (*each.opts, *each.secondary_opts)} | {"--help"}
+    return (
+        []
+        if hasattr(command, "commands")
+        else [word for word in words if re.match("--[a-z]", word) and word not in known]
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_a_page_names_is_there(page: Path) -> None:
+    text = page.read_text()
+    links = [link for link in re.findall(r"\]\(([^)#]+)", text) if "://" not in link]
+    assert [link for link in links if not (page.parent / link).exists()] == []
+    names = [re.sub(r"^lw\.", "labelwise.", name) for name in NAME.findall(text) if name not in KEYS]
+    names += [f"{module}.{name.strip()}" for module, some in IMPORT.findall(text) for name in some.split(",")]
+    whole = (name if name.startswith("labelwise") else f"labelwise.{name}" for name in names)
+    assert [name for name in whole if not exists(name)] == []
+    assert [word for words in commands(text) for word in unknown(words)] == []
