@@ -6,7 +6,7 @@ asking for it, or makes fits of its own with ``Subject.fit``.
 
 import traceback
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field, make_dataclass, replace
+from dataclasses import field, make_dataclass
 from functools import cache, lru_cache
 from inspect import signature
 from pathlib import Path
@@ -46,6 +46,7 @@ from labelwise_papers.analyses.naming_loss import NamingLoss, compare_namings
 from labelwise_papers.analyses.neighbours import nearest_labels
 from labelwise_papers.analyses.probe import probe_embeddings
 from labelwise_papers.analyses.saliency import salient_share
+from labelwise_papers.analyses.weak_attacks import under_weak_attacks
 from labelwise_papers.reproduce.sources import is_at_hand
 from labelwise_papers.reproduce.subject import Subject
 from labelwise_papers.reproduce.tiny import tiny
@@ -209,7 +210,7 @@ def robustness(  # noqa: PLR0913 - the options of the measure
 
     Only ``worst`` counts the two adaptive attacks, of ``adaptive_steps``, and the random search, of so many ``queries``. The step
     size of PGD is a share of epsilon, 2.5 / steps where left out; there is a figure for each number of steps, and where there is
-    a ``weak_step`` one for PGD by steps of that share, too, which ``worst`` does not count.
+    a ``weak_step`` two for PGD by steps of that share, shown scores and shown probabilities, which ``worst`` does not count.
     """
     trials: dict[str, Attack] = {"FGSM": Fgsm()}
     trials |= {f"PGD {count}": Pgd(steps=count, step_size=step_size) for count in steps}
@@ -219,9 +220,7 @@ def robustness(  # noqa: PLR0913 - the options of the measure
     result = evaluate_robust(tested, settings)
     alone = {name: 100 * result.attacks.get(attack.name, 0.0) for name, attack in trials.items()}
     if weak_step is not None:
-        weak = tuple(Pgd(steps=count, step_size=weak_step) for count in steps)
-        stood = evaluate_robust(tested, replace(settings, attacks=weak)).attacks
-        alone |= {f"PGD {each.steps}, weak": 100 * stood.get(each.name, 0.0) for each in weak}
+        alone |= under_weak_attacks(tested, settings, steps, weak_step)
     return {"clean": 100 * result.clean, **alone, "worst": 100 * result.worst, "warnings": list(result.warnings)}
 
 

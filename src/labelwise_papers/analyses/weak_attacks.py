@@ -1,0 +1,39 @@
+"""Attacks that are weaker than they could be, to see how much of a model's robustness is the attack's doing."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+
+from labelwise.evaluate.robust import RobustSettings, evaluate_robust
+from labelwise.evaluate.tested import Tested
+from labelwise.ops.attacks import Attack, Pgd, Points, Problem
+
+
+@dataclass(frozen=True)
+class OfProbabilities:
+    """An attack that is shown probabilities where it expects scores: where they saturate, no gradient is left."""
+
+    black_box: ClassVar[bool] = False
+    attack: Attack
+
+    @property
+    def name(self) -> str:
+        """The name of the attack, and what it is shown."""
+        return f"{self.attack.name}, of probabilities"
+
+    def __call__(self, problem: Problem, generator: torch.Generator) -> Points:
+        """Return the best point that the attack finds so."""
+        scores = problem.scores
+        return self.attack(replace(problem, scores=lambda images: scores(images).softmax(1)), generator)
+
+
+def under_weak_attacks(
+    tested: Tested, settings: RobustSettings, steps: Iterable[int], step_size: float
+) -> dict[str, float]:
+    """Return accuracy in per cent under PGD by steps of a share of epsilon, shown scores and shown probabilities, by name."""
+    small: dict[str, Attack] = {f"PGD {count}, weak": Pgd(steps=count, step_size=step_size) for count in steps}
+    trials = {**small, **{f"{name}, of probabilities": OfProbabilities(each) for name, each in small.items()}}
+    stood = evaluate_robust(tested, replace(settings, attacks=tuple(trials.values()))).attacks
+    return {name: 100 * stood.get(attack.name, 0.0) for name, attack in trials.items()}
