@@ -44,6 +44,16 @@ def test_entries_come_back_and_belong_to_their_owner(cache: Cache) -> None:
     assert not list(cache.file.parent.iterdir())
 
 
+def test_what_it_holds_is_told_without_reading_it(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not cache.holds(b"a", b"1")
+    assert not cache.file.exists(), "to ask makes nothing"
+    cache.write(b"a", {b"1": b"something", b"2": b""})
+    assert [cache.holds(b"a", key) for key in (b"1", b"2", b"3")] == [True, False, False]
+    assert not cache.holds(b"b", b"1")
+    monkeypatch.setenv("LABELWISE_CACHE", "off")
+    assert not cache.holds(b"a", b"1")
+
+
 def test_only_the_user_may_look_into_the_folder(cache: Cache) -> None:
     cache.write(b"a", SOME)
     assert cache.file.parent.stat().st_mode & 0o777 == 0o700

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import labelwise as lw
-from labelwise.classifier import Classifier
+from labelwise.classifier import PIECE, Classifier
 from labelwise.cli import imagine as imagine_verb
 from labelwise.evaluate.closed import evaluate_closed
 from labelwise.evaluate.episodes import EpisodeSettings, evaluate_episodes
@@ -70,6 +70,15 @@ TASKS: dict[str, Callable[[Classifier], object]] = {
 }
 
 
+def test_a_cpu_takes_few_images_at_a_time() -> None:
+    classifier = trained("softmax")
+    with counted(classifier) as calls:
+        embeddings = classifier.encode(TEST.images)
+    assert sum(calls) == len(TEST)
+    assert max(calls) == PIECE
+    torch.testing.assert_close(embeddings, classifier.model.encode_images(TEST.images / 255).detach())
+
+
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("method", ["softmax", "prototype"])
 def test_each_picture_of_a_task_is_encoded_once(task: str, method: str) -> None:
@@ -124,7 +133,7 @@ def test_imagine_encodes_its_gallery_once(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(imagine_verb, "open_model", lambda *_: classifier)
     with counted(classifier) as calls:
         imagine_verb.imagine(Path("model"), str(tmp_path / "tall.npz"), split="test", out_folder=tmp_path / "out")
-    assert calls == [len(gallery)]
+    assert sum(calls) == len(gallery)
 
 
 def test_what_is_asked_of_one_matrix_encodes_nothing_more() -> None:
@@ -136,7 +145,7 @@ def test_what_is_asked_of_one_matrix_encodes_nothing_more() -> None:
         calibrate(scores, TEST.targets)
         fit_verifier(scores, TEST.targets)
         classify(scores.of(classifier.remove("blob 0"))[:5])
-    assert calls == [len(TEST)]
+    assert sum(calls) == len(TEST)
 
 
 PROTOCOLS: dict[str, Callable[[Tested], object]] = {
@@ -165,7 +174,7 @@ def test_all_protocols_share_one_pass(method: str) -> None:
         tested = Tested.of(trained(method), part, DATA.labels)
         for protocol in PROTOCOLS.values():
             protocol(tested)
-    assert calls == [len(TEST)]
+    assert sum(calls) == len(TEST)
 
 
 def test_protocols_of_several_labels_share_one_pass() -> None:
@@ -174,4 +183,4 @@ def test_protocols_of_several_labels_share_one_pass() -> None:
         tested = Tested.of(classifier, data.split("test"), data.labels)
         for protocol in (evaluate_multilabel, yes_rates, answer_calibration):
             protocol(tested)
-    assert calls == [len(data.split("test"))]
+    assert sum(calls) == len(data.split("test"))

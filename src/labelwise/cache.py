@@ -127,6 +127,14 @@ class Cache:
         self._do(ask)
         return known
 
+    def holds(self, owner: bytes, key: bytes) -> bool:
+        """Return whether something that is not empty is kept under a key, without reading it: whether it is whole shows when it is read."""
+        sizes: list[tuple[int]] = []
+        query = "SELECT length(content) FROM entries WHERE owner = ? AND key = ?"
+        if is_on() and self.file.exists():
+            self._do(lambda db: sizes.extend(db.execute(query, (owner, key))))
+        return any(size for (size,) in sizes)
+
     def write(self, owner: bytes, entries: Mapping[bytes, bytes], name: str = "") -> None:
         """Keep these entries, and what the owner is called; where they are too many, those used longest ago go."""
         if not is_on() or not entries:

@@ -26,6 +26,8 @@ from labelwise.scores import Scores
 from labelwise.streams import by_shares, on_device, stream_of
 from labelwise.view import View
 
+PIECE = 16  # images that a CPU encodes at a time: what layers make of so few stays in its caches
+
 
 @dataclass(frozen=True, kw_only=True)
 class Verifier:
@@ -125,7 +127,8 @@ class Classifier:
         return embeddings.to(self.model.device)
 
     def _encoded(self, images: Tensor, batch: int = 256) -> Tensor:
-        there = on_device(torch.split(images, batch), self.model.device)
+        few = images.ndim == 4 and self.model.device.type == "cpu"
+        there = on_device(torch.split(images, min(batch, PIECE) if few else batch), self.model.device)
         parts = [self.model.encode_images(as_float(x)) for x in there]
         return torch.cat(parts).float() if parts else torch.empty(0, 0, device=self.model.device)
 

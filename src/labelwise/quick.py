@@ -137,7 +137,7 @@ def keep_quick(classifier: "Classifier", about: bytes) -> None:
         return
     encoder = encoder if model.device.type == "cpu" else deepcopy(encoder).cpu()
     cache, key = Cache(), encoder.owner()
-    if not cache.read(QUICK, [key]).get(key):
+    if not cache.holds(QUICK, key):
         graph = graph_file(encoder.backbone, (len(encoder.mean), *classifier.shape[1:]))
         if graph is None or len(graph) > PART * cache.limit * 1e6:
             return

@@ -93,7 +93,7 @@ def _load(
         )
     if path.suffix.lower() in TABLES and path.is_file():
         return table(path, size=size, seed=seed, strict=strict, root=root, group=group)
-    if path.is_dir() and not plugin_for(path) and (list_pictures(path) or not list_wavs(path)):
+    if path.is_dir() and not plugin_for(path) and (not list_wavs(path) or list_pictures(path)):
         return folder(path, size=size, seed=seed, strict=strict, group=group)
     return group_by(_read(path, size, seed), group, seed)
 

@@ -102,8 +102,8 @@ def _near(prints: Tensor, likeness: float) -> Iterator[tuple[Rows, Rows]]:
     if len(rows) <= _FEW:
         for start in range(0, len(rows), _CHUNK):
             some = prints[rows[start : start + _CHUNK]]
-            pairs = (some @ prints[rows].T >= likeness - 1e-3).triu(start + 1).nonzero()
-            yield rows[pairs[:, 0] + start].numpy(), rows[pairs[:, 1]].numpy()
+            pairs = (some @ prints[rows[start:]].T >= likeness - 1e-3).triu(1).nonzero() + start
+            yield rows[pairs[:, 0]].numpy(), rows[pairs[:, 1]].numpy()
         return
 
     points, number = prints[rows] - prints[rows].mean(0), rows.numpy()
