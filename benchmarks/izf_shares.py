@@ -2,7 +2,7 @@
 
     LABELWISE_DATA=FOLDER python benchmarks/izf_shares.py          # CPU, about a minute and a half
 
-Three folds of the labels with training images of CUB and Flowers; test images are not read. Writes docs/results/measured/izf_shares.json and
+Folds of the labels with training images of CUB and Flowers, each label held out once; test images are not read. Writes docs/results/measured/izf_shares.json and
 docs/pictures/izf_shares.png.
 """
 
@@ -37,7 +37,8 @@ def study(name: str) -> dict[str, list[float]]:
     assert model.solution is not None
     train_part, val = (replace(each, images=model.encode_features(each.images)) for each in (trial.train, trial.val))
     sums = {"without": torch.zeros(len(SHARES)), "best": torch.zeros(len(SHARES))}
-    for fold in label_folds(replace(trial, train=train_part, val=val)):
+    folds = list(label_folds(replace(trial, train=train_part, val=val)))
+    for fold in folds:
         model.fit_vectors(fold.labels, model.solution, None)
         solved = gaussian.Gaussians.of(fold.train.images, fold.train.targets, model.vectors(fold.labels))
         seen = torch.arange(len(fold.known)) < len(fold.labels)
@@ -48,8 +49,8 @@ def study(name: str) -> dict[str, list[float]]:
         for i, share in enumerate(SHARES):
             curve = balance_curve(torch.lerp(ends[0], ends[1], share), fold.val.targets, seen)
             u, s = curve.at(0.0)
-            sums["without"][i] += 2 * u * s / (u + s) / 3
-            sums["best"][i] += curve.harmonic.max() / 3
+            sums["without"][i] += 2 * u * s / (u + s) / len(folds)
+            sums["best"][i] += curve.harmonic.max() / len(folds)
     return {kind: [round(100 * float(each), 2) for each in values] for kind, values in sums.items()}
 
 

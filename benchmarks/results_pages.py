@@ -4,7 +4,7 @@
 
 Under a line ``<!-- headlines -->`` comes the table of all headline figures, under ``<!-- headlines PAPER -->`` that of one paper, under
 ``<!-- PAPER/TABLE -->`` that of a recipe (a line for each row, a column for each figure; ``<!-- PAPER/TABLE: FIGURE, ... -->``: only
-these), under ``<!-- paper PAPER/TABLE -->`` what the paper itself has in it, under ``<!-- prototype -->`` those of prototype.jsonl, under ``<!-- naming draws -->``, ``<!-- naming prior -->`` and ``<!-- naming cifar10 -->`` those of naming.jsonl, under ``<!-- unlabelled SET -->`` one of unlabelled.jsonl, under
+these), under ``<!-- paper PAPER/TABLE -->`` what the paper itself has in it, under ``<!-- paired PAPER/TABLE: ROW against ROW -->`` how much the first row is ahead, seed by seed, under ``<!-- prototype -->`` those of prototype.jsonl, under ``<!-- naming draws -->``, ``<!-- naming prior -->`` and ``<!-- naming cifar10 -->`` those of naming.jsonl, under ``<!-- unlabelled SET -->`` one of unlabelled.jsonl, under
 ``<!-- photos TABLE -->`` one of photos.jsonl, whose pictures are drawn, too. ``measured/headlines.toml`` says which figures are headlines.
 """
 
@@ -22,6 +22,7 @@ import prototype_tables
 from labelwise.errors import UsageError
 from labelwise_papers.recipe import Figure, find_recipes
 from labelwise_papers.reproduce.cells import Choice
+from labelwise_papers.reproduce.pictures import interval
 from labelwise_papers.reproduce.results import read_results
 from labelwise_papers.reproduce.table import Line, compact, lines_of, spread, verdict
 
@@ -45,6 +46,9 @@ def block(name: str) -> list[str]:
         return headline_table(rest)
     if kind == "paper":
         return paper_table(rest)
+    if kind == "paired":
+        recipe, _, rows = rest.partition(": ")
+        return paired(recipe, *rows.split(" against "))
     if name == "prototype":
         return prototype_tables.tables(MEASURED / "prototype.jsonl").splitlines()
     if kind == "photos":
@@ -72,6 +76,26 @@ def paper_table(name: str) -> list[str]:
     titles = list(dict.fromkeys(title for figures in rows.values() for title in figures))
     cells = [[row, *(figures.get(title, "") for title in titles)] for row, figures in rows.items()]
     return [f"| {' | '.join(each)} |" for each in (["the paper", *titles], ["---"] * (1 + len(titles)), *cells)]
+
+
+def paired(name: str, row: str, other: str) -> list[str]:
+    """Return a table of the differences of two rows of a recipe, seed by seed: their means with 95 % intervals."""
+    (recipe,) = find_recipes(name)
+    runs = {
+        (each["data"], each["row"], each["seed"]): each["figures"]
+        for each in read_results(MEASURED)
+        if each["recipe"] == name
+    }
+    lines = [f"| {' | '.join(('data', *(one.title for one in recipe.figures.values()), 'repeats'))} |"]
+    lines.append(f"|{' --- |' * (len(recipe.figures) + 2)}")
+    for data, source in recipe.data.items():
+        seeds = [seed for place, title, seed in runs if (place, title) == (data, row) and (data, other, seed) in runs]
+        if len(seeds) > 1:
+            both = [(runs[data, row, seed], runs[data, other, seed]) for seed in seeds]
+            ahead = [interval([one[figure] - two[figure] for one, two in both]) for figure in recipe.figures]
+            cells = [source.title, *(f"{mean:+.1f} +- {half:.1f}" for mean, half in ahead), str(len(seeds))]
+            lines.append(f"| {' | '.join(cells)} |")
+    return lines
 
 
 def headlines() -> dict[str, list[Headline]]:

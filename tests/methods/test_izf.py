@@ -232,12 +232,16 @@ def test_the_closed_form_is_chosen_on_held_out_labels_and_kept(monkeypatch: pyte
 
 
 def test_the_gap_is_the_best_over_all_folds() -> None:
-    data = trial()
+    made = by_vector(
+        labels=10, noise=2.0, seed=4
+    )  # seven labels for three without images: the trial is the first of three folds
+    data = plan_runs(made, Izf(), 0).trial
+    assert data is not None
     model = trained(Izf(epochs=0), data)
     assert isinstance(model, IzfModel)
     assert model.solution is not None
     assert len(model.held_out) == 3
-    fitted = fit_zero_shot(by_vector(noise=2.0, seed=4), Izf(epochs=0), RUN)
+    fitted = fit_zero_shot(made, Izf(epochs=0), RUN)
     gap = fitted.origin.summary["balance"]["gap"]
     bound = bind(model, data.known)
     own = bound.scores(data.val.images).raw[:, : len(data.labels)]
@@ -254,6 +258,15 @@ def test_the_gap_is_the_best_over_all_folds() -> None:
     first = balance_curve(bound.scores(data.val.images).raw / unit, data.val.targets, seen)
     for penalty in (-0.5, 0.0, 0.5):
         assert model.held_out[0].at(penalty) == pytest.approx(first.at(penalty), abs=0.02)
+
+
+def test_held_out_labels_are_as_many_as_those_without_images() -> None:
+    data = trial()
+    assert (len(data.known), data.without_images) == (9, 3)
+    model = trained(Izf(epochs=0), data)
+    assert isinstance(model, IzfModel)
+    assert len(model.held_out) == 4
+    assert [len(fold.unseen or ()) for fold in label_folds(data)] == [3, 2, 2, 2]
 
 
 def test_labels_may_lie_where_the_closed_form_puts_them_while_the_flow_begins_at_random() -> None:
@@ -288,10 +301,11 @@ def without_texts(data: TrainData) -> TrainData:
     return replace(data, train=replace(data.train, texts=()))
 
 
-def test_each_label_is_held_out_once_with_all_of_its_images() -> None:
-    data = trial()
+@pytest.mark.parametrize(("without", "count"), [(0, 3), (18, 3), (4, 3), (3, 4), (1, 5)])
+def test_each_label_is_held_out_once_with_all_of_its_images(without: int, count: int) -> None:
+    data = replace(trial(), without_images=without)
     folds = list(label_folds(data))
-    assert len(folds) == 3
+    assert len(folds) == count
     assert sorted(name for fold in folds if fold.unseen for name in fold.unseen.names) == sorted(data.known.names)
     for fold in folds:
         assert fold.unseen is not None

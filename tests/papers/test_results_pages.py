@@ -3,6 +3,7 @@
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,6 +57,21 @@ def test_a_typed_figure_is_seen_and_a_changed_one_made_anew() -> None:
     assert "| CIFAR-10, structure naming (ours), accuracy % |" in new
     assert new.endswith("\n\n<details>\n12.5\n")
     assert results_pages.filled(new) == new
+
+
+def test_rows_are_paired_by_seed_and_a_seed_of_one_row_alone_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(row: str, seed: int, harmonic: float) -> dict[str, Any]:
+        figures = dict.fromkeys(("zero_shot", "unseen", "seen", "area", "validation_harmonic"), 1.0) | {
+            "harmonic": harmonic
+        }
+        return {"recipe": "izf/flow", "data": "cub_res50", "row": row, "seed": seed, "figures": figures}
+
+    made = [run("a", 0, 50.0), run("a", 1, 60.0), run("a", 2, 99.0), run("b", 0, 49.0), run("b", 1, 57.0)]
+    monkeypatch.setattr(results_pages, "read_results", lambda _: made)
+    head, _, line = results_pages.block("paired izf/flow: a against b")
+    cells = dict(zip(head.split(" | "), line.split(" | "), strict=True))
+    assert cells["H, %"] == "+2.0 +- 12.7"  # 1 and 3; t of one degree of freedom is 12.7
+    assert cells["repeats |"] == "2 |"
 
 
 def test_every_paper_has_headlines_and_every_headline_is_measured() -> None:

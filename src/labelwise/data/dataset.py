@@ -251,6 +251,7 @@ class TrainData:
     val: Split
     labels: Labels
     unseen: Labels | None = None
+    without_images: int = 0  # in a trial: how many labels have no image at all, which its held-out labels stand for
 
     @property
     def spec(self) -> Spec:
@@ -266,4 +267,4 @@ class TrainData:
 
     def to(self, device: str | torch.device) -> "TrainData":
         """Return the same with the images on a device."""
-        return TrainData(train=self.train.to(device), val=self.val.to(device), labels=self.labels, unseen=self.unseen)
+        return replace(self, train=self.train.to(device), val=self.val.to(device))

@@ -132,7 +132,8 @@ def _trial(labels: Labels, seen: list[int], splits: tuple[Split, Split, Split], 
         rest, own = set_aside(rest, rest.targets, VALIDATION_SHARE, seed)
     if not len(own):
         return None
-    return _part(labels, [i for i in seen if i not in held], held, (rest, own.join(inside)))
+    found = _part(labels, [i for i in seen if i not in held], held, (rest, own.join(inside)))
+    return replace(found, without_images=len(labels) - len(seen))
 
 
 def _described(split: Split, labels: Labels) -> Split:

@@ -23,6 +23,7 @@ from labelwise.training.stages import Stage
 
 Source = Literal["auto", "vectors", "texts"]
 FOLD_IMAGES = 5  # one in so many images of a label is validated on
+FEWEST_FOLDS, MOST_FOLDS = 3, 5  # of labels, each held out in one
 Settings = TypeVar("Settings", float, tuple[float, ...])
 
 
@@ -172,19 +173,25 @@ def has_unseen(data: TrainData) -> bool:
 
 
 def label_folds(data: TrainData) -> Iterator[TrainData]:
-    """Yield a trial, and two like it with other labels held out, so that each label is once; ``has_unseen`` must hold.
+    """Yield trials in which each label is held out once; ``has_unseen`` must hold.
 
-    Images of the trial are divided anew: every fifth of each label that is not held out is validated on.
+    The more trained labels there are for one without images, the more of them win its images, and the wider a gap is best. So held-out
+    labels are as many against the others as the labels that they stand for, within a third and a fifth. With a third the trial itself is the
+    first. Images are divided anew in the others: every fifth of each label that is not held out is validated on.
     """
-    yield data
     known, whole = data.known, data.train.join(data.val)
-    order = torch.randperm(len(data.labels), generator=torch.Generator().manual_seed(0)).to(whole.targets.device)
+    wanted = round(1 + len(known) / data.without_images) if data.without_images else 0
+    parts = min(max(wanted, FEWEST_FOLDS), MOST_FOLDS)
+    if thirds := parts == FEWEST_FOLDS:
+        yield data
+    drawn = len(data.labels) if thirds else len(known)
+    order = torch.randperm(drawn, generator=torch.Generator().manual_seed(0)).to(whole.targets.device)
     counts, by_label = torch.bincount(whole.targets), whole.targets.argsort(stable=True)
     place = torch.empty_like(by_label)  # of each image among those of its label
     place[by_label] = (
         torch.arange(len(whole), device=place.device) - (counts.cumsum(0) - counts)[whole.targets[by_label]]
     )
-    for held in order.chunk(2):
+    for held in order.tensor_split(parts - thirds):
         kept = torch.arange(len(known), device=held.device)
         kept = kept[~torch.isin(kept, held)]
         position = torch.cat([kept, held]).argsort()
