@@ -51,7 +51,9 @@ class Muon(torch.optim.SGD):
         lengths = weights.norm(dim=(1, 2), keepdim=True)
         moved = weights - group["lr"] * lengths / turns.norm(dim=(1, 2), keepdim=True).clamp_min(LEAST) * turns
         moved *= lengths / moved.norm(dim=(1, 2), keepdim=True).clamp_min(LEAST)
-        torch._foreach_copy_(tuple(kernels), [each.view_as(kernel) for each, kernel in zip(moved, kernels, strict=True)])
+        torch._foreach_copy_(
+            tuple(kernels), [each.view_as(kernel) for each, kernel in zip(moved, kernels, strict=True)]
+        )
 
 
 def orthogonal(matrices: Tensor) -> Tensor:
