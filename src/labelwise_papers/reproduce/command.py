@@ -60,7 +60,7 @@ def print_tables(recipes: list[Recipe], place: Place, choice: Choice, as_markdow
         for words in (recipe.note, measured_on(recipe, results), f"Picture: {file}" if file else ""):
             if words:
                 note(words)
-    if as_markdown:
+    if page and as_markdown:
         print("\n\n".join(page))
 
 
