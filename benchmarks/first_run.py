@@ -53,7 +53,8 @@ def main() -> None:
 
 def fit(photos: Path, classifier: Path) -> tuple[float, float]:
     """Return wall and processor seconds of one fit in the shell."""
-    shutil.rmtree(classifier, ignore_errors=True)
+    for left in (classifier, classifier.with_name(f"{classifier.name}.run")):
+        shutil.rmtree(left, ignore_errors=True)
     return cost([sys.executable, "-m", "labelwise", "fit", str(photos), "--out", str(classifier)])
 
 

@@ -28,8 +28,9 @@ import labelwise as lw
 
 HERE = Path(__file__).resolve().parent
 MEASURED = frozenset({"seconds", "images_per_second", "milliseconds", "megabytes", "difference", "rounds"})
-ELSEWHERE = frozenset({"weights_sha256", "torch"})  # texts that depend on how the machine computes, and with what
-OUTSIDE = ("LABELWISE_DATA", "LABELWISE_TOKEN", "LABELWISE_CACHE", "LABELWISE_MEMORY_MB")  # what a machine may set
+ELSEWHERE = frozenset({"weights_sha256", "torch", "encoder_runtime"})  # texts that depend on how the machine computes, and with what
+OUTSIDE = ("LABELWISE_DATA", "LABELWISE_TOKEN", "LABELWISE_MEMORY_MB")  # what a machine may set
+SHELL = {"COLUMNS": "200", "LABELWISE_CACHE": "off"}  # the user's own cache is neither read nor filled
 
 
 @contextmanager
@@ -48,7 +49,7 @@ def sandbox(folder: Path) -> Iterator[None]:
 def shell(*words: str) -> dict[str, Any]:
     """Return what ``python -m labelwise WORDS`` does in this process: exit code, JSON document or text, notes."""
     out, err, code = StringIO(), StringIO(), 0
-    surroundings = {key: value for key, value in os.environ.items() if key not in OUTSIDE} | {"COLUMNS": "200"}
+    surroundings = {key: value for key, value in os.environ.items() if key not in OUTSIDE} | SHELL
     with (
         patch.dict(os.environ, surroundings, clear=True),
         patch.object(sys, "argv", ["labelwise", *words]),
