@@ -85,10 +85,11 @@ def test_answers_are_those_of_the_task_and_a_bad_picture_is_a_row(place: Path, t
     )
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_a_process_decodes_by_as_many_threads_as_it_was_given(
-    place: Path, tmp_path: Path, threads: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("threads", "quick", "others"), [(1, 0.0, 0), (2, 0.0, 2), (2, 1.0, 0)])
+def test_a_process_decodes_slow_pictures_by_as_many_threads_as_it_was_given(
+    place: Path, tmp_path: Path, threads: int, quick: float, others: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The first few are read by the thread that asks; where these are quick, so are all others."""
     job, used = job_of(place, tmp_path / "c.parquet", size=25), set[int]()
 
     def decode(file: Any, frame: Any) -> Any:
@@ -97,14 +98,14 @@ def test_a_process_decodes_by_as_many_threads_as_it_was_given(
         return decode_safely(file, frame)
 
     monkeypatch.setattr(readable, "decode_safely", decode)
+    monkeypatch.setattr(readable, "QUICK", quick)
     monkeypatch.setenv("LABELWISE_CACHE", "off")  # which ``open`` does
     before = torch.get_num_threads()
     try:
         job.answer(job.open(threads), 0)
     finally:
         torch.set_num_threads(before)
-    assert len(used) == threads
-    assert (threading.get_ident() in used) == (threads == 1)
+    assert len(used - {threading.get_ident()}) == others
 
 
 def test_what_is_done_is_not_done_again_and_what_is_damaged_or_missing_is(place: Path, tmp_path: Path) -> None:

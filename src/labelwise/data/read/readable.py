@@ -1,9 +1,11 @@
 """Picture files listed, and read into an array, without torch."""
 
 import os
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 _READ = ".jpg .jpeg .jfif .png .gif .bmp .webp .tif .tiff .ppm .pgm .pbm .pnm .avif .jp2 .ico .heic .heif .hif"
 # what people call pictures: those that cannot be read are listed, too, and told
 IMAGE_SUFFIXES = RAW_SUFFIXES | OTHER_SUFFIXES | set(_READ.split())
+FIRST, QUICK = 5, 0.25e-3  # pictures that are timed, and the seconds for one below which further threads only cost
 
 
 def check_read(skipped: Sequence[Skipped], count: int, *, strict: bool) -> None:
@@ -39,7 +42,7 @@ def read_pixels(
 ) -> tuple[npt.NDArray[np.uint8], list[int], tuple[Skipped, ...]]:
     """Return what ``pictures.read_files`` does, be it no picture at all, as an array ``[n, c, h, w]``.
 
-    By so many threads, None is one for each core. Where one is all there is, none is started: small pictures take half the processor time so.
+    By so many threads at most, None is one for each core. Small pictures are read by one: threads that take turns at the interpreter are twice as slow.
     """
     frame = Frame(shape[1], shape[2], shape[0], fit=fit)
     pixels = np.empty((len(paths), *frame.shape), np.uint8)
@@ -55,7 +58,9 @@ def read_pixels(
     hide = not progress or not console.is_terminal or len(paths) < 500
     threads = min(8, threads or os.cpu_count() or 1)
     with QUIET, stoppable(ThreadPoolExecutor(threads)) as pool:
-        reading = (pool.map if threads > 1 else map)(read, range(len(paths)))
+        first, seconds = _timed(read, min(FIRST, len(paths)))
+        alone = threads == 1 or seconds < QUICK
+        reading = chain(first, (map if alone else pool.map)(read, range(len(first), len(paths))))
         faults = list(track(reading, "Reading pictures", len(paths), console=console, transient=True, disable=hide))
     skipped = tuple(
         Skipped(file=f"picture {i}" if isinstance(path, bytes) else str(path), reason=fault)
@@ -64,6 +69,15 @@ def read_pixels(
     )
     readable = [i for i, fault in enumerate(faults) if fault is None]
     return (pixels[readable] if skipped else pixels), readable, skipped
+
+
+def _timed(read: Callable[[int], str | None], count: int) -> tuple[list[str | None], float]:
+    """Return what reading the first pictures says, and the median of the seconds that each took; of none 0."""
+    results, times = [], [time.perf_counter()]
+    for i in range(count):
+        results.append(read(i))
+        times.append(time.perf_counter())
+    return results, sorted([end - begun for begun, end in pairwise(times)] or [0.0])[count // 2]
 
 
 def list_pictures(folder: str | Path) -> list[Path]:
