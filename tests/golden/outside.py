@@ -28,7 +28,9 @@ import labelwise as lw
 
 HERE = Path(__file__).resolve().parent
 MEASURED = frozenset({"seconds", "images_per_second", "milliseconds", "megabytes", "difference", "rounds"})
-ELSEWHERE = frozenset({"weights_sha256", "torch", "encoder_runtime"})  # texts that depend on how the machine computes, and with what
+ELSEWHERE = frozenset(
+    {"weights_sha256", "torch", "encoder_runtime"}
+)  # texts that depend on how the machine computes, and with what
 OUTSIDE = ("LABELWISE_DATA", "LABELWISE_TOKEN", "LABELWISE_MEMORY_MB")  # what a machine may set
 SHELL = {"COLUMNS": "200", "LABELWISE_CACHE": "off"}  # the user's own cache is neither read nor filled
 
