@@ -107,6 +107,9 @@ CASES: dict[str, Callable[[], tuple[Method, TrainData]]] = {
     "indicator of hard negatives": lambda: (
         Indicator(epochs=2, batch=BATCH, encoder=SMALL, optimizer=SLOW, negatives=2, sampling="hard"), pictures()
     ),
+    "muon": lambda: (
+        Indicator(epochs=2, batch=BATCH, encoder=SMALL, optimizer=Optimizer(name="muon", lr=0.05)), pictures()
+    ),
     "one short batch": lambda: (Indicator(epochs=3, batch=500, encoder=SMALL, optimizer=SLOW), pictures()),
     "a seldom parameter": lambda: (Seldom(epochs=2, batch=BATCH, encoder=SMALL, optimizer=SLOW), pictures()),
     "features": lambda: (Indicator(epochs=2), training_data(by_vector())),
