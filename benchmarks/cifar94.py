@@ -4,8 +4,8 @@
     python benchmarks/cifar94.py --trials [--json FILE]
 
 Each run is ``labelwise fit cifar10 ...`` in a process of its own, imports, reading and saving included; the test pictures are looked at after it. A small fit before them
-byte-compiles all modules, as pip does with what it installs. ``--trials`` is how the settings were chosen: by 5,000 training pictures that are not trained on, one
-seed each, in one process, so that their seconds are those of training.
+byte-compiles all modules, as pip does with what it installs. ``--trials`` tries settings near these on 5,000 training pictures that are not trained on, one seed
+each, in one process, so that their seconds are those of training.
 """
 
 import argparse
