@@ -102,9 +102,8 @@ def _read(
     from labelwise.data.read.shards import read_packed
 
     places = [Path(file) if isinstance(file, str) else file for file in files]
-    pixels, readable, skipped = read_packed(
-        places, shape, fit, torch.get_num_threads()
-    )  # as many as ``open`` was given
+    threads = torch.get_num_threads()  # as many as ``open`` was given
+    pixels, readable, skipped = read_packed(places, shape, fit, threads)
     reasons = {each.file: each.reason for each in skipped}
     rows: list[dict[str, Any]] = [{"file": as_text(str(file)), "reason": reasons.get(str(file))} for file in files]
     return rows, torch.from_numpy(pixels), readable

@@ -4,17 +4,13 @@ SGD follows the few directions in which gradients are large, and the others are 
 is replaced by the nearest matrix whose singular values are all about the same. torch's own ``Muon`` takes matrices only, and one product for each.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-QUINTIC = (
-    3.4445,
-    -4.7750,
-    2.0315,
-)  # of the odd polynomial that brings singular values near 1; published with the method
+# of the odd polynomial that brings singular values near 1; published with the method
+QUINTIC = (3.4445, -4.7750, 2.0315)
 ITERATIONS = 3  # as published for CIFAR-10
 LEAST = 1e-7  # a gradient of zero stays one
 
@@ -26,8 +22,8 @@ class Muon(torch.optim.SGD):
     """
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """Change the weights, and return what the closure returns."""
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Change the weights by the gradients there are; a closure, which would make others, is not taken."""
         for group in self.param_groups:
             alike: dict[torch.Size, list[nn.Parameter]] = {}
             for parameter in group["params"]:
@@ -35,7 +31,7 @@ class Muon(torch.optim.SGD):
                     alike.setdefault(parameter.shape, []).append(parameter)
             for kernels in alike.values():
                 self._turn(kernels, group)
-        return super().step(closure)  # type: ignore[no-any-return]
+        super().step(closure)
 
     def _turn(self, kernels: list[nn.Parameter], group: dict[str, Any]) -> None:
         """Change kernels of one shape, whose gradients are then used up."""
