@@ -13,10 +13,8 @@ from labelwise.data.read.addresses import SPELLINGS as SPELLINGS
 from labelwise.errors import DataError, UsageError, listing, suggest
 
 VAL_SHARE = 0.1  # of train, where the data name no val
-ENOUGH, OF_EACH = (
-    1_000,
-    10,
-)  # images, in all and of each label, of which the larger number is all that is set aside, however many there are
+# at most so many images, or so many of each label where that is more, are set aside
+ENOUGH, OF_EACH = 1_000, 10
 
 
 def val_share(targets: Tensor) -> float:
