@@ -27,7 +27,6 @@ CROSSING = {
     "aten.index_put",
     "aten.index_put_",
     "aten._index_put_impl_",
-    "aten._pack_padded_sequence",
 }
 
 
