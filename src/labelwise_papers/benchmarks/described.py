@@ -40,6 +40,7 @@ class Captions:
     # of images set aside, a fixed half, an unseen one
     of_tested: bool
     test_set_aside: bool  # the images set aside are tested like the others
+    of_images: bool = True  # training images keep their own captions, too
 
     def __post_init__(self) -> None:
         """Refuse the one combination that would test what describes while it promises not to."""
@@ -52,6 +53,7 @@ CAPTIONS = MappingProxyType(
         "captions": Captions(of_tested=False, test_set_aside=False),
         "captions_paper": Captions(of_tested=True, test_set_aside=True),
         "captions_control": Captions(of_tested=True, test_set_aside=False),
+        "captions_of_labels": Captions(of_tested=False, test_set_aside=False, of_images=False),
     }
 )
 
@@ -120,7 +122,8 @@ def with_cub_files(features: ZeroShotData, root: Path) -> ZeroShotData:
 def captioned(features: ZeroShotData, captions: Sentences, rule: Captions, seed: int) -> Dataset:
     """Return the images that have captions, by their ``files``, with labels described by captions as the rule says.
 
-    Train and val keep the captions of their images, test has none. The images set aside do not depend on the seed.
+    Train and val keep the captions of their images unless the rule says otherwise, test has none. The images set aside do not
+    depend on the seed.
     """
     features = _select(features, [row for row, file in enumerate(features.files) if captions.get(file)])
     aside = _set_aside(features)
@@ -132,7 +135,7 @@ def captioned(features: ZeroShotData, captions: Sentences, rule: Captions, seed:
         features = replace(features, rows={**features.rows, "test_unseen": unseen[~torch.isin(unseen, aside)]})
     data = features.dataset(seed=seed)
     splits = {
-        name: part if name == "test" else replace(part, texts=tuple(captions[file] for file in part.files))
+        name: replace(part, texts=tuple(captions[file] for file in part.files if rule.of_images and name != "test"))
         for name, part in data.splits.items()
     }
     return replace(data, labels=Labels(names=features.labels.names, texts=texts), splits=splits)

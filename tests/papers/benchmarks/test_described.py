@@ -86,13 +86,23 @@ def test_train_and_val_keep_their_captions_and_test_has_none(protocol: str, tmp_
     assert data.split("test").texts == ()
     for name in ("train", "val"):
         split = data.split(name)
-        assert split.texts == tuple(tuple(TEXTS[file]) for file in split.files)
+        own = tuple(tuple(TEXTS[file]) for file in split.files)
+        assert split.texts == (own if CAPTIONS[protocol].of_images else ())
         assert int(split.targets.max()) < SEEN
     for split in data.splits.values():  # features, files and labels stay together
         assert [FILES[int(row)] for row in split.images[:, 0]] == list(split.files)
         assert [data.labels.names[i] for i in split.targets.tolist()] == [
             file.split("/")[0][4:].replace("_", " ") for file in split.files
         ]
+
+
+def test_captions_of_labels_differ_in_what_training_images_have_alone(tmp_path: Path) -> None:
+    strict, bare = read(make(tmp_path, TEXTS), "captions"), read(tmp_path, "captions_of_labels")
+    assert texts_of(bare) == texts_of(strict)
+    for name in ("train", "val", "test"):
+        assert bare.split(name).files == strict.split(name).files
+    assert strict.split("train").texts
+    assert not bare.split("train").texts
 
 
 def test_the_paper_describes_with_test_images_and_the_control_differs_in_texts_alone(tmp_path: Path) -> None:

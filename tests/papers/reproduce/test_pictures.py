@@ -37,7 +37,7 @@ def test_rows_along_an_axis(tmp_path: Path) -> None:
     (recipe,) = find_recipes("clarel/figure3")
     assert recipe.picture is not None
     panels = curves_of(recipe, recipe.picture, results(recipe, "cub_strict", 3), Choice(seeds=3))
-    (curve,) = panels["CUB, captions"]
+    (curve,) = panels["CUB, captions, strict"]
     assert list(curve.x) == [0.0, 0.25, 0.5, 0.75, 1.0]
     assert [mean for mean, _ in curve.points] == pytest.approx([11, 21, 31, 41, 51])
     assert [half for _, half in curve.points] == pytest.approx([interval([0.0, 1.0, 2.0])[1]] * 5)
@@ -51,7 +51,7 @@ def test_curves_of_cells() -> None:
     (recipe,) = find_recipes("clarel/figure2")
     assert recipe.picture is not None
     panels = curves_of(recipe, recipe.picture, results(recipe, "cub_strict", 2), Choice(seeds=2))
-    (curve,) = panels["CUB, captions"]
+    (curve,) = panels["CUB, captions, strict"]
     assert list(curve.x) == [0.0, 0.1]
     assert [mean for mean, _ in curve.points] == pytest.approx([5.25, 10.5])
 
