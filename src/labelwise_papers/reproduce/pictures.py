@@ -36,10 +36,12 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def curves_of(recipe: Recipe, picture: Picture, results: Iterable[Entry], choice: Choice) -> dict[str, list[Curve]]:
-    """Return what to draw, by the title of a data set; data sets without a result are left out."""
+    """Return what to draw, by the title of a data set; data sets without a result are left out, and those that were not asked for."""
     by_key = {entry["key"]: entry["figures"] for entry in results}
     panels: dict[str, list[Curve]] = {}
     for name, source in recipe.data.items():
+        if choice.data and name not in choice.data:
+            continue
         runs: dict[str, list[dict[str, Any]]] = {}
         for cell in cells_of(recipe, choice, [name]):
             figures = by_key.get(cell.key, {})
