@@ -56,7 +56,9 @@ def test_curves_of_cells() -> None:
     assert [mean for mean, _ in curve.points] == pytest.approx([5.25, 10.5])
     both = [*results(recipe, "cub_strict", 2), *results(recipe, "cub_paper", 2)]
     assert len(curves_of(recipe, recipe.picture, both, Choice(seeds=2))) == 2
-    assert list(curves_of(recipe, recipe.picture, both, Choice(seeds=2, data=("cub_paper",)))) == ["CUB, captions, paper"]
+    assert list(curves_of(recipe, recipe.picture, both, Choice(seeds=2, data=("cub_paper",)))) == [
+        "CUB, captions, paper"
+    ]
 
 
 def test_rows_without_a_place_are_levels() -> None:
