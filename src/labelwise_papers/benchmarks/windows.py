@@ -1,12 +1,12 @@
 """Training pictures as squares that together show all of each, for papers that resize by the short side and cut nothing off."""
 
 import io
+from collections.abc import Sequence
 from dataclasses import replace
 
 from PIL import Image, ImageOps
-from torch import Tensor
 
-from labelwise.data.read.decoding import opened
+from labelwise.data.read.decoding import File, opened
 from labelwise_papers.benchmarks.protocols import Protocol
 from labelwise_papers.benchmarks.records import Records
 
@@ -21,10 +21,11 @@ def wide(protocol: Protocol) -> Protocol:
 
     def divide(records: Records, seed: int) -> Records:
         whole = protocol(records, seed)
-        assert not isinstance(whole.pictures, Tensor)
-        pictures, rows = [], []
-        for row, (picture, split) in enumerate(zip(whole.pictures, whole.splits, strict=True)):
-            with opened(picture) as stream:
+        files: Sequence[File] = whole.pictures  # type: ignore[assignment]  # none is pixels yet
+        pictures: list[bytes] = []
+        rows: list[int] = []
+        for row, (file, split) in enumerate(zip(files, whole.splits, strict=True)):
+            with opened(file) as stream:
                 windows = cut_windows(stream.read()) if split == "train" else [stream.read()]
             pictures += windows
             rows += [row] * len(windows)
