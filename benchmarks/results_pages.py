@@ -4,7 +4,7 @@
 
 Under a line ``<!-- headlines -->`` comes the table of all headline figures, under ``<!-- headlines PAPER -->`` that of one paper, under
 ``<!-- PAPER/TABLE -->`` that of a recipe (a line for each row, a column for each figure; ``<!-- PAPER/TABLE: FIGURE, ... -->``: only
-these), under ``<!-- paper PAPER/TABLE -->`` what the paper itself has in it, under ``<!-- paired PAPER/TABLE: ROW against ROW -->`` how much the first row is ahead, seed by seed, under ``<!-- prototype -->`` those of prototype.jsonl, under ``<!-- naming draws -->``, ``<!-- naming prior -->`` and ``<!-- naming cifar10 -->`` those of naming.jsonl, under ``<!-- unlabelled SET -->`` one of unlabelled.jsonl, under
+these), under ``<!-- paper PAPER/TABLE -->`` what the paper itself has in it, under ``<!-- paired PAPER/TABLE: ROW against ROW -->`` how much the first row is ahead, seed by seed, in figures that all their runs have, under ``<!-- prototype -->`` those of prototype.jsonl, under ``<!-- naming draws -->``, ``<!-- naming prior -->`` and ``<!-- naming cifar10 -->`` those of naming.jsonl, under ``<!-- unlabelled SET -->`` one of unlabelled.jsonl, under
 ``<!-- photos TABLE -->`` one of photos.jsonl, whose pictures are drawn, too. ``measured/headlines.toml`` says which figures are headlines.
 """
 
@@ -86,13 +86,15 @@ def paired(name: str, row: str, other: str) -> list[str]:
         for each in read_results(MEASURED)
         if each["recipe"] == name
     }
-    lines = [f"| {' | '.join(('data', *(one.title for one in recipe.figures.values()), 'repeats'))} |"]
-    lines.append(f"|{' --- |' * (len(recipe.figures) + 2)}")
+    compared = [run for (_, title, _), run in runs.items() if title in (row, other)]
+    figures = [figure for figure in recipe.figures if all(figure in run for run in compared)]
+    lines = [f"| {' | '.join(('data', *(recipe.figures[each].title for each in figures), 'repeats'))} |"]
+    lines.append(f"|{' --- |' * (len(figures) + 2)}")
     for data, source in recipe.data.items():
         seeds = [seed for place, title, seed in runs if (place, title) == (data, row) and (data, other, seed) in runs]
         if len(seeds) > 1:
             both = [(runs[data, row, seed], runs[data, other, seed]) for seed in seeds]
-            ahead = [interval([one[figure] - two[figure] for one, two in both]) for figure in recipe.figures]
+            ahead = [interval([one[figure] - two[figure] for one, two in both]) for figure in figures]
             cells = [source.title, *(f"{mean:+.1f} +- {half:.1f}" for mean, half in ahead), str(len(seeds))]
             lines.append(f"| {' | '.join(cells)} |")
     return lines

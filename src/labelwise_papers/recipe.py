@@ -27,7 +27,8 @@ class Source:
     source: str  # what ``data.load`` takes; blank where a measure makes its own data
     title: str  # what the paper calls it
     size: int | None = None  # side in pixels that pictures are brought to; None is that of the source
-    held: int | None = None  # training images set aside to calibrate and validate; None keeps the splits of the source
+    # training images set aside to calibrate and validate, or groups where images have them; None keeps the splits of the source
+    held: int | None = None
     images: int | None = None  # training images at most; None is all
     official: bool = False  # only the official files will do, since a packed form has smaller pictures
     features: str = ""  # a file in the root, in the order of the source's images, that takes the place of pictures
@@ -36,6 +37,7 @@ class Source:
     protocol: Protocol = "same"
     stands_for: str = ""  # the data set that it replaces where that is missing; its figures are not comparable
     note: str = ""  # how it differs from the paper's data, and how to get what is missing
+    measures: tuple[str, ...] = ()  # beside those of the recipe and the row
     settings: dict[str, Any] = field(default_factory=dict)  # of the method, on this data set
 
 

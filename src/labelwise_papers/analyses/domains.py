@@ -19,14 +19,14 @@ from labelwise.data.dataset import Dataset, Split
 from labelwise.data.split.divide import pool, resplit
 from labelwise.data.split.make import hold_out_domain
 from labelwise.errors import DataError, UnsupportedError, UsageError
-from labelwise.evaluate.tested import align_targets
-from labelwise.files import read_tensors, under, write_atomically
+from labelwise.files import write_atomically
 from labelwise.fitting.fit import as_seen_by, training_data
 from labelwise.labels import Labels
-from labelwise.model import LabelModel, prepared
+from labelwise.model import LabelModel
 from labelwise.settings import to_plain
 from labelwise.training.loop import train
 from labelwise.training.stages import Method, Run
+from labelwise_papers.analyses.snapshots import accuracy, through_snapshots
 
 RESULT = "result.json"
 Views = Mapping[str, Callable[[LabelModel], LabelModel]]  # of a trained model, by name
@@ -166,8 +166,7 @@ def _candidates(data: Dataset, method: Method, run: Run, views: Views, content: 
     model, _ = train(method, seen, run)
     last = {view: _measure(of(model), seen.labels, data, 0) for view, of in views.items()}
     candidates: dict[str, list[Candidate]] = {view: [] for view in views}
-    for epochs, file in _snapshots(run.folder).items():
-        model.load_state_dict(under("model", read_tensors(file)[0]))
+    for epochs in through_snapshots(model, run.folder):
         for view, of in views.items():
             candidates[view].append(_measure(of(model), seen.labels, data, epochs))
     for view, candidate in last.items():
@@ -182,21 +181,8 @@ def _candidates(data: Dataset, method: Method, run: Run, views: Views, content: 
     return candidates
 
 
-def _snapshots(folder: Path) -> dict[int, Path]:
-    """Return the files with the weights that were kept in the last stage, by the number of epochs, in order."""
-    files = {tuple(map(int, file.stem.split("-")[1:])): file for file in folder.glob("snapshot-*-*.safetensors")}
-    last = max(files, default=(0,))[0]
-    return {epochs: files[stage, epochs] for stage, epochs in sorted(files) if stage == last}
-
-
 def _measure(model: LabelModel, labels: Labels, data: Dataset, epochs: int) -> Candidate:
     """Return the accuracies of a model."""
     classifier = bind(model, labels)
-    right = {}
-    for name in ("val", "test"):
-        split = data.split(name)
-        targets = align_targets(classifier, split, data.labels)
-        images = prepared(model, split.images)[targets >= 0]
-        answers = classifier.scores_of(classifier.encode(images)).best.cpu()
-        right[name] = float((answers == targets[targets >= 0]).double().mean())
-    return Candidate(method=0, epochs=epochs, validation=right["val"], test=right["test"])
+    validation, test = (accuracy(classifier, data.split(name), data.labels) for name in ("val", "test"))
+    return Candidate(method=0, epochs=epochs, validation=validation, test=test)

@@ -12,6 +12,7 @@ from labelwise_papers.benchmarks import protocols
 from labelwise_papers.benchmarks.entries import Entry
 from labelwise_papers.benchmarks.protocols import Protocol
 from labelwise_papers.benchmarks.records import Records
+from labelwise_papers.benchmarks.windows import wide
 
 Reader = Callable[[Path], Records]
 _DEPTH = 3  # archives put their files into a folder of their own, or two
@@ -49,7 +50,11 @@ PROTOCOLS: dict[str, dict[str, Protocol]] = {
         "retrieval": protocols.retrieval,
         "retrieval_trial": protocols.retrieval_trial,
     },
-    "cub20": {"standard": protocols.first_labels(20), "squashed": protocols.squashed(protocols.first_labels(20))},
+    "cub20": {
+        "standard": protocols.first_labels(20),
+        "squashed": protocols.squashed(protocols.first_labels(20)),
+        "wide": wide(protocols.first_labels(20)),
+    },
     "cars196": {"standard": protocols.standard, "retrieval": protocols.retrieval},
     "cars-bmw": {"standard": protocols.labels_starting_with("BMW ")},
     "pacs": {"standard": protocols.standard} | {name: protocols.leave_out(name) for name in folders.PACS_DOMAINS},

@@ -12,6 +12,7 @@ from labelwise_papers.recipe import Recipe, Row, Source, merged
 from labelwise_papers.reproduce.measures import check_measures
 
 DIVIDED = ("source", "size", "held", "images", "features")  # what of a data set can change figures
+EVERY = 10  # epochs
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -32,7 +33,12 @@ class Cell:
     @property
     def measures(self) -> tuple[str, ...]:
         """What is measured, each once."""
-        return tuple(dict.fromkeys([*self.recipe.measures, *self.row.measures]))
+        return tuple(dict.fromkeys([*self.recipe.measures, *self.row.measures, *self.source.measures]))
+
+    @property
+    def snapshots(self) -> int:
+        """After every how many epochs its weights are kept for a measure; 0 keeps none."""
+        return EVERY if "best_epoch" in self.measures else 0
 
     @property
     def options(self) -> dict[str, Any]:
@@ -85,8 +91,9 @@ class Choice:
 def cells_of(recipe: Recipe, choice: Choice, sets: Iterable[str]) -> Iterator[Cell]:
     """Yield the cells of a recipe on these data sets, seed by seed, so that a stopped run has whole tables first."""
     here = list(sets)
+    more = [name for source in recipe.data.values() for name in source.measures]
     for row in recipe.rows:
-        check_measures((*recipe.measures, *row.measures), merged(recipe.options, row.options), row.name)
+        check_measures((*recipe.measures, *row.measures, *more), merged(recipe.options, row.options), row.name)
     for seed in range(choice.seeds or recipe.seeds):
         for name in (name for name in recipe.data if name in here):
             for row in chosen_rows(recipe, choice):

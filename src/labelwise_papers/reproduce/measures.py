@@ -6,6 +6,7 @@ asking for it, or makes fits of its own with ``Subject.fit``.
 
 import traceback
 from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
 from dataclasses import field, make_dataclass
 from functools import cache, lru_cache
 from inspect import signature
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize, pad
 
+from labelwise.classifier import bind
 from labelwise.data import load
 from labelwise.data.read.pictures import as_batch
 from labelwise.errors import LabelwiseError, UsageError, listing, suggest
@@ -46,6 +48,7 @@ from labelwise_papers.analyses.naming_loss import NamingLoss, compare_namings
 from labelwise_papers.analyses.neighbours import nearest_labels
 from labelwise_papers.analyses.probe import probe_embeddings
 from labelwise_papers.analyses.saliency import salient_share
+from labelwise_papers.analyses.snapshots import accuracy, through_snapshots
 from labelwise_papers.analyses.weak_attacks import under_weak_attacks
 from labelwise_papers.reproduce.sources import is_at_hand
 from labelwise_papers.reproduce.subject import Subject
@@ -63,6 +66,20 @@ def closed(subject: Subject) -> Figures:
     result = evaluate_closed(subject.tested)
     rates = {"accuracy": 100 * result.accuracy, "class_accuracy": 100 * result.class_accuracy}
     return {**rates, "ece": result.ece, "leaked": result.leaked}
+
+
+def best_epoch(subject: Subject) -> Figures:
+    """Return the accuracy of the best of the epochs that were kept, and of each: chosen on test images, as papers may have done, and never a choice of ours."""
+    classifier, test, labels = subject.classifier, subject.dataset.split("test"), subject.dataset.labels
+    if subject.run.folder is None:
+        raise UsageError("Epochs are kept in the folder of a run; the run has none.")
+    model = deepcopy(classifier.model)
+    kept = {
+        epochs: 100 * accuracy(bind(model, classifier.labels), test, labels)
+        for epochs in through_snapshots(model, subject.run.folder)
+    }
+    best = max([*kept.values(), 100 * evaluate_closed(subject.tested).accuracy])
+    return {"best_epoch": best, "epochs": list(kept), "accuracy_after": list(kept.values())}
 
 
 def calibration(subject: Subject) -> Figures:
@@ -311,7 +328,7 @@ def toy(
 MEASURES: Mapping[str, Callable[..., Figures]] = {
     run.__name__: run
     for run in (
-        closed, calibration, outliers, saliency, probe, neighbours, answers, joint, retrieval, verification, episodes, domains,
+        closed, best_epoch, calibration, outliers, saliency, probe, neighbours, answers, joint, retrieval, verification, episodes, domains,
         robustness, zero_shot, named, objective, asked, ordinal, toy,
     )
 }  # fmt: skip

@@ -104,7 +104,7 @@ def run_cell(cell: Cell, place: Place, folder: Path) -> Entry:
     subject = Subject(
         data=read_source(cell.source, place.root, cell.seed),
         method=cell.recipe.method(cell.row, cell.data),
-        run=Run(seed=cell.seed, device=place.device, folder=folder / "fit"),
+        run=Run(seed=cell.seed, device=place.device, folder=folder / "fit", snapshots=cell.snapshots),
         picture=place.out / "pictures" / name.replace("/", "_").replace(" ", "_"),
         root=place.root,
     )

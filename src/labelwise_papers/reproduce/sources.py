@@ -81,7 +81,8 @@ def read_source(source: Source, root: Path | None, seed: int) -> Dataset | None:
     whole = data.split("train").join(data.splits["val"]) if "val" in data.splits else data.split("train")
     splits = {"train": whole, "test": data.split("test")}
     if source.held is not None:
-        rest, val = split_off(whole.targets, source.held / len(whole), 0)
+        share = source.held / len(set(whole.groups) or whole.targets)
+        rest, val = split_off(whole.targets, share, 0, whole.groups)
         splits |= {"train": whole.select(rest), "val": whole.select(val)}
     if source.images is not None and source.images < len(splits["train"]):
         few = split_off(splits["train"].targets, source.images / len(splits["train"]), 1)[1]

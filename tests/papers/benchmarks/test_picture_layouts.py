@@ -4,6 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import torch
 from PIL import Image
 
 from labelwise.errors import DataError
@@ -66,6 +67,31 @@ def test_cub_pictures_are_cut_or_squashed(tmp_path: Path) -> None:
     across = squashed.split("test").images[0, 0, 8] < 128
     assert across.tolist() == [6 <= column < 10 for column in range(16)]
     assert cut.split("test").targets.tolist() == squashed.split("test").targets.tolist() == [0, 1, 2, 3]
+
+
+def test_wide_cub_pictures_are_three_windows_that_stay_together(tmp_path: Path) -> None:
+    made.cub(tmp_path / "cub200")
+    for file in (tmp_path / "cub200/images").rglob("*.jpg"):
+        picture = Image.new("RGB", (48, 16))
+        for place, colour in enumerate([(250, 0, 0), (0, 250, 0), (0, 0, 250)]):
+            picture.paste(colour, (16 * place, 0, 16 * place + 16, 16))
+        (picture if "1" in file.name else picture.transpose(Image.Transpose.ROTATE_270)).save(file, "PNG")
+    cut, data = (load_benchmark("cub20", root=tmp_path, protocol=name, size=16) for name in ("standard", "wide"))
+    train = data.split("train")
+    assert train.targets.tolist() == cut.split("train").targets.repeat_interleave(3).tolist()
+    assert train.groups == train.files == tuple(name for name in cut.split("train").files for _ in range(3))
+    assert train.images.amax(dim=(2, 3)).argmax(1).tolist() == [0, 1, 2] * len(cut.split("train"))
+    assert torch.equal(data.split("test").images, cut.split("test").images)
+
+
+def test_a_training_picture_that_cannot_be_cut_is_told(tmp_path: Path) -> None:
+    made.cub(tmp_path / "cub200")
+    whole = load_benchmark("cub20", root=tmp_path, protocol="wide")
+    broken = tmp_path / "cub200/images" / whole.split("train").files[0]
+    broken.write_bytes(b"no picture")
+    data = load_benchmark("cub20", root=tmp_path, protocol="wide")
+    assert len(data.split("train")) == len(whole.split("train")) - 3
+    assert len(data.skipped) == 3
 
 
 def test_a_cub_picture_without_a_label_is_an_error(tmp_path: Path) -> None:

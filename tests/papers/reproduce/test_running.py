@@ -16,8 +16,10 @@ import pytest
 from labelwise.errors import Interrupted, LabelwiseError
 from labelwise.training.step import Step
 from labelwise.writable import sole_writer
+from labelwise_papers.recipe import Row, Source
 from labelwise_papers.reproduce import measures, running
 from labelwise_papers.reproduce.cells import Cell, Choice, cells_of
+from labelwise_papers.reproduce.quick import SMALL_ENCODER
 from labelwise_papers.reproduce.results import RESULTS, read_results
 from labelwise_papers.reproduce.running import Place, is_done, run_cells
 from tests.papers.reproduce.tiny_recipes import tiny_recipe
@@ -125,6 +127,25 @@ def test_a_measure_that_fails_loses_neither_training_nor_other_figures(
     assert is_done(wanted, place.out)
     assert figures(place.out) == figures(straight.out)
     assert steps == in_one_go, "nothing is trained twice"
+
+
+def test_the_best_epoch_is_of_weights_that_were_kept_and_changes_nothing_else(tmp_path: Path) -> None:
+    source = Source(source="tiny/pictures", title="There")
+    data = {"here": replace(source, measures=("best_epoch",)), "there": source}
+    row = Row(name="softmax", method="softmax", settings={"epochs": 20, "encoder": SMALL_ENCODER, "augment": {}})
+    recipe = replace(tiny_recipe(tmp_path, seeds=1), data=data, rows=(row,), measures=("closed",))
+    here, there = cells_of(recipe, Choice(), data)
+    (plain,) = cells_of(replace(recipe, data={"there": source}), Choice(), ["there"])
+    assert there.key == plain.key
+    first = replace(here, recipe=replace(recipe, measures=("best_epoch", "closed")))
+    place = Place(out=tmp_path / "out", device="cpu")
+    assert run_cells([first, there], place, quietly) == []
+    kept, last = (entry["figures"] for entry in read_results(place.out))
+    assert {name: kept[name] for name in last} == last
+    assert kept["epochs"] == [10, 20]
+    assert kept["accuracy_after"][1] == kept["accuracy"] != kept["accuracy_after"][0]
+    assert kept["best_epoch"] == max(kept["accuracy_after"])
+    assert not list(place.out.rglob("snapshot-*"))
 
 
 def test_a_cell_that_another_process_runs_is_left_alone(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The data of recipes: at hand or not, divided, features in place of pictures."""
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from labelwise_papers.recipe import Source, find_recipes
 from labelwise_papers.reproduce.quick import quick
 from labelwise_papers.reproduce.sources import is_at_hand, missing, read_source, sets_at_hand
 from labelwise_papers.reproduce.tiny import SHAPES, tiny
+from tests.papers.benchmarks import made
 
 
 def cifar10(root: Path, images: int = 40) -> None:
@@ -65,6 +67,18 @@ def test_images_are_held_out_and_few_are_kept(tmp_path: Path) -> None:
     again = read_source(Source(source="cifar10", title="y", held=20), tmp_path, 3)
     assert again is not None
     assert torch.equal(again.split("val").images, data.split("val").images), "the same for every seed"
+
+
+def test_windows_of_a_picture_are_held_out_together(tmp_path: Path) -> None:
+    made.cub(tmp_path / "cub200", classes=12)
+    made.text(tmp_path / "cub200/image_class_labels.txt", *[f"{i + 1} {i % 2 + 1}" for i in range(24)])
+    made.text(tmp_path / "cub200/train_test_split.txt", *[f"{i + 1} {int(i < 20)}" for i in range(24)])
+    data = read_source(Source(source="cub20/wide", title="x", held=2), tmp_path, 0)
+    assert data is not None
+    train, val = (Counter(data.split(name).groups) for name in ("train", "val"))
+    assert (len(train), len(val)) == (18, 2)
+    assert not set(train) & set(val)
+    assert {*train.values(), *val.values()} == {3}
 
 
 def test_features_take_the_place_of_pictures(tmp_path: Path) -> None:

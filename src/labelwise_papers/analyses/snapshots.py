@@ -1,0 +1,29 @@
+"""Weights that a run kept while it trained, and how right the model was with them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from labelwise.classifier import Classifier
+from labelwise.data.dataset import Split
+from labelwise.evaluate.tested import align_targets
+from labelwise.files import read_tensors, under
+from labelwise.labels import Labels
+from labelwise.model import LabelModel, prepared
+
+
+def through_snapshots(model: LabelModel, folder: Path) -> Iterator[int]:
+    """Yield numbers of epochs of the last stage, in order, while the model has the weights that were kept after them; it keeps the last."""
+    files = {tuple(map(int, file.stem.split("-")[1:])): file for file in folder.glob("snapshot-*-*.safetensors")}
+    last = max(files, default=(0,))[0]
+    for stage, epochs in sorted(files):
+        if stage == last:
+            model.load_state_dict(under("model", read_tensors(files[stage, epochs])[0]))
+            yield epochs
+
+
+def accuracy(classifier: Classifier, split: Split, labels: Labels) -> float:
+    """Return how many images of the classifier's labels are answered rightly, as a share; targets count through ``labels``."""
+    targets = align_targets(classifier, split, labels)
+    images = prepared(classifier.model, split.images)[targets >= 0]
+    answers = classifier.scores_of(classifier.encode(images)).best.cpu()
+    return float((answers == targets[targets >= 0]).double().mean())
