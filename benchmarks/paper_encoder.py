@@ -5,7 +5,8 @@
 The folder holds cifar10.npz. As many epochs as fit into the time given, where the paper has 500; all else as there, but the batch (512 for 128, so that an epoch takes
 seconds) and bf16. Codes are the pooled 2,048 numbers at unit length, not centred. A second file, OUT.small.npz, has them turned to the 128 directions in which
 their squared length is largest. ``--draws``: codes of other pictures, too (``naming.py pictures``), in 256 such directions. Labels are read after training, for the vote of
-neighbours alone. It needs a GPU; ``--toy --device cpu`` shows that it works.
+neighbours alone. Beside the codes it leaves OUT.json (epochs, the vote, what share of squared length 128 directions hold) and the folder OUT of checkpoints, one a minute: the same command
+goes on where it was stopped, for as many epochs as were planned. It needs a GPU; ``--toy --device cpu`` shows that it works.
 """
 
 import argparse
@@ -29,6 +30,7 @@ from labelwise.nn.image_encoder import ImageEncoder
 from labelwise.training.stages import Run
 
 SAMPLE = 20_480  # pictures of the three short epochs that tell how fast it is
+SURE = 0.9  # share of the time left that is planned: others may come to use the same GPU
 
 
 def seconds_an_epoch(images: Tensor, method: Pretrain, run: Run) -> float:
@@ -105,19 +107,23 @@ def main() -> None:
     images = parts[0].images
     encoder = Encoder(backbone="convnet" if chosen.toy else "resnet50")
     method, run = Pretrain(encoder=encoder, batch=32 if chosen.toy else 512), Run(device=device, engine="recorded")
-    each = seconds_an_epoch(images, method, run)
-    left = chosen.seconds - (time.perf_counter() - started)
-    epochs = 1 if chosen.toy else max(1, int((left - 5) / each))
-    print(f"{time.perf_counter() - started:.0f} s; {epochs} epochs of {each:.2f} s follow", flush=True)
-    trained, summary = pretrain(images, replace(method, epochs=epochs), run)
+    notes = chosen.out.with_suffix(".json")
+    if not notes.is_file():
+        each = seconds_an_epoch(images, method, run)
+        left = SURE * (chosen.seconds - (time.perf_counter() - started))
+        notes.write_text(json.dumps({"epochs": 1 if chosen.toy else max(1, int(left / each)), "each": each}))
+    told = json.loads(notes.read_text())
+    print(f"{time.perf_counter() - started:.0f} s; {told['epochs']} epochs of {told['each']:.2f} s follow", flush=True)
+    run = replace(run, folder=chosen.out.with_suffix(""), resume=True)
+    trained, summary = pretrain(images, replace(method, epochs=told["epochs"]), run)
     print(f"trained after {time.perf_counter() - started:.0f} s", flush=True)
     trained = trained.to(device).eval()
-    told = {"epochs": epochs, "seconds": summary["seconds"], "engine": summary.get("engine"), "each": each}
+    told |= {"seconds": summary["seconds"], "engine": summary.get("engine")}
     told |= write_codes(chosen.out, trained, parts, device)
     if chosen.draws is not None:
         write_draws(chosen.out.with_suffix(".draws.npz"), trained, chosen.draws, device)
     told["all seconds"] = time.perf_counter() - started
-    chosen.out.with_suffix(".json").write_text(json.dumps(told))
+    notes.write_text(json.dumps(told))
     print(told, flush=True)
 
 

@@ -144,8 +144,9 @@ class _Generator(torch._C.Generator):
 
 @contextmanager
 def pretend_gpu() -> Iterator[None]:
-    """While open, PyTorch seems to have a GPU; steps of training are taken as they stand."""
+    """While open, PyTorch seems to have a GPU; steps of training, and iterations of transport, are taken as they stand."""
     from labelwise.nn import runtime
+    from labelwise.ops import sinkhorn
     from labelwise.training import loop
 
     make, take = torch.tensor, torch.as_tensor
@@ -172,6 +173,7 @@ def pretend_gpu() -> Iterator[None]:
         stack.enter_context(patch.object(Tensor, "pin_memory", lambda self, *_: self))
         stack.enter_context(patch.object(Tensor, "record_stream", lambda *_: None))
         stack.enter_context(patch.object(loop._Loop, "_recorded", lambda _, step: step))
+        stack.enter_context(patch.object(sinkhorn, "_run", sinkhorn._rounds))
         stack.enter_context(patch.object(runtime, "CALLS", sys.maxsize))
         before = torch.__future__.get_swap_module_params_on_conversion()
         torch.__future__.set_swap_module_params_on_conversion(True)
