@@ -95,7 +95,7 @@ def pairs(title: str, methods: dict[str, Figures]) -> str:
 
 
 def episodes(title: str, methods: dict[str, Figures]) -> str:
-    """Return the table of episodes, with 95 % intervals over them for one seed."""
+    """Return the table of episodes: with the spread over seeds, or for one seed with 95 % intervals over its episodes."""
     kinds = [key for key in next(iter(methods.values()))[0] if "shot" in key]
     rows = []
     for name, figures in methods.items():
@@ -104,8 +104,8 @@ def episodes(title: str, methods: dict[str, Figures]) -> str:
             for kind in kinds:
                 error = f" +- {100 * figures[0][kind][rule]['error']:.1f}" if len(figures) == 1 else ""
                 picks.append(cell(figures, kind, rule, "mean") + error)
-            rows.append([name, rule, *picks])
-    return table(f"{title}: 600 episodes", ["", "rule", *kinds], rows)
+            rows.append([name, rule, str(len(figures)), *picks])
+    return table(f"{title}: 600 episodes", ["", "rule", "seeds", *kinds], rows)
 
 
 def domains(title: str, methods: dict[str, Figures]) -> str:

@@ -34,6 +34,13 @@ def test_a_score_that_some_seeds_lack_says_how_many_have_it() -> None:
     assert found[-1] == "| softmax | whitened | 2 | 50.0 +- 0.0 | - | - | - | - | - | 20.0 +- 0.0 |"
 
 
+def test_episodes_have_the_spread_over_seeds_or_the_interval_of_one() -> None:
+    one, two = ({"5-way 1-shot": {"taught": {"mean": mean, "error": 0.004}}} for mean in (0.9, 0.92))
+    found = prototype_tables.episodes("t", {"softmax": [one, two], "triplet": [one]}).splitlines()
+    assert found[-2] == "| softmax | taught | 2 | 91.0 +- 1.4 |"
+    assert found[-1] == "| triplet | taught | 1 | 90.0 +- 0.4 |"
+
+
 @pytest.mark.parametrize("left_out", [{"quick": True}, {"held_out": True}, {"set": ["group=2"]}])
 def test_trials_are_left_out(tmp_path: Path, left_out: dict[str, object]) -> None:
     whole = {
