@@ -86,8 +86,12 @@ def draw(panels: dict[str, list[Curve]], picture: Picture) -> "Figure":
         for number, curve in enumerate(curves):
             mean, half = np.nan_to_num(np.array(curve.points).T)
             marker = "o" if len(curve.x) < 20 else ""
-            place.plot(curve.x, mean, color=f"C{number}", marker=marker, markersize=5, label=curve.name)
-            place.fill_between(curve.x, mean - half, mean + half, color=f"C{number}", alpha=0.2, linewidth=0)
+            shown = slice(len(np.trim_zeros(mean, "b")) + 1)  # of zeros at its end, the first
+            low = np.maximum(mean - half, min(0.0, mean.min()))  # no band below zero where no mean is
+            place.plot(curve.x[shown], mean[shown], color=f"C{number}", marker=marker, markersize=5, label=curve.name)
+            place.fill_between(
+                curve.x[shown], low[shown], (mean + half)[shown], color=f"C{number}", alpha=0.2, linewidth=0
+            )
         place.set_title(title, fontsize=11)
         place.set_xlabel(picture.axis)
         place.grid(alpha=0.3)
