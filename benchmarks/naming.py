@@ -18,6 +18,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ import torch
 from naming_data import (
     DIRECTIONS,
     RESTARTS,
+    Classes,
     K,
     clusterings,
     draws,
@@ -36,7 +38,7 @@ from naming_data import (
     write_codes,
     write_pictures,
 )
-from naming_sources import PRIORS, Row, true_rows
+from naming_sources import PRIORS, TOGETHER, Row, likenesses, of_draw, true_rows
 from naming_texts import write_texts
 from torch import Tensor
 from torch.nn.functional import normalize, one_hot
@@ -68,6 +70,37 @@ def namings(
             yield f"{title}, {kind}", choose_names(vote(evidence, name_each(evidence, search)))
 
 
+def five_sources(codes: Tensor, members: Tensor, texts: dict[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+    """Yield what the clusters of the first of some clusterings ``[r, n]`` are called ``[k]`` where all clusterings and five sources of likeness vote."""
+    alike = likenesses(texts)
+    every = [Evidence.of(codes, members, alike[name]) for name in TOGETHER]
+    votes = torch.stack([vote(evidence, name_each(evidence, SEARCH)) for evidence in every])
+    yield "likeness, five sources vote", choose_names(votes.mean(0))
+
+
+def unequal_shares(classes: Classes, rows: Tensor, seed: int) -> Iterator[Row]:
+    """Yield the share of pictures named rightly where the classes of a draw are 1, 2 ... 10 parts of the pictures, and that is known."""
+    shares = torch.arange(1.0, K + 1) / (K * (K + 1) / 2)
+    counts = (classes.codes.shape[1] * torch.arange(1, K + 1) / K).round().long().tolist()
+    codes = torch.cat([classes.codes[row][:count] for row, count in zip(rows, counts, strict=True)])
+    seen = torch.cat([classes.looks[row][:count] for row, count in zip(rows, counts, strict=True)])
+    truth = torch.arange(K).repeat_interleave(torch.tensor(counts))
+    codes = in_directions(normalize(codes, dim=1), DIRECTIONS)
+    _, members = clusterings(codes, RESTARTS, seed, shares)
+    names = tuple(classes.names[i] for i in rows.tolist())
+    evidence = Evidence.of(codes, members, label_similarity(Labels(names=names), "sentences", neighbours=10), shares)
+    means = torch.stack([segment_mean(seen, own, K) for own in members])
+    looking = replace(evidence, looks=looks_fit(means, names, sentences=True))
+    apart = (evidence.sizes[0][:, None].clamp_min(1e-4).log() - shares.double().log()).abs()
+    named = {
+        "size alone": best_matching(-apart),
+        "likeness and size": choose_names(vote(evidence, name_each(evidence, SEARCH))),
+        "looks, likeness and size": choose_names(vote(looking, name_each(looking, SEARCH))),
+    }
+    for title, value in judged(members[0], truth, iter(named.items())):
+        yield f"unequal shares that are known, found clusters: {title}", value
+
+
 def judged(clusters: Tensor, truth: Tensor, named: Iterator[tuple[str, Tensor]]) -> Iterator[Row]:
     """Yield the share of pictures that are named rightly, with the best names for their clusters ``[n]`` and by each naming."""
     inside = one_hot(clusters, K).double().T @ one_hot(truth, K).double() / len(truth)
@@ -97,8 +130,11 @@ def measured(given: argparse.Namespace) -> Iterator[dict[str, object]]:
         _, members = clusterings(codes, RESTARTS, place)
         names, truth = tuple(classes.names[i] for i in rows.tolist()), torch.arange(K)
         named = namings(codes, classes.looks[rows].flatten(0, 1), members, names, SEARCH)
+        if texts:
+            named = chain(named, five_sources(codes, members, of_draw(own, rows)))
         truth = truth.repeat_interleave(classes.codes.shape[1])
         every += [(f"found clusters: {row}", value) for row, value in judged(members[0], truth, named)]
+        every += unequal_shares(classes, rows, place)
         for row, value in every:
             found[row].append(value)
     for row, values in found.items():
