@@ -4,11 +4,11 @@
     python benchmarks/naming.py codes patches.npz --patches    codes of an encoder that saw no label, found on these pictures
     python benchmarks/naming.py pictures draws.npz         the pictures, to encode elsewhere (``paper_encoder.py --draws``)
     python benchmarks/naming.py texts texts.npz --codes lite0.npz --packages FOLDER    what texts say about the names
-    python benchmarks/naming.py draws lite0.npz [--texts texts.npz] [--half report] [--draws 60] [--encoder NAME] [--out naming.jsonl]
+    python benchmarks/naming.py draws lite0.npz [--texts texts.npz] [--half report] [--draws 60] [--shares] [--encoder NAME] [--out naming.jsonl]
     python benchmarks/naming.py cifar10 --codes FILE [--seeds 5] [--encoder NAME] [--out naming.jsonl]
     python benchmarks/naming.py table naming.jsonl picture.png      a picture of what was measured
 
-``draws``: with texts every source on true classes, which is its ceiling; then the clusters that the method finds. ``cifar10``: codes (``f``, ``ft``) in the order of
+``draws``: with texts every source on true classes, which is its ceiling; then the clusters that the method finds; with ``--shares`` the latter alone, of classes that are unequal and known to be. ``cifar10``: codes (``f``, ``ft``) in the order of
 cifar10.npz, whose pictures are looked at; accuracy on test images. Labels are read to draw and to judge, never to cluster or to name. "words and sentences" needs the extra ``text``.
 """
 
@@ -54,7 +54,13 @@ from labelwise.ops.linear import linear_scores
 from labelwise.ops.looks import looks
 from labelwise.ops.segments import segment_mean
 
+SHARES = (range(1, K + 1), range(K, 2 * K))  # very unequal, and a little
 SEARCH = 100  # matchings of a draw that are improved, where the method has 500
+
+
+def chosen(evidence: Evidence, search: int = SEARCH) -> Tensor:
+    """Return what the clusters of the first clustering are called ``[k]``, the method's way."""
+    return choose_names(vote(evidence, name_each(evidence, search)))
 
 
 def namings(
@@ -67,7 +73,7 @@ def namings(
         plain, fit = Evidence.of(codes, members, alike), looks_fit(means, names, sentences=prior == "sentences")
         yield f"looks, {kind}", best_matching((plain.overlaps @ fit).mean(0))
         for title, evidence in (("likeness", plain), ("looks and likeness", replace(plain, looks=fit))):
-            yield f"{title}, {kind}", choose_names(vote(evidence, name_each(evidence, search)))
+            yield f"{title}, {kind}", chosen(evidence, search)
 
 
 def five_sources(codes: Tensor, members: Tensor, texts: dict[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
@@ -78,10 +84,23 @@ def five_sources(codes: Tensor, members: Tensor, texts: dict[str, Tensor]) -> It
     yield "likeness, five sources vote", choose_names(votes.mean(0))
 
 
-def unequal_shares(classes: Classes, rows: Tensor, seed: int) -> Iterator[Row]:
-    """Yield the share of pictures named rightly where the classes of a draw are 1, 2 ... 10 parts of the pictures, and that is known."""
-    shares = torch.arange(1.0, K + 1) / (K * (K + 1) / 2)
-    counts = (classes.codes.shape[1] * torch.arange(1, K + 1) / K).round().long().tolist()
+def equal_shares(classes: Classes, rows: Tensor, seed: int, texts: dict[str, Tensor]) -> Iterator[Row]:
+    """Yield the share of pictures named rightly where the classes of a draw have equally many; texts may be left out."""
+    codes = in_directions(normalize(classes.codes[rows].flatten(0, 1), dim=1), DIRECTIONS)
+    _, members = clusterings(codes, RESTARTS, seed)
+    names = tuple(classes.names[i] for i in rows.tolist())
+    named = namings(codes, classes.looks[rows].flatten(0, 1), members, names, SEARCH)
+    if texts:
+        named = chain(named, five_sources(codes, members, texts))
+    truth = torch.arange(K).repeat_interleave(classes.codes.shape[1])
+    for title, value in judged(members[0], truth, named):
+        yield f"found clusters: {title}", value
+
+
+def unequal_shares(classes: Classes, rows: Tensor, seed: int, parts: range) -> Iterator[Row]:
+    """Yield the share of pictures named rightly where the classes of a draw are so many parts of the pictures, and that is known."""
+    shares = torch.tensor(parts) / sum(parts)
+    counts = (classes.codes.shape[1] * torch.tensor(parts) / max(parts)).round().long().tolist()
     codes = torch.cat([classes.codes[row][:count] for row, count in zip(rows, counts, strict=True)])
     seen = torch.cat([classes.looks[row][:count] for row, count in zip(rows, counts, strict=True)])
     truth = torch.arange(K).repeat_interleave(torch.tensor(counts))
@@ -94,11 +113,12 @@ def unequal_shares(classes: Classes, rows: Tensor, seed: int) -> Iterator[Row]:
     apart = (evidence.sizes[0][:, None].clamp_min(1e-4).log() - shares.double().log()).abs()
     named = {
         "size alone": best_matching(-apart),
-        "likeness and size": choose_names(vote(evidence, name_each(evidence, SEARCH))),
-        "looks, likeness and size": choose_names(vote(looking, name_each(looking, SEARCH))),
+        "likeness and size": chosen(evidence),
+        "looks and likeness": chosen(replace(looking, shares=None)),
+        "looks, likeness and size": chosen(looking),
     }
     for title, value in judged(members[0], truth, iter(named.items())):
-        yield f"unequal shares that are known, found clusters: {title}", value
+        yield f"shares of {parts[0]} to {parts[-1]} parts that are known, found clusters: {title}", value
 
 
 def judged(clusters: Tensor, truth: Tensor, named: Iterator[tuple[str, Tensor]]) -> Iterator[Row]:
@@ -121,20 +141,15 @@ def measured(given: argparse.Namespace) -> Iterator[dict[str, object]]:
             texts = {key: torch.from_numpy(held[key]) for key in held.files}
     generator = torch.Generator().manual_seed(1)
     for place, (name, rows) in enumerate(draws(sets, given.half, given.draws)):
-        classes, every = sets[name], list[Row]()
-        if texts:
-            own = {key.split("/")[1]: value for key, value in texts.items() if key.startswith(name)}
-            others = halves(classes, "choose" if given.half == "report" else "report")
-            every += true_rows(classes, rows, others, own, generator)
-        codes = in_directions(normalize(classes.codes[rows].flatten(0, 1), dim=1), DIRECTIONS)
-        _, members = clusterings(codes, RESTARTS, place)
-        names, truth = tuple(classes.names[i] for i in rows.tolist()), torch.arange(K)
-        named = namings(codes, classes.looks[rows].flatten(0, 1), members, names, SEARCH)
-        if texts:
-            named = chain(named, five_sources(codes, members, of_draw(own, rows)))
-        truth = truth.repeat_interleave(classes.codes.shape[1])
-        every += [(f"found clusters: {row}", value) for row, value in judged(members[0], truth, named)]
-        every += unequal_shares(classes, rows, place)
+        own = {key.split("/")[1]: value for key, value in texts.items() if key.startswith(name)}
+        every = list[Row]()
+        if given.shares:
+            every += [row for parts in SHARES for row in unequal_shares(sets[name], rows, place, parts)]
+        else:
+            if texts:
+                others = halves(sets[name], "choose" if given.half == "report" else "report")
+                every += true_rows(sets[name], rows, others, own, generator)
+            every += equal_shares(sets[name], rows, place, of_draw(own, rows))
         for row, value in every:
             found[row].append(value)
     for row, values in found.items():
@@ -189,6 +204,7 @@ def main() -> None:
     own["draws"].add_argument("--texts", type=Path)
     own["draws"].add_argument("--half", choices=("choose", "report"), default="report")
     own["draws"].add_argument("--draws", type=int, default=60, help="of each of four kinds")
+    own["draws"].add_argument("--shares", action="store_true", help="classes of unequal shares")
     own["cifar10"].add_argument("--codes", type=Path, required=True)
     own["cifar10"].add_argument("--seeds", type=int, default=5)
     for verb, encoder in (("draws", "ImageNet"), ("cifar10", "CIFAR-10")):
