@@ -4,11 +4,11 @@
     python benchmarks/naming.py codes patches.npz --patches    codes of an encoder that saw no label, found on these pictures
     python benchmarks/naming.py pictures draws.npz         the pictures, to encode elsewhere (``paper_encoder.py --draws``)
     python benchmarks/naming.py texts texts.npz --codes lite0.npz --packages FOLDER    what texts say about the names
-    python benchmarks/naming.py draws lite0.npz [--texts texts.npz] [--half report] [--draws 60] [--encoder NAME] [--out naming.jsonl]
+    python benchmarks/naming.py draws lite0.npz [--texts texts.npz] [--half report] [--draws 60] [--shares] [--encoder NAME] [--out naming.jsonl]
     python benchmarks/naming.py cifar10 --codes FILE [--seeds 5] [--encoder NAME] [--out naming.jsonl]
     python benchmarks/naming.py table naming.jsonl picture.png      a picture of what was measured
 
-``draws``: with texts every source on true classes, which is its ceiling; then the clusters that the method finds. ``cifar10``: codes (``f``, ``ft``) in the order of
+``draws``: with texts every source on true classes, which is its ceiling; then the clusters that the method finds; with ``--shares`` the latter alone, of classes that are unequal and known to be. ``cifar10``: codes (``f``, ``ft``) in the order of
 cifar10.npz, whose pictures are looked at; accuracy on test images. Labels are read to draw and to judge, never to cluster or to name. "words and sentences" needs the extra ``text``.
 """
 
@@ -18,6 +18,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ import torch
 from naming_data import (
     DIRECTIONS,
     RESTARTS,
+    Classes,
     K,
     clusterings,
     draws,
@@ -36,7 +38,7 @@ from naming_data import (
     write_codes,
     write_pictures,
 )
-from naming_sources import PRIORS, Row, true_rows
+from naming_sources import PRIORS, TOGETHER, Row, likenesses, of_draw, true_rows
 from naming_texts import write_texts
 from torch import Tensor
 from torch.nn.functional import normalize, one_hot
@@ -52,7 +54,13 @@ from labelwise.ops.linear import linear_scores
 from labelwise.ops.looks import looks
 from labelwise.ops.segments import segment_mean
 
+SHARES = (range(1, K + 1), range(K, 2 * K))  # very unequal, and a little
 SEARCH = 100  # matchings of a draw that are improved, where the method has 500
+
+
+def chosen(evidence: Evidence, search: int = SEARCH) -> Tensor:
+    """Return what the clusters of the first clustering are called ``[k]``, the method's way."""
+    return choose_names(vote(evidence, name_each(evidence, search)))
 
 
 def namings(
@@ -65,7 +73,52 @@ def namings(
         plain, fit = Evidence.of(codes, members, alike), looks_fit(means, names, sentences=prior == "sentences")
         yield f"looks, {kind}", best_matching((plain.overlaps @ fit).mean(0))
         for title, evidence in (("likeness", plain), ("looks and likeness", replace(plain, looks=fit))):
-            yield f"{title}, {kind}", choose_names(vote(evidence, name_each(evidence, search)))
+            yield f"{title}, {kind}", chosen(evidence, search)
+
+
+def five_sources(codes: Tensor, members: Tensor, texts: dict[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+    """Yield what the clusters of the first of some clusterings ``[r, n]`` are called ``[k]`` where all clusterings and five sources of likeness vote."""
+    alike = likenesses(texts)
+    every = [Evidence.of(codes, members, alike[name]) for name in TOGETHER]
+    votes = torch.stack([vote(evidence, name_each(evidence, SEARCH)) for evidence in every])
+    yield "likeness, five sources vote", choose_names(votes.mean(0))
+
+
+def equal_shares(classes: Classes, rows: Tensor, seed: int, texts: dict[str, Tensor]) -> Iterator[Row]:
+    """Yield the share of pictures named rightly where the classes of a draw have equally many; texts may be left out."""
+    codes = in_directions(normalize(classes.codes[rows].flatten(0, 1), dim=1), DIRECTIONS)
+    _, members = clusterings(codes, RESTARTS, seed)
+    names = tuple(classes.names[i] for i in rows.tolist())
+    named = namings(codes, classes.looks[rows].flatten(0, 1), members, names, SEARCH)
+    if texts:
+        named = chain(named, five_sources(codes, members, texts))
+    truth = torch.arange(K).repeat_interleave(classes.codes.shape[1])
+    for title, value in judged(members[0], truth, named):
+        yield f"found clusters: {title}", value
+
+
+def unequal_shares(classes: Classes, rows: Tensor, seed: int, parts: range) -> Iterator[Row]:
+    """Yield the share of pictures named rightly where the classes of a draw are so many parts of the pictures, and that is known."""
+    shares = torch.tensor(parts) / sum(parts)
+    counts = (classes.codes.shape[1] * torch.tensor(parts) / max(parts)).round().long().tolist()
+    codes = torch.cat([classes.codes[row][:count] for row, count in zip(rows, counts, strict=True)])
+    seen = torch.cat([classes.looks[row][:count] for row, count in zip(rows, counts, strict=True)])
+    truth = torch.arange(K).repeat_interleave(torch.tensor(counts))
+    codes = in_directions(normalize(codes, dim=1), DIRECTIONS)
+    _, members = clusterings(codes, RESTARTS, seed, shares)
+    names = tuple(classes.names[i] for i in rows.tolist())
+    evidence = Evidence.of(codes, members, label_similarity(Labels(names=names), "sentences", neighbours=10), shares)
+    means = torch.stack([segment_mean(seen, own, K) for own in members])
+    looking = replace(evidence, looks=looks_fit(means, names, sentences=True))
+    apart = (evidence.sizes[0][:, None].clamp_min(1e-4).log() - shares.double().log()).abs()
+    named = {
+        "size alone": best_matching(-apart),
+        "likeness and size": chosen(evidence),
+        "looks and likeness": chosen(replace(looking, shares=None)),
+        "looks, likeness and size": chosen(looking),
+    }
+    for title, value in judged(members[0], truth, iter(named.items())):
+        yield f"shares of {parts[0]} to {parts[-1]} parts that are known, found clusters: {title}", value
 
 
 def judged(clusters: Tensor, truth: Tensor, named: Iterator[tuple[str, Tensor]]) -> Iterator[Row]:
@@ -88,17 +141,15 @@ def measured(given: argparse.Namespace) -> Iterator[dict[str, object]]:
             texts = {key: torch.from_numpy(held[key]) for key in held.files}
     generator = torch.Generator().manual_seed(1)
     for place, (name, rows) in enumerate(draws(sets, given.half, given.draws)):
-        classes, every = sets[name], list[Row]()
-        if texts:
-            own = {key.split("/")[1]: value for key, value in texts.items() if key.startswith(name)}
-            others = halves(classes, "choose" if given.half == "report" else "report")
-            every += true_rows(classes, rows, others, own, generator)
-        codes = in_directions(normalize(classes.codes[rows].flatten(0, 1), dim=1), DIRECTIONS)
-        _, members = clusterings(codes, RESTARTS, place)
-        names, truth = tuple(classes.names[i] for i in rows.tolist()), torch.arange(K)
-        named = namings(codes, classes.looks[rows].flatten(0, 1), members, names, SEARCH)
-        truth = truth.repeat_interleave(classes.codes.shape[1])
-        every += [(f"found clusters: {row}", value) for row, value in judged(members[0], truth, named)]
+        own = {key.split("/")[1]: value for key, value in texts.items() if key.startswith(name)}
+        every = list[Row]()
+        if given.shares:
+            every += [row for parts in SHARES for row in unequal_shares(sets[name], rows, place, parts)]
+        else:
+            if texts:
+                others = halves(sets[name], "choose" if given.half == "report" else "report")
+                every += true_rows(sets[name], rows, others, own, generator)
+            every += equal_shares(sets[name], rows, place, of_draw(own, rows))
         for row, value in every:
             found[row].append(value)
     for row, values in found.items():
@@ -153,6 +204,7 @@ def main() -> None:
     own["draws"].add_argument("--texts", type=Path)
     own["draws"].add_argument("--half", choices=("choose", "report"), default="report")
     own["draws"].add_argument("--draws", type=int, default=60, help="of each of four kinds")
+    own["draws"].add_argument("--shares", action="store_true", help="classes of unequal shares")
     own["cifar10"].add_argument("--codes", type=Path, required=True)
     own["cifar10"].add_argument("--seeds", type=int, default=5)
     for verb, encoder in (("draws", "ImageNet"), ("cifar10", "CIFAR-10")):

@@ -181,8 +181,12 @@ def in_directions(codes: Tensor, most: int) -> Tensor:
     return normalize(rows @ torch.linalg.svd(rows, full_matrices=False)[2][:most].T, dim=1)
 
 
-def clusterings(codes: Tensor, restarts: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Return linear scores ``[r, k, d + 1]`` and clusters ``[r, n]`` of codes ``[n, d]``, as ``ZeroLabel`` makes them, the one to name first."""
-    starts = cluster_starts(neighbour_means(codes, ZeroLabel().smooth), K, restarts, seed, torch.full((K,), 1 / K))
+def clusterings(codes: Tensor, restarts: int, seed: int, shares: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Return linear scores ``[r, k, d + 1]`` and clusters ``[r, n]`` of codes ``[n, d]``, as ``ZeroLabel`` makes them, the one to name first.
+
+    Clusters are as large as ``shares [k]`` say, else equal.
+    """
+    sizes = torch.full((K,), 1 / K) if shares is None else shares
+    starts = cluster_starts(neighbour_means(codes, ZeroLabel().smooth), K, restarts, seed, sizes)
     heads = torch.stack([discriminant(codes, one.members, K) for one in starts])
     return heads, torch.stack([linear_scores(codes, head).argmax(1) for head in heads])

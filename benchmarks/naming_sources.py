@@ -27,6 +27,9 @@ TREES = ("WordNet path", "WordNet Lin")
 TOGETHER = ("words", "words of 100 numbers", "photo", "gloss", "WordNet path")
 COLOURED = torch.tensor([" " in look for look in LOOKS])
 PRIORS = {"words": "words", "words and sentences": "sentences"}
+# What a name says by itself that the spread of a cluster may show, and whether more of it is more spread.
+SPREAD = {"kinds below a name": ("kinds below", 1), "depth of a name": ("steps below the top", -1), "how common a name is": ("how common", 1)}  # fmt: skip
+NEAREST = 3  # others that say how much of a hub a cluster or a name is
 Row = tuple[str, float]
 
 
@@ -45,15 +48,43 @@ def right(naming: Tensor) -> float:
 
 def likeness_rows(clusters: Tensor, texts: dict[str, Tensor]) -> Iterator[Row]:
     """Yield how many true classes each source of likeness names rightly."""
-    alike = {name: centred_cosines(texts[name].double()) for name in SOURCES} | {name: texts[name] for name in TREES}
-    tables = {}
+    alike, tables = likenesses(texts), {}
     for name, own in alike.items():
         tables[name], _ = matched(clusters, own)
         yield f"likeness: {name}", right(best_matching(tables[name]))
-    table, single = matched(clusters, sum(standardised(alike[name]) for name in TOGETHER))  # type: ignore[arg-type]
+    together = torch.stack([standardised(alike[name]) for name in TOGETHER]).sum(0)
+    table, single = matched(clusters, together)
     yield "likeness: five together", right(best_matching(table))
     yield "likeness: five together, best matching alone", right(single)
     yield "likeness: five, their answers averaged", right(best_matching(sum(tables[name] for name in TOGETHER)))  # type: ignore[arg-type]
+    (bare, own), (other, others) = (without_hubs(each) for each in (clusters, together))
+    yield "likeness: five together, hubs taken off", right(best_matching(matched(bare, other)[0]))
+    yield "how much of a hub a cluster is, and a name", right(best_matching(own[:, None] * others))
+
+
+def of_draw(texts: dict[str, Tensor], rows: Tensor) -> dict[str, Tensor]:
+    """Return what texts say about the names of some classes."""
+    return {key: value[rows][:, rows] if key in TREES else value[rows] for key, value in texts.items()}
+
+
+def likenesses(texts: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return how alike names are ``[k, k]`` by each source."""
+    return {name: centred_cosines(texts[name].double()) for name in SOURCES} | {name: texts[name] for name in TREES}
+
+
+def without_hubs(alike: Tensor) -> tuple[Tensor, Tensor]:
+    """Return likeness ``[k, k]`` less that of either side to its nearest others, and how much of a hub each is, around the mean ``[k]``."""
+    plain = standardised(alike)
+    hub = plain.masked_fill(torch.eye(K, dtype=torch.bool), -torch.inf).topk(NEAREST).values.mean(1)
+    return 2 * plain - hub[:, None] - hub, hub - hub.mean()
+
+
+def spread_rows(spread: Tensor, texts: dict[str, Tensor]) -> Iterator[Row]:
+    """Yield how many true classes are named rightly by how far their codes spread ``[k]``, against one number of each name."""
+    for title, (key, sign) in SPREAD.items():
+        said = sign * texts[key].double()[:, 0]
+        fit = (spread - spread.mean())[:, None] * (said - said.mean())
+        yield f"spread of a cluster, {title}", right(best_matching(fit))
 
 
 def simulated_rows(clusters: Tensor, generator: torch.Generator) -> Iterator[Row]:
@@ -109,12 +140,10 @@ def true_rows(
     """Return the share of the ten classes of a draw that each source names rightly; ``others`` are those that a map may be learnt on."""
     unit, seen = normalize(classes.codes, dim=2).double().mean(1), classes.looks.mean(1)
     alike = centred_cosines(unit[rows])
-    here = {key: value[rows][:, rows] if key in TREES else value[rows] for key, value in texts.items()}
-    spread, below = classes.codes[rows].std(1).mean(1).double(), here["kinds below"].double()
-    fit = (spread - spread.mean())[:, None] * (below - below.mean()).T
+    here = of_draw(texts, rows)
     return [
         *likeness_rows(alike, here),
-        ("spread of a cluster, kinds below a name", right(best_matching(fit))),
+        *spread_rows(classes.codes[rows].std(1).mean(1).double(), here),
         *simulated_rows(alike, generator),
         *looks_rows(alike, seen[rows], tuple(classes.names[i] for i in rows.tolist())),
         *labelled_rows(seen, texts, (rows, others), "looks"),

@@ -107,10 +107,11 @@ def picture(lines: list[Line], file: Path) -> None:
     colours = {"likeness": "#9aa5b1", "looks": "#2b7a4b", "OTHER CLASSES": "#c08a2d"}
     figure, axes = plt.subplots(figsize=(9, 0.27 * len(shown) + 1))
     for place, line in enumerate(shown):
-        row = line["row"].removeprefix("found clusters: ")
+        row = line["row"].partition("found clusters: ")[2] or line["row"]
         colour = next((value for name, value in colours.items() if row.startswith(name)), "#d5d9de")
         axes.barh(place, line["mean"], xerr=1.96 * line["error"], color=colour, error_kw={"linewidth": 0.8})
     axes.axvline(10, color="black", linewidth=0.8, linestyle=":")
+    axes.margins(y=0.01)
     axes.set_yticks(range(len(shown)), [line["row"] for line in shown], fontsize=7)
     axes.set_xlabel(
         "named right, % of ten held-back classes (dotted: guessing); true classes as clusters unless it says found clusters"

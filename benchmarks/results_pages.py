@@ -4,11 +4,12 @@
 
 Under a line ``<!-- headlines -->`` comes the table of all headline figures, under ``<!-- headlines PAPER -->`` that of one paper, under
 ``<!-- PAPER/TABLE -->`` that of a recipe (a line for each row, a column for each figure; ``<!-- PAPER/TABLE: FIGURE, ... -->``: only
-these), under ``<!-- paper PAPER/TABLE -->`` what the paper itself has in it, under ``<!-- paired PAPER/TABLE: ROW against ROW -->`` how much the first row is ahead, seed by seed, in figures that all their runs have, under ``<!-- prototype -->`` those of prototype.jsonl, under ``<!-- naming draws -->``, ``<!-- naming prior -->`` and ``<!-- naming cifar10 -->`` those of naming.jsonl, under ``<!-- unlabelled SET -->`` one of unlabelled.jsonl, under
+these), under ``<!-- paper PAPER/TABLE -->`` what the paper itself has in it, under ``<!-- paired PAPER/TABLE: ROW against ROW -->`` how much the first row is ahead, seed by seed, in figures that all their runs have, under ``<!-- prototype -->`` those of prototype.jsonl, under ``<!-- naming draws -->``, ``<!-- naming prior -->`` and ``<!-- naming cifar10 -->`` those of naming.jsonl, under ``<!-- unlabelled SET -->`` one of unlabelled.jsonl, under ``<!-- numbers FILE -->`` the numbers of FILE.json, under
 ``<!-- photos TABLE -->`` one of photos.jsonl, whose pictures are drawn, too. ``measured/headlines.toml`` says which figures are headlines.
 """
 
 import argparse
+import json
 import re
 import tomllib
 from functools import cache
@@ -56,6 +57,8 @@ def block(name: str) -> list[str]:
     if kind == "naming":
         tables = {"draws": naming_tables.drawn, "prior": naming_tables.prior, "cifar10": naming_tables.cifar10}
         return tables[rest](naming_tables.read(NAMING))
+    if kind == "numbers":
+        return number_table(json.loads((MEASURED / f"{rest}.json").read_text()))
     if kind == "unlabelled":
         return naming_tables.unlabelled(naming_tables.read(MEASURED / "unlabelled.jsonl"), rest)
     recipe, _, figures = name.partition(": ")
@@ -76,6 +79,13 @@ def paper_table(name: str) -> list[str]:
     titles = list(dict.fromkeys(title for figures in rows.values() for title in figures))
     cells = [[row, *(figures.get(title, "") for title in titles)] for row, figures in rows.items()]
     return [f"| {' | '.join(each)} |" for each in (["the paper", *titles], ["---"] * (1 + len(titles)), *cells)]
+
+
+def number_table(told: dict[str, Any]) -> list[str]:
+    """Return what a program told of one run, number by number."""
+    numbers = {name: value for name, value in told.items() if isinstance(value, int | float)}
+    cells = (list(numbers), ["---"] * len(numbers), [f"{value:.4g}" for value in numbers.values()])
+    return [f"| {' | '.join(each)} |" for each in cells]
 
 
 def paired(name: str, row: str, other: str) -> list[str]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from labelwise.methods.zero_label import NamedModel
 
 TEMPERATURE = 0.2  # a matching of k clusters weighs exp(score * k / this) in the average of matchings
-SIZE_WEIGHT = 0.1  # how much it counts that a cluster is as large as the label's share says
+SIZE_WEIGHT = 3.0  # how much it counts that a cluster is as large as the label's share says
 LOOKS_WEIGHT = 8.0  # how much it counts that a cluster looks as a name says, beside how alike clusters are
 BALANCING_STEPS = 30
 CERTAIN = 1e3  # more than any vote
