@@ -87,7 +87,7 @@ def test_markdown_is_made_from_results_and_runs_nothing(tmp_path: Path) -> None:
     told = run(path, "--markdown", "--out", "out").stdout
     (entry,) = read_results(tmp_path / "out")
     assert f"| Here | eszsl | H | 40.0 | {entry['figures']['harmonic']:.1f} |" in told
-    assert "Missing data: Absent." in told
+    assert "Not run: Here (devise); Absent." in told
     assert run("--markdown", "--out", "none").stdout == ""
 
 

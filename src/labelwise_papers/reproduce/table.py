@@ -12,7 +12,7 @@ from labelwise_papers.reproduce.earlier import changes, earlier
 from labelwise_papers.reproduce.results import Entry
 
 Value = float | str
-MISSING, BEFORE = "missing data", "measured before"
+BEFORE = "measured before"
 HEAD = ("data", "row", "figure", "paper", "ours", "difference", "protocol", "seeds", "verdict")
 
 
@@ -93,7 +93,7 @@ def _row_lines(
 def _state(cell: Cell, measured: Sequence[Entry], ours: Sequence[Value], *, missing: bool) -> str:
     """Return why a figure cannot be compared; blank where it can."""
     if not measured:
-        return MISSING if missing else "not run"
+        return "missing data" if missing else "not run"
     if cell.quick:
         return "quick run, no result"
     if not ours:
@@ -170,13 +170,14 @@ def markdown(recipe: Recipe, lines: Sequence[Line], results: Iterable[Entry]) ->
         text += [*(f"| {' | '.join(line.words())} |" for line in measured), ""]
     text += [f"`labelwise reproduce {recipe.name}`. {measured_on(recipe, results)}".rstrip()]
     run = {(line.data, line.row) for line in measured}
-    rest = [line for line in lines if (line.data, line.row) not in run]
-    gone = list(dict.fromkeys(line.data for line in rest if line.verdict == MISSING))
-    left = list(dict.fromkeys(f"{line.row} on {line.data}" for line in rest if line.verdict != MISSING))
-    if gone:
-        text.append(f"Missing data: {', '.join(gone)}.")
-    if left:
-        text.append(f"Not run: {'; '.join(left)}.")
+    left: dict[str, dict[str, None]] = {}  # rows by data set, at hand here or not: the page is the same everywhere
+    for line in lines:
+        if (line.data, line.row) not in run:
+            left.setdefault(line.data, {})[line.row] = None
+    some = {data for data, _ in run}
+    words = [f"{data} ({'; '.join(rows)})" if data in some else data for data, rows in left.items()]
+    if words:
+        text.append(f"Not run: {'; '.join(words)}.")
     return "\n".join(text)
 
 

@@ -130,7 +130,8 @@ def test_markdown_has_a_line_for_each_figure_and_the_machine(tmp_path: Path) -> 
     assert f"| {' | '.join(HEAD)} |" in text
     assert "| Here | eszsl | H | 40.0 | 42.0 +- 1.4 | +2.0 | no difference noted | 2 of 2 | at or above |" in text
     assert text.count("devise") == 1
-    assert "Not run: devise on Here." in text
-    assert "Missing data: Absent." in text
+    assert "Not run: Here (devise); Absent." in text
+    at_hand = markdown(recipe, lines_of(recipe, results, Choice(), gone=[]), results)
+    assert at_hand == text, "a page is the same, whatever data its maker has"
     assert "| Absent" not in text, "only what was measured has a line"
     assert "Measured on cpu, torch 2.11; 2 s a cell; commit abc." in text
