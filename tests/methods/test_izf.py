@@ -115,7 +115,7 @@ def shared_part(points: Tensor, i: int, *, rescaled: bool = False) -> Tensor:
     level = points.square().sum(1).mean().sqrt().expand(len(points), 1)
     lifted = torch.cat([points, level], 1)
     others = torch.cat([lifted[:i], lifted[i + 1 :]]).T
-    part = (others @ torch.linalg.pinv(others, rtol=1e-9) @ lifted[i])[:-1]
+    part: Tensor = (others @ torch.linalg.pinv(others, rtol=1e-9) @ lifted[i])[:-1]
     return part * points[i].norm() / part.norm() if rescaled else part
 
 
