@@ -25,7 +25,6 @@ from labelwise.methods.shared.generated import GeneratedSoftmax, fit_softmax, no
 from labelwise.methods.shared.izf_model import LENGTHS, FlowModel, IzfModel
 from labelwise.methods.shared.zero_shot import label_folds
 from labelwise.ops.balance import balance_curve
-from labelwise.rebuild import model_of
 from labelwise.settings import from_plain, to_plain
 from labelwise.training.loop import train
 from labelwise.training.optimizers import Optimizer
@@ -466,15 +465,3 @@ def test_the_way_back_is_exact_on_real_features() -> None:
         z, _ = model.latents(features)
         assert float((model.features_from(z) - features).abs().max()) < 1e-3
         assert float((model.latents(model.features_from(z))[0] - z).abs().max()) < 1e-2
-
-
-def test_a_state_of_when_a_fifth_of_the_whole_error_was_taken_off_loads_with_the_same_answers() -> None:
-    data = final()
-    model = trained(Izf(epochs=0, **SET), data)
-    before = model.taken_off(data.known)
-    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    state["doubt"] = 5 * state.pop("surplus")
-    again = model_of(Izf(epochs=0, **SET), model.spec, state)
-    assert isinstance(again, FlowModel)
-    assert bool(before[len(data.labels) :].all())
-    torch.testing.assert_close(again.taken_off(data.known), before)

@@ -111,12 +111,14 @@ class Gaussians(NamedTuple):
         """
         rotated, vectors = (embeddings.double() - self.mean) @ self.axes, vectors.double()
         k = len(self.vectors)
-        pairs = dict.fromkeys(one[1:3] for one in grid)
-        regressions = [(Regression.of(self.vectors, *pair), kernel(vectors, self.vectors, pair[0])) for pair in pairs]
+        regressions = {
+            one[1:3]: (Regression.of(self.vectors, *one[1:3]), kernel(vectors, self.vectors, one.width)) for one in grid
+        }
         for shrink in dict.fromkeys(one.shrink for one in grid):
             scaled = self.means / self._variances(shrink)
             near, norms = rotated @ scaled.T, self.means @ scaled.T
-            for pair, (regression, likeness) in zip(pairs, regressions, strict=True):
+            for pair in dict.fromkeys(one[1:3] for one in grid):
+                regression, likeness = regressions[pair]
                 shares = likeness @ regression.inverse
                 variance = variances(vectors, likeness, regression.inverse, pair[0])
                 for one in (one for one in grid if one.shrink == shrink and one[1:3] == pair):
