@@ -97,9 +97,7 @@ def model_of(method: Method, spec: Spec, state: Tensors) -> LabelModel:
     _compare(model, state)
     if any(name not in own for name, _ in model.named_buffers()):
         model = method.build(spec)
-    model.load_state_dict(
-        {n: tensor.to(own.get(n, tensor).dtype, copy=True) for n, tensor in state.items()}, assign=True
-    )
+    model.load_state_dict({n: tensor.to(own[n].dtype, copy=True) for n, tensor in state.items()}, assign=True)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model.eval()
 

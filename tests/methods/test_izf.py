@@ -20,7 +20,7 @@ from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
 from labelwise.labels import Labels
 from labelwise.methods import Izf
 from labelwise.methods.shared.centring import Centring
-from labelwise.methods.shared.gaussian import Choice, Gaussians, kernel
+from labelwise.methods.shared.gaussian import SPREAD_SHARE, TAKEN_OFF, Choice, Gaussians, kernel
 from labelwise.methods.shared.generated import GeneratedSoftmax, fit_softmax, noise
 from labelwise.methods.shared.izf_model import LENGTHS, FlowModel, IzfModel
 from labelwise.methods.shared.zero_shot import label_folds
@@ -83,53 +83,30 @@ def slow_scores(
         return share @ (means[rows] - centre), likeness(vector, vector, choice.width, usual) - float(share @ whole[-1])
 
     every = list(range(k))
-    root = torch.linalg.cholesky(torch.linalg.inv(within))
-    white = (means - centre) @ root
-    left, kept, variances = [], [], []
-    for i in every:
-        rows = [j for j in every if j != i]
-        mean, variance = belief(shared_part(vectors, i, rescaled=True), rows)
-        inner = shared_part(white, i)
-        fitted = belief(vectors[i], every)[0] @ root
-        own = share_in_itself(vectors, i, choice)
-        left.append(inner - mean @ root)
-        kept.append((1 - choice.own) * (white[i] - fitted + (1 - own) * (inner - white[i])))
-        variances.append(variance)
-    wrong, small = (torch.stack(some).square().sum(1) for some in (left, kept))
-    apart = torch.tensor(variances, dtype=root.dtype) - sum(variances) / k
+    alone = [belief(vectors[i], [j for j in every if j != i]) for i in every]
+    missed = means - centre - torch.stack([mean for mean, _ in alone])
+    wrong = torch.tensor([float(off @ torch.linalg.solve(within, off)) for off in missed])
+    variances = torch.tensor([variance for _, variance in alone])
+    apart = variances - variances.mean()
     slope = max(0.0, float((apart @ (wrong - wrong.mean())) / apart.square().sum()))
+    wide = within + SPREAD_SHARE * missed.T @ missed / k
     scores = []
     for row, vector in enumerate((*vectors, *others)):
         mean, variance = belief(vector, every)
-        taken = max(0.0, float(wrong.mean() - small.mean()) + slope * (variance - sum(variances) / k))
+        taken = TAKEN_OFF * max(0.0, float(wrong.mean()) + slope * (variance - float(variances.mean())))
         if row < k:
             mean, taken = mean + choice.own * (means[row] - centre - mean), 0.0
-        off = (images - centre - mean) @ root
-        scores.append(-0.5 * off.square().sum(1) + 0.5 * taken)
+        off = images - centre - mean
+        scores.append(-0.5 * (off @ torch.linalg.inv(wide) * off).sum(1) + 0.5 * taken)
     return torch.stack(scores, 1)
 
 
-def shared_part(points: Tensor, i: int, *, rescaled: bool = False) -> Tensor:
-    """What a point has in common with the affine combinations of the others, at the length of the point where that is asked for."""
-    level = points.square().sum(1).mean().sqrt().expand(len(points), 1)
-    lifted = torch.cat([points, level], 1)
-    others = torch.cat([lifted[:i], lifted[i + 1 :]]).T
-    part: Tensor = (others @ torch.linalg.pinv(others, rtol=1e-9) @ lifted[i])[:-1]
-    return part * points[i].norm() / part.norm() if rescaled else part
-
-
-def share_in_itself(vectors: Tensor, i: int, choice: Choice) -> float:
-    """How much of a label's own mean the regression keeps in it."""
-    near = kernel(vectors, vectors, choice.width)
-    return float((near @ torch.linalg.inv(near + choice.penalty * torch.eye(len(near)).to(near)))[i, i])
-
-
 @pytest.mark.parametrize("width", [0.0, 0.5])
-@pytest.mark.parametrize(("d", "k", "a"), [(9, 5, 3), (4, 7, 3), (9, 5, 8), (4, 7, 8)])
-def test_the_closed_form_is_the_gaussian_formula(width: float, d: int, k: int, a: int) -> None:
+@pytest.mark.parametrize(("d", "k"), [(9, 5), (4, 7)])
+def test_the_closed_form_is_the_gaussian_formula(width: float, d: int, k: int) -> None:
     made = torch.Generator().manual_seed(1)
     embeddings, vectors, images, others = (
-        torch.randn(*size, generator=made, dtype=torch.float64) for size in ((60, d), (k, a), (6, d), (4, a))
+        torch.randn(*size, generator=made, dtype=torch.float64) for size in ((60, d), (k, 3), (6, d), (4, 3))
     )
     targets = torch.arange(60) % k
     choice = Choice(shrink=0.7, width=width, penalty=0.3, own=0.4)
@@ -214,7 +191,7 @@ def merit(model: FlowModel, data: TrainData) -> float:
     return max(harmonic(u, s) for _, u, s in slow_curve(scores, data.val.targets, seen))
 
 
-@pytest.mark.parametrize("lr", [3e-3, 0.5])
+@pytest.mark.parametrize("lr", [3e-3, 1.0])
 def test_training_never_makes_the_trial_worse(lr: float) -> None:
     data = trial()
     closed = merit(trained(Izf(epochs=0, **SET), data), data)
@@ -224,7 +201,7 @@ def test_training_never_makes_the_trial_worse(lr: float) -> None:
     settled = method.settle(model)
     assert isinstance(settled, Izf)
     assert settled.epochs == int(model.trained_epochs) <= 5
-    if lr == 0.5:
+    if lr == 1.0:
         assert settled.epochs == 0, "a rate that destroys the flow must leave the closed form"
 
 

@@ -3,9 +3,9 @@
 Image embeddings of a label scatter around its mean with a covariance that all labels share. The covariance, shrunk towards a
 multiple of the identity, whitens embeddings; the means of the trained labels, in whitened space, are regressed on label vectors
 by kernel ridge. So the mean of any label is known by its vector, up to an error that is measured by leaving each trained label out of the
-regression, in closed form. A predicted mean lies in the span of the trained ones. What the mean of a label has outside of the span of all others adds the
-same to an image's distance to each of them, and decides nothing; the error inside the span decides, and the whole of it is taken off squared distances to a
-label without images: the more, the less is known of vectors like its own, and less what trained labels are off by themselves.
+regression, in closed form. The same error serves three times: pictures scatter around a predicted mean by a share of it more, a label
+without images has a share of it taken off its squared distances, the more, the less is known of vectors like its own, and a trained
+label keeps a share of what its images say against its vector.
 
 All of it lies in a space of few dimensions, the semantic part; what is orthogonal to it is the free part, where labels do
 not differ. One eigendecomposition serves every choice of the settings.
@@ -17,9 +17,12 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from labelwise.ops.linear import embedding_statistics
+
+# Shares of the squared error of a predicted mean, chosen on labels held out of CUB and Flowers; see docs/results/izf.md.
+SPREAD_SHARE = 0.3  # by which embeddings scatter more around it
+TAKEN_OFF = 0.2  # of squared distances to it
 
 
 class Choice(NamedTuple):
@@ -48,36 +51,25 @@ class Regression(NamedTuple):
     inverse: Tensor  # [k, k]: the likeness of a label to the trained ones times this is its share in each
     shares: Tensor  # of trained labels in each other [k, k]
     missed: Tensor  # times what is known: what it is off by where a label is left out [k, k]
-    unknown: Tensor  # the ``variances`` of labels left out [k]
 
     @classmethod
     def of(cls, vectors: Tensor, width: float, penalty: float) -> "Regression":
-        """Return the regression on vectors ``[k, a]``.
-
-        A label that is left out is seen as one without images is: what its vector has and no other is dropped, see `centring.Flattening`.
-        """
+        """Return the regression on vectors ``[k, a]``."""
         likeness, unit = kernel(vectors, vectors, width), torch.eye(len(vectors)).to(vectors)
         inverse = torch.linalg.inv(likeness + penalty * unit)
-        rest = vectors - alone(vectors @ vectors.T) @ vectors
-        rest = normalize(rest, dim=1, eps=1e-6) * vectors.norm(dim=1, keepdim=True)
-        near = kernel(rest, vectors, width).fill_diagonal_(0)
-        shares = near @ inverse
-        shares = shares - (shares.diagonal() / inverse.diagonal())[:, None] * inverse
-        unknown = _norms(rest, width) - (shares * near).sum(1)
-        return cls(inverse, likeness @ inverse, unit - shares, unknown.clamp_min(0))
+        shares = likeness @ inverse
+        return cls(inverse, shares, (unit - shares) / (1 - shares.diagonal()).clamp_min(1e-6)[:, None])
 
-    def surplus(self, products: Tensor, own: float) -> Tensor:
-        """Return by how much squared distances to predicted means are too large: for every label, and for each unit of ``variances``.
+    def doubt(self, penalty: float, norms: Tensor) -> Tensor:
+        """Return the squared error of a predicted mean: what every label has, and what is added for each unit of ``variances``.
 
-        ``products [k, k]`` are scalar products of the trained means. Errors inside the span of the other means count: those of labels left out,
-        compared with those that trained labels have, which keep a share ``own`` of what their images say.
+        Both are fitted to trained labels that are left out; ``norms [k, k]`` are scalar products of their means.
         """
-        apart, stay = alone(products), (1 - own) * (torch.eye(len(products)).to(products) - self.shares)
-        inside = (off - off.diagonal()[:, None] * apart for off in (self.missed, stay))
-        left, kept = (((off @ products) * off).sum(1) for off in inside)
-        away = self.unknown - self.unknown.mean()
-        slope = ((away @ left) / away.square().sum().clamp_min(1e-12)).clamp_min(0)
-        return torch.stack([left.mean() - kept.mean() - slope * self.unknown.mean(), slope])
+        errors = ((self.missed @ norms) * self.missed).sum(1)
+        left_out = 1 / self.inverse.diagonal() - penalty
+        away = left_out - left_out.mean()
+        slope = ((away @ errors) / away.square().sum().clamp_min(1e-12)).clamp_min(0)
+        return torch.stack([errors.mean() - slope * left_out.mean(), slope])
 
 
 class Gaussians(NamedTuple):
@@ -116,16 +108,17 @@ class Gaussians(NamedTuple):
         }
         for shrink in dict.fromkeys(one.shrink for one in grid):
             scaled = self.means / self._variances(shrink)
-            near, norms = rotated @ scaled.T, self.means @ scaled.T
+            products = rotated @ scaled.T, self.means @ scaled.T
             for pair in dict.fromkeys(one[1:3] for one in grid):
                 regression, likeness = regressions[pair]
+                doubt = regression.doubt(pair[1], products[1])
+                near, norms = (_less_sure(each, products[1], regression.missed) for each in products)
                 shares = likeness @ regression.inverse
-                variance = variances(vectors, likeness, regression.inverse, pair[0])
+                taken = TAKEN_OFF * errors(doubt, variances(vectors, likeness, regression.inverse, pair[0]))
+                taken[:k] = 0
                 for one in (one for one in grid if one.shrink == shrink and one[1:3] == pair):
                     share = shares.clone()
                     share[:k] += one.own * (torch.eye(k).to(share) - shares[:k])
-                    taken = taken_off(regression.surplus(norms, one.own), variance)
-                    taken[:k] = 0
                     yield one, torch.addmm(0.5 * (taken - ((share @ norms) * share).sum(1)), near, share.T)
 
     def solve(self, choice: Choice) -> dict[str, Tensor]:
@@ -140,44 +133,47 @@ class Gaussians(NamedTuple):
         left, sizes, right = torch.linalg.svd(regression.inverse @ whitened, full_matrices=False)
         turn = torch.linalg.qr(right.T, mode="complete")[0]
         turn[:, : len(right)] = right.T
+        away = regression.missed @ whitened @ right.T
+        values, axes = torch.linalg.eigh(away.T @ away * (SPREAD_SHARE / len(away)))
+        wider = (1 + values.clamp_min(0)).sqrt()
+        q, narrow = len(right), (axes / wider) @ axes.T
+        weight, inverse = (self.axes / spread) @ turn, turn.T @ (self.axes * spread).T
+        weight[:, :q], inverse[:q] = weight[:, :q] @ narrow, (axes * wider) @ axes.T @ inverse[:q]
         return {
-            "front.weight": (self.axes / spread) @ turn,
-            "front.inverse_weight": turn.T @ (self.axes * spread).T,
+            "front.weight": weight,
+            "front.inverse_weight": inverse,
             "front.mean": self.mean,
-            "front.log_det": -spread.log().sum(),
-            "label_map": left * sizes,
-            "own": choice.own * (whitened - regression.shares @ whitened) @ right.T,
+            "front.log_det": -spread.log().sum() - wider.log().sum(),
+            "label_map": (left * sizes) @ narrow,
+            "own": choice.own * (whitened - regression.shares @ whitened) @ right.T @ narrow,
             "likeness_inverse": regression.inverse,
-            "surplus": regression.surplus(whitened @ whitened.T, choice.own),
+            "doubt": regression.doubt(choice.penalty, whitened @ whitened.T),
             "anchors": self.vectors,
             "chosen": torch.tensor(choice[:3], dtype=torch.float64),
         }
 
 
-def alone(products: Tensor) -> Tensor:
-    """Return what each of k points has that no affine combination of the others has, times the points ``[k, k]``.
+def _less_sure(products: Tensor, norms: Tensor, missed: Tensor) -> Tensor:
+    """Return scalar products with means of trained labels ``[n, k]`` where embeddings scatter more around predicted means.
 
-    ``products [k, k]`` are their scalar products. Where points are more than their dimensions, that is next to nothing.
+    That is by a covariance of ``SPREAD_SHARE`` of the errors of means left out, ``missed [k, k]`` times the means, whose own products
+    are ``norms [k, k]``. By Woodbury's formula.
     """
-    usual = products.diagonal().mean().clamp_min(1e-12)
-    inverse = torch.linalg.inv(products + usual * (1 + 1e-6 * torch.eye(len(products)).to(products)))
-    shares: Tensor = inverse / inverse.diagonal()[:, None]
-    return shares
+    away = missed @ norms
+    wider = len(norms) / SPREAD_SHARE * torch.eye(len(norms)).to(norms) + away @ missed.T
+    shrunk: Tensor = products - products @ missed.T @ torch.linalg.solve(wider, away)
+    return shrunk
 
 
 def variances(vectors: Tensor, likeness: Tensor, inverse: Tensor, width: float | Tensor) -> Tensor:
     """Return how little is known of vectors like these ``[m, a]`` by their likeness to the trained ones ``[m, k]``: numbers ``[m]``."""
-    return (_norms(vectors, width) - ((likeness @ inverse) * likeness).sum(1)).clamp_min(0)
+    alone = vectors.square().sum(1) if not width else torch.ones_like(likeness[:, 0])
+    return (alone - ((likeness @ inverse) * likeness).sum(1)).clamp_min(0)
 
 
-def _norms(vectors: Tensor, width: float | Tensor) -> Tensor:
-    """Return how alike vectors ``[m, a]`` are to themselves ``[m]``."""
-    return vectors.square().sum(1) if not width else torch.ones_like(vectors[:, 0])
-
-
-def taken_off(surplus: Tensor, variance: Tensor) -> Tensor:
-    """Return what is taken off squared distances to predicted means ``[m]``; see ``Regression.surplus``."""
-    return (surplus[0] + surplus[1] * variance).clamp_min(0)
+def errors(doubt: Tensor, variance: Tensor) -> Tensor:
+    """Return the squared errors ``[m]`` that are expected of predicted means; see ``Regression.doubt``."""
+    return (doubt[0] + doubt[1] * variance).clamp_min(0)
 
 
 def kernel(vectors: Tensor, anchors: Tensor, width: float | Tensor) -> Tensor:

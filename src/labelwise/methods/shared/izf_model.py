@@ -11,7 +11,7 @@ from labelwise.data.dataset import TrainData
 from labelwise.errors import UsageError
 from labelwise.labels import Labels
 from labelwise.methods.shared.centring import Centring, Flattening
-from labelwise.methods.shared.gaussian import Choice, kernel, taken_off, variances
+from labelwise.methods.shared.gaussian import TAKEN_OFF, Choice, errors, kernel, variances
 from labelwise.methods.shared.generated import GeneratedSoftmax, GeneratingModel, noise
 from labelwise.model import Spec
 from labelwise.nn.flow import Flow
@@ -58,7 +58,7 @@ class FlowModel(GeneratingModel):
     label_map: Tensor  # the likeness to them times this is the semantic part of a label by its description
     own: Tensor  # what trained labels add to it, by their images [k, semantic]; see `gaussian.Choice.own`
     likeness_inverse: Tensor  # of the regression on descriptions [k, k]
-    surplus: Tensor  # by how much distances to a semantic part by description are too large, see `gaussian.Regression.surplus`
+    doubt: Tensor  # how wrong a semantic part by description may be, see `gaussian.Regression.doubt`
     # the standard deviation of each latent inside a label, with which features are generated: shrinkage of the
     # covariance leaves the latents of real features less than the unit variance that the density gives them
     spread: Tensor
@@ -86,7 +86,7 @@ class FlowModel(GeneratingModel):
         self.register_buffer("label_map", torch.zeros(k, min(k, d)))
         self.register_buffer("own", torch.zeros(k, self.semantic))
         self.register_buffer("likeness_inverse", torch.zeros(k, k))
-        self.register_buffer("surplus", torch.zeros(2))
+        self.register_buffer("doubt", torch.zeros(2))
         self.register_buffer("spread", torch.ones(d))
         self.semantic_spread = 1.0 if settings.start == "closed" else settings.semantic_spread
         self.spread[: self.semantic] *= self.semantic_spread
@@ -139,7 +139,7 @@ class FlowModel(GeneratingModel):
             return torch.zeros_like(vectors[:, 0])
         likeness = kernel(vectors, self.anchors, self.chosen[1])
         variance = variances(vectors, likeness, self.likeness_inverse, self.chosen[1])
-        taken = taken_off(self.surplus, variance)
+        taken = TAKEN_OFF * errors(self.doubt, variance)
         taken[[row for row, _ in self._trained(labels)]] = 0
         return taken
 
@@ -149,10 +149,8 @@ class FlowModel(GeneratingModel):
         return [(row, places[name]) for row, name in enumerate(labels.names) if name in places]
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *more: Any) -> None:
-        """Take a state that was saved when a fifth of the whole error was taken off, or when nothing was and labels were known by descriptions alone."""
-        if (doubt := state_dict.pop(prefix + "doubt", None)) is not None:
-            state_dict[prefix + "surplus"] = 0.2 * doubt
-        for name in ("own", "likeness_inverse", "surplus"):
+        """Take a state that was saved when labels were known by descriptions alone, and none was doubted."""
+        for name in ("own", "likeness_inverse", "doubt"):
             state_dict.setdefault(prefix + name, torch.zeros(self.get_buffer(name).shape))
         super()._load_from_state_dict(state_dict, prefix, *more)
 
