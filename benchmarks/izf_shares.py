@@ -76,7 +76,8 @@ def alone(products: Tensor) -> Tensor:
     """Return what each of k points has that no affine combination of the others has, times the points ``[k, k]``, by their scalar products."""
     usual = products.diagonal().mean()
     inverse = torch.linalg.inv(products + usual * (1 + 1e-6 * torch.eye(len(products)).to(products)))
-    return inverse / inverse.diagonal()[:, None]
+    shares: Tensor = inverse / inverse.diagonal()[:, None]
+    return shares
 
 
 def inside(
