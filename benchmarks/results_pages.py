@@ -4,7 +4,7 @@
 
 Under a line ``<!-- headlines -->`` comes the table of all headline figures, under ``<!-- headlines PAPER -->`` that of one paper, under
 ``<!-- PAPER/TABLE -->`` that of a recipe (a line for each row, a column for each figure; ``<!-- PAPER/TABLE: FIGURE, ... -->``: only
-these), under ``<!-- paper PAPER/TABLE -->`` what the paper itself has in it, under ``<!-- paired PAPER/TABLE: ROW against ROW -->`` how much the first row is ahead, seed by seed, in figures that all their runs have, under ``<!-- prototype -->`` those of prototype.jsonl, under ``<!-- naming draws -->``, ``<!-- naming prior -->`` and ``<!-- naming cifar10 -->`` those of naming.jsonl, under ``<!-- unlabelled SET -->`` one of unlabelled.jsonl, under ``<!-- numbers FILE -->`` the numbers of FILE.json, under
+these), under ``<!-- paper PAPER/TABLE -->`` what the paper itself has in it, under ``<!-- paired PAPER/TABLE: ROW against ROW -->`` how much the first row is ahead, seed by seed, in figures that all their runs have, under ``<!-- prototype -->`` those of prototype.jsonl, under ``<!-- naming draws -->``, ``<!-- naming prior -->`` and ``<!-- naming cifar10 -->`` those of naming.jsonl, under ``<!-- unlabelled SET -->`` one of unlabelled.jsonl, under ``<!-- numbers FILE -->`` the numbers of FILE.json, under ``<!-- izf errors -->`` that of izf_shares.json, under
 ``<!-- photos TABLE -->`` one of photos.jsonl, whose pictures are drawn, too. ``measured/headlines.toml`` says which figures are headlines.
 """
 
@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import izf_shares
 import naming_tables
 import photos_tables
 import prototype_tables
@@ -50,6 +51,8 @@ def block(name: str) -> list[str]:
     if kind == "paired":
         recipe, _, rows = rest.partition(": ")
         return paired(recipe, *rows.split(" against "))
+    if name == "izf errors":
+        return izf_shares.table()
     if name == "prototype":
         return prototype_tables.tables(MEASURED / "prototype.jsonl").splitlines()
     if kind == "photos":
@@ -71,11 +74,16 @@ def block(name: str) -> list[str]:
 
 
 def paper_table(name: str) -> list[str]:
-    """Return the paper's own figures of a table, as its recipe has them."""
+    """Return the paper's own figures of a table, as its recipe has them; data sets are told apart where they have other figures."""
+    (recipe,) = find_recipes(name)
+    own = {source.title for source in recipe.data.values() if not source.stands_for}
+    printed = [line for line in recipe_lines(name) if line.paper is not None and line.data in own]
+    several = len({(line.row, line.figure, line.paper) for line in printed}) > len(
+        {(line.row, line.figure) for line in printed}
+    )
     rows: dict[str, dict[str, str]] = {}
-    for line in recipe_lines(name):
-        if line.paper is not None:
-            rows.setdefault(line.row, {})[line.figure] = line.words()[3]
+    for line in printed:
+        rows.setdefault(f"{line.row}, {line.data}" if several else line.row, {})[line.figure] = line.words()[3]
     titles = list(dict.fromkeys(title for figures in rows.values() for title in figures))
     cells = [[row, *(figures.get(title, "") for title in titles)] for row, figures in rows.items()]
     return [f"| {' | '.join(each)} |" for each in (["the paper", *titles], ["---"] * (1 + len(titles)), *cells)]

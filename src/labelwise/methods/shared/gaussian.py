@@ -20,7 +20,8 @@ from torch import Tensor
 
 from labelwise.ops.linear import embedding_statistics
 
-# Shares of the squared error of a predicted mean, chosen on labels held out of CUB and Flowers; see docs/results/izf.md.
+# Shares of the squared error of a predicted mean, chosen on labels held out of CUB and Flowers. They stand for what of it lies in the span of the
+# other means, where alone it can change an answer: docs/results/izf.md.
 SPREAD_SHARE = 0.3  # by which embeddings scatter more around it
 TAKEN_OFF = 0.2  # of squared distances to it
 
@@ -103,14 +104,12 @@ class Gaussians(NamedTuple):
         """
         rotated, vectors = (embeddings.double() - self.mean) @ self.axes, vectors.double()
         k = len(self.vectors)
-        regressions = {
-            one[1:3]: (Regression.of(self.vectors, *one[1:3]), kernel(vectors, self.vectors, one.width)) for one in grid
-        }
+        pairs = dict.fromkeys(one[1:3] for one in grid)
+        regressions = [(Regression.of(self.vectors, *pair), kernel(vectors, self.vectors, pair[0])) for pair in pairs]
         for shrink in dict.fromkeys(one.shrink for one in grid):
             scaled = self.means / self._variances(shrink)
             products = rotated @ scaled.T, self.means @ scaled.T
-            for pair in dict.fromkeys(one[1:3] for one in grid):
-                regression, likeness = regressions[pair]
+            for pair, (regression, likeness) in zip(pairs, regressions, strict=True):
                 doubt = regression.doubt(pair[1], products[1])
                 near, norms = (_less_sure(each, products[1], regression.missed) for each in products)
                 shares = likeness @ regression.inverse
