@@ -2,11 +2,14 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.functional import conv1d
+from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 
 from labelwise.errors import UsageError
-from labelwise.nn.text import Block, SentenceEncoder
+from labelwise.nn.text import Block, SentenceEncoder, _packed
 
 LENGTHS = torch.tensor([3, 1, 8, 5, 2, 30, 7, 1, 4])
 
@@ -145,3 +148,12 @@ def test_half_precision(device: str) -> None:
         assert grad is not None, name
         assert grad.isfinite().all(), name
         assert grad.dtype == torch.float32, name
+
+
+@given(lengths=st.lists(st.integers(1, 6), min_size=1, max_size=12))
+def test_sentences_are_packed_as_torch_packs_them(lengths: list[int]) -> None:
+    rows = torch.randn(sum(lengths), 3, generator=torch.Generator().manual_seed(0))
+    ours, theirs = _packed(rows, torch.tensor(lengths)), pack_sequence(torch.split(rows, lengths), enforce_sorted=False)
+    states = [pad_packed_sequence(packed)[0] for packed in (ours, theirs)]
+    assert torch.equal(ours.batch_sizes, theirs.batch_sizes)
+    assert torch.equal(states[0], states[1])

@@ -118,7 +118,7 @@ class Borders(NamedTuple):
 def _packed(x: Tensor, lengths: Tensor) -> PackedSequence:
     """Return rows of sentences ``[t, c]`` as an LSTM takes them: the first row of each, the longest sentence first, then the second rows.
 
-    What torch's ``pack_sequence`` gives; its gradient is that of one copy for each sentence, many times slower.
+    What torch's ``pack_sequence`` gives, which copies each sentence by itself: 320 of them took 70 times as long there and back, on one core.
     """
     order = lengths.argsort(descending=True)
     rank = order.argsort()
