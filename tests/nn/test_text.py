@@ -153,7 +153,10 @@ def test_half_precision(device: str) -> None:
 @given(lengths=st.lists(st.integers(1, 6), min_size=1, max_size=12))
 def test_sentences_are_packed_as_torch_packs_them(lengths: list[int]) -> None:
     rows = torch.randn(sum(lengths), 3, generator=torch.Generator().manual_seed(0))
-    ours, theirs = _packed(rows, torch.tensor(lengths)), pack_sequence(torch.split(rows, lengths), enforce_sorted=False)
+    ours, theirs = (
+        _packed(rows, torch.tensor(lengths)),
+        pack_sequence(list(torch.split(rows, lengths)), enforce_sorted=False),
+    )
     states = [pad_packed_sequence(packed)[0] for packed in (ours, theirs)]
     assert torch.equal(ours.batch_sizes, theirs.batch_sizes)
     assert torch.equal(states[0], states[1])
