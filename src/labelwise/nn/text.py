@@ -118,7 +118,8 @@ class Borders(NamedTuple):
 def _packed(x: Tensor, lengths: Tensor) -> PackedSequence:
     """Return rows of sentences ``[t, c]`` as an LSTM takes them: the first row of each, the longest sentence first, then the second rows.
 
-    What torch's ``pack_sequence`` gives, which copies each sentence by itself: 320 of them took 70 times as long there and back, on one core.
+    What torch's ``pack_sequence`` gives, which copies each sentence by itself: with it a step of `benchmarks/sentences.py` takes 4 % longer on one core,
+    and 1,300 kernels more on a GPU.
     """
     order = lengths.argsort(descending=True)
     rank = order.argsort()

@@ -224,8 +224,8 @@ def _recording(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device)
 
 
 def _times(kernel: Tensor, y: Tensor) -> Tensor:
-    """Return kernel times y, ``[..., n]``; not as a matrix product where a GPU may keep only ten bits in one."""
-    if kernel.is_cuda and kernel.dtype == torch.float32 and torch.backends.cuda.matmul.fp32_precision == "tf32":
+    """Return kernel times y, ``[..., n]``; on a GPU not as a matrix product, which may keep only ten bits."""
+    if kernel.is_cuda and kernel.dtype == torch.float32:
         return (kernel * y[..., None, :]).sum(-1)
     if kernel.ndim == 2:
         return kernel.mv(y)
