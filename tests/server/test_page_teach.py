@@ -85,6 +85,7 @@ def test_a_label_taught_from_pictures_is_listed_and_recognised(site: Sites, visi
     expect(page.locator("#teach-pictures img")).to_have_count(0)
     page.click("nav a[href='#ask']")
     expect(page.locator("#headline")).to_contain_text("purple blob")
+    page.click("#ask-name")  # waits until the view is shown; keys would go nowhere before
     page.locator("#ask-name").press_sequentially("purple")
     expect(page.locator("#ask-list li")).to_have_text(["purple blob"])
 
